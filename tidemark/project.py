@@ -1,0 +1,93 @@
+"""Where things are: the one module that knows the folders of a checkout, a wheel and the user's cache.
+
+Free of everything but the standard library; creates no folder and changes nothing. Two situations are told apart:
+
+``checkout``  tidemark is imported from a clone: the project is that clone, whatever the current folder.
+``wheel``     tidemark is installed: the project is the current folder, the bundled programs are in the package.
+
+=================  =======================  ================
+what               checkout                 wheel
+=================  =======================  ================
+``root()``         the clone                the current folder
+``payload()``      the clone                ``tidemark/_payload``
+``state_dir()``    ``root()/.tidemark``     the same
+``runs_dir()``     ``root()/runs``          the same
+``cache_dir()``    ``tidemark`` in ``$XDG_CACHE_HOME``, or in ``~/.cache``
+=================  =======================  ================
+
+The payload is the folder that holds ``producers/`` and ``pipelines/``: on the ``PYTHONPATH`` of a child process it
+makes ``python -m pipelines NAME`` work. Those two are never importable at top level of an installation, because they
+would hide a stranger's folder of the same name.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+PROGRAMS = ("producers", "pipelines")
+PAYLOAD = "_payload"
+
+
+def is_checkout() -> bool:
+    """Whether this tidemark is imported from a clone of the project."""
+    clone = PACKAGE.parent
+    return (clone / "pyproject.toml").is_file() and all((clone / name).is_dir() for name in PROGRAMS)
+
+
+def root() -> Path:
+    """The project's folder: the clone if there is one, else the current folder."""
+    return PACKAGE.parent if is_checkout() else Path.cwd()
+
+
+def payload() -> Path:
+    """The folder that holds the packages ``producers`` and ``pipelines``."""
+    return PACKAGE.parent if is_checkout() else PACKAGE / PAYLOAD
+
+
+def state_dir() -> Path:
+    """What a running stack keeps: data, logs, leases. May be deleted when no stack runs."""
+    return root() / ".tidemark"
+
+
+def runs_dir() -> Path:
+    """Where run directories go."""
+    return root() / "runs"
+
+
+def cache_dir() -> Path:
+    """The user's cache, shared by all projects: jars, by digest. May be deleted at any time."""
+    # The XDG specification: a value that is not absolute is to be ignored.
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (configured if configured.is_absolute() else Path.home() / ".cache") / "tidemark"
+
+
+def code_files() -> Iterator[tuple[str, Path]]:
+    """Every module that can take part in a run, as (name in the tree, file), sorted by name."""
+    folders = [("tidemark", PACKAGE), *((name, payload() / name) for name in PROGRAMS)]
+    files = {
+        f"{top}/{path.relative_to(folder).as_posix()}": path
+        for top, folder in folders
+        for path in folder.rglob("*.py")
+        if PAYLOAD not in path.relative_to(folder).parts
+    }
+    return iter(sorted(files.items()))
+
+
+@functools.cache
+def code_sha256() -> str:
+    """The SHA-256 of the code that runs: the same for a checkout and for the wheel built from it.
+
+    Of each file of ``code_files()``: its name, its length and its bytes. Read once per process, so that a file that
+    is edited while a run goes on does not change what the run says of itself.
+    """
+    digest = hashlib.sha256()
+    for name, path in code_files():
+        content = path.read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
