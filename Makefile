@@ -1,0 +1,83 @@
+# Two commands: "make demo" shows it, "make test" proves it. Everything is installed into .venv, from the two locks.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip --disable-pip-version-check
+# Which Python makes the venv; only looked for when one has to be made.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
+
+# A stamp is named after what was installed, so that an unchanged venv costs one checksum and no Python at all.
+# The clone's own path is part of it, because the scripts of a venv hold it.
+digest = $(shell { cat $(1); echo '$(CURDIR)'; } | sha256sum | cut -c1-16)
+LOCKED  := $(VENV)/.locked-$(call digest,requirements-build.lock requirements.lock)
+PROJECT := $(VENV)/.project-$(call digest,pyproject.toml requirements-build.lock)
+
+ARGS ?=
+
+.PHONY: help venv up down demo test long lint bench lock clean
+
+help: ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@echo '  Arguments are passed on: make test ARGS="-n 2 -m smoke". Without make: .venv/bin/tidemark --help'
+
+venv: $(LOCKED) $(PROJECT) ## install what is locked into .venv (every other target does it first)
+
+$(LOCKED):
+	@[ -n "$(PYTHON)" ] || { echo 'error: no Python 3.11 or newer on PATH; name one: make PYTHON=/path/to/python3' >&2; exit 4; }
+	@if [ -e $(VENV)/.home ] && ! grep -qxF '$(CURDIR)' $(VENV)/.home; then rm -rf $(VENV); fi  # the clone was moved
+	@if [ ! -x $(BIN)/python ]; then \
+		echo 'venv: new in $(VENV), with $(PYTHON)'; \
+		$(PYTHON) -m venv --clear $(VENV) || { \
+			echo 'error: Python has no venv module; on Debian: apt-get install python3-venv' >&2; exit 4; }; \
+		echo '$(CURDIR)' > $(VENV)/.home; \
+	fi
+	@rm -f $(VENV)/.locked-*
+	@echo 'venv: installing what requirements.lock names (Spark itself is 450 MB, once)'
+	@$(PIP) install --quiet --require-hashes -r requirements-build.lock
+	@$(PIP) install --quiet --require-hashes --no-build-isolation -r requirements.lock
+	@touch $@
+
+$(PROJECT): $(LOCKED)
+	@rm -f $(VENV)/.project-*
+	@$(PIP) install --quiet --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+up: venv ## start broker, Spark master, workers and driver; they live until "make down"
+	@$(BIN)/tidemark up $(ARGS)
+	@command -v pytest >/dev/null || echo 'No pytest on this PATH; type: $(BIN)/pytest'
+
+down: venv ## stop them
+	@$(BIN)/tidemark down $(ARGS)
+
+demo: venv ## 20,000 impressions through a left outer join, three executors killed, judged
+	@$(BIN)/tidemark run left_outer --impressions 20000 --kill-executors 3 $(ARGS)
+
+test: venv ## the whole suite but "long"
+	@$(BIN)/python -m pytest $(ARGS)
+
+long: venv ## the full matrices, and installing the wheel from an empty environment
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+lint: venv ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: venv ## side-by-side measurements: ratios on the screen, JSON in bench/results
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: venv ## resolve both locks anew (ARGS=--upgrade for newer versions)
+	@$(PIP) install --quiet --target build/uv --upgrade uv
+	@for lock in 'requirements.lock --all-extras --group dev pyproject.toml' 'requirements-build.lock --group build'; do \
+		build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+			--custom-compile-command 'make lock' $(ARGS) --output-file $$lock; done
+
+clean: ## remove the venv, caches and builds; runs/ and .tidemark/ stay
+	@if [ -x $(BIN)/tidemark ]; then $(BIN)/tidemark down; fi
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
