@@ -1,0 +1,133 @@
+"""Runs one pipeline: ``python -m pipelines NAME``, or a file of one's own: ``python -m pipelines PATH.py``.
+
+``--describe`` prints the contract as JSON. Otherwise the query is started on a driver (``--remote``), and the program
+speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``,
+``stop``), and ``{"event": "failed", ...}`` when the query ends by itself. The end of standard input stops the query, so
+none outlives the process that asked for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import pkgutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pipelines
+from pipelines.query import start_query
+from tidemark.errors import TidemarkError, UsageError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+NOT_PIPELINES = {"__main__", "events", "query"}
+
+
+def names() -> list[str]:
+    """The bundled pipelines: one file each."""
+    found = pkgutil.iter_modules(pipelines.__path__)  # also where the package is inside a zip
+    return sorted(module.name for module in found if module.name not in NOT_PIPELINES)
+
+
+def load(name: str) -> ModuleType:
+    """The module of a bundled pipeline or of a file; raises ``UsageError`` if it is none."""
+    if name.endswith(".py"):
+        spec = importlib.util.spec_from_file_location("pipeline_of_user", name)
+        if not Path(name).is_file() or spec is None or spec.loader is None:
+            raise UsageError(f"there is no pipeline file {name!r}", hint="give the path of a Python file")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    elif name in names():
+        module = importlib.import_module(f"pipelines.{name}")
+    else:
+        raise UsageError(
+            f"there is no pipeline {name!r}",
+            hint=f"there are {', '.join(names())}; or give the path of a Python file with one",
+        )
+    for needed in ("CONTRACT", "build"):
+        if not hasattr(module, needed):
+            raise UsageError(
+                f"pipeline {name!r} has no {needed}",
+                hint="a pipeline is a CONTRACT and a function build(left, right); see pipelines/inner.py",
+            )
+    return module
+
+
+def main() -> int:
+    """Parse the command line, run, return the exit code."""
+    args = _arguments()
+    try:
+        module = load(args.pipeline)
+        if args.describe:
+            print(json.dumps(module.CONTRACT.to_json()))
+            return 0
+        query, session = start_query(module, args)
+    except TidemarkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    try:
+        _say("started", query_id=str(query.id), run_id=str(query.runId))
+        return _serve(query)
+    finally:
+        session.stop()
+
+
+def _serve(query: StreamingQuery) -> int:
+    """Answer commands until ``stop`` or the end of input."""
+    for line in sys.stdin:
+        command = line.strip()
+        failure = query.exception()
+        if failure is not None:
+            _say("failed", message=str(failure))
+            return 4
+        if command == "status":
+            _say("status", **query.status)
+        elif command == "stop":
+            reports = [json.loads(report.json) for report in query.recentProgress]
+            query.stop()
+            _say("stopped", progress=reports)
+            return 0
+        else:
+            _say("unknown", command=command)
+    query.stop()
+    return 0
+
+
+def _say(event: str, **fields: Any) -> None:
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m pipelines", description=__doc__)
+    parser.add_argument("pipeline", help=f"one of {', '.join(names())}, or the path of a Python file")
+    parser.add_argument("--describe", action="store_true", help="print the contract as JSON and end")
+    parser.add_argument("--remote", help="the driver: sc://HOST:PORT/;session_id=UUID")
+    parser.add_argument("--bootstrap", help="Kafka's bootstrap servers, HOST:PORT[,...]")
+    parser.add_argument("--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC, for each input")
+    parser.add_argument("--output", help="the output topic")
+    parser.add_argument("--checkpoint", help="the checkpoint folder, as the driver sees it")
+    parser.add_argument("--query-name", default="tidemark", help="the query's name in Spark")
+    parser.add_argument("--trigger-ms", type=int, default=0, help="processing-time trigger, in milliseconds")
+    parser.add_argument(
+        "--max-offsets", type=_pair, action="append", default=[], help="LOGICAL=maxOffsetsPerTrigger"
+    )
+    parser.add_argument("--conf", type=_pair, action="append", default=[], help="NAME=VALUE of the session")
+    parser.add_argument("--code", help="a zip of modules that executors need")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

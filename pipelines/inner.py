@@ -1,0 +1,59 @@
+"""Every impression with each of its clicks of the next 20 seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.functions import expr
+
+from pipelines.events import CLICK, IMPRESSION, read_json
+from tidemark.contract import Bound, Contract, JoinKind, Output, Side
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CONTRACT = Contract(
+    name="inner",
+    kind=JoinKind.INNER,
+    left=Side("impressions", "impression_id", ("user_id", "ad_id"), "impression_time", 10_000),
+    right=Side("clicks", "click_id", ("user_id", "ad_id"), "click_time", 20_000),
+    bound=Bound(lower_ms=-20_000, upper_ms=0),
+    output=Output(
+        "impression_id",
+        "click_id",
+        ("impression_partition", "impression_offset"),
+        ("click_partition", "click_offset"),
+    ),
+)
+
+
+def build(impressions: DataFrame, clicks: DataFrame) -> DataFrame:
+    """Join two Kafka streams of JSON records."""
+    shown = read_json(impressions, "impression", IMPRESSION, "impression_time")
+    clicked = read_json(clicks, "click", CLICK, "click_time")
+    return (
+        shown.withWatermark("impression_time", "10 seconds")
+        .alias("i")
+        .join(
+            clicked.withWatermark("click_time", "20 seconds").alias("c"),
+            expr(
+                """
+                i.user_id = c.user_id AND i.ad_id = c.ad_id AND
+                c.click_time >= i.impression_time AND
+                c.click_time <= i.impression_time + INTERVAL 20 SECONDS
+                """
+            ),
+            "inner",
+        )
+        .select(
+            "i.impression_id",
+            "i.impression_partition",
+            "i.impression_offset",
+            "i.impression_time",
+            "i.campaign_id",
+            "c.click_id",
+            "c.click_partition",
+            "c.click_offset",
+            "c.click_time",
+        )
+    )

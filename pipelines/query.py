@@ -1,0 +1,76 @@
+"""From a pipeline's ``build`` to a running query: Kafka in, join, Kafka out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, struct, to_json
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from types import ModuleType
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+KEEP_ALL = 100_000
+"""Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""
+
+
+def start_query(module: ModuleType, args: Namespace) -> tuple[StreamingQuery, SparkSession]:
+    """Start the pipeline's query; returns it with its session, which the caller stops."""
+    session = SparkSession.builder.remote(args.remote).create()
+    try:
+        session.conf.set("spark.sql.streaming.minBatchesToRetain", KEEP_ALL)
+        session.conf.set("spark.sql.streaming.numRecentProgressUpdates", KEEP_ALL)
+        for name, value in args.conf:
+            session.conf.set(name, value)
+        if args.code:
+            session.addArtifacts(args.code, pyfile=True)
+        contract = module.CONTRACT
+        left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
+        records = _records(module.build(left, right), contract.output.left_id)
+        return _write(getattr(module, "to_sink", _with_provenance)(records), args), session
+    except BaseException:
+        session.stop()
+        raise
+
+
+def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
+    source = (
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", args.bootstrap)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", dict(args.input)[name])
+        .option("startingOffsets", "earliest")
+    )
+    limit = dict(args.max_offsets).get(name)
+    return (source.option("maxOffsetsPerTrigger", limit) if limit else source).load()
+
+
+def _records(rows: DataFrame, key: str) -> DataFrame:
+    """Output rows as Kafka records: the left id as key, all columns as JSON, NULLs shown."""
+    return rows.select(
+        col(key).alias("key"), to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value")
+    )
+
+
+def _with_provenance(records: DataFrame) -> DataFrame:
+    from tidemark.sink.provenance import with_provenance
+
+    return with_provenance(records)
+
+
+def _write(records: DataFrame, args: Namespace) -> StreamingQuery:
+    return (
+        records.writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", args.bootstrap)
+        .option("includeHeaders", "true")
+        .option("topic", args.output)
+        .option("checkpointLocation", args.checkpoint)
+        .queryName(args.query_name)
+        .trigger(processingTime=f"{args.trigger_ms} milliseconds")
+        .outputMode("append")
+        .start()
+    )

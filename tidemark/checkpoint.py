@@ -1,0 +1,62 @@
+"""Reading the checkpoint of a streaming query: what Spark planned and what it committed.
+
+Free of Spark and Kafka; only reads files. ``offsets/N`` (written before batch N runs) holds a version line, a line of
+metadata, and a line per source in plan order; ``commits/N`` (written after its sink finished) holds the watermark of the
+next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+
+class PlannedBatch(NamedTuple):
+    """``offsets/N``: eviction watermark in ms, and Kafka topic -> partition -> end offset (exclusive)."""
+
+    batch: int
+    watermark_ms: int
+    end_offsets: dict[str, dict[str, int]]
+
+
+class Checkpoint:
+    """A checkpoint folder that a query is, or was, writing to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def planned(self) -> list[int]:
+        """Ids of the batches that were planned, in order."""
+        return _ids(self.path / "offsets")
+
+    def committed(self) -> list[int]:
+        """Ids of the batches that were committed, in order."""
+        return _ids(self.path / "commits")
+
+    def running(self) -> int | None:
+        """The batch that is planned and not committed, if there is one."""
+        planned = self.planned()
+        if not planned or (self.path / "commits" / str(planned[-1])).exists():
+            return None
+        return planned[-1]
+
+    def batch(self, batch: int) -> PlannedBatch:
+        """What was planned for one batch."""
+        _version, metadata, *sources = (self.path / "offsets" / str(batch)).read_text().splitlines()
+        offsets: dict[str, dict[str, int]] = {}
+        for line in sources:
+            if line.startswith("{"):
+                offsets.update(json.loads(line))
+        return PlannedBatch(batch, int(json.loads(metadata)["batchWatermarkMs"]), offsets)
+
+    def next_watermark_ms(self, batch: int) -> int:
+        """The watermark that a committed batch left for the next one."""
+        _version, body = (self.path / "commits" / str(batch)).read_text().splitlines()[:2]
+        return int(json.loads(body)["nextBatchWatermarkMs"])
+
+
+def _ids(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())

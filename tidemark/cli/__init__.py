@@ -1,0 +1,59 @@
+"""The command line: ``tidemark COMMAND``.
+
+Free of work: each command module registers its commands here and does its heavy imports when it is called, so that
+``tidemark up`` on a running stack answers at once. Exit codes are those of ``tidemark.errors``.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from tidemark import __version__
+from tidemark.cli import check_commands, run_commands, stack_commands, trace_commands
+from tidemark.errors import EXIT_INTERRUPTED, TidemarkError
+
+app = typer.Typer(
+    name="tidemark",
+    help="Proves Spark stream-stream joins right, or shows the row that is wrong.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidemark {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Proves Spark stream-stream joins right, or shows the row that is wrong."""
+
+
+for _module in (stack_commands, run_commands, check_commands, trace_commands):
+    _module.register(app)
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with its exit code; an error is three lines, never a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        app(standalone_mode=True)
+    except TidemarkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(0)

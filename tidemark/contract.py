@@ -1,0 +1,152 @@
+"""The contract: which join a pipeline promises, in terms of its input and output records.
+
+Free of everything but the standard library, because it also runs in another interpreter (``--spark PYTHON``).
+A contract is written next to the pipeline, printed by ``python -m pipelines NAME --describe``, stored in
+``manifest.json``, and is all that the judge knows of a pipeline::
+
+    {"name": "left_outer", "kind": "left_outer",
+     "left":  {"topic": "impressions", "id": "impression_id", "keys": ["user_id", "ad_id"],
+               "time": "impression_time", "watermark_delay_ms": 10000},
+     "right": {"topic": "clicks", "id": "click_id", "keys": ["user_id", "ad_id"],
+               "time": "click_time", "watermark_delay_ms": 20000},
+     "bound": {"lower_ms": -20000, "upper_ms": 0, "lower_strict": false, "upper_strict": false},
+     "output": {"left_id": "impression_id", "left_ref": ["impression_partition", "impression_offset"],
+                "right_id": "click_id", "right_ref": ["click_partition", "click_offset"]},
+     "policy": "min"}
+
+``topic`` is the logical name that traces use; the topic that Kafka sees is in the manifest. ``bound`` limits
+``left.time - right.time``. A ``ref`` names the output fields that carry partition and offset of the input record:
+with them each output row is unique; without (``null``) output is compared as a multiset of ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from tidemark.errors import BrokenContract
+
+
+class JoinKind(StrEnum):
+    """The joins that can be judged, by Spark's names in lower case."""
+
+    INNER = "inner"
+    LEFT_OUTER = "left_outer"
+    LEFT_SEMI = "left_semi"
+
+
+class Delivery(StrEnum):
+    """What the sink promises."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class WatermarkPolicy(StrEnum):
+    """``spark.sql.streaming.multipleWatermarkPolicy``."""
+
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One input: names of the JSON fields of its records, and its watermark delay in milliseconds."""
+
+    topic: str
+    id: str
+    keys: tuple[str, ...]
+    time: str
+    watermark_delay_ms: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``lower_ms <= left.time - right.time <= upper_ms``; ``None`` leaves an end open, ``*_strict`` excludes it."""
+
+    lower_ms: int | None
+    upper_ms: int | None
+    lower_strict: bool = False
+    upper_strict: bool = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """Names of the output record's fields. ``right_*`` are ``None`` for a semi join."""
+
+    left_id: str
+    right_id: str | None = None
+    left_ref: tuple[str, str] | None = None
+    right_ref: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The whole promise of one pipeline."""
+
+    name: str
+    kind: JoinKind
+    left: Side
+    right: Side
+    bound: Bound
+    output: Output
+    policy: WatermarkPolicy = WatermarkPolicy.MIN
+
+    def __post_init__(self) -> None:
+        def refuse(what: str, hint: str) -> None:
+            raise BrokenContract(f"contract {self.name!r}: {what}", hint=hint)
+
+        if not self.left.keys or len(self.left.keys) != len(self.right.keys):
+            refuse(
+                f"keys {self.left.keys} and {self.right.keys} do not pair up",
+                "name as many key fields on the left as on the right, at least one",
+            )
+        if self.left.topic == self.right.topic:
+            refuse(f"both sides read {self.left.topic!r}", "give each side a topic of its own")
+        if min(self.left.watermark_delay_ms, self.right.watermark_delay_ms) < 0:
+            refuse("a watermark delay is negative", "a delay is 0 or more milliseconds")
+        low, high = self.bound.lower_ms, self.bound.upper_ms
+        if low is not None and high is not None and low > high:
+            refuse(f"the bound {low} .. {high} ms is empty", "lower_ms must not exceed upper_ms")
+        if (self.kind is JoinKind.LEFT_SEMI) != (self.output.right_id is None):
+            refuse(f"right_id={self.output.right_id!r}", "a semi join has no right columns; others do")
+
+    def side(self, topic: str) -> Side:
+        """The side that reads the logical topic ``topic``; raises ``KeyError``."""
+        for side in (self.left, self.right):
+            if side.topic == topic:
+                return side
+        raise KeyError(topic)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, strings and numbers."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Contract:
+        """The reverse of :meth:`to_json`; raises ``BrokenContract`` for a missing or unknown field."""
+        try:
+            output = dict(data["output"])
+            for ref in ("left_ref", "right_ref"):
+                output[ref] = tuple(output[ref]) if output.get(ref) else None
+            return cls(
+                name=data["name"],
+                kind=JoinKind(data["kind"]),
+                left=_side(data["left"]),
+                right=_side(data["right"]),
+                bound=Bound(**data["bound"]),
+                output=Output(**output),
+                policy=WatermarkPolicy(data.get("policy", "min")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrokenContract(
+                f"contract {data.get('name', '?')!r} cannot be read",
+                detail=f"{type(error).__name__}: {error}",
+                hint="the docstring of tidemark/contract.py shows a whole one",
+            ) from error
+
+
+def _side(data: Mapping[str, Any]) -> Side:
+    return Side(**{**data, "keys": tuple(data["keys"])})

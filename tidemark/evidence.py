@@ -1,0 +1,244 @@
+"""Evidence: one directory per run, enough to judge the run again without a stack.
+
+Free of Kafka and Spark. Simple enough to write by hand: ``tidemark check DIR`` judges a directory that a person
+typed. JSON Lines files may be compressed (``.zst``).
+
+``manifest.json``   one object::
+
+    {"tidemark_evidence": 1, "contract": {...}, "delivery": "at-least-once", "pace": "stepped",
+     "inputs": {"impressions": {"topic": "run7-impressions", "start_offsets": {"0": 0}, "end_offsets": {"0": 812}},
+                "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
+     "anchors": ["flushed"]}
+
+    ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
+    published. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``backend``, ``sink``, ``query_id``,
+    ``started_utc``, ``command`` (that replays the run), ``notes``. ``anchors`` are those asked for.
+
+``trace.jsonl``     the trace that was published, unchanged (``tidemark.trace``).
+``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
+``batches.jsonl``   one line per planned batch, by batch id::
+
+    {"batch": 0, "watermark_ms": 0, "end_offsets": {"impressions": {"0": 400}, "clicks": {"0": 40}}, "committed": true,
+     "runs": 1, "failed_tasks": 0}
+
+    ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how often the
+    batch was started, ``failed_tasks`` how many task attempts of it did not end in success (from the event log).
+
+``output.jsonl``    every record of the output topic, read at read_committed::
+
+    {"partition": 0, "offset": 0, "key": null, "value": "{...}", "timestamp_ms": 1767225600000,
+     "headers": [["query", "b2f0..."], ["batch", "0"], ["partition", "1"], ["attempt", "0"]]}
+
+``faults.jsonl``    the journal: what was asked, what was done, the proof::
+
+    {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
+
+``progress.jsonl``  Spark's own progress reports, as they are. ``verdict.json``  the judgement. ``logs/``  logs and event log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidemark.contract import Contract, Delivery
+from tidemark.errors import BrokenEvidence
+from tidemark.jsonlines import open_lines, write_lines
+from tidemark.trace import TraceReader
+
+FORMAT = 1
+
+
+class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """Where a logical input topic was published, and which of its offsets this run wrote."""
+
+    topic: str
+    start_offsets: dict[str, int]
+    end_offsets: dict[str, int]
+
+
+class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """``manifest.json``."""
+
+    tidemark_evidence: int
+    contract: dict[str, Any]
+    delivery: Delivery
+    inputs: dict[str, InputTopic]
+    pace: str = "timed"
+    anchors: list[str] = []
+    seed: int | None = None
+    trace_sha256: str | None = None
+    versions: dict[str, str] = {}
+    code_sha256: str | None = None
+    backend: str | None = None
+    sink: str | None = None
+    query_id: str | None = None
+    started_utc: str | None = None
+    command: str | None = None
+    notes: list[str] = []
+
+
+class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A line of ``batches.jsonl``."""
+
+    batch: int
+    watermark_ms: int
+    end_offsets: dict[str, dict[str, int]]
+    committed: bool = True
+    runs: int = 1
+    failed_tasks: int = 0
+
+
+class OutputRecord(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """A line of ``output.jsonl``."""
+
+    partition: int
+    offset: int
+    value: str | None = None
+    key: str | None = None
+    headers: list[tuple[str, str | None]] = []
+    timestamp_ms: int = 0
+
+
+class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A line of ``faults.jsonl``; ``recovery_s`` is the time from the strike to the commit of the batch it hit."""
+
+    fault: str
+    at_utc: str
+    done: bool
+    batch: int | None = None
+    point: str | None = None
+    proof: dict[str, Any] = {}
+    recovery_s: float | None = None
+
+
+@dataclass(frozen=True)
+class InputRecord:
+    """What the judge needs of a published record: logical topic, Kafka position, value."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+    is_sentinel: bool
+
+
+class RunDirectory:
+    """The files of one run, by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def manifest(self) -> Manifest:
+        """``manifest.json``; raises ``BrokenEvidence``."""
+        path = self.path / "manifest.json"
+        try:
+            manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except (OSError, msgspec.DecodeError) as error:
+            raise _broken(path, str(error)) from error
+        if manifest.tidemark_evidence != FORMAT:
+            raise _broken(path, f"format {manifest.tidemark_evidence}; this version reads {FORMAT}")
+        return manifest
+
+    @property
+    def contract(self) -> Contract:
+        """The contract in the manifest."""
+        return Contract.from_json(self.manifest.contract)
+
+    def inputs(self) -> Iterator[InputRecord]:
+        """All records that were published, in order: the trace, then the sentinels."""
+        manifest = self.manifest
+        next_offset = {
+            (name, int(p)): offset
+            for name, topic in manifest.inputs.items()
+            for p, offset in topic.start_offsets.items()
+        }
+        end_offset = {
+            (name, int(p)): offset
+            for name, topic in manifest.inputs.items()
+            for p, offset in topic.end_offsets.items()
+        }
+        for name in ("trace", "flush"):
+            path = self.file(name)
+            if name == "flush" and not path.is_file():
+                continue
+            with TraceReader(path) as reader:
+                for record in reader:
+                    place = record.topic, record.partition
+                    offset = next_offset.get(place, 0)
+                    next_offset[place] = offset + 1
+                    if offset < end_offset.get(place, 0):
+                        value = record.value_bytes()
+                        yield InputRecord(*place, offset, value, name == "flush")
+
+    def batches(self) -> list[Batch]:
+        """The planned batches, by id."""
+        return sorted(self._lines("batches", Batch), key=lambda batch: batch.batch)
+
+    def output(self) -> Iterator[OutputRecord]:
+        """The output records in the order they were read."""
+        return self._lines("output", OutputRecord)
+
+    def faults(self) -> list[Fault]:
+        """The journal of faults; empty if there is none."""
+        return list(self._lines("faults", Fault)) if self.file("faults").is_file() else []
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Spark's progress reports; empty if there are none."""
+        if not self.file("progress").is_file():
+            return []
+        return list(self._lines("progress", dict[str, Any]))
+
+    def file(self, name: str) -> Path:
+        """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``."""
+        plain = self.path / f"{name}.jsonl"
+        compressed = self.path / f"{name}.jsonl.zst"
+        return compressed if compressed.is_file() and not plain.is_file() else plain
+
+    def write_lines(self, name: str, items: Iterable[Any]) -> None:
+        """Write ``NAME.jsonl``, whole or not at all."""
+        encode = msgspec.json.Encoder().encode
+        write_lines(self.path / f"{name}.jsonl", (encode(item) for item in items))
+
+    def write_json(self, name: str, item: Any) -> None:
+        """Write ``NAME.json``, indented for people, whole or not at all."""
+        text = msgspec.json.format(msgspec.json.encode(item), indent=2)
+        part = self.path / f"{name}.json.part"
+        part.write_bytes(text + b"\n")
+        part.replace(self.path / f"{name}.json")
+
+    def _lines(self, name: str, kind: type[Any]) -> Iterator[Any]:
+        path = self.file(name)
+        decode = msgspec.json.Decoder(kind).decode
+        number = 0
+        try:
+            with open_lines(path) as file:
+                for number, line in enumerate(file, 1):  # noqa: B007 (used in the error)
+                    if not line.isspace():
+                        yield decode(line)
+        except (OSError, msgspec.DecodeError, ValueError) as error:
+            raise _broken(path, f"line {number}: {error}" if number else str(error)) from error
+
+
+def open_run(path: Path) -> RunDirectory:
+    """The run directory ``path``; raises ``BrokenEvidence`` if it is none."""
+    if not (path / "manifest.json").is_file():
+        raise BrokenEvidence(
+            f"{str(path)!r} is not a run directory",
+            detail="it has no manifest.json",
+            hint="`tidemark run` prints the run directory it made; by default it is below runs/",
+        )
+    return RunDirectory(path)
+
+
+def _broken(path: Path, why: str) -> BrokenEvidence:
+    return BrokenEvidence(
+        f"{str(path)!r} cannot be read as evidence",
+        detail=why,
+        hint="the docstring of tidemark/evidence.py describes each file",
+    )

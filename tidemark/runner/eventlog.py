@@ -1,0 +1,66 @@
+"""Spark's event log: which task attempts of which batch did not end in success.
+
+Free of Spark; reads the lines that ``EventLoggingListener`` writes. A shared driver's log holds many queries, so only
+the part that was appended since the run began is read, and only this query's events are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class QueryEvents:
+    """The events of one query in the event log ``path``, from byte ``start`` on."""
+
+    def __init__(self, path: Path, start: int, query_id: str) -> None:
+        self.path = path
+        self.start = start
+        self.query_id = query_id
+
+    def failed_tasks(self) -> Counter[int]:
+        """Batch id -> number of task attempts that did not end in success (killed, lost, failed, resubmitted)."""
+        failed: Counter[int] = Counter()
+        for batch, event in self._task_ends():
+            if event["Task End Reason"]["Reason"] != "Success":
+                failed[batch] += 1
+        return failed
+
+    def job_ended(self, batch: int) -> bool:
+        """Whether the log has the end of at least one job of that batch: it is written after the tasks' ends."""
+        jobs = set()
+        for event in self._events(('"SparkListenerJobStart"', '"SparkListenerJobEnd"')):
+            if event["Event"] == "SparkListenerJobStart":
+                if self._batch(event) == batch:
+                    jobs.add(event["Job ID"])
+            elif event["Job ID"] in jobs:
+                return True
+        return False
+
+    def _task_ends(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        batch_of_stage: dict[int, int] = {}
+        for event in self._events(('"SparkListenerJobStart"', '"SparkListenerTaskEnd"')):
+            if event["Event"] == "SparkListenerJobStart":
+                batch = self._batch(event)
+                if batch is not None:
+                    batch_of_stage.update(dict.fromkeys(event["Stage IDs"], batch))
+            elif event["Stage ID"] in batch_of_stage:
+                yield batch_of_stage[event["Stage ID"]], event
+
+    def _batch(self, job_start: dict[str, Any]) -> int | None:
+        properties = job_start.get("Properties") or {}
+        if properties.get("sql.streaming.queryId") != self.query_id:
+            return None
+        batch = properties.get("streaming.sql.batchId")
+        return int(batch) if batch is not None else None
+
+    def _events(self, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        with self.path.open("rb") as log:
+            log.seek(self.start)
+            for line in log:
+                head = line[:60].decode(errors="replace")
+                if line.endswith(b"\n") and any(kind in head for kind in kinds):
+                    yield json.loads(line)

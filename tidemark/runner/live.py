@@ -1,0 +1,185 @@
+"""The part of a run that needs a stack: from the topics to the evidence."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+from tidemark import kafka
+from tidemark.chaos.executors import ExecutorKiller, plan_strikes
+from tidemark.checkpoint import Checkpoint
+from tidemark.contract import Contract
+from tidemark.evidence import RunDirectory
+from tidemark.runner.collect import Collector
+from tidemark.runner.options import RunOptions
+from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
+from tidemark.runner.programs import Program
+from tidemark.stack import Driver, Stack
+from tidemark.trace import Header, TraceReader
+
+SLICE_S = 300.0
+"""Calibration: a slice of 30,000 records is acknowledged in half a second."""
+
+START_S = 120.0
+"""Calibration: a query starts in 0.1 s on a warm driver, in 10 s on a cold one on a busy machine."""
+
+OUTPUT_PARTITIONS = 2
+
+
+class LiveRun:
+    """One query over one trace on one stack; ``go`` leaves the evidence in the run directory, whatever happens."""
+
+    def __init__(
+        self, options: RunOptions, contract: Contract, directory: RunDirectory, trace: Path, stack: Stack
+    ) -> None:
+        self._options = options
+        self._contract = contract
+        self._directory = directory
+        self._trace = trace
+        self._stack = stack
+        self._name = directory.path.name
+        self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
+        self._header = _header(trace)
+        self._pace = options.pace or self._header.pace
+        self._inputs = {topic: f"{self._name}-{topic}" for topic in self._header.topics}
+        self._output = f"{self._name}-output"
+
+    def go(self) -> None:
+        """Run, from creating the topics to collecting the evidence."""
+        report = self._options.report
+        with ExitStack() as cleanup:
+            cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
+            self._create_topics(cleanup)
+            report("driver", 0, 1)
+            driver = cleanup.enter_context(self._driver())
+            report("driver", 1, 1)
+            collector = Collector(
+                self._options, self._contract, self._directory,
+                checkpoint=self._checkpoint, stack=self._stack, driver=driver,
+                inputs=self._inputs, output=self._output, trace=self._trace,
+            )  # fmt: skip
+            cleanup.callback(collector.finish)
+            self._query(collector, driver)
+
+    def _query(self, collector: Collector, driver: Driver) -> None:
+        """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
+        session_id = str(uuid.uuid4())
+        with ExitStack() as programs:
+            programs.enter_context(self._stack.register_session(session_id, driver.name))
+            publisher = programs.enter_context(self._publisher(self._trace))
+            if self._pace == "backlog":
+                for number in range(self._header.slices):
+                    self._publish_slice(publisher, number)
+            pipeline = programs.enter_context(self._pipeline(driver, session_id))
+            feed = Feed(pipeline, self._checkpoint, partial(self._stack.hold, driver.name), self._input_ends)
+            collector.started(pipeline.answer(START_S, "that the query started"))
+            with self._faults(collector, driver):
+                self._publish(publisher, feed, collector)
+                feed.wait_until_read()
+            self._flush(feed, programs)
+            self._options.report("drain", 0, 1)
+            collector.drain()
+            collector.stopped(pipeline.ask("stop", START_S))
+            self._options.report("drain", 1, 1)
+
+    def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:
+        if self._pace == "timed":
+            follow_timed(publisher, feed.check)
+        if self._pace != "stepped":
+            return
+        for number in range(self._header.slices):
+            if not feed.publish_one_batch(partial(publisher.ask, f"publish {number}", SLICE_S)):
+                collector.note(f"slice {number} was torn into two batches")
+            self._options.report("publish", number + 1, self._header.slices)
+
+    def _publish_slice(self, publisher: Program, number: int) -> None:
+        publisher.ask(f"publish {number}", SLICE_S)
+        self._options.report("publish", number + 1, self._header.slices)
+
+    def _flush(self, feed: Feed, programs: ExitStack) -> None:
+        """Publish one sentinel per input, far in the future, so that everything that is owed comes out."""
+        self._options.report("flush", 0, 1)
+        flush = self._directory.path / "flush.jsonl"
+        publisher = programs.enter_context(self._publisher(flush, interactive=True))
+        feed.publish_one_batch(partial(publisher.ask, "publish 0", SLICE_S))
+        self._options.report("flush", 1, 1)
+
+    @contextmanager
+    def _faults(self, collector: Collector, driver: Driver) -> Iterator[None]:
+        """Strike while the trace is published; afterwards the journal is complete."""
+        rng = random.Random(f"faults-{self._options.seed}")
+        batches = self._header.slices + self._header.slices // 2
+        strikes = plan_strikes(rng, self._options.kill_executors, batches)
+        killer = ExecutorKiller(self._stack, driver.name, self._checkpoint, strikes=strikes, rng=rng)
+        killer.start()
+        try:
+            yield
+        finally:
+            collector.journal(killer.finish())
+        if killer.error is not None:
+            raise killer.error
+
+    @contextmanager
+    def _driver(self) -> Iterator[Driver]:
+        """The shared driver, or one of the run's own: a run that kills executors must not kill a neighbour's."""
+        if not self._options.kill_executors:
+            yield self._stack.driver()
+            return
+        driver = self._stack.start_driver(self._name)
+        try:
+            yield driver
+        finally:
+            self._stack.stop(driver.name)
+
+    def _publisher(self, trace: Path, *, interactive: bool = False) -> Program:
+        topics = [f"--topic={name}={topic}" for name, topic in self._inputs.items()]
+        timed = self._pace == "timed" and not interactive
+        mode = ["--pace", "timed", "--speed", str(self._options.speed)] if timed else ["--interactive"]
+        return Program(
+            ["producers", "replay", str(trace), "--bootstrap", self._stack.bootstrap_servers, *topics, *mode],
+            self._directory.path / "logs" / "publisher.log",
+        )
+
+    def _pipeline(self, driver: Driver, session_id: str) -> Program:
+        name = self._options.pipeline
+        arguments = [
+            "pipelines", str(Path(name).resolve()) if name.endswith(".py") else name,
+            f"--remote={driver.remote}/;session_id={session_id}",
+            f"--bootstrap={self._stack.bootstrap_servers}",
+            *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
+            f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
+            f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}",
+            *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
+            f"--code={self._directory.path / 'code.zip'}",
+        ]  # fmt: skip
+        log = self._directory.path / "logs" / "pipeline.log"
+        return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)
+
+    def _limits(self) -> list[str]:
+        """A backlog is read in about as many batches as the trace has slices, on both topics alike."""
+        if self._pace != "backlog":
+            return []
+        ends = self._input_ends()
+        slices = self._header.slices
+        totals = {name: sum(ends[topic].values()) for name, topic in self._inputs.items()}
+        return [f"--max-offsets={name}={max(-(-total // slices), 1)}" for name, total in totals.items()]
+
+    def _input_ends(self) -> dict[str, dict[str, int]]:
+        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
+        return {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
+
+    def _create_topics(self, cleanup: ExitStack) -> None:
+        layout = {self._inputs[name]: spec.partitions for name, spec in self._header.topics.items()}
+        layout[self._output] = OUTPUT_PARTITIONS
+        kafka.create_topics(self._stack.bootstrap_servers, layout)
+        cleanup.callback(kafka.delete_topics, self._stack.bootstrap_servers, list(layout))
+
+
+def _header(trace: Path) -> Header:
+    with TraceReader(trace) as reader:
+        return reader.header

@@ -1,0 +1,50 @@
+"""What can be asked of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Report = Callable[[str, int, int], None]
+"""Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
+
+
+def report_nothing(_what: str, _done: int, _total: int) -> None:
+    """The ``Report`` of a quiet run."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """One run. ``trace`` outranks what would generate one (``seed``, ``impressions``, ``generator``)."""
+
+    pipeline: str
+    seed: int = 1
+    impressions: int = 2_000
+    pace: str | None = None
+    trace: Path | None = None
+    generator: tuple[str, ...] = ()
+    kill_executors: int = 0
+    sink: str = "spark"
+    speed: float = 1.0
+    python: Path | None = None
+    run_dir: Path | None = None
+    conf: tuple[str, ...] = ()
+    report: Report = field(default=report_nothing, compare=False)
+
+    def command(self) -> str:
+        """The command that replays this run."""
+        parts = ["tidemark run", self.pipeline]
+        if self.trace is not None:
+            parts.append(f"--trace {self.trace}")
+        else:
+            parts += [f"--seed {self.seed}", f"--impressions {self.impressions}", *self.generator]
+        if self.pace:
+            parts.append(f"--pace {self.pace}")
+        if self.kill_executors:
+            parts.append(f"--kill-executors {self.kill_executors}")
+            if self.trace is not None:
+                parts.append(f"--seed {self.seed}")
+        if self.python:
+            parts.append(f"--spark {self.python}")
+        return " ".join([*parts, *(f"--conf {pair}" for pair in self.conf)])

@@ -1,0 +1,150 @@
+"""Publishing a trace to a running query at the trace's own pace.
+
+``stepped`` needs every slice to be one batch. Two inputs are two sources, whose end offsets Spark fetches one after the
+other, so a slice that is published in between would be torn in two. Spark's ``ProcessingTimeExecutor`` fires at multiples of
+the trigger interval on the wall clock and sleeps until the next; so: look until the query is seen asleep twice within
+one interval, hold the driver (a pause of milliseconds), publish the slice, let go. Two looks, because the query is also inactive
+for an instant between a trigger that overran its interval and the next one, but only once in an interval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.checkpoint import Checkpoint, PlannedBatch
+from tidemark.errors import DeadlineExceeded, PipelineFailed
+from tidemark.runner.programs import Program
+from tidemark.wait import wait_until
+
+TRIGGER_MS = 300
+"""Calibration: an idle trigger takes 20-40 ms; a longer interval would cost half of it again at every batch."""
+
+BATCH_S = 300.0
+"""Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""
+
+IDLE_WORDS = ("Waiting for next trigger", "Waiting for data to arrive")
+GRACE_S = 15.0
+"""Calibration: a no-data batch starts within one trigger interval of the batch that moved the watermark."""
+
+LOOK_S = 1.0
+"""How long a timed publisher is left alone before the query is looked after."""
+
+EndOffsets = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The running query as pacing sees it."""
+
+    pipeline: Program
+    checkpoint: Checkpoint
+    hold: Callable[[], AbstractContextManager[None]]
+    end_offsets: Callable[[], EndOffsets]
+
+    def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
+        """Publish while the query sleeps, wait until all of it is committed; False if it was torn in two."""
+        first = len(self.checkpoint.planned())
+        self._when_asleep(publish)
+        last = self.wait_until_read()
+        return last.batch == first
+
+    def wait_until_read(self) -> PlannedBatch:
+        """Wait until all published records are in committed batches, and the no-data batch that is then due.
+
+        Returns the batch that read the last record.
+        """
+        wanted = self.end_offsets()
+        seen: list[PlannedBatch] = []
+
+        def last_read() -> PlannedBatch | None:
+            committed = self.checkpoint.committed()
+            for batch in reversed(committed[-3:]):
+                planned = self.checkpoint.batch(batch)
+                if not _covers(planned.end_offsets, wanted):
+                    break
+                seen[:] = [planned]
+            return seen[0] if seen else None
+
+        planned = wait_until(
+            last_read, BATCH_S, lambda: f"a committed batch that ends at {wanted}{self._state()}",
+            unless=self.check,
+        )  # fmt: skip
+        self._wait_for_no_data_batch(planned)
+        return planned
+
+    def check(self) -> None:
+        """Raise ``PipelineFailed`` if the query ended by itself."""
+        self.pipeline.ask("status", BATCH_S)
+
+    def is_flushed(self, watermark_ms: int) -> bool:
+        """Whether a batch whose eviction watermark is at least ``watermark_ms`` is committed."""
+        committed = self.checkpoint.committed()
+        return bool(committed) and self.checkpoint.batch(committed[-1]).watermark_ms >= watermark_ms
+
+    def _wait_for_no_data_batch(self, planned: PlannedBatch) -> None:
+        """A join runs once more when its watermark moved (``shouldRunAnotherBatch``); a query without one does not."""
+        if self.checkpoint.next_watermark_ms(planned.batch) <= planned.watermark_ms:
+            return
+        deadline = time.monotonic() + GRACE_S
+
+        def is_over() -> bool:
+            if self.checkpoint.planned()[-1] > planned.batch:
+                return self.checkpoint.running() is None
+            return time.monotonic() > deadline
+
+        wait_until(
+            is_over, BATCH_S, lambda: f"the no-data batch after batch {planned.batch}{self._state()}",
+            unless=self.check,
+        )  # fmt: skip
+
+    def _when_asleep(self, act: Callable[[], Any]) -> None:
+        def acted() -> bool:
+            window = _window()
+            if not (self._is_idle() and self._is_idle()):
+                return False
+            with self.hold():
+                # Nothing ran since the second look: the interval is the same, and within it the query sleeps.
+                if _window() != window:
+                    return False
+                act()
+            return True
+
+        wait_until(acted, BATCH_S, lambda: f"the query to be idle{self._state()}")
+
+    def _is_idle(self) -> bool:
+        status = self.pipeline.ask("status", BATCH_S)
+        return not status["isTriggerActive"] and status["message"] in IDLE_WORDS
+
+    def _state(self) -> str:
+        try:
+            status = self.pipeline.ask("status", 5.0)
+        except PipelineFailed as failure:
+            return f"; {failure}"
+        return f"; planned {self.checkpoint.planned()[-1:]}, committed {self.checkpoint.committed()[-1:]}, {status}"
+
+
+def follow_timed(publisher: Program, check: Callable[[], None]) -> None:
+    """Wait for a publisher that works through its trace by itself, looking after the query meanwhile."""
+    while True:
+        try:
+            if publisher.answer(LOOK_S).get("done"):
+                return
+        except DeadlineExceeded:
+            check()
+
+
+def _window() -> int:
+    """The number of the trigger interval that the wall clock is in, as Spark counts it."""
+    return time.time_ns() // (TRIGGER_MS * 1_000_000)
+
+
+def _covers(end: EndOffsets, wanted: EndOffsets) -> bool:
+    return all(
+        end.get(topic, {}).get(partition, 0) >= offset
+        for topic, partitions in wanted.items()
+        for partition, offset in partitions.items()
+    )

@@ -1,0 +1,104 @@
+"""The run itself, top to bottom: prepare, start, publish, strike, flush, drain, collect, judge."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidemark import project
+from tidemark.contract import Contract
+from tidemark.errors import UsageError
+from tidemark.evidence import RunDirectory
+from tidemark.oracle import Verdict, judge
+from tidemark.runner.live import LiveRun
+from tidemark.runner.options import RunOptions
+from tidemark.runner.programs import run_program, write_code_zip
+from tidemark.stack import StackSpec, lease
+from tidemark.trace import TraceReader, trace_sha256
+
+PROGRAM_S = 600.0
+"""Calibration: describing takes 0.2 s; generating a million events 10 s."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run gives back: its verdict, where the evidence is, and the command that replays it."""
+
+    verdict: Verdict
+    run_dir: Path
+    trace_sha256: str
+    command: str
+
+
+def describe(pipeline: str, python: Path | None = None) -> Contract:
+    """The contract of a bundled pipeline (by name) or of a pipeline file (by path)."""
+    text = run_program(["pipelines", pipeline, "--describe"], timeout_s=PROGRAM_S, python=python)
+    return Contract.from_json(json.loads(text))
+
+
+def new_run_directory(options: RunOptions, contract: Contract) -> RunDirectory:
+    """Make the run's directory, with its code and its contract in it."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
+    path = options.run_dir or project.runs_dir() / f"{name}-{stamp}-{options.seed}"
+    try:
+        (path / "logs").mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(f"{str(path)!r} is there already", hint="name a new run directory") from None
+    write_code_zip(path / "code.zip")
+    directory = RunDirectory(path)
+    directory.write_json("contract", contract.to_json())
+    return directory
+
+
+def run(options: RunOptions, contract: Contract, directory: RunDirectory) -> RunResult:
+    """Run one pipeline on a real stack and judge it.
+
+    Raises ``TidemarkError``; the evidence gathered until then stays in the run directory.
+    """
+    trace = _prepare_trace(options, contract, directory)
+    spec = StackSpec(python=options.python) if options.python else StackSpec()
+    options.report("stack", 0, 1)
+    with lease(spec) as stack:
+        options.report("stack", 1, 1)
+        LiveRun(options, contract, directory, trace, stack).go()
+    options.report("judge", 0, 1)
+    verdict = judge(directory)
+    directory.write_json("verdict", verdict)
+    options.report("judge", 1, 1)
+    return RunResult(verdict, directory.path, trace_sha256(trace), options.command())
+
+
+def _prepare_trace(options: RunOptions, contract: Contract, directory: RunDirectory) -> Path:
+    """Generate or copy the trace, and make the sentinels that will flush it."""
+    options.report("trace", 0, 1)
+    if options.trace is not None:
+        if not options.trace.is_file():
+            raise UsageError(f"there is no trace {str(options.trace)!r}", hint="give the path of a trace")
+        trace = directory.path / f"trace.jsonl{'.zst' if options.trace.suffix == '.zst' else ''}"
+        shutil.copyfile(options.trace, trace)
+    else:
+        trace = directory.path / "trace.jsonl"
+        numbers = ["--seed", str(options.seed), "--impressions", str(options.impressions)]
+        pace = ["--pace", options.pace] if options.pace else []
+        run_program(
+            ["producers", "generate", "--out", str(trace), *numbers, *pace, *options.generator],
+            timeout_s=PROGRAM_S,
+        )
+    wanted = {contract.left.topic, contract.right.topic}
+    with TraceReader(trace) as reader:
+        if wanted != set(reader.header.topics):
+            raise UsageError(
+                f"the trace has the topics {', '.join(sorted(reader.header.topics))}",
+                detail=f"pipeline {contract.name!r} reads {contract.left.topic!r} and {contract.right.topic!r}",
+                hint="give a trace that was made for this pipeline (--trace)",
+            )
+    arguments = ["sentinels", str(directory.path / "contract.json"), str(trace)]
+    flush = directory.path / "flush.jsonl"
+    run_program(["producers", *arguments, "--out", str(flush)], timeout_s=PROGRAM_S)
+    options.report("trace", 1, 1)
+    return trace

@@ -1,0 +1,48 @@
+"""Headers that trace an output record to the batch and task that wrote it.
+
+Runs on executors; free of everything but pyarrow and PySpark. The headers are ``query`` (the query's id), ``batch``
+(micro-batch id), ``partition`` (partition of the writing task) and ``attempt`` (its attempt number, 0 for the first),
+all as text. They come from the task's local properties, which Spark sets in
+``MicroBatchExecution`` (``sql.streaming.queryId``, ``streaming.sql.batchId``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLUMNS = "key STRING, value STRING, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def with_provenance(records: DataFrame) -> DataFrame:
+    """``records`` (columns ``key`` and ``value``, strings) plus ``headers``, in the form of Spark's Kafka sink.
+
+    Apply it last: a shuffle after it would make ``partition`` that of another task.
+    """
+    return records.mapInArrow(_stamp, COLUMNS)
+
+
+def _stamp(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    task = TaskContext.get()
+    if task is None:
+        raise RuntimeError("provenance headers can only be made inside a Spark task")
+    headers = [
+        ("query", task.getLocalProperty("sql.streaming.queryId")),
+        ("batch", task.getLocalProperty("streaming.sql.batchId")),
+        ("partition", str(task.partitionId())),
+        ("attempt", str(task.attemptNumber())),
+    ]
+    pairs = [{"key": name, "value": (text or "").encode()} for name, text in headers]
+    stamp = pa.scalar(pairs, type=_HEADERS)
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays(
+            [batch.column("key"), batch.column("value"), pa.repeat(stamp, batch.num_rows)],
+            names=["key", "value", "headers"],
+        )
