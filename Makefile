@@ -64,8 +64,9 @@ test: venv ## the whole suite but "long"
 long: venv ## the full matrices, and installing the wheel from an empty environment
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
-lint: venv ## ruff, mypy --strict, import-linter
+lint: venv ## ruff (rules and format), mypy --strict, import-linter
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --diff --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 

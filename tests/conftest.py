@@ -1,0 +1,26 @@
+"""A test's folder is its tier: every test carries the marker that is named like its folder.
+
+``smoke`` is the tier for every save: all of ``unit`` and ``house``, and whatever is marked so by hand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TIERS = ("unit", "spark", "e2e", "chaos", "sabotage", "regressions", "house")
+ALWAYS_SMOKE = ("unit", "house")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its tier."""
+    for item in items:
+        folders = item.path.relative_to(HERE).parts if item.path.is_relative_to(HERE) else ()
+        if not folders or folders[0] not in TIERS:
+            continue
+        item.add_marker(folders[0])
+        if folders[0] in ALWAYS_SMOKE and item.get_closest_marker("long") is None:
+            item.add_marker("smoke")

@@ -1,0 +1,112 @@
+"""The documents: they exist, and every command, option and file that they name is real."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house import tree
+from tests.house.test_makefile import targets
+
+BIN = Path(sys.executable).parent
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PROGRAMS = {
+    "tidemark": [str(BIN / "tidemark")],
+    "producers": [sys.executable, "-m", "producers"],
+    "pipelines": [sys.executable, "-m", "pipelines"],
+}
+WORD = re.compile(r"[a-z][a-z_-]*")
+
+
+def code_of(text: str) -> list[str]:
+    """The lines of code of a document: of its blocks, without the prompt, and what stands between backticks."""
+    blocks = re.findall(r"^```(?:sh|bash|console|shell)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    joined = "\n".join(blocks).replace("\\\n", " ")
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [line.strip().removeprefix("$ ") for line in joined.splitlines()] + re.findall(
+        r"`([^`\n]+)`", prose
+    )
+
+
+def commands(text: str) -> list[list[str]]:
+    """Every call of make or of one of the project's programs, as its words; a comment or operator ends it."""
+    calls = []
+    for line in code_of(text):
+        for part in re.split(r"\s#|&&|\|\||[|;&>]", line):
+            words = [word for word in part.split() if not re.fullmatch(r"[A-Z_]+=\S*", word)]
+            words = ["tidemark" if word.endswith(".venv/bin/tidemark") else word for word in words]
+            if words[:2] == ["python", "-m"] or words[:2] == [".venv/bin/python", "-m"]:
+                words = words[2:]
+            if words and words[0] in ("make", *PROGRAMS):
+                calls.append(words)
+    return calls
+
+
+@functools.cache
+def usage(program: str, command: str = "") -> str:
+    """What ``--help`` prints, unwrapped by a wide terminal; empty if there is no such command."""
+    arguments = [*PROGRAMS[program], *([command] if command else []), "--help"]
+    environment = os.environ | {"COLUMNS": "200", "TERMINAL_WIDTH": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(arguments, cwd=tree.ROOT, env=environment, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def problem_with(words: list[str]) -> str:
+    """What is not real about a command; empty if it is."""
+    program, *arguments = words
+    said = " ".join(words)
+    if program == "make":
+        unknown = {word for word in arguments if WORD.fullmatch(word)} - targets()
+        return f"{said}: no such target: {sorted(unknown)}" if unknown else ""
+    command = arguments[0] if arguments and WORD.fullmatch(arguments[0]) else ""
+    shown = usage(program, command)
+    if not shown:
+        return f"{said}: no such command"
+    options = {word.split("=")[0] for word in arguments if word.startswith("--")}
+    unknown = {option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", shown)} - {
+        "--help"
+    }
+    return f"{said}: no such option: {sorted(unknown)}" if unknown else ""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_document_is_there(document):
+    assert (tree.ROOT / document).is_file()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_in_it_is_real(document):
+    found = [
+        problem for words in commands((tree.ROOT / document).read_text()) if (problem := problem_with(words))
+    ]
+    assert not found, "\n".join([*found, f"fix: {document}, or the command"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_in_it_leads_to_a_file(document):
+    text = (tree.ROOT / document).read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in link]
+    missing = [link for link in links if not (tree.ROOT / link).exists()]
+    assert not missing, f"{missing}: no such file\nfix: the link in {document}"
+
+
+def test_the_readme_names_the_test_command_that_ci_runs():
+    readme = (tree.ROOT / "README.md").read_text()
+    assert ["make", "test"] in [words[:2] for words in commands(readme)]
+    assert "make test" in (tree.ROOT / ".ci" / "run").read_text()
+
+
+def test_commands_are_read_out_of_a_document():
+    text = "Type `make up && pytest`, or\n\n```sh\n$ .venv/bin/tidemark run inner --seed 7  # seeded\n```\n"
+    assert commands(text) == [["tidemark", "run", "inner", "--seed", "7"], ["make", "up"]]
+
+
+def test_what_is_not_real_is_found():
+    assert "no such target" in problem_with(["make", "coffee"])
+    assert "no such command" in problem_with(["tidemark", "brew"])
