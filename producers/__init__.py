@@ -1,0 +1,1 @@
+"""Programs that write events to Kafka: ``python -m producers --help``."""

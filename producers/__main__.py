@@ -1,0 +1,193 @@
+"""The command line of the producers: ``python -m producers generate | flights | replay | sentinels``.
+
+Every command prints one JSON line on standard output; progress and errors go to standard error. Exit codes
+are those of ``tidemark.errors``.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+
+from producers.progress import progress_bar
+from producers.settings import Settings
+from tidemark.contract import Contract
+from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
+from tidemark.trace import Header, TraceReader, write_trace
+
+app = typer.Typer(
+    name="python -m producers",
+    help="Makes traces and publishes them to Kafka.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+DEFAULTS = Settings()
+Out = Annotated[Path, typer.Option(help="The trace to write; a name in .zst is compressed.")]
+
+
+@app.command()
+def generate(
+    out: Out,
+    seed: Annotated[int, typer.Option(help="Same seed and options, same bytes.")] = DEFAULTS.seed,
+    impressions: Annotated[int, typer.Option(help="How many, edge rows not counted.")] = DEFAULTS.impressions,
+    ctr: Annotated[float, typer.Option(help="Share of the impressions that is clicked.")] = DEFAULTS.ctr,
+    slices: Annotated[int, typer.Option(help="0: 6, from 5,000 impressions on 12.")] = DEFAULTS.slices,
+    pace: Annotated[str, typer.Option(help="stepped, backlog or timed.")] = DEFAULTS.pace,
+    lateness: Annotated[str, typer.Option(help="MODEL[:SHARE][*AMOUNT], joined by +.")] = DEFAULTS.lateness,
+    partitions: Annotated[int, typer.Option(help="Of each topic.")] = DEFAULTS.partitions,
+    unreadable: Annotated[float, typer.Option(help="Share without event time.")] = DEFAULTS.unreadable,
+    null_keys: Annotated[float, typer.Option(help="Share without a join key.")] = DEFAULTS.null_keys,
+    duplicates: Annotated[float, typer.Option(help="Share sent twice.")] = DEFAULTS.duplicates,
+    edges: Annotated[int, typer.Option(help="How often each edge is placed per slice.")] = DEFAULTS.edges,
+    impression_delay_ms: Annotated[int, typer.Option(help="The pipeline's own.")] = DEFAULTS.delays_ms[0],
+    click_delay_ms: Annotated[int, typer.Option(help="The pipeline's own.")] = DEFAULTS.delays_ms[1],
+    bound_ms: Annotated[int, typer.Option(help="A click matches up to this long after.")] = DEFAULTS.bound_ms,
+) -> None:
+    """Make a trace of ad impressions and clicks."""
+    from producers.generate import write
+
+    settings = Settings(
+        seed=seed,
+        impressions=impressions,
+        ctr=ctr,
+        slices=slices,
+        pace=pace,  # type: ignore[arg-type]  # Settings checks it
+        lateness=lateness,
+        partitions=partitions,
+        unreadable=unreadable,
+        null_keys=null_keys,
+        duplicates=duplicates,
+        edges=edges,
+        delays_ms=(impression_delay_ms, click_delay_ms),
+        bound_ms=bound_ms,
+    )
+    sha256, header = write(settings, writable(out))
+    print_json(
+        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "anchors": header.anchors}
+    )
+
+
+@app.command()
+def flights(
+    out: Out,
+    month: Annotated[int, typer.Option(min=0, max=12, help="1 to 12; 0 is the whole year.")] = 1,
+    pace: Annotated[str, typer.Option(help="stepped, backlog or timed.")] = "stepped",
+    slice_hours: Annotated[float, typer.Option(help="Hours of arrivals in a slice.")] = 24,
+) -> None:
+    """Make a trace of real departures of 2013 from New York, and the hourly weather there."""
+    from producers.flights import FlightSettings, write
+
+    settings = FlightSettings(month=month or None, pace=pace, slice_hours=slice_hours)
+    sha256, header = write(settings, writable(out))
+    print_json(
+        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "anchors": header.anchors}
+    )
+
+
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(help="The trace to publish.")],
+    bootstrap: Annotated[str, typer.Option(help="HOST:PORT of a broker.")],
+    topic: Annotated[list[str], typer.Option(help="LOGICAL=TOPIC, for each topic of the trace.")] = [],  # noqa: B006
+    pace: Annotated[str, typer.Option(help="backlog or timed; the trace's own if not said.")] = "",
+    speed: Annotated[float, typer.Option(help="Of the pace timed: 1 is real time.")] = 1.0,
+    interactive: Annotated[bool, typer.Option(help="Publish slice N on `publish N` from stdin.")] = False,
+) -> None:
+    """Publish a trace."""
+    from producers.kafka_out import KafkaOut
+    from producers.replay import publish_all, publish_timed, publish_when_told
+
+    with TraceReader(trace) as reader:
+        chosen = pace or reader.header.pace
+        if not interactive and chosen not in ("backlog", "timed"):
+            raise UsageError(
+                f"the pace {chosen!r} needs somebody who says when a slice has been processed",
+                hint="give --interactive, or --pace backlog, or use `tidemark replay --checkpoint`",
+            )
+        topics = {name: name for name in reader.header.topics} | dict(map(_pair, topic))
+        total = sum(reader.header.counts.get(name, 0) for name in reader.header.topics)
+        with KafkaOut(bootstrap, topics) as out:
+            out.check_topics(reader.header)
+            if interactive:
+                publish_when_told(reader.header, reader, out, commands=sys.stdin, answers=sys.stdout)
+                return
+            with progress_bar("publish", total) as progress:
+                if chosen == "timed":
+                    records = publish_timed(reader, out, progress, speed=speed)
+                else:
+                    records = publish_all(reader, out, progress)
+            print_json({"done": True, "records": records, "topics": dict(out.sent)})
+
+
+@app.command()
+def sentinels(
+    contract: Annotated[Path, typer.Argument(help="A contract, as JSON.")],
+    trace: Annotated[Path, typer.Argument(help="The trace that they are to follow.")],
+    out: Out,
+    rounds: Annotated[int, typer.Option(min=1, help="Each round is a slice.")] = 1,
+) -> None:
+    """Make the records that flush a join after a trace: one per input, far in the future."""
+    from producers.sentinels import make_sentinels
+
+    try:
+        described = msgspec.json.decode(contract.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{str(contract)!r} is no contract",
+            detail=str(error),
+            hint="`python -m pipelines NAME --describe` prints one",
+        ) from error
+    header, records = make_sentinels(Contract.from_json(described), trace, rounds=rounds)
+    print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
+
+
+def say_what_it_is(sha256: str, header: Header) -> None:
+    """The result of making a trace."""
+    about = {"counts": header.counts, "slices": header.slices, "anchors": header.anchors}
+    print_json({"trace_sha256": sha256, **about})
+
+
+def print_json(answer: dict[str, Any]) -> None:
+    """The one line of a command's result."""
+    print(json.dumps(answer), flush=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    logical, equals, topic = text.partition("=")
+    if not (logical and equals and topic):
+        raise UsageError(f"cannot read --topic {text!r}", hint="write LOGICAL=TOPIC")
+    return logical, topic
+
+
+def writable(path: Path) -> Path:
+    """``path``, if a file can be put there."""
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {str(path.parent)!r}", hint="make it first")
+    if path.is_dir():
+        raise UsageError(f"{str(path)!r} is a folder", hint="give the name of a file")
+    return path
+
+
+def main() -> NoReturn:
+    """Run a command and leave with its exit code; an error is three lines, never a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        app(standalone_mode=True)
+    except TidemarkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

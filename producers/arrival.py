@@ -1,0 +1,113 @@
+"""From drafts to slices: sort by arrival, cut, place the edge rows, predict what is late.
+
+Free of I/O. Slices are equal stretches of arrival time; the last one takes all that comes after. A slice
+without a record is left out, for there would be no batch to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from producers.draft import Draft, Flaw, arrival_order
+from producers.edges import EdgeMaker
+from producers.settings import BASE_MS, Settings
+from producers.watermark import PredictedWatermark
+
+DOUBT = 3
+"""Batches: two, because of Spark's rule for the late watermark, and one for batches that are not cut as
+slices are.
+"""
+
+
+@dataclass
+class Arrivals:
+    """The finished slices; the watermark that each of them meets, and how many rows are late, under
+    ``stepped``.
+    """
+
+    slices: list[list[Draft]] = field(default_factory=list)
+    watermarks_ms: list[int] = field(default_factory=list)
+    late: int = 0
+
+
+def arrange(drafts: Iterable[Draft], settings: Settings, edges: EdgeMaker) -> Arrivals:
+    """Cut the drafts into slices and put edge rows where the watermark will be."""
+    predicted, arrivals = PredictedWatermark(settings.delays_ms), Arrivals()
+    for index, rows in enumerate(_cut(drafts, settings)):
+        if not rows:
+            continue
+        before_ms = predicted.value_ms
+        if before_ms:
+            rows += edges.late_edges(before_ms, index)
+        _observe(rows, predicted)
+        after_ms = predicted.close_slice()
+        rows += edges.expiry_edges(before_ms, after_ms, index)
+        rows.sort(key=arrival_order)
+        arrivals.slices.append(rows)
+        arrivals.watermarks_ms.append(before_ms)
+        arrivals.late += _late(rows, before_ms)
+    return arrivals
+
+
+def late_in_any_backlog(arrivals: Arrivals, settings: Settings) -> int:
+    """Rows that a catch-up of about one slice's number of records a batch drops wherever its batches begin.
+
+    There a batch meets the late watermark of the batch before the one before it, so a row is late beyond
+    doubt if the watermark was past it ``DOUBT`` batches of records earlier.
+    """
+    predicted = PredictedWatermark(settings.delays_ms)
+    records = sum(map(len, arrivals.slices))
+    step = max(records // len(arrivals.slices) // 4, 1)
+    reached: list[int] = []
+    found = index = 0
+    for rows in arrivals.slices:
+        for row in rows:
+            if index % step == 0:
+                reached.append(predicted.close_slice())
+            index += 1
+            if row.flaw is not Flaw.NONE:
+                continue
+            predicted.observe(row.topic, row.event_ms)
+            known = len(reached) - 1 - 4 * DOUBT
+            found += known >= 0 and row.event_ms <= reached[known]
+    return found
+
+
+def _cut(drafts: Iterable[Draft], settings: Settings) -> list[list[Draft]]:
+    slices: list[list[Draft]] = [[] for _ in range(settings.wanted_slices)]
+    span_ms, last = settings.span_ms, settings.wanted_slices - 1
+    for draft in drafts:
+        slices[min(max((draft.arrival_ms - BASE_MS) // span_ms, 0), last)].append(draft)
+    return slices
+
+
+def _observe(rows: list[Draft], predicted: PredictedWatermark) -> None:
+    """Let the watermark see the rows.
+
+    A join kind may filter rows without a key below the watermark, and another may not: such a row must
+    never be the latest of its input, or the watermark would depend on the kind. One that would be gets its
+    key back.
+    """
+    keyless = []
+    for row in rows:
+        if row.flaw is Flaw.NONE:
+            predicted.observe(row.topic, row.event_ms)
+        elif row.flaw is Flaw.NULL_KEY:
+            keyless.append(row)
+    for row in keyless:
+        latest_ms = predicted.latest_ms[row.topic]
+        if latest_ms is None or row.event_ms > latest_ms:
+            row.flaw = Flaw.NONE
+            predicted.observe(row.topic, row.event_ms)
+
+
+def _late(rows: Iterable[Draft], watermark_ms: int) -> int:
+    """Rows with key and time at or before the watermark; a microsecond after it is not late."""
+    return sum(
+        1
+        for row in rows
+        if row.event_ms <= watermark_ms
+        and row.flaw is Flaw.NONE
+        and (row.event_ms < watermark_ms or not row.sub_us)
+    )

@@ -1,0 +1,55 @@
+"""Who and what appears in the events: users, ads with their campaigns, pages, user agents.
+
+Free of I/O. Faker makes each pool once, from the seed; events then sample the pools, so that a million
+events cost no more of Faker than a thousand. Popularity is skewed like Zipf's law with a flattened head: a
+few users and ads are seen all the time, most hardly ever, and no single key swamps the join.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from zlib import crc32
+
+from faker import Faker
+
+# No Firefox among the browsers: Faker dates its Gecko anywhere up to the year 9999.
+CAMPAIGNS = 40
+ADS = 400
+PAGES = 300
+USER_AGENTS = 200
+NAMES = 2_000
+IMPRESSIONS_PER_USER = 4
+
+
+class Entities:
+    """The pools of one trace and the cumulative weights to sample them with."""
+
+    def __init__(self, seed: int, impressions: int) -> None:
+        fake = Faker("en_US")
+        fake.seed_instance(seed)
+        users = max(20, impressions // IMPRESSIONS_PER_USER)
+        names = [fake.user_name() for _ in range(min(users, NAMES))]
+        campaigns = [f"{number:02d}-{fake.slug(fake.bs())}" for number in range(1, CAMPAIGNS + 1)]
+        self.users = [f"{names[number % len(names)]}-{number}" for number in range(users)]
+        self.ads = [f"ad-{number:03d}" for number in range(1, ADS + 1)]
+        self.campaign_of_ad = [campaigns[number % CAMPAIGNS] for number in range(ADS)]
+        self.pages = [fake.uri() for _ in range(PAGES)]
+        browsers = (fake.chrome, fake.chrome, fake.safari, fake.opera, fake.internet_explorer)
+        self.user_agents = [browsers[number % len(browsers)]() for number in range(USER_AGENTS)]
+        self.user_weights = zipf_weights(users, exponent=0.9, flat=10)
+        self.ad_weights = zipf_weights(ADS, exponent=1.0, flat=3)
+        self.page_weights = zipf_weights(PAGES, exponent=1.0, flat=2)
+
+    def user_agent(self, user: str) -> str:
+        """The browser of a user: always the same one."""
+        return self.user_agents[crc32(user.encode()) % USER_AGENTS]
+
+
+def zipf_weights(n: int, *, exponent: float, flat: float) -> list[float]:
+    """Cumulative weights ``1 / (rank + flat) ** exponent`` of ``n`` ranks, for ``Random.choices``."""
+    return list(accumulate((rank + flat) ** -exponent for rank in range(1, n + 1)))
+
+
+def partition_of(user: str, partitions: int) -> int:
+    """The partition that a user's records go to."""
+    return crc32(user.encode()) % partitions

@@ -1,0 +1,163 @@
+"""The generator: settings in, trace out. Pure and seeded; the same settings give the same bytes.
+
+Free of I/O but for writing the file. Each stage has a random stream of its own, so that turning one dial
+does not reshuffle the rest: with another lateness the same people click on the same ads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from producers import streams
+from producers.arrival import Arrivals, arrange, late_in_any_backlog
+from producers.draft import Draft, Flaw
+from producers.edges import EdgeMaker
+from producers.entities import Entities
+from producers.lateness import Stretch, make_late, parse_lateness, some
+from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, TOPICS, Settings
+from producers.values import ValueWriter
+from tidemark.trace import Header, Record, TopicSpec, write_trace
+
+UNREADABLE = (Flaw.NOT_JSON, Flaw.NO_TIME, Flaw.NULL_TIME)
+AT_LEAST = 3
+"""Records of each kind of flaw that even a tiny trace gets."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A generated trace, not yet written; ``records`` can be iterated once."""
+
+    header: Header
+    records: Iterator[Record]
+    arrivals: Arrivals
+
+
+def generate(settings: Settings) -> Trace:
+    """Make the trace that ``settings`` describe."""
+    entities = Entities(settings.seed, settings.impressions)
+    impressions = streams.impressions(_stage(settings, "impressions"), settings, entities)
+    clicks = streams.clicks(_stage(settings, "clicks"), settings, impressions)
+    drafts = impressions + clicks
+    stretch = Stretch(BASE_MS, settings.duration_ms, settings.partitions)
+    mix = parse_lateness(settings.lateness)
+    make_late(_stage(settings, "lateness"), drafts, mix, settings.unit_ms, stretch)
+    _spoil(_stage(settings, "flaws"), drafts, settings)
+    again = _sent_again(_stage(settings, "duplicates"), drafts, settings)
+    edges = EdgeMaker(_stage(settings, "edges"), settings)
+    arrivals = arrange(drafts + again + edges.bound_edges(), settings, edges)
+    _number_edges(arrivals, len(impressions), len(clicks))
+    counts = _counts(arrivals, len(again), settings)
+    header = Header(
+        tidemark_trace=1,
+        pace=settings.pace,
+        topics={name: TopicSpec(settings.partitions) for name in TOPICS},
+        slices=len(arrivals.slices),
+        seed=settings.seed,
+        generator=_generator(settings),
+        counts=counts,
+        anchors=_anchors(arrivals, counts, settings),
+    )
+    return Trace(header, ValueWriter(entities).records(arrivals.slices), arrivals)
+
+
+def write(settings: Settings, path: Path) -> tuple[str, Header]:
+    """Generate a trace into ``path``; return its SHA-256 and its header."""
+    trace = generate(settings)
+    return write_trace(path, trace.header, trace.records), trace.header
+
+
+def _stage(settings: Settings, name: str) -> Random:
+    return Random(f"{settings.seed}/{name}")
+
+
+def _spoil(rng: Random, drafts: list[Draft], settings: Settings) -> None:
+    for index in _picked(rng, len(drafts), settings.null_keys):
+        drafts[index].flaw = Flaw.NULL_KEY
+    for index in _picked(rng, len(drafts), settings.unreadable):
+        drafts[index].flaw = rng.choice(UNREADABLE)
+
+
+def _sent_again(rng: Random, drafts: list[Draft], settings: Settings) -> list[Draft]:
+    """Second records of some events, as a producer without idempotence sends them after a timeout."""
+    again = []
+    for index in _picked(rng, len(drafts), settings.duplicates):
+        first = drafts[index]
+        if first.flaw is Flaw.NONE:
+            wait_ms = 1 + int(rng.expovariate(5) * settings.unit_ms)
+            again.append(
+                Draft(
+                    first.topic,
+                    first.number,
+                    first.event_ms,
+                    first.user,
+                    first.ad,
+                    first.page,
+                    first.partition,
+                    first.arrival_ms + wait_ms,
+                )
+            )
+    return again
+
+
+def _picked(rng: Random, n: int, share: float) -> list[int]:
+    """A share of the indexes below ``n``, but at least a few of them, so that a small trace has some of
+    everything.
+    """
+    picked = list(some(rng, n, share))
+    least = min(AT_LEAST, n) if share else 0
+    return picked if len(picked) >= least else sorted(rng.sample(range(n), least))
+
+
+def _number_edges(arrivals: Arrivals, impressions: int, clicks: int) -> None:
+    following = [impressions, clicks]
+    for rows in arrivals.slices:
+        for row in rows:
+            if row.is_edge:
+                row.number = following[row.topic]
+                following[row.topic] += 1
+
+
+def _counts(arrivals: Arrivals, duplicates: int, settings: Settings) -> dict[str, int]:
+    topics, flaws, edges = [0, 0], [0] * len(Flaw), 0
+    for rows in arrivals.slices:
+        for row in rows:
+            topics[row.topic] += 1
+            flaws[row.flaw] += 1
+            edges += row.is_edge
+    counts = {
+        TOPICS[IMPRESSIONS]: topics[IMPRESSIONS],
+        TOPICS[CLICKS]: topics[CLICKS],
+        "duplicates": duplicates,
+        "unreadable": sum(flaws[flaw] for flaw in UNREADABLE),
+        "null_keys": flaws[Flaw.NULL_KEY],
+        "edge_rows": edges,
+    }
+    return {**counts, "late": arrivals.late} if settings.pace == "stepped" else counts
+
+
+def _anchors(arrivals: Arrivals, counts: dict[str, int], settings: Settings) -> list[str]:
+    """What a run of the trace must reach. Under other paces than ``stepped`` only what no batching can take
+    away.
+    """
+    stepped = settings.pace == "stepped"
+    late = {"stepped": arrivals.late, "backlog": 0, "timed": 0}[settings.pace]
+    if settings.pace == "backlog":
+        late = late_in_any_backlog(arrivals, settings)
+    has = {
+        "rows_joined": settings.edges > 0,
+        "null_row_after_expiry": settings.edges > 0,
+        "late_row_dropped": late > 0,
+        "unreadable_filtered": counts["unreadable"] > 0,
+        "null_key_seen": counts["null_keys"] > 0,
+        "duplicate_event_seen": counts["duplicates"] > 0,
+        "edge_row_seen": stepped and counts["edge_rows"] > 0,
+    }
+    return [name for name, there in has.items() if there]
+
+
+def _generator(settings: Settings) -> str:
+    dials = f"impressions={settings.impressions} ctr={settings.ctr:g} lateness={settings.lateness}"
+    return f"producers.generate {dials}"

@@ -1,0 +1,171 @@
+"""The producer: records of a trace into Kafka, exactly where and as the trace says.
+
+Idempotent and ``acks=all``, so that a retry neither doubles nor reorders anything: the duplicates of a
+trace are the trace's own. Delivery is reported only for errors, which keeps Python out of the way of a
+hundred thousand acknowledgements a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tidemark.errors import TestbedError, TidemarkError, UsageError
+from tidemark.trace import Header, Record
+
+CONNECT_S = 10.0
+"""Calibration: a broker that runs answers a metadata request in milliseconds, one that is starting within 5
+s.
+"""
+
+DELIVERY_S = 120.0
+"""Calibration: a broker that was killed is back in 7-14 s; a busy machine takes a few times that."""
+
+POLL_EVERY = 2_000
+"""Records between two looks for errors: a look costs about as much as a record."""
+
+QUEUE_RECORDS = 200_000
+_LOOK_S = 0.1
+
+
+class KafkaOut:
+    """An open producer. ``topics`` maps the trace's logical names to Kafka's. A context manager."""
+
+    def __init__(self, bootstrap: str, topics: Mapping[str, str], *, delivery_s: float = DELIVERY_S) -> None:
+        self.bootstrap = bootstrap
+        self.topics = dict(topics)
+        self.sent: Counter[str] = Counter()
+        self._delivery_s = delivery_s
+        self._since_poll = 0
+        self._failed: tuple[KafkaError, str] | None = None
+        self._last_trouble = ""
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": "tidemark-producers",
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 5,
+                "batch.size": 512 * 1024,
+                "queue.buffering.max.messages": QUEUE_RECORDS,
+                "queue.buffering.max.kbytes": 256 * 1024,
+                "message.timeout.ms": int(delivery_s * 1000),
+                "delivery.report.only.error": True,
+                "on_delivery": self._delivered,
+                "error_cb": self._trouble,
+                "log_level": 0,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._producer.purge()
+
+    def check_topics(self, header: Header, timeout_s: float = CONNECT_S) -> None:
+        """Raise unless the broker answers and has every topic of the trace, with at least its partitions."""
+        try:
+            known = self._producer.list_topics(timeout=timeout_s).topics
+        except KafkaException as error:
+            self._producer.poll(0)
+            raise unreachable(self.bootstrap, self._last_trouble or str(error.args[0].str())) from error
+        for logical, spec in header.topics.items():
+            if logical not in self.topics:
+                raise UsageError(
+                    f"no topic is given for {logical!r} of the trace", hint=f"add --topic {logical}=TOPIC"
+                )
+            topic = self.topics[logical]
+            there = len(known[topic].partitions) if topic in known else 0
+            if there < spec.partitions:
+                has = f"topic {topic!r} has {there} partitions" if there else f"there is no topic {topic!r}"
+                raise UsageError(
+                    f"{has}; the trace needs {spec.partitions}",
+                    hint="create it first: `tidemark replay --create` does",
+                )
+
+    def send(self, record: Record) -> None:
+        """Queue one record; raises what went wrong with an earlier one."""
+        timestamp_ms = record.arrival_ms if record.timestamp_ms is None else record.timestamp_ms
+        if timestamp_ms <= 0:
+            raise UsageError(
+                f"a record of {record.topic!r} has the timestamp {timestamp_ms}",
+                hint="Kafka's client writes the current time instead; use 1 or more",
+            )
+        topic = self.topics[record.topic]
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    record.value_bytes(),
+                    record.key_bytes(),
+                    record.partition,
+                    timestamp=timestamp_ms,
+                    headers=list(record.headers) or None,
+                )
+                break
+            except BufferError:
+                self._look(_LOOK_S)
+            except KafkaException as error:
+                raise self._refused(error.args[0], topic) from error
+        self.sent[topic] += 1
+        self._since_poll += 1
+        if self._since_poll >= POLL_EVERY:
+            self._look(0)
+
+    def check(self) -> None:
+        """Serve the client; raises what went wrong with a record that was sent."""
+        self._look(0)
+
+    def wait_for_acks(self) -> None:
+        """Return when every record sent so far is acknowledged; raises what went wrong with one that was
+        not.
+        """
+        deadline = time.monotonic() + self._delivery_s + CONNECT_S
+        while len(self._producer):
+            self._producer.flush(_LOOK_S)
+            self._look(0)
+            if time.monotonic() > deadline:
+                raise unreachable(self.bootstrap, self._last_trouble or "records were not acknowledged")
+        self._look(0)
+
+    def _look(self, timeout_s: float) -> None:
+        self._since_poll = 0
+        self._producer.poll(timeout_s)
+        if self._failed is not None:
+            raise self._refused(*self._failed)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error, message.topic() or "?"
+
+    def _trouble(self, error: KafkaError) -> None:
+        self._last_trouble = error.str()
+
+    def _refused(self, error: KafkaError, topic: str) -> TidemarkError:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return UsageError(
+                f"a record is too large for topic {topic!r}",
+                detail=error.str(),
+                hint="raise max.message.bytes of the topic, or shorten the record",
+            )
+        if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return unreachable(self.bootstrap, self._last_trouble or error.str())
+        return TestbedError(f"topic {topic!r} did not take a record", detail=error.str())
+
+
+def unreachable(bootstrap: str, why: str) -> TestbedError:
+    """The error for a broker that does not answer."""
+    return TestbedError(
+        f"no Kafka broker answers at {bootstrap!r}",
+        detail=why,
+        hint="`tidemark status` shows the address of the stack's broker; `tidemark up` starts one",
+    )

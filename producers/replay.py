@@ -1,0 +1,141 @@
+"""Publishing a trace: the same partitions, order, keys, headers and timestamps, at one of three paces.
+
+``backlog``  everything at once. ``timed``  by ``arrival_ms``, in real time or ``speed`` times as fast.
+``stepped``  slice by slice, when told: a program that knows when a slice has been processed asks for the
+next one on standard input,
+
+    publish 3            ->  {"published": 3, "records": 812}
+
+and each answer means that the slice is acknowledged by the broker. Slices are asked for in ascending order.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TextIO
+
+from producers.kafka_out import KafkaOut
+from tidemark.errors import UsageError
+from tidemark.trace import Header, Record
+from tidemark.wait import pause
+
+FLUSH_AHEAD_S = 0.002
+"""A timed record that is due within this time is sent at once: the client waits longer than that to fill a
+batch.
+"""
+
+Progress = Callable[[int], None]
+
+
+def publish_all(records: Iterable[Record], out: KafkaOut, progress: Progress) -> int:
+    """Publish at once; ``progress`` is told now and then how many records were sent. Returns how many in
+    all.
+    """
+    count = 0
+    for record in records:
+        out.send(record)
+        count += 1
+        if count % 10_000 == 0:
+            progress(count)
+    out.wait_for_acks()
+    progress(count)
+    return count
+
+
+def publish_timed(records: Iterable[Record], out: KafkaOut, progress: Progress, *, speed: float = 1.0) -> int:
+    """Publish each record when its arrival is due, ``speed`` times as fast as real time. Returns how many."""
+    if speed <= 0:
+        raise UsageError(
+            f"the speed is {speed:g}", hint="1 is real time, 60 a minute of the trace per second"
+        )
+    count, start_s, first_ms = 0, time.monotonic(), None
+    for record in records:
+        first_ms = record.arrival_ms if first_ms is None else first_ms
+        due_s = start_s + (record.arrival_ms - first_ms) / 1000 / speed
+        while (left_s := due_s - time.monotonic()) > FLUSH_AHEAD_S:
+            pause(min(left_s, 0.2))
+            out.check()
+            progress(count)
+        out.send(record)
+        count += 1
+    out.wait_for_acks()
+    progress(count)
+    return count
+
+
+def publish_when_told(
+    header: Header, records: Iterable[Record], out: KafkaOut, *, commands: TextIO, answers: TextIO
+) -> None:
+    """Answer ``publish N`` lines until ``commands`` ends."""
+    slices = Slices(records)
+    for line in commands:
+        if not line.strip():
+            continue
+        wanted = _wanted(line, header.slices)
+        found = slices.take(wanted)
+        for record in found:
+            out.send(record)
+        out.wait_for_acks()
+        say({"published": wanted, "records": len(found)}, answers)
+        slices.prefetch()
+
+
+def say(answer: dict[str, Any], answers: TextIO) -> None:
+    """Write one JSON line, at once."""
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+class Slices:
+    """The slices of a trace, one at a time; the next is read ahead, for a driver may be held while it is
+    published.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: Iterator[Record] = iter(records)
+        self._ahead: list[Record] = []
+        self._first_of_next: Record | None = next(self._records, None)
+        self._taken = -1
+        self.prefetch()
+
+    def take(self, wanted: int) -> list[Record]:
+        """The records of slice ``wanted``, maybe none. Raises ``UsageError`` for one that was taken or
+        passed over.
+        """
+        self.prefetch()
+        following = self._ahead[0].slice if self._ahead else None
+        if wanted <= self._taken or (following is not None and wanted > following):
+            raise UsageError(
+                f"slice {wanted} is asked for after slice {self._taken}",
+                detail=f"the next slice with records is {following}" if following is not None else "",
+                hint="ask for the slices in ascending order, each once, leaving none out",
+            )
+        self._taken = wanted
+        if following != wanted:
+            return []
+        found, self._ahead = self._ahead, []
+        return found
+
+    def prefetch(self) -> None:
+        """Read the next slice into memory."""
+        first = self._first_of_next
+        if self._ahead or first is None:
+            return
+        self._ahead.append(first)
+        self._first_of_next = None
+        for record in self._records:
+            if record.slice != first.slice:
+                self._first_of_next = record
+                return
+            self._ahead.append(record)
+
+
+def _wanted(line: str, slices: int) -> int:
+    word, _, number = line.strip().partition(" ")
+    if word != "publish" or not number.isdecimal() or int(number) >= slices:
+        raise UsageError(
+            f"cannot do {line.strip()!r}", hint=f"write `publish N` with N from 0 to {slices - 1}, one a line"
+        )
+    return int(number)

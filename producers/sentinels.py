@@ -1,0 +1,106 @@
+"""The sentinels: one record per input, so far in the future that everything a join owes must come out.
+
+Free of Kafka and Spark. A sentinel must reach the watermark node: a record that a filter below it drops
+moves nothing, and under the policy ``min`` the query would wait for ever. So it is a copy of the last
+readable record of its input, which has passed those filters, with an id, a time and keys of its own; the
+keys of the inputs differ, so the sentinels match nothing, not even each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from tidemark.contract import Contract, Side
+from tidemark.errors import UsageError
+from tidemark.events import read_event, write_time
+from tidemark.trace import Header, Record, TraceReader
+
+MARGIN_MS = 3_600_000
+"""An hour beyond what is needed, so that nobody has to count strict bounds and milliseconds."""
+
+
+def make_sentinels(contract: Contract, path: Path, *, rounds: int = 1) -> tuple[Header, list[Record]]:
+    """The sentinels for a trace. Each round is a slice of its own and an hour later than the one before.
+
+    A second round is for a query that was restarted after the first: its watermark cannot move, and the
+    no-data batch is not run, before every input has brought a new record.
+    """
+    sides = (contract.left, contract.right)
+    with TraceReader(path) as reader:
+        for side in sides:
+            if side.topic not in reader.header.topics:
+                raise UsageError(
+                    f"the trace {str(path)!r} has no topic {side.topic!r}",
+                    hint=f"contract {contract.name!r} reads {sides[0].topic!r} and {sides[1].topic!r}",
+                )
+        latest_us, templates = _look_through(reader, sides)
+        topics = reader.header.topics
+    reach_ms = max(abs(end) for end in (contract.bound.lower_ms or 0, contract.bound.upper_ms or 0))
+    delay_ms = max(side.watermark_delay_ms for side in sides)
+    first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
+    header = Header(
+        tidemark_trace=1, pace="stepped", topics=topics, slices=rounds, generator="producers.sentinels"
+    )
+    return header, [
+        _sentinel(side, templates[side.topic], first_ms + index * MARGIN_MS, slice_index=index)
+        for index in range(rounds)
+        for side in sides
+    ]
+
+
+def _look_through(records: Iterable[Record], sides: Iterable[Side]) -> tuple[int, dict[str, dict[str, Any]]]:
+    by_topic = {side.topic: side for side in sides}
+    templates: dict[str, dict[str, Any]] = {topic: {} for topic in by_topic}
+    last: dict[str, bytes] = {}
+    latest_us = 0
+    for topic, value, time_us, has_key in _readable(records, by_topic):
+        latest_us = max(latest_us, time_us)
+        if has_key:
+            last[topic] = value
+    for topic, value in last.items():
+        templates[topic] = msgspec.json.decode(value)
+    return latest_us, templates
+
+
+def _readable(records: Iterable[Record], sides: dict[str, Side]) -> Iterator[tuple[str, bytes, int, bool]]:
+    for record in records:
+        side = sides.get(record.topic)
+        value = record.value_bytes()
+        if side is None or value is None:
+            continue
+        event = read_event(value, side)
+        if event is not None:
+            yield record.topic, value, event.time_us, None not in event.key
+
+
+def _sentinel(side: Side, template: dict[str, Any], time_ms: int, *, slice_index: int) -> Record:
+    fields = {
+        **template,
+        **{key: _key_value(side, template.get(key)) for key in side.keys},
+        side.id: f"sentinel-{side.topic}-{slice_index}",
+    }
+    fields.pop(side.time, None)
+    fields[side.time] = write_time(time_ms * 1000)
+    return Record(
+        topic=side.topic,
+        value=json.dumps(fields, separators=(",", ":")),
+        key=f"sentinel-{side.topic}",
+        arrival_ms=time_ms,
+        event_ms=time_ms,
+        slice=slice_index,
+    )
+
+
+def _key_value(side: Side, like: object) -> object:
+    """A key that nothing else has, of the type of ``like``: a schema would read another type as NULL."""
+    # The largest numbers that still are a Spark INT, apart from each other by topic.
+    number = 2_000_000_000 + crc32(side.topic.encode()) % 100_000_000
+    if type(like) is float:
+        return float(number)
+    return number if type(like) is int else f"sentinel-{side.topic}"

@@ -1,0 +1,308 @@
+"""The harness's Kafka client: topics, offsets, and reading what a query wrote. The only one outside the
+producers.
+
+Everything is read at ``read_committed``. ``read_all`` reads what is there now; ``drain`` reads until
+nothing more comes: until the high watermark (``end``), the last stable offset (``stable``) and the reader's
+position agree on every partition, and still do after a second look. Offsets are end-exclusive.
+
+Bytes that are no UTF-8 are kept visible: ``\\\\xff`` instead of a character that nobody wrote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
+from tidemark.evidence import OutputRecord
+from tidemark.wait import wait_until
+
+TOPIC_SETTINGS = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
+"""Traces keep their own timestamps, of years ago or far ahead: a broker must neither delete nor refuse
+them.
+"""
+
+ANSWER_S = 15.0
+"""Calibration: a broker answers an admin request in 5-50 ms; one that is just starting within 5 s."""
+
+TOPIC_S = 30.0
+"""Calibration: a topic has its leaders 10-100 ms after it was created."""
+
+DRAIN_S = 60.0
+"""Calibration: 100,000 records are read in a second; a transaction that nobody ends is aborted after its
+timeout.
+"""
+
+SETTLE_S = 1.0
+"""How long an output must stay as it is to count as finished: a late duplicate is a finding."""
+
+BATCH_RECORDS = 10_000
+_POLL_S = 0.1
+
+Ends = dict[str, dict[int, int]]
+T = TypeVar("T")
+
+
+def create_topics(bootstrap: str, layout: Mapping[str, int]) -> None:
+    """Create topics (name -> partitions) that keep records of any age; wait until each has its leaders."""
+    admin = _admin(bootstrap)
+    wanted = [
+        NewTopic(name, num_partitions=partitions, replication_factor=1, config=TOPIC_SETTINGS)
+        for name, partitions in layout.items()
+    ]
+    for name, future in admin.create_topics(wanted, operation_timeout=ANSWER_S).items() if wanted else ():
+        with _answered(bootstrap, f"create topic {name!r}"):
+            future.result(ANSWER_S)
+
+    def led() -> bool:
+        known = _metadata(admin, bootstrap)
+        return all(
+            name in known
+            and len(known[name].partitions) == partitions
+            and all(part.leader >= 0 for part in known[name].partitions.values())
+            for name, partitions in layout.items()
+        )
+
+    wait_until(led, TOPIC_S, lambda: f"leaders of the topics {', '.join(layout)}")
+
+
+def delete_topics(bootstrap: str, topics: Collection[str]) -> None:
+    """Delete topics; one that is not there is as good as deleted."""
+    for name, future in _admin(bootstrap).delete_topics(list(topics)).items() if topics else ():
+        with _answered(bootstrap, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
+            future.result(ANSWER_S)
+
+
+def partitions(bootstrap: str) -> dict[str, int]:
+    """The topics that there are, with their numbers of partitions."""
+    return {name: len(topic.partitions) for name, topic in _metadata(_admin(bootstrap), bootstrap).items()}
+
+
+def end_offsets(bootstrap: str, topics: Collection[str]) -> Ends:
+    """Topic -> partition -> end offset: the high watermark. Raises ``UsageError`` for a topic that is not
+    there.
+    """
+    return _ends(_admin(bootstrap), bootstrap, topics, committed=False)
+
+
+def stable_offsets(bootstrap: str, topics: Collection[str]) -> Ends:
+    """Topic -> partition -> last stable offset: where a reader at read_committed stops."""
+    return _ends(_admin(bootstrap), bootstrap, topics, committed=True)
+
+
+def start_offsets(bootstrap: str, topics: Collection[str]) -> Ends:
+    """Topic -> partition -> first offset that is still there."""
+    return _offsets(_admin(bootstrap), bootstrap, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+
+def read_all(bootstrap: str, topic: str) -> Iterator[OutputRecord]:
+    """The committed records of a topic, up to its last stable offset of now; by partition, each in order."""
+    yield from map(output_record, read_messages(bootstrap, topic))
+
+
+def read_messages(bootstrap: str, topic: str, *, timeout_s: float = DRAIN_S) -> Iterator[Message]:
+    """Like ``read_all``, as the client's own messages."""
+    stable = stable_offsets(bootstrap, [topic])[topic]
+    with _Reader(bootstrap, topic, stable) as reader:
+        while not reader.has_reached(stable):
+            yield from reader.some(lambda: f"the committed records of {topic!r} up to {stable}", timeout_s)
+
+
+def drain(
+    bootstrap: str, topic: str, *, settle_s: float = SETTLE_S, timeout_s: float = DRAIN_S
+) -> Iterator[OutputRecord]:
+    """The committed records of a topic until no more come.
+
+    Raises:
+        DeadlineExceeded: for ``timeout_s`` nothing came and the offsets still disagree (a transaction that
+        is open).
+    """
+    admin = _admin(bootstrap)
+    seen: tuple[dict[int, int], dict[int, int]] = {}, {}
+
+    def looked() -> dict[int, int] | None:
+        """The end of each partition, if nothing lies between it and the last stable offset."""
+        ends = _ends(admin, bootstrap, [topic], committed=False)[topic]
+        stable = _ends(admin, bootstrap, [topic], committed=True)[topic]
+        seen[0].update(ends)
+        seen[1].update(stable)
+        return ends if ends == stable else None
+
+    with _Reader(bootstrap, topic, end_offsets(bootstrap, [topic])[topic]) as reader:
+        settled_s: float | None = None
+        finished: dict[int, int] | None = None
+
+        def described() -> str:
+            return f"{topic!r} to settle: position {reader.position}, end {seen[0]}, last stable {seen[1]}"
+
+        while True:
+            ends = looked()
+            if ends is None or not reader.has_reached(ends):
+                settled_s = finished = None
+                yield from map(output_record, reader.some(described, timeout_s))
+            elif ends != finished:
+                settled_s, finished = time.monotonic() + settle_s, ends
+            elif settled_s is not None and time.monotonic() >= settled_s:
+                return
+            else:
+                yield from map(output_record, reader.poll())
+
+
+def output_record(message: Message) -> OutputRecord:
+    """A message as a line of ``output.jsonl``."""
+    kind, timestamp_ms = message.timestamp()
+    return OutputRecord(
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        value=visible(message.value()),
+        key=visible(message.key()),
+        headers=[(name, visible(value)) for name, value in headers(message)],
+        timestamp_ms=timestamp_ms if kind else 0,
+    )
+
+
+def headers(message: Message) -> list[tuple[str, bytes | None]]:
+    """The headers of a message, in order."""
+    found: Any = message.headers() or []
+    return [(str(name), value) for name, value in found]
+
+
+def visible(data: bytes | str | None) -> str | None:
+    """Bytes as text; what is no UTF-8 is shown as ``\\\\xNN``."""
+    return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
+
+
+class _Reader:
+    """All partitions of one topic from the beginning, at read_committed. A context manager."""
+
+    def __init__(self, bootstrap: str, topic: str, offsets: Mapping[int, int]) -> None:
+        self._bootstrap = bootstrap
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": "tidemark",
+                "group.id": "tidemark-reader",  # must be there, and is not used: offsets are never committed
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+                "queued.min.messages": 200_000,
+                "log_level": 0,
+            }
+        )
+        self.position = dict.fromkeys(offsets, 0)
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in offsets])
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._consumer.close()
+
+    def has_reached(self, offsets: Mapping[int, int]) -> bool:
+        """Whether everything before ``offsets`` was read or skipped (control records, aborted ones)."""
+        return all(self.position.get(partition, 0) >= offset for partition, offset in offsets.items())
+
+    def poll(self) -> Iterator[Message]:
+        """What has arrived, maybe nothing."""
+        for message in self._consumer.consume(BATCH_RECORDS, _POLL_S):
+            error, partition, offset = message.error(), message.partition(), message.offset()
+            if error is None:
+                assert partition is not None
+                assert offset is not None
+                self.position[partition] = offset + 1
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if partition is not None and offset is not None:
+                    self.position[partition] = max(self.position[partition], offset)
+            elif error.fatal() or not error.retriable():
+                raise TestbedError(f"cannot read from {self._bootstrap!r}", detail=error.str())
+
+    def some(self, describe: Callable[[], str], timeout_s: float) -> Iterator[Message]:
+        """At least one step forward: messages, or a new position. Raises ``DeadlineExceeded`` if there is
+        none.
+        """
+        before = dict(self.position)
+        deadline = time.monotonic() + timeout_s
+        while self.position == before:
+            yield from self.poll()
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(
+                    f"waited {timeout_s:g} s for {describe()}",
+                    hint="a writer that died in a transaction blocks readers until that times out",
+                )
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "client.id": "tidemark", "log_level": 0})
+
+
+def _metadata(admin: AdminClient, bootstrap: str) -> Mapping[str, Any]:
+    with _answered(bootstrap, "list its topics"):
+        topics: Mapping[str, Any] = admin.list_topics(timeout=ANSWER_S).topics
+        return topics
+
+
+def _ends(admin: AdminClient, bootstrap: str, topics: Collection[str], *, committed: bool) -> Ends:
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return _offsets(admin, bootstrap, topics, spec=spec, isolation_level=level)
+
+
+def _offsets(
+    admin: AdminClient, bootstrap: str, topics: Collection[str], *, spec: OffsetSpec, **options: Any
+) -> Ends:
+    known = _metadata(admin, bootstrap)
+    missing = [name for name in topics if name not in known]
+    if missing:
+        raise UsageError(
+            f"there is no topic {missing[0]!r} at {bootstrap!r}",
+            hint=f"topics there: {', '.join(sorted(name for name in known if name[:2] != '__')) or 'none'}",
+        )
+    asked = {TopicPartition(name, partition): spec for name in topics for partition in known[name].partitions}
+    ends: Ends = {name: {} for name in topics}
+    for place, future in admin.list_offsets(asked, **options).items() if asked else ():
+        with _answered(bootstrap, f"tell the offsets of {place.topic!r}"):
+            info = future.result(ANSWER_S)
+            ends[place.topic][place.partition] = info.offset
+    return {name: dict(sorted(parts.items())) for name, parts in ends.items()}
+
+
+@contextmanager
+def _answered(bootstrap: str, what: str, *, forgive: Sequence[int] = ()) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise _unreachable(bootstrap, f"it did not {what} within {ANSWER_S:g} s") from error
+    except KafkaException as exception:
+        refusal = exception.args[0]
+        if refusal.code() in forgive:
+            return
+        if refusal.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            raise UsageError(f"cannot {what}: it exists", hint="choose another name") from exception
+        if refusal.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+            raise _unreachable(bootstrap, refusal.str()) from exception
+        raise TestbedError(f"the broker at {bootstrap!r} did not {what}", detail=refusal.str()) from exception
+
+
+def _unreachable(bootstrap: str, why: str) -> TestbedError:
+    return TestbedError(
+        f"no Kafka broker answers at {bootstrap!r}",
+        detail=why,
+        hint="`tidemark status` shows the address of the stack's broker; `tidemark up` starts one",
+    )
