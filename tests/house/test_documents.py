@@ -25,25 +25,26 @@ WORD = re.compile(r"[a-z][a-z_-]*")
 
 
 def code_of(text: str) -> list[str]:
-    """The lines of code of a document: of its blocks, without the prompt, and what stands between backticks."""
-    blocks = re.findall(r"^```(?:sh|bash|console|shell)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    joined = "\n".join(blocks).replace("\\\n", " ")
+    """The lines of code of a document: of blocks (of a transcript: what is typed), and between backticks."""
+    lines = []
+    for block in re.findall(r"^```(?:sh|bash|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        joined = [line.strip() for line in block.replace("\\\n", " ").splitlines()]
+        typed = [line.removeprefix("$ ") for line in joined if line.startswith("$ ")]
+        lines += typed or joined
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    return [line.strip().removeprefix("$ ") for line in joined.splitlines()] + re.findall(
-        r"`([^`\n]+)`", prose
-    )
+    return lines + re.findall(r"`([^`\n]+)`", prose)
 
 
 def commands(text: str) -> list[list[str]]:
     """Every call of make or of one of the project's programs, as its words; a comment or operator ends it."""
     calls = []
-    for line in code_of(text):
+    for line in filter(str.isascii, code_of(text)):  # a picture is not
         for part in re.split(r"\s#|&&|\|\||[|;&>]", line):
             words = [word for word in part.split() if not re.fullmatch(r"[A-Z_]+=\S*", word)]
             words = ["tidemark" if word.endswith(".venv/bin/tidemark") else word for word in words]
-            if words[:2] == ["python", "-m"] or words[:2] == [".venv/bin/python", "-m"]:
-                words = words[2:]
-            if words and words[0] in ("make", *PROGRAMS):
+            is_module = words[:2] in (["python", "-m"], [".venv/bin/python", "-m"])
+            words = words[2:] if is_module else words
+            if words and words[0] in (PROGRAMS if is_module else ("make", "tidemark")):
                 calls.append(words)
     return calls
 

@@ -1,4 +1,4 @@
-"""``pytest`` as typed: a pytest of another interpreter hands over to the project's own, whatever it is asked."""
+"""``pytest`` as typed: another interpreter's pytest hands over to the project's own, whatever it is asked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """As little of a clone as a hand-over needs: the root conftest.py, the settings, one test that can fail."""
+    """As little of a clone as a hand-over needs: root conftest.py, settings, one test that can fail."""
     for name in ("conftest.py", "pyproject.toml"):
         shutil.copyfile(tree.ROOT / name, tmp_path / name)
     (tmp_path / ".venv").symlink_to(sys.prefix)

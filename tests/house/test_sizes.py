@@ -44,7 +44,10 @@ def test_functions_take_few_parameters():
 
 
 def _is_command(function: tree.Function) -> bool:
-    """Whether it is a command of the command line: every parameter is ``Annotated`` with its option."""
+    """Whether it is a command of the command line, whose parameters are its options."""
+    decorators = [ast.unparse(decorator) for decorator in function.node.decorator_list]
+    if any(".command(" in decorator or ".callback(" in decorator for decorator in decorators):
+        return True
     annotations = [ast.unparse(argument.annotation or ast.Constant("")) for argument in function.parameters]
     return all(text.startswith("Annotated[") or text == "typer.Context" for text in annotations)
 

@@ -50,7 +50,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
-    # A path that a .pth file adds is searched last, and the .pth files in it (the checkout's) are not followed.
+    # A path that a .pth file adds is searched last; the .pth files in it (the checkout's) are not followed.
     (folder / SITE / "borrowed.pth").write_text(f"{Path(sys.prefix) / SITE}\n")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
     _run([*pip, "--ignore-installed", wheel], folder)
