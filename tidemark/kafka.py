@@ -82,7 +82,8 @@ def create_topics(bootstrap: str, layout: Mapping[str, int]) -> None:
 
 def delete_topics(bootstrap: str, topics: Collection[str]) -> None:
     """Delete topics; one that is not there is as good as deleted."""
-    for name, future in _admin(bootstrap).delete_topics(list(topics)).items() if topics else ():
+    admin = _admin(bootstrap)  # kept by name: a client that nobody holds is closed under its own requests
+    for name, future in admin.delete_topics(list(topics)).items() if topics else ():
         with _answered(bootstrap, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
             future.result(ANSWER_S)
 

