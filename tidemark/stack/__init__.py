@@ -1,0 +1,19 @@
+"""The stack: broker, Spark master, workers, drivers. ``lease`` it to use it, ``up`` keeps one, ``down`` ends it."""
+
+from tidemark.stack.leasing import current, down, lease, up
+from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus, Stack
+from tidemark.stack.spec import StackSpec, project_home
+
+__all__ = [
+    "Driver",
+    "Executor",
+    "PartState",
+    "PartStatus",
+    "Stack",
+    "StackSpec",
+    "current",
+    "down",
+    "lease",
+    "project_home",
+    "up",
+]

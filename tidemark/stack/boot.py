@@ -1,0 +1,187 @@
+"""A cold start, top to bottom; and its reverse.
+
+The order is that of what waits for what; everything that can run beside something else does. A start that fails, or is
+interrupted, leaves nothing behind but the logs of the attempt.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import tidemark
+from tidemark.errors import DaemonDied, TestbedError
+from tidemark.process import base_environment, end, marked, spawn
+from tidemark.stack import jars as jar_cache
+from tidemark.stack import launch, ready, settings
+from tidemark.stack.ports import LOOPBACK, asked_port, can_bind, free_ports
+from tidemark.stack.spec import StackSpec
+from tidemark.stack.state import TOKEN_VARIABLE, Lease, StackRecord, StateFolder
+from tidemark.stack.toolchain import Spark, check_java
+
+ATTEMPTS = 3
+"""Calibration: a port is lost between its choice and the daemon's bind about never; twice in a row is no accident."""
+_FORMAT_S = 60
+_END_S = 4.0
+"""Calibration: the daemons end within 2 s of being asked; nothing of a stack that ends is needed any more."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What a stack is started with."""
+
+    java: Path
+    spark: Spark
+
+
+def cold_start(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: str, say: Say) -> StackRecord:
+    """Start a whole stack in an empty state folder, and wait until it is ready. The caller holds the lock and a lease.
+
+    Raises ``JavaError``, ``FetchError``, ``PortTaken``, ``DaemonDied`` or ``DeadlineExceeded``; then nothing runs.
+    """
+    java_version = check_java(tools.java)
+    connector = jar_cache.connector_version(tools.spark.version)
+    groups = ("broker", "connector", f"spark-{connector}")
+    jars = jar_cache.provide(tools.java, tools.spark, groups, say)
+    for attempt in range(1, ATTEMPTS + 1):
+        record = _plan(spec, tools, digest)
+        record.connector_jars = [str(path) for group in groups[1:] for path in jars[group]]
+        record.versions = {
+            "java": java_version,
+            "kafka": jar_cache.kafka_version(),
+            "spark": tools.spark.version,
+            "connector": connector,
+            "python": tools.spark.python_version,
+        }
+        try:
+            _start_all(state, record, [str(path) for path in jars["broker"]], say)
+        except DaemonDied:
+            ports = [record.kafka_port, record.controller_port, record.master_port, *record.worker_ports]
+            end_processes(state)
+            lost = [port for port in ports if not can_bind(port)]
+            if not lost or attempt == ATTEMPTS:
+                raise
+            say(f"somebody else took port {lost[0]}; starting again")
+            _forget(state)
+        else:
+            return record
+    raise AssertionError("the last attempt returns or raises")
+
+
+def ensure_keeper(state: StateFolder) -> None:
+    """Start the process that ends the stack when nobody needs it (``keeper.py``), unless it lives. Holding the lock."""
+    living = state.records("keepers", Lease)
+    if any(keeper.owner.alive for _, keeper in living):
+        return
+    root = str(Path(tidemark.__file__).resolve().parents[1])
+    keeper = spawn(
+        [sys.executable, "-P", "-m", "tidemark.stack.keeper", str(state.home), state.token() or ""],
+        log=state.path / "logs" / "keeper.log",
+        cwd=state.home,
+        env=base_environment(PYTHONPATH=root),
+    )
+    state.add("keepers", Lease(keeper), "keeper")
+
+
+def end_processes(state: StateFolder) -> None:
+    """End every process of the stack, descendants and forgotten ones too."""
+    token = state.token()
+    recorded = [part.process for part in state.parts() if part.process is not None]
+    end([*recorded, *(marked(TOKEN_VARIABLE, token) if token else [])], ask_s=_END_S)
+    if token:
+        end(marked(TOKEN_VARIABLE, token), ask_s=0)
+
+
+def end_stack(state: StateFolder, *, keep_logs: bool = False) -> None:
+    """End the stack and remove its folder. Idempotent. The caller holds the lock. ``keep_logs`` moves its logs aside."""
+    end_processes(state)
+    aside = state.home / "failed-start"
+    if keep_logs and (state.path / "logs").is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+        (state.path / "logs").rename(aside)
+    shutil.rmtree(state.path, ignore_errors=True)
+
+
+def _start_all(state: StateFolder, record: StackRecord, broker_jars: list[str], say: Say) -> None:
+    say("starting the broker and the Spark master")
+    state.write(record)
+    for name in ("tmp", "work", "master/recovery"):
+        (state.path / name).mkdir(parents=True, exist_ok=True)
+    master = launch.launch(state, launch.master(state, record))
+    broker = launch.launch(state, _formatted_broker(state, record, broker_jars))
+    launch.await_master(master)
+    say("starting the workers and the driver")
+    driver_port = free_ports(1)[0]
+    driver = launch.launch(state, launch.driver(state, record, "driver", driver_port, {}))
+    workers = [
+        launch.launch(state, launch.worker(state, record, number)) for number in range(1, record.workers + 1)
+    ]
+    everyone = [broker, master, driver, *workers]
+
+    def all_live() -> None:
+        for part in everyone:
+            launch.must_live(part)
+
+    with ready.open_probe(state, record) as probe:
+        ready.round_trip(broker.address, all_live)
+        for worker in workers:
+            launch.await_worker(worker)
+        launch.await_port(driver)
+        say("running a job on every worker")
+        places = ready.warm_up(probe, driver, executors_of_a_driver(record), all_live)
+    seen = {place.relative_to(state.path).parts[0] for place in places}
+    if len(seen) < record.workers:
+        raise TestbedError(f"of {record.workers} workers a job ran only on {', '.join(sorted(seen))}")
+
+
+def executors_of_a_driver(record: StackRecord) -> int:
+    """How many executors a driver has: one on each worker, at least two."""
+    return max(record.workers, settings.EXECUTORS_PER_DRIVER)
+
+
+def _plan(spec: StackSpec, tools: Toolchain, digest: str) -> StackRecord:
+    asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
+    ports = free_ports(3 + spec.workers)
+    return StackRecord(
+        digest=digest,
+        backend=spec.backend,
+        python=str(spec.python),
+        workers=spec.workers,
+        asked_kafka_port=spec.kafka_port,
+        kafka_port=asked or ports[0],
+        controller_port=ports[1],
+        master_port=ports[2],
+        worker_ports=ports[3:],
+        java=str(tools.java),
+        spark_home=str(tools.spark.home),
+        connector_jars=[],
+        versions={},
+    )
+
+
+def _formatted_broker(state: StateFolder, record: StackRecord, jars: list[str]) -> launch.PartRecord:
+    """The broker's record, once its data folder has been formatted (0.8 s)."""
+    folder = state.path / "broker"
+    (folder / "data").mkdir(parents=True)
+    properties = settings.broker_properties(folder / "data", record.kafka_port, record.controller_port)
+    (folder / "server.properties").write_text(properties, encoding="utf-8")
+    (folder / "log4j2.properties").write_text(settings.BROKER_LOG4J, encoding="utf-8")
+    argv = [record.java, *settings.DAEMON_JVM, "-cp", ":".join(jars), "kafka.tools.StorageTool", "format"]
+    argv += ["-t", "dGlkZW1hcmstY2x1c3Rlcg", "-c", str(folder / "server.properties")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_FORMAT_S, check=False)
+    if done.returncode != 0:
+        raise TestbedError("the broker's data folder cannot be formatted", detail=(done.stdout + done.stderr)[-2000:])
+    return launch.broker(state, record, jars)
+
+
+def _forget(state: StateFolder) -> None:
+    """Empty the folder for another attempt; token and leases stay."""
+    for path in state.path.iterdir():
+        if path.is_dir() and path.name not in ("leases", "keepers", "logs"):
+            shutil.rmtree(path, ignore_errors=True)

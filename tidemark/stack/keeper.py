@@ -1,0 +1,88 @@
+"""The keeper: a small process that outlives everybody and sees to it that nothing is orphaned.
+
+``python -m tidemark.stack.keeper HOME TOKEN``. While its stack exists it undoes what dead processes left: resumes what
+they stopped, ends their drivers, releases their Connect sessions (and so stops their queries). When nobody keeps the
+stack and no living process holds a lease, it ends the stack, and then itself. When the state folder is taken away, it
+ends whatever carries the token.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tidemark.errors import DeadlineExceeded, TidemarkError
+from tidemark.process import end, marked
+from tidemark.stack import boot, ready
+from tidemark.stack.local import LocalStack
+from tidemark.stack.pausing import resume_the_abandoned
+from tidemark.stack.state import TOKEN_VARIABLE, Session, StackRecord, StateFolder
+from tidemark.wait import pause
+
+LOOK_S = 0.5
+"""Calibration: a look reads a handful of small files, 1 ms; what a dead run stopped stays stopped for at most this long."""
+
+
+def keep(state: StateFolder, token: str) -> None:
+    """Watch until the stack with this token is gone."""
+    while state.token() == token:
+        undo_the_dead(state)
+        if not _needed(state):
+            _end_unless_needed(state, token)
+        pause(LOOK_S)
+    end(marked(TOKEN_VARIABLE, token))
+
+
+def undo_the_dead(state: StateFolder) -> None:
+    """Resume, end and release what belongs to processes that have died."""
+    resume_the_abandoned(state)
+    record = state.read()
+    if record is None:
+        return
+    for part in state.parts():
+        if part.owner is not None and not part.owner.alive:
+            LocalStack(state, record).stop(part.name)
+    _release_sessions(state, record)
+
+
+def _release_sessions(state: StateFolder, record: StackRecord) -> None:
+    dead = [(path, found) for path, found in state.records("sessions", Session) if not found.owner.alive]
+    running = {part.address for part in state.parts() if part.process is not None and part.process.alive}
+    if any(session.remote in running for _, session in dead):
+        with ready.open_probe(state, record) as probe:
+            for _, session in dead:
+                _release(probe, session)
+    for path, _ in dead:
+        path.unlink(missing_ok=True)
+
+
+def _release(probe: ready.Conversation, session: Session) -> None:
+    try:
+        why = ready.release_session(probe, session.remote, session.session_id, session.user_id)
+    except TidemarkError as error:
+        why = str(error)
+    if why:
+        print(f"session {session.session_id} of {session.remote} was not released: {why}", flush=True)
+
+
+def _needed(state: StateFolder) -> bool:
+    record = state.read()
+    return bool((record is not None and record.kept) or state.lease_owners())
+
+
+def _end_unless_needed(state: StateFolder, token: str) -> None:
+    try:
+        with state.lock(0):
+            if state.token() == token and not _needed(state):
+                boot.end_stack(state)
+    except DeadlineExceeded:
+        return  # somebody starts or ends it at this moment
+
+
+def main() -> None:
+    """``HOME TOKEN`` from the command line."""
+    keep(StateFolder(Path(sys.argv[1])), sys.argv[2])
+
+
+if __name__ == "__main__":
+    main()

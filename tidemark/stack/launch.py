@@ -1,0 +1,153 @@
+"""How each part of a local stack is started, and when it is up. One function per kind of part.
+
+A part is started from its record alone (argv, environment, folder), so any process can start it again. It is *up* when
+it does its work, not when it has a port: the master is elected, a worker is registered, the broker passes a record on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tidemark.errors import DaemonDied
+from tidemark.process import base_environment, spawn, tail
+from tidemark.stack import settings
+from tidemark.stack.ports import LOOPBACK, listens
+from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+from tidemark.wait import wait_until
+
+UP_S = 90.0
+"""Calibration: 2 to 8 s on two free cores; a machine that runs a test suite besides takes four times that."""
+_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+def broker(state: StateFolder, record: StackRecord, jars: list[str]) -> PartRecord:
+    """Kafka: broker and controller in one process. Its data folder must have been formatted."""
+    folder = state.path / "broker"
+    options = ["-Xms192m", "-Xmx512m", *settings.DAEMON_JVM, f"-Dlog4j2.configurationFile={folder}/log4j2.properties"]
+    argv = [record.java, *options, "-cp", ":".join(jars), "kafka.Kafka", str(folder / "server.properties")]
+    return _part(state, record, "broker", "broker", argv, f"{LOOPBACK}:{record.kafka_port}")
+
+
+def master(state: StateFolder, record: StackRecord) -> PartRecord:
+    """The Spark master."""
+    conf = settings.master_conf(state.path / "master" / "recovery")
+    where = ["--host", LOOPBACK, "--port", str(record.master_port), "--webui-port", "0"]
+    argv = [*_spark_jvm(state, record, "192m", conf), "org.apache.spark.deploy.master.Master", *where]
+    return _part(state, record, "master", "master", argv, f"spark://{LOOPBACK}:{record.master_port}")
+
+
+def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
+    """A Spark worker. Its executors run below its folder: ``worker-1/APPLICATION/EXECUTOR``."""
+    name = f"worker-{number}"
+    port = record.worker_ports[number - 1]
+    argv = [*_spark_jvm(state, record, "192m", settings.worker_conf()), "org.apache.spark.deploy.worker.Worker"]
+    argv += ["--host", LOOPBACK, "--port", str(port), "--webui-port", "0", "--work-dir", str(state.path / name)]
+    argv += ["--cores", str(settings.WORKER_CORES), "--memory", settings.WORKER_MEMORY]
+    argv += [f"spark://{LOOPBACK}:{record.master_port}"]
+    return _part(state, record, name, "worker", argv, f"{LOOPBACK}:{port}")
+
+
+def driver(
+    state: StateFolder, record: StackRecord, name: str, port: int, conf: Mapping[str, str]
+) -> PartRecord:
+    """A Spark Connect server, submitted to the master."""
+    folder = state.path / name
+    event_logs = state.path / "event-logs" / name
+    for path in (folder, event_logs):
+        path.mkdir(parents=True, exist_ok=True)
+    jars = [Path(jar) for jar in record.connector_jars]
+    temporary = {"spark.executor.extraJavaOptions": f"-Djava.io.tmpdir='{state.path / 'tmp'}' {' '.join(settings.DRIVER_JVM)}"}
+    size = {"spark.cores.max": str(max(record.workers, settings.EXECUTORS_PER_DRIVER))}
+    whole = settings.driver_conf(folder, event_logs, port, jars, {**temporary, **size, **conf})
+    properties = folder / "spark.properties"
+    properties.write_text(settings.as_spark_file(whole), encoding="utf-8")
+    argv = [*_spark_jvm(state, record, settings.DRIVER_MEMORY, {}), "org.apache.spark.deploy.SparkSubmit"]
+    argv += ["--master", f"spark://{LOOPBACK}:{record.master_port}", "--properties-file", str(properties)]
+    argv += ["--class", _CONNECT_SERVER, "spark-internal"]
+    return _part(state, record, name, "driver", argv, f"sc://{LOOPBACK}:{port}")
+
+
+def launch(state: StateFolder, part: PartRecord) -> PartRecord:
+    """Start a part's process and note which it is; its log goes on in the same file."""
+    log = Path(part.log)
+    part.log_start = log.stat().st_size if log.exists() else 0
+    Path(part.cwd).mkdir(parents=True, exist_ok=True)
+    part.process = spawn(part.argv, log=log, cwd=Path(part.cwd), env=part.env)
+    state.write_part(part)
+    return part
+
+
+def must_live(part: PartRecord) -> None:
+    """Raise ``DaemonDied``, with the last lines of its log, if a part that was started is gone."""
+    if part.process is None or not part.process.alive:
+        raise DaemonDied(
+            f"the {part.name} died while it started",
+            detail=f"the end of {part.log}:\n{tail(Path(part.log), 15, start=part.log_start) or '(empty)'}",
+            hint="`tidemark doctor` looks at Java, memory, disk and ports",
+        )
+
+
+def await_log(part: PartRecord, text: str, timeout_s: float = UP_S) -> None:
+    """Wait until a part has logged ``text`` since it was started."""
+    log = Path(part.log)
+
+    def said() -> bool:
+        with log.open("rb") as file:
+            file.seek(part.log_start)
+            return text.encode() in file.read()
+
+    _await(part, said, f"to log {text!r}", timeout_s)
+
+
+def await_port(part: PartRecord, timeout_s: float = UP_S) -> None:
+    """Wait until a part accepts connections at its address."""
+    port = int(part.address.rsplit(":", 1)[1])
+    _await(part, lambda: listens(port), f"to listen at {part.address}", timeout_s)
+
+
+def await_master(part: PartRecord) -> None:
+    """Wait until the master is elected: a worker that asks sooner is ignored and asks again only after seconds."""
+    await_log(part, "New state: ALIVE")
+
+
+def await_worker(part: PartRecord) -> None:
+    """Wait until the master has accepted a worker."""
+    await_log(part, "Successfully registered with master")
+
+
+def _await(part: PartRecord, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+    wait_until(
+        condition,
+        timeout_s,
+        lambda: f"the {part.name} {what}; the end of its log:\n{tail(Path(part.log), 15, start=part.log_start)}",
+        unless=lambda: must_live(part),
+    )
+
+
+def _spark_jvm(state: StateFolder, record: StackRecord, heap: str, conf: Mapping[str, str]) -> list[str]:
+    """``java`` with Spark's class path and options, as Spark's own launcher would start it."""
+    options = [f"-Xmx{heap}", *settings.DAEMON_JVM, *settings.SPARK_MODULES, f"-Djava.io.tmpdir={state.path / 'tmp'}"]
+    options += settings.as_java_properties(conf)
+    return [record.java, *options, "-cp", f"{record.spark_home}/jars/*"]
+
+
+def _part(
+    state: StateFolder, record: StackRecord, name: str, kind: str, argv: list[str], address: str
+) -> PartRecord:
+    java_home = Path(os.path.realpath(record.java)).parents[1]
+    env = base_environment(
+        **{TOKEN_VARIABLE: state.token() or ""},
+        JAVA_HOME=str(java_home),
+        SPARK_HOME=record.spark_home,
+        SPARK_LOCAL_IP=LOOPBACK,
+        SPARK_LOCAL_DIRS=str(state.path / "tmp"),
+        SPARK_SCALA_VERSION="2.13",
+        PYSPARK_PYTHON=record.python,
+        PYSPARK_DRIVER_PYTHON=record.python,
+    )
+    folder, log = state.path / name, state.path / "logs" / f"{name}.log"
+    return PartRecord(
+        name=name, kind=kind, argv=argv, env=env, cwd=str(folder), log=str(log), address=address
+    )

@@ -1,0 +1,137 @@
+"""Who uses the stack, and how one gets it: found if it is the one asked for, mended if parts are missing, else rebuilt.
+
+``up`` makes a stack that lives until ``down``. A lease uses a stack, or starts one that dies with its last lease, even
+if the holder of that lease was killed: the keeper sees to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from tidemark import __version__
+from tidemark.errors import TestbedError
+from tidemark.process import ProcessId
+from tidemark.stack import boot
+from tidemark.stack.boot import Toolchain
+from tidemark.stack.local import LocalStack
+from tidemark.stack.pausing import resume_the_abandoned
+from tidemark.stack.spec import StackSpec, project_home
+from tidemark.stack.state import Lease, StackRecord, StateFolder
+from tidemark.stack.toolchain import find_java, find_spark
+
+Say = Callable[[str], None]
+
+
+def quiet(_text: str) -> None:
+    """Progress that nobody wants to see."""
+
+
+def up(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> LocalStack:
+    """A stack that lives until :func:`down`: the running one if it is the same, else a new one."""
+    state = StateFolder(home or project_home())
+    with state.lock():
+        stack = _acquire(state, spec, progress, keep=True)
+    return stack
+
+
+def down(*, home: Path | None = None) -> bool:
+    """End the stack, whoever uses it; ``False`` if there was none."""
+    state = StateFolder(home or project_home())
+    if not state.home.is_dir():
+        return False
+    with state.lock():
+        there = state.path.exists()
+        boot.end_stack(state)
+    return there
+
+
+def current(*, home: Path | None = None) -> LocalStack | None:
+    """The stack of this project, ready or partly broken, or ``None``."""
+    state = StateFolder(home or project_home())
+    record = state.read()
+    return LocalStack(state, record) if record is not None and record.ready else None
+
+
+@contextmanager
+def lease(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> Iterator[LocalStack]:
+    """Use a stack for the length of the block; one that nobody keeps ends with its last lease."""
+    state = StateFolder(home or project_home())
+    name = f"{os.getpid()}-{uuid4().hex[:8]}"
+    try:
+        with state.lock():
+            stack = _acquire(state, spec, progress, keep=False)
+            state.add("leases", Lease(ProcessId.own()), name)
+        yield stack
+    finally:
+        _give_back(state, name)
+
+
+def _give_back(state: StateFolder, name: str) -> None:
+    state.discard("leases", name)
+    if state.path.exists() and not state.lease_owners():
+        with state.lock():
+            record = state.read()
+            if not state.lease_owners() and not (record is not None and record.kept):
+                boot.end_stack(state)
+
+
+def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) -> LocalStack:
+    """The stack for ``spec``; the caller holds the lock."""
+    tools = Toolchain(find_java(), find_spark(spec.python))
+    digest = digest_of(spec, tools)
+    record = state.read()
+    if record is not None and record.ready and record.digest == digest:
+        stack = LocalStack(state, record)
+        resume_the_abandoned(state)
+        boot.ensure_keeper(state)
+        if mended := stack.mend():
+            progress(f"started again: {', '.join(mended)}")
+    else:
+        users = [owner.pid for owner in state.lease_owners()]
+        if record is not None and record.ready and users:
+            raise TestbedError(
+                "the running stack is another one than asked for, and in use",
+                detail=f"leased by process {', '.join(map(str, users))}; it was started with other settings or code",
+                hint="wait until they are done, or end it with `tidemark down`",
+            )
+        keep = keep or (record is not None and record.kept)
+        if state.path.exists():
+            progress("ending the stack that was there")
+        record = _build(state, spec, tools, digest, progress)
+    if keep and not record.kept:
+        record.kept = True
+        state.write(record)
+    return LocalStack(state, record)
+
+
+def _build(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: str, progress: Say) -> StackRecord:
+    boot.end_stack(state)
+    try:
+        state.make()
+        state.add("leases", Lease(ProcessId.own()), "starting")
+        boot.ensure_keeper(state)
+        record = boot.cold_start(state, spec, tools, digest, progress)
+        record.ready = True
+        state.write(record)
+        state.discard("leases", "starting")
+        return record
+    except BaseException:
+        boot.end_stack(state, keep_logs=True)
+        raise
+
+
+def digest_of(spec: StackSpec, tools: Toolchain) -> str:
+    """What a stack is made of, as one number: spec, versions, Java, the code and the lock of ``tidemark.stack``."""
+    digest = hashlib.sha256()
+    java = os.path.realpath(tools.java)
+    for part in (__version__, spec, tools.spark, java, os.stat(java).st_mtime_ns):
+        digest.update(f"{part}\n".encode())
+    folder = Path(__file__).parent
+    for path in sorted([*folder.rglob("*.py"), *folder.glob("*.lock"), folder.parent / "process.py"]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

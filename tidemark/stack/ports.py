@@ -1,0 +1,75 @@
+"""Free TCP ports on the loopback address.
+
+A port is taken below the range that the system hands out for outgoing connections, by binding to it: nothing else is
+likely to take it between that bind and the daemon's own, and a start that loses that race is made again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from pathlib import Path
+
+from tidemark.errors import PortTaken, TestbedError
+
+LOOPBACK = "127.0.0.1"
+_LOWEST = 15000
+_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_EPHEMERAL_ELSEWHERE = 32768
+
+
+def can_bind(port: int) -> bool:
+    """Whether a server could listen on this port of the loopback address now."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: TIME_WAIT is no obstacle
+        try:
+            server.bind((LOOPBACK, port))
+            server.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections on this port of the loopback address."""
+    with socket.socket() as client:
+        client.settimeout(1.0)
+        return client.connect_ex((LOOPBACK, port)) == 0
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` different ports that can be bound; raises ``TestbedError`` if there are none."""
+    highest = min(_first_ephemeral(), 65536)
+    lowest = min(_LOWEST, highest // 2)
+    choice = random.Random(os.urandom(8))
+    found: list[int] = []
+    for _ in range(200 * count):
+        port = choice.randrange(max(lowest, 1024), highest)
+        if port not in found and can_bind(port):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise TestbedError(
+        f"no {count} free ports between {lowest} and {highest}",
+        detail="binding to random ports of 127.0.0.1 failed again and again",
+        hint="`tidemark doctor` looks at the loopback address",
+    )
+
+
+def asked_port(port: int) -> int:
+    """``port`` itself; raises ``PortTaken`` if it cannot be bound."""
+    if not can_bind(port):
+        raise PortTaken(
+            f"port {port} is taken",
+            detail=f"another program listens on {LOOPBACK}:{port}",
+            hint="choose another with --kafka-port, or leave it out to get a free one",
+        )
+    return port
+
+
+def _first_ephemeral() -> int:
+    try:
+        return int(_RANGE_FILE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _EPHEMERAL_ELSEWHERE

@@ -1,0 +1,129 @@
+"""The protocol that every backend speaks: one vocabulary, ``start stop kill pause resume logs status``.
+
+Free of any backend. Parts are named ``broker``, ``master``, ``worker-1`` …, ``driver``, and as the caller likes for
+drivers of one's own. A part keeps its name and its address over a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from tidemark.stack.spec import StackSpec
+
+
+class PartState(StrEnum):
+    """What a part does."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class PartStatus:
+    """One line of ``tidemark status``. ``rss_bytes`` is resident memory of the part and of its executors."""
+
+    name: str
+    state: PartState
+    pid: int | None
+    address: str
+    rss_bytes: int
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A running driver: its Spark Connect address, application, event log (being appended) and log."""
+
+    name: str
+    remote: str
+    app_id: str
+    event_log: Path
+    log: Path
+
+
+@dataclass(frozen=True, order=True)
+class Executor:
+    """A living executor of one driver's application. ``create_time`` tells it from a later process of that id."""
+
+    executor_id: str
+    worker: str
+    pid: int
+    create_time: float
+
+
+class Stack(Protocol):
+    """A running stack: broker, Spark master, workers, driver."""
+
+    @property
+    def spec(self) -> StackSpec:
+        """What the stack was asked to be."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Kafka's address as host, driver and executors see it."""
+
+    @property
+    def state_dir(self) -> Path:
+        """The folder that holds all of the stack: logs, data, event logs, work. It is removed with the stack."""
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of what runs: ``java kafka spark connector python``."""
+
+    def parts(self) -> list[str]:
+        """The names of all parts, drivers of one's own last."""
+
+    def status(self) -> list[PartStatus]:
+        """The state of every part, without waiting for any."""
+
+    def start(self, part: str) -> None:
+        """Start a part that does not run, and wait until it does its work. Nothing happens to one that runs."""
+
+    def stop(self, part: str) -> None:
+        """Ask a part to end, kill it if it does not. A driver of one's own is forgotten."""
+
+    def kill(self, part: str) -> None:
+        """SIGKILL, and wait until it is gone."""
+
+    def pause(self, part: str) -> None:
+        """SIGSTOP. Undone by :meth:`resume`, and when the process that paused it has died."""
+
+    def resume(self, part: str) -> None:
+        """SIGCONT."""
+
+    def logs(self, part: str, lines: int = 50) -> str:
+        """The end of a part's log."""
+
+    def driver(self, name: str = "driver") -> Driver:
+        """A driver that runs; raises ``UsageError`` if there is none of that name."""
+
+    def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
+        """Start a driver of one's own and wait until it answers and has its executors."""
+
+    def executors(self, driver: str) -> list[Executor]:
+        """The living executors of a driver's application."""
+
+    def kill_executor(self, driver: str, executor_id: str) -> Executor:
+        """SIGKILL an executor; returns who it was. The cluster starts another by itself."""
+
+    def pause_executor(self, driver: str, executor_id: str) -> Executor:
+        """SIGSTOP an executor."""
+
+    def resume_executor(self, driver: str, executor_id: str) -> Executor:
+        """SIGCONT an executor."""
+
+    def hold(self, driver: str) -> AbstractContextManager[None]:
+        """Stop a driver for a moment, one holder at a time; it goes on at exit, or when the holder has died."""
+
+    def register_session(
+        self, session_id: str, driver: str, *, user_id: str = ""
+    ) -> AbstractContextManager[None]:
+        """Note a Connect session, so that its queries are ended should this process die without doing so."""
+
+    def work_dir(self, name: str) -> Path:
+        """A folder, made if need be, that driver, executors and host see under the same path (checkpoints)."""

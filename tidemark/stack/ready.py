@@ -1,0 +1,89 @@
+"""Readiness: the stack does its work. A record goes through the broker and back; a job runs on every worker."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from tidemark.errors import DaemonDied, TestbedError
+from tidemark.process import Conversation, base_environment
+from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+from tidemark.wait import wait_until
+
+ROUND_TRIP_S = 60.0
+"""Calibration: 0.3 s on a broker that is up; a broker that just got its port may take seconds to elect itself."""
+PLACE_S = 90.0
+"""Calibration: 3 to 5 s in a cold driver, of which most is the start of two executors."""
+_PROGRAM = Path(__file__).parent / "inside" / "connect.py"
+
+
+def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
+    """Create a topic, write a record, read it back, delete the topic. ``unless`` raises what makes waiting pointless."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    client = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
+    topic = f"tidemark-ready-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient(client)
+    producer = Producer({**client, "acks": "all"})
+    consumer = Consumer({**client, "group.id": topic, "isolation.level": "read_committed"})
+    try:
+        made = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=30)[topic]
+        wait_until(made.done, ROUND_TRIP_S, lambda: f"the broker at {bootstrap} to create a topic", unless=unless)
+        made.result()
+        producer.produce(topic, b"ready", partition=0)
+        producer.poll(0)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+
+        def back() -> bool:
+            producer.poll(0)
+            message = consumer.poll(0.05)
+            return message is not None and message.error() is None and message.value() == b"ready"
+
+        wait_until(back, ROUND_TRIP_S, lambda: f"a record to come back from {bootstrap}", unless=unless, poll_s=0)
+        admin.delete_topics([topic])[topic].result()
+    finally:
+        consumer.close()
+
+
+def open_probe(state: StateFolder, record: StackRecord) -> Conversation:
+    """A client in the stack's own interpreter. Opened early, it imports PySpark while the daemons start."""
+    env = base_environment(**{TOKEN_VARIABLE: state.token() or ""})
+    return Conversation(
+        [record.python, "-I", str(_PROGRAM)], log=state.path / "logs" / "probe.log", cwd=state.path, env=env
+    )
+
+
+def warm_up(probe: Conversation, driver: PartRecord, count: int, unless: Callable[[], object]) -> list[Path]:
+    """Run a one-row job on each of ``count`` executors; returns their folders (worker folder/application/executor)."""
+    seen: set[Path] = set()
+    why = ""
+
+    def everywhere() -> bool:
+        nonlocal why
+        answer = probe.ask({"do": "place", "remote": driver.address, "count": count}, PLACE_S, unless=unless)
+        why = answer.get("error", "")
+        seen.update(Path(place) for place in answer.get("places", ()))
+        return len(seen) >= count
+
+    try:
+        wait_until(
+            everywhere,
+            PLACE_S,
+            lambda: f"a one-row job on each of {count} executors of {driver.name}; seen: {sorted(map(str, seen))}",
+            unless=unless,
+        )
+    except DaemonDied:
+        raise
+    except TestbedError as error:
+        raise type(error)(error.message, detail=why or error.detail, hint=error.hint) from error
+    return sorted(seen)
+
+
+def release_session(probe: Conversation, remote: str, session_id: str, user_id: str) -> str:
+    """Release a Connect session and so end its queries; returns why that failed, or nothing."""
+    question = {"do": "release", "remote": remote, "session_id": session_id, "user_id": user_id}
+    answer = probe.ask(question, PLACE_S)
+    return str(answer.get("error", ""))

@@ -1,0 +1,169 @@
+"""Every setting of the broker, of Spark's daemons and of a driver, with the reason for it. Pure: data in, data out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidemark.stack.ports import LOOPBACK
+
+WORKER_CORES = 8
+WORKER_MEMORY = "16g"
+"""Declared, not taken: it only must not be what limits how many executors a worker is given."""
+DRIVER_MEMORY = "1g"
+EXECUTORS_PER_DRIVER = 2
+DAEMON_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k")
+"""Start fast, stay small. C1 alone runs up to 2x slower when warm, which a daemon does not show."""
+DRIVER_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+SPARK_MODULES = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--add-modules=jdk.incubator.vector",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in (
+            "java.lang",
+            "java.lang.invoke",
+            "java.lang.reflect",
+            "java.io",
+            "java.net",
+            "java.nio",
+            "java.util",
+            "java.util.concurrent",
+            "java.util.concurrent.atomic",
+            "jdk.internal.ref",
+            "sun.nio.ch",
+            "sun.nio.cs",
+            "sun.security.action",
+            "sun.util.calendar",
+        )
+    ),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+"""What Spark's launcher gives its JVMs (org.apache.spark.launcher.JavaModuleOptions); starting the launcher costs 0.5 s each."""
+LONG_MAX = 2**63 - 1
+
+BROKER_LOG4J = """\
+status = warn
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+logger.config.name = kafka.server.KafkaConfig
+logger.config.level = warn
+logger.values.name = org.apache.kafka.common.config.AbstractConfig
+logger.values.level = warn
+"""
+
+
+def broker_properties(data: Path, port: int, controller_port: int) -> str:
+    """``server.properties`` of a single broker that is its own controller (KRaft combined mode)."""
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "listeners": f"HOST://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"HOST://{LOOPBACK}:{port}",
+        "listener.security.protocol.map": "HOST:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "HOST",
+        "log.dirs": data,
+        # One broker: its internal topics cannot have a second replica.
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
+        # Fifty partitions each by default: seconds of work at the first commit and at every restart.
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.num.partitions": 4,
+        # A trace keeps its own record timestamps: of years ago, and far in the future (sentinels).
+        "log.retention.ms": -1,
+        "log.message.timestamp.before.max.ms": LONG_MAX,
+        "log.message.timestamp.after.max.ms": LONG_MAX,
+        # A misspelt topic is an error, not an empty topic.
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": 0,
+        # A broker that was killed is back after 3 s of fencing instead of 9.
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "background.threads": 2,
+        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def master_conf(recovery: Path) -> dict[str, str]:
+    """Settings of the Spark master."""
+    return {
+        # Chaos kills executors by the dozen; by default ten failures in a row remove the application.
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.port.maxRetries": "0",
+        # A master that was killed comes back knowing its workers and applications.
+        "spark.deploy.recoveryMode": "FILESYSTEM",
+        "spark.deploy.recoveryDirectory": str(recovery),
+    }
+
+
+def worker_conf() -> dict[str, str]:
+    """Settings of a Spark worker."""
+    return {"spark.port.maxRetries": "0", "spark.worker.cleanup.enabled": "false"}
+
+
+def driver_conf(
+    folder: Path, event_logs: Path, connect_port: int, jars: list[Path], extra: Mapping[str, str]
+) -> dict[str, str]:
+    """Settings of a driver: a Spark Connect server with two executors of one core each."""
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.connect.grpc.binding.address": LOOPBACK,
+        "spark.connect.grpc.binding.port": str(connect_port),
+        "spark.connect.grpc.port.maxRetries": "0",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Several drivers live side by side on the workers' declared cores.
+        "spark.cores.max": str(EXECUTORS_PER_DRIVER),
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "600m",
+
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        # An executor that chaos kills must never fail a job, and must not be waited for longer than need be.
+        "spark.task.maxFailures": "16",
+        "spark.stage.maxConsecutiveAttempts": "32",
+        "spark.excludeOnFailure.enabled": "false",
+        "spark.shuffle.io.maxRetries": "2",
+        "spark.shuffle.io.retryWait": "500ms",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        "spark.sql.streaming.minBatchesToRetain": "100000",
+        "spark.python.worker.reuse": "true",
+        # The event log is evidence: one plain file, complete to the last event.
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": event_logs.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        **extra,
+    }
+
+
+def as_java_properties(conf: Mapping[str, str]) -> list[str]:
+    """Spark settings as ``-D`` options."""
+    return [f"-D{name}={value}" for name, value in conf.items()]
+
+
+def as_spark_file(conf: Mapping[str, str]) -> str:
+    """Spark settings as the text of a ``--properties-file``."""
+    return "".join(f"{name} {_escaped(value)}\n" for name, value in conf.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,239 @@
+"""What is known of a stack, on disk: so that any process can use, mend or end it, and a dead one leaves no riddle.
+
+Below ``PROJECT/.tidemark``: ``lock`` (taken by whoever starts or ends a stack) and ``stack/``::
+
+    token            the mark of its processes
+    stack.json       what the stack is: spec, digest, ports, versions, ready, kept
+    parts/NAME.json  how a part is started (argv, environment), and which process it is now
+    leases/*.json    who uses the stack
+    stopped/*.json   who stopped (SIGSTOP) which process: undone when the owner is dead
+    sessions/*.json  Connect sessions, by owner: released when the owner is dead
+    logs/ event-logs/ work/ broker/ worker-1/ … driver/
+
+Every process of a stack carries its token in its environment (``TIDEMARK_STACK``), children of children too: that is
+how the last of them is found. Records are written whole or not at all; one that belongs to a dead process is void.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from tidemark.errors import DeadlineExceeded, TestbedError
+from tidemark.process import ProcessId
+from tidemark.wait import wait_until
+
+TOKEN_VARIABLE = "TIDEMARK_STACK"
+LOCK_S = 300.0
+"""Calibration: a cold start with a slow fetch takes minutes; whoever waits for the lock waits for that."""
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class StackRecord(msgspec.Struct, kw_only=True):
+    """``stack.json``. ``digest`` says what the stack was made of: another one is another stack."""
+
+    digest: str
+    backend: str
+    python: str
+    workers: int
+    asked_kafka_port: int | None
+    kafka_port: int
+    controller_port: int
+    master_port: int
+    worker_ports: list[int]
+    java: str
+    spark_home: str
+    connector_jars: list[str]
+    versions: dict[str, str]
+    ready: bool = False
+    kept: bool = False
+
+
+class PartRecord(msgspec.Struct, kw_only=True):
+    """``parts/NAME.json``. ``owner`` is set for a driver of one's own: it is ended with its owner."""
+
+    name: str
+    kind: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    log: str
+    address: str
+    process: ProcessId | None = None
+    log_start: int = 0
+    owner: ProcessId | None = None
+
+
+class Lease(msgspec.Struct):
+    """``leases/*.json``."""
+
+    owner: ProcessId
+
+
+class Stopped(msgspec.Struct):
+    """``stopped/*.json``: ``owner`` sent SIGSTOP to ``target``."""
+
+    target: ProcessId
+    owner: ProcessId
+
+
+class Session(msgspec.Struct):
+    """``sessions/*.json``."""
+
+    session_id: str
+    user_id: str
+    remote: str
+    owner: ProcessId
+
+
+class StateFolder:
+    """The state of one project's stack. ``home`` is ``PROJECT/.tidemark``."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.path = home / "stack"
+
+    @contextmanager
+    def lock(self, timeout_s: float = LOCK_S) -> Iterator[None]:
+        """One starter or ender at a time; freed by the system when its holder dies. Not reentrant.
+
+        Raises ``DeadlineExceeded`` if another process holds it for longer; ``timeout_s=0`` does not wait.
+        """
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            file = (self.home / "lock").open("a+")
+        except OSError as error:
+            raise TestbedError(
+                f"{str(self.home)!r} cannot be written",
+                detail=str(error),
+                hint="run tidemark in a folder that you may write to",
+            ) from error
+        with file:
+
+            def taken() -> bool:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return False
+                return True
+
+            wait_until(taken, timeout_s, lambda: f"{self.home / 'lock'}, held by process {self._holder()}")
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
+
+    def read(self) -> StackRecord | None:
+        """The stack's record, or ``None`` if there is no stack (or one that this version cannot read)."""
+        return _read(self.path / "stack.json", StackRecord)
+
+    def write(self, record: StackRecord) -> None:
+        """Write ``stack.json``."""
+        _write(self.path / "stack.json", record)
+
+    def token(self) -> str | None:
+        """The mark of the stack's processes, or ``None`` if there is no stack."""
+        try:
+            return (self.path / "token").read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def make(self) -> str:
+        """Make the folder of a new stack; returns its token."""
+        token = secrets.token_hex(16)
+        try:
+            self.path.mkdir(parents=True)
+            (self.path / "token").write_text(token, encoding="utf-8")
+        except OSError as error:
+            raise TestbedError(
+                f"{str(self.path)!r} cannot be made",
+                detail=str(error),
+                hint="the stack's data live below the project: it must be writable and have some GB free",
+            ) from error
+        return token
+
+    @contextmanager
+    def part_lock(self, name: str) -> Iterator[None]:
+        """One process at a time does this to a part (``start-driver``, ``hold-driver`` …). Waits for its turn."""
+        folder = self.path / "locks"
+        folder.mkdir(exist_ok=True)
+        with (folder / name).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def part(self, name: str) -> PartRecord | None:
+        """A part's record."""
+        return _read(self.path / "parts" / f"{name}.json", PartRecord)
+
+    def parts(self) -> list[PartRecord]:
+        """All parts: broker, master, workers, driver, drivers of one's own."""
+        found = [_read(path, PartRecord) for path in self._files("parts")]
+        order = ("broker", "master", "worker", "driver")
+        return sorted(
+            (part for part in found if part is not None),
+            key=lambda part: (order.index(part.kind), part.owner is not None, part.name),
+        )
+
+    def write_part(self, record: PartRecord) -> None:
+        """Write ``parts/NAME.json``."""
+        _write(self.path / "parts" / f"{record.name}.json", record)
+
+    def forget_part(self, name: str) -> None:
+        """Remove ``parts/NAME.json``."""
+        (self.path / "parts" / f"{name}.json").unlink(missing_ok=True)
+
+    def add(self, folder: str, record: msgspec.Struct, name: str) -> None:
+        """Write a record of ``leases``, ``stopped`` or ``sessions``."""
+        _write(self.path / folder / f"{name}.json", record)
+
+    def discard(self, folder: str, name: str) -> None:
+        """Remove such a record, if it is there."""
+        (self.path / folder / f"{name}.json").unlink(missing_ok=True)
+
+    def records(self, folder: str, kind: type[R]) -> list[tuple[Path, R]]:
+        """The records of ``leases``, ``stopped`` or ``sessions``."""
+        found = [(path, _read(path, kind)) for path in self._files(folder)]
+        return [(path, record) for path, record in found if record is not None]
+
+    def lease_owners(self) -> list[ProcessId]:
+        """The living processes that hold a lease; leases of dead ones are removed."""
+        owners = []
+        for path, lease in self.records("leases", Lease):
+            if lease.owner.alive:
+                owners.append(lease.owner)
+            else:
+                path.unlink(missing_ok=True)
+        return owners
+
+    def _files(self, folder: str) -> list[Path]:
+        return sorted((self.path / folder).glob("*.json"))
+
+    def _holder(self) -> str:
+        try:
+            return (self.home / "lock").read_text().strip() or "unknown"
+        except OSError:
+            return "unknown"
+
+
+def _read(path: Path, kind: type[R]) -> R | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (msgspec.DecodeError, OSError):
+        return None  # written by another version: as good as none, and ended by its token
+
+
+def _write(path: Path, record: msgspec.Struct) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(msgspec.json.encode(record))
+    part.replace(path)
