@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from producers.progress import progress_bar
-from producers.settings import Settings
+from producers.settings import Settings, parse_pace
 from tidemark.contract import Contract
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
 from tidemark.trace import Header, TraceReader, write_trace
@@ -58,7 +58,7 @@ def generate(
         impressions=impressions,
         ctr=ctr,
         slices=slices,
-        pace=pace,  # type: ignore[arg-type]  # Settings checks it
+        pace=parse_pace(pace),
         lateness=lateness,
         partitions=partitions,
         unreadable=unreadable,
@@ -84,7 +84,7 @@ def flights(
     """Make a trace of real departures of 2013 from New York, and the hourly weather there."""
     from producers.flights import FlightSettings, write
 
-    settings = FlightSettings(month=month or None, pace=pace, slice_hours=slice_hours)
+    settings = FlightSettings(month=month or None, pace=parse_pace(pace), slice_hours=slice_hours)
     sha256, header = write(settings, writable(out))
     print_json(
         {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "anchors": header.anchors}

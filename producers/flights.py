@@ -23,7 +23,7 @@ from typing import Any
 from producers.watermark import PredictedWatermark
 from tidemark.errors import UsageError
 from tidemark.events import write_time
-from tidemark.trace import PACES, Header, Pace, Record, TopicSpec, write_trace
+from tidemark.trace import Header, Pace, Record, TopicSpec, write_trace
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 """Each has a partition of ``flights`` to itself."""
@@ -54,8 +54,6 @@ class FlightSettings:
     def __post_init__(self) -> None:
         if self.month is not None and not 1 <= self.month <= 12:
             raise UsageError(f"there is no month {self.month}", hint="give 1 to 12, or 0 for the whole year")
-        if self.pace not in PACES:
-            raise UsageError(f"there is no pace {self.pace!r}", hint=f"choose one of {', '.join(PACES)}")
         if self.slice_hours <= 0:
             raise UsageError(f"a slice of {self.slice_hours:g} hours", hint="give more than 0")
 

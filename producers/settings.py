@@ -49,8 +49,6 @@ class Settings:
         for name in ("ctr", "unreadable", "null_keys", "duplicates"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}", hint="a share lies between 0 and 1")
-        if self.pace not in PACES:
-            raise UsageError(f"there is no pace {self.pace!r}", hint=f"choose one of {', '.join(PACES)}")
         parse_lateness(self.lateness)
 
     @property
@@ -76,6 +74,14 @@ class Settings:
     def duration_ms(self) -> int:
         """The event time that the impressions cover."""
         return self.wanted_slices * self.span_ms
+
+
+def parse_pace(text: str) -> Pace:
+    """The pace of that name; raises ``UsageError``."""
+    for pace in PACES:
+        if pace == text:
+            return pace
+    raise UsageError(f"there is no pace {text!r}", hint=f"choose one of {', '.join(PACES)}")
 
 
 def _at_least(least: int, **values: int) -> None:

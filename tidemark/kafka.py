@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -53,23 +53,27 @@ SETTLE_S = 1.0
 BATCH_RECORDS = 10_000
 _POLL_S = 0.1
 
+Broker = str | Mapping[str, str]
+"""A broker's ``HOST:PORT``, or the client's settings, ``bootstrap.servers`` among them, for one that wants
+a login.
+"""
+
 Ends = dict[str, dict[int, int]]
-T = TypeVar("T")
 
 
-def create_topics(bootstrap: str, layout: Mapping[str, int]) -> None:
+def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
     """Create topics (name -> partitions) that keep records of any age; wait until each has its leaders."""
-    admin = _admin(bootstrap)
+    admin = _admin(broker)
     wanted = [
         NewTopic(name, num_partitions=partitions, replication_factor=1, config=TOPIC_SETTINGS)
         for name, partitions in layout.items()
     ]
     for name, future in admin.create_topics(wanted, operation_timeout=ANSWER_S).items() if wanted else ():
-        with _answered(bootstrap, f"create topic {name!r}"):
+        with _answered(broker, f"create topic {name!r}"):
             future.result(ANSWER_S)
 
     def led() -> bool:
-        known = _metadata(admin, bootstrap)
+        known = _metadata(admin, broker)
         return all(
             name in known
             and len(known[name].partitions) == partitions
@@ -80,51 +84,51 @@ def create_topics(bootstrap: str, layout: Mapping[str, int]) -> None:
     wait_until(led, TOPIC_S, lambda: f"leaders of the topics {', '.join(layout)}")
 
 
-def delete_topics(bootstrap: str, topics: Collection[str]) -> None:
+def delete_topics(broker: Broker, topics: Collection[str]) -> None:
     """Delete topics; one that is not there is as good as deleted."""
-    admin = _admin(bootstrap)  # kept by name: a client that nobody holds is closed under its own requests
+    admin = _admin(broker)  # kept by name: a client that nobody holds is closed under its own requests
     for name, future in admin.delete_topics(list(topics)).items() if topics else ():
-        with _answered(bootstrap, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
+        with _answered(broker, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
             future.result(ANSWER_S)
 
 
-def partitions(bootstrap: str) -> dict[str, int]:
+def partitions(broker: Broker) -> dict[str, int]:
     """The topics that there are, with their numbers of partitions."""
-    return {name: len(topic.partitions) for name, topic in _metadata(_admin(bootstrap), bootstrap).items()}
+    return {name: len(topic.partitions) for name, topic in _metadata(_admin(broker), broker).items()}
 
 
-def end_offsets(bootstrap: str, topics: Collection[str]) -> Ends:
+def end_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     """Topic -> partition -> end offset: the high watermark. Raises ``UsageError`` for a topic that is not
     there.
     """
-    return _ends(_admin(bootstrap), bootstrap, topics, committed=False)
+    return _ends(_admin(broker), broker, topics, committed=False)
 
 
-def stable_offsets(bootstrap: str, topics: Collection[str]) -> Ends:
+def stable_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     """Topic -> partition -> last stable offset: where a reader at read_committed stops."""
-    return _ends(_admin(bootstrap), bootstrap, topics, committed=True)
+    return _ends(_admin(broker), broker, topics, committed=True)
 
 
-def start_offsets(bootstrap: str, topics: Collection[str]) -> Ends:
+def start_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     """Topic -> partition -> first offset that is still there."""
-    return _offsets(_admin(bootstrap), bootstrap, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    return _offsets(_admin(broker), broker, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
-def read_all(bootstrap: str, topic: str) -> Iterator[OutputRecord]:
+def read_all(broker: Broker, topic: str) -> Iterator[OutputRecord]:
     """The committed records of a topic, up to its last stable offset of now; by partition, each in order."""
-    yield from map(output_record, read_messages(bootstrap, topic))
+    stable = stable_offsets(broker, [topic])[topic]
+    yield from map(output_record, read_messages(broker, topic, stable))
 
 
-def read_messages(bootstrap: str, topic: str, *, timeout_s: float = DRAIN_S) -> Iterator[Message]:
-    """Like ``read_all``, as the client's own messages."""
-    stable = stable_offsets(bootstrap, [topic])[topic]
-    with _Reader(bootstrap, topic, stable) as reader:
+def read_messages(broker: Broker, topic: str, stable: Mapping[int, int]) -> Iterator[Message]:
+    """The committed records of the partitions that ``stable`` names, up to those offsets."""
+    with _Reader(broker, topic, stable) as reader:
         while not reader.has_reached(stable):
-            yield from reader.some(lambda: f"the committed records of {topic!r} up to {stable}", timeout_s)
+            yield from reader.some(lambda: f"the committed records of {topic!r} up to {stable}", DRAIN_S)
 
 
 def drain(
-    bootstrap: str, topic: str, *, settle_s: float = SETTLE_S, timeout_s: float = DRAIN_S
+    broker: Broker, topic: str, *, settle_s: float = SETTLE_S, timeout_s: float = DRAIN_S
 ) -> Iterator[OutputRecord]:
     """The committed records of a topic until no more come.
 
@@ -132,18 +136,18 @@ def drain(
         DeadlineExceeded: for ``timeout_s`` nothing came and the offsets still disagree (a transaction that
         is open).
     """
-    admin = _admin(bootstrap)
+    admin = _admin(broker)
     seen: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def looked() -> dict[int, int] | None:
         """The end of each partition, if nothing lies between it and the last stable offset."""
-        ends = _ends(admin, bootstrap, [topic], committed=False)[topic]
-        stable = _ends(admin, bootstrap, [topic], committed=True)[topic]
+        ends = _ends(admin, broker, [topic], committed=False)[topic]
+        stable = _ends(admin, broker, [topic], committed=True)[topic]
         seen[0].update(ends)
         seen[1].update(stable)
         return ends if ends == stable else None
 
-    with _Reader(bootstrap, topic, end_offsets(bootstrap, [topic])[topic]) as reader:
+    with _Reader(broker, topic, end_offsets(broker, [topic])[topic]) as reader:
         settled_s: float | None = None
         finished: dict[int, int] | None = None
 
@@ -190,12 +194,11 @@ def visible(data: bytes | str | None) -> str | None:
 class _Reader:
     """All partitions of one topic from the beginning, at read_committed. A context manager."""
 
-    def __init__(self, bootstrap: str, topic: str, offsets: Mapping[int, int]) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int]) -> None:
+        self._bootstrap = broker
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
-                "client.id": "tidemark",
+                **_client(broker),
                 "group.id": "tidemark-reader",  # must be there, and is not used: offsets are never committed
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
@@ -203,7 +206,6 @@ class _Reader:
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 50,
                 "queued.min.messages": 200_000,
-                "log_level": 0,
             }
         )
         self.position = dict.fromkeys(offsets, 0)
@@ -249,47 +251,56 @@ class _Reader:
                 )
 
 
-def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "client.id": "tidemark", "log_level": 0})
+def _client(broker: Broker) -> dict[str, str | int | float | bool]:
+    settings = {"bootstrap.servers": broker} if isinstance(broker, str) else broker
+    return {"client.id": "tidemark", "log_level": 0, **settings}
 
 
-def _metadata(admin: AdminClient, bootstrap: str) -> Mapping[str, Any]:
-    with _answered(bootstrap, "list its topics"):
+def _address(broker: Broker) -> str:
+    return broker if isinstance(broker, str) else broker.get("bootstrap.servers", "?")
+
+
+def _admin(broker: Broker) -> AdminClient:
+    return AdminClient(_client(broker))
+
+
+def _metadata(admin: AdminClient, broker: Broker) -> Mapping[str, Any]:
+    with _answered(broker, "list its topics"):
         topics: Mapping[str, Any] = admin.list_topics(timeout=ANSWER_S).topics
         return topics
 
 
-def _ends(admin: AdminClient, bootstrap: str, topics: Collection[str], *, committed: bool) -> Ends:
+def _ends(admin: AdminClient, broker: Broker, topics: Collection[str], *, committed: bool) -> Ends:
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    return _offsets(admin, bootstrap, topics, spec=spec, isolation_level=level)
+    return _offsets(admin, broker, topics, spec=spec, isolation_level=level)
 
 
 def _offsets(
-    admin: AdminClient, bootstrap: str, topics: Collection[str], *, spec: OffsetSpec, **options: Any
+    admin: AdminClient, broker: Broker, topics: Collection[str], *, spec: OffsetSpec, **options: Any
 ) -> Ends:
-    known = _metadata(admin, bootstrap)
+    known = _metadata(admin, broker)
     missing = [name for name in topics if name not in known]
     if missing:
         raise UsageError(
-            f"there is no topic {missing[0]!r} at {bootstrap!r}",
+            f"there is no topic {missing[0]!r} at {_address(broker)!r}",
             hint=f"topics there: {', '.join(sorted(name for name in known if name[:2] != '__')) or 'none'}",
         )
     asked = {TopicPartition(name, partition): spec for name in topics for partition in known[name].partitions}
     ends: Ends = {name: {} for name in topics}
     for place, future in admin.list_offsets(asked, **options).items() if asked else ():
-        with _answered(bootstrap, f"tell the offsets of {place.topic!r}"):
+        with _answered(broker, f"tell the offsets of {place.topic!r}"):
             info = future.result(ANSWER_S)
             ends[place.topic][place.partition] = info.offset
     return {name: dict(sorted(parts.items())) for name, parts in ends.items()}
 
 
 @contextmanager
-def _answered(bootstrap: str, what: str, *, forgive: Sequence[int] = ()) -> Iterator[None]:
+def _answered(broker: Broker, what: str, *, forgive: Sequence[int] = ()) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise _unreachable(bootstrap, f"it did not {what} within {ANSWER_S:g} s") from error
+        raise _unreachable(broker, f"it did not {what} within {ANSWER_S:g} s") from error
     except KafkaException as exception:
         refusal = exception.args[0]
         if refusal.code() in forgive:
@@ -297,13 +308,15 @@ def _answered(bootstrap: str, what: str, *, forgive: Sequence[int] = ()) -> Iter
         if refusal.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             raise UsageError(f"cannot {what}: it exists", hint="choose another name") from exception
         if refusal.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
-            raise _unreachable(bootstrap, refusal.str()) from exception
-        raise TestbedError(f"the broker at {bootstrap!r} did not {what}", detail=refusal.str()) from exception
+            raise _unreachable(broker, refusal.str()) from exception
+        raise TestbedError(
+            f"the broker at {_address(broker)!r} did not {what}", detail=refusal.str()
+        ) from exception
 
 
-def _unreachable(bootstrap: str, why: str) -> TestbedError:
+def _unreachable(broker: Broker, why: str) -> TestbedError:
     return TestbedError(
-        f"no Kafka broker answers at {bootstrap!r}",
+        f"no Kafka broker answers at {_address(broker)!r}",
         detail=why,
         hint="`tidemark status` shows the address of the stack's broker; `tidemark up` starts one",
     )

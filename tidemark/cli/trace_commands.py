@@ -1,0 +1,186 @@
+"""``tidemark replay`` and ``tidemark record``: traces into Kafka, and out of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidemark.errors import UsageError
+from tidemark.trace import PACES, Header, Pace, TraceReader
+
+if TYPE_CHECKING:
+    from tidemark.contract import Contract
+    from tidemark.runner.options import Report
+
+Bootstrap = Annotated[str, typer.Option(help="HOST:PORT of a broker; the running stack's if not said.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("--topic", help="LOGICAL=TOPIC; repeatable. The same name if not said.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("replay")(replay_command)
+    app.command("record")(record_command)
+
+
+def replay_command(
+    trace: Annotated[Path, typer.Argument(help="The trace to publish.")],
+    bootstrap: Bootstrap = "",
+    topic: Topics = None,
+    pace: Annotated[str, typer.Option(help=f"{', '.join(PACES)}; the trace's own if not said.")] = "",
+    speed: Annotated[float, typer.Option(min=0.001, help="Of the pace timed: 1 is real time.")] = 1.0,
+    checkpoint: Annotated[Path | None, typer.Option(help="Of the query to follow, at pace stepped.")] = None,
+    timeout_s: Annotated[float, typer.Option(help="For one slice to be processed.")] = 300.0,
+    create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a trace: the same partitions, order, keys, headers and timestamps."""
+    with TraceReader(trace) as reader:
+        header = reader.header
+    chosen = _pace(pace or header.pace)
+    if chosen == "stepped" and checkpoint is None:
+        raise UsageError(
+            "the pace 'stepped' publishes a slice when the one before has been processed",
+            hint="name the checkpoint of the query to follow (--checkpoint DIR), or give --pace backlog",
+        )
+    address = bootstrap or _stack_address()
+    topics = _topics(topic, list(header.topics))
+    if create:
+        _create_missing(address, header, topics)
+    if checkpoint is not None and chosen == "stepped":
+        from tidemark.runner.replay import ReplayOptions, replay_stepped
+
+        with _bar("slices published", as_json) as report:
+            options = ReplayOptions(
+                bootstrap=address, topics=topics, checkpoint=checkpoint, batch_s=timeout_s, report=report
+            )
+            done = replay_stepped(trace, options)
+        _say(
+            {"done": True, "records": done.records, "batches": done.batches, "torn_slices": done.torn},
+            as_json,
+        )
+        return
+    from tidemark.runner.replay import replay_by_itself
+
+    pairs = [f"--topic={name}={actual}" for name, actual in topics.items()]
+    arguments = [str(trace), "--bootstrap", address, *pairs, "--pace", chosen, "--speed", str(speed)]
+    code = replay_by_itself(arguments)
+    if code:
+        raise typer.Exit(code)
+
+
+def record_command(
+    out: Annotated[Path, typer.Option(help="The trace to write; a name in .zst is compressed.")],
+    topic: Topics = None,
+    bootstrap: Bootstrap = "",
+    pace: Annotated[str, typer.Option(help="What the trace's header says.")] = "timed",
+    slice_s: Annotated[float, typer.Option(min=0, help="Arrival time in a slice; 0: one slice.")] = 0.0,
+    contract: Annotated[Path | None, typer.Option(help="JSON; tells how to read event times.")] = None,
+    kafka_conf: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for Kafka's client (a login); repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a trace of what is in topics of any Kafka."""
+    from tidemark.record import RecordOptions, record
+
+    if not topic:
+        raise UsageError("no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC")
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
+    broker = {"bootstrap.servers": bootstrap or _stack_address(), **dict(map(_pair, kafka_conf or ()))}
+    options = RecordOptions(
+        topics=dict(map(_pair, topic)), pace=_pace(pace), slice_s=slice_s, contract=_contract(contract)
+    )
+    with _bar("records read", as_json) as report:
+        sha256, header = record(broker, options, out, lambda done: report("read", done, 0))
+    _say(
+        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "trace": str(out)}, as_json
+    )
+
+
+def _stack_address() -> str:
+    from tidemark.stack import current
+
+    stack = current()
+    if stack is None:
+        raise UsageError("no stack runs", hint="`tidemark up` starts one; or name a broker (--bootstrap)")
+    return stack.bootstrap_servers
+
+
+def _create_missing(bootstrap: str, header: Header, topics: dict[str, str]) -> None:
+    from tidemark import kafka
+
+    there = kafka.partitions(bootstrap)
+    wanted = {topics[name]: spec.partitions for name, spec in header.topics.items()}
+    kafka.create_topics(bootstrap, {name: n for name, n in wanted.items() if name not in there})
+
+
+def _topics(pairs: Sequence[str] | None, logical: Sequence[str]) -> dict[str, str]:
+    given = dict(map(_pair, pairs or ()))
+    for name in given:
+        if name not in logical:
+            raise UsageError(f"the trace has no topic {name!r}", hint=f"it has {', '.join(logical)}")
+    return {name: given.get(name, name) for name in logical}
+
+
+def _pace(text: str) -> Pace:
+    for pace in PACES:
+        if pace == text:
+            return pace
+    raise UsageError(f"there is no pace {text!r}", hint=f"choose one of {', '.join(PACES)}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UsageError(f"cannot read {text!r}", hint="write NAME=VALUE")
+    return name, value
+
+
+def _contract(path: Path | None) -> Contract | None:
+    if path is None:
+        return None
+    from tidemark.contract import Contract
+
+    try:
+        return Contract.from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{str(path)!r} is no contract",
+            detail=str(error),
+            hint="`python -m pipelines NAME --describe` prints one",
+        ) from error
+
+
+def _say(done: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(done) + "\n")
+        return
+    for name, value in done.items():
+        if value not in (None, [], {}, True):
+            shown = ", ".join(f"{k} {v:,}" for k, v in value.items()) if isinstance(value, dict) else value
+            sys.stdout.write(f"{name.replace('_', ' '):<14}{shown}\n")
+
+
+@contextmanager
+def _bar(what: str, quiet: bool) -> Iterator[Report]:
+    """A bar on a terminal, nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _what, _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda _what, done, total: progress.update(task, completed=done, total=total or None)
