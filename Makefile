@@ -38,7 +38,7 @@ $(LOCKED):
 		echo '$(CURDIR)' > $(VENV)/.home; \
 	fi
 	@rm -f $(VENV)/.locked-*
-	@echo 'venv: installing what requirements.lock names (Spark itself is 450 MB, once)'
+	@echo 'venv: installing what requirements.lock names (1 to 3 minutes: Spark alone is 450 MB)'
 	@$(PIP) install --quiet --require-hashes -r requirements-build.lock
 	@$(PIP) install --quiet --require-hashes --no-build-isolation -r requirements.lock
 	@touch $@
@@ -52,8 +52,8 @@ up: venv ## start broker, Spark master, workers and driver; they live until "mak
 	@$(BIN)/tidemark up $(ARGS)
 	@command -v pytest >/dev/null || echo 'No pytest on this PATH; type: $(BIN)/pytest'
 
-down: venv ## stop them
-	@$(BIN)/tidemark down $(ARGS)
+down: ## stop them
+	@if [ -x $(BIN)/tidemark ]; then $(BIN)/tidemark down $(ARGS); fi
 
 demo: venv ## 20,000 impressions through a left outer join, three executors killed, judged
 	@$(BIN)/tidemark run left_outer --impressions 20000 --kill-executors 3 $(ARGS)
