@@ -1,0 +1,20 @@
+"""The judge: evidence in, verdict out.
+
+Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything that answers the questions of
+:class:`Evidence` (a ``tidemark.evidence.RunDirectory`` does) and returns a :class:`Verdict`.
+
+    history      what was written and which batch read it
+    operational  what the engine's own rules give     (opinion 1)
+    declarative  what SQL gives                       (opinion 2)
+    checks       what came out                        (opinion 3), compared row by row
+    anchors      what had to happen for silence to mean anything
+    verdict      all of it, put together
+"""
+
+from __future__ import annotations
+
+from tidemark.oracle.findings import PROPERTIES, Finding
+from tidemark.oracle.history import Evidence
+from tidemark.oracle.verdict import Verdict, judge
+
+__all__ = ["PROPERTIES", "Evidence", "Finding", "Verdict", "judge"]

@@ -1,0 +1,109 @@
+"""Anchors: what a run has to reach before "nothing was wrong" means anything.
+
+Free of I/O. An anchor that was asked for and not reached makes the verdict ``UNKNOWN``. ``flushed`` and
+``all_input_read`` are asked of every run, ``every_fault_done`` of every run with faults; the manifest asks
+for more. One that the kind of join cannot reach is not asked.
+
+``flushed``                   a committed batch has a watermark past the last expiry of every row, so that all
+                              is owed
+``all_input_read``            committed batches read every record that was published
+``every_fault_done``          each fault in the journal was really done
+``rows_joined``               a joined row came in its batch (inner, left outer)
+``semi_row_emitted``          a semi row came in its batch (left semi)
+``null_row_after_expiry``     a NULL row came in its batch (left outer)
+``late_row_dropped``          a row was late
+``edge_row_seen``             a row lay within 1 ms of the late watermark of its batch
+``unreadable_filtered``       a record was no event
+``null_key_seen``             an event had no join key
+``duplicate_event_seen``      two events of one side had the same id
+``duplicate_excused``         the sink wrote a row twice because its batch or task was run again
+``fault_hit_running_batch``   a fault was done after its batch was planned and before it was committed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.contract import JoinKind
+from tidemark.evidence import Fault
+from tidemark.oracle.bounds import left_expiry_ms, right_expiry_ms
+from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, History
+from tidemark.oracle.operational import Prediction
+
+ALWAYS_ASKED = ("flushed", "all_input_read")
+RUNNING_POINTS = frozenset({"planned", "running", "half-written", "written", "no-data"})
+
+_KINDS = {
+    "rows_joined": (JoinKind.INNER, JoinKind.LEFT_OUTER),
+    "semi_row_emitted": (JoinKind.LEFT_SEMI,),
+    "null_row_after_expiry": (JoinKind.LEFT_OUTER,),
+}
+
+
+def reached(
+    history: History, prediction: Prediction, counts: dict[str, int], faults: Sequence[Fault]
+) -> dict[str, bool]:
+    """Each anchor of this kind of join, and whether the run reached it."""
+    return {
+        "flushed": _flushed(history, prediction),
+        "all_input_read": _all_read(history),
+        "every_fault_done": all(fault.done for fault in faults),
+        **{name: counts[count] > 0 for name, count in _came(history.contract.kind).items()},
+        "late_row_dropped": counts["late"] > 0,
+        "edge_row_seen": counts["edge"] > 0,
+        "unreadable_filtered": counts["unreadable"] > 0,
+        "null_key_seen": counts["null_key"] > 0,
+        "duplicate_event_seen": counts["duplicate_events"] > 0,
+        "duplicate_excused": counts["duplicates_excused"] > 0,
+        "fault_hit_running_batch": any(
+            fault.done and fault.batch is not None and fault.point in RUNNING_POINTS for fault in faults
+        ),
+    }
+
+
+def asked(history: History, faults: Sequence[Fault]) -> list[str]:
+    """The anchors that this run has to reach; those that its kind of join cannot reach are left out."""
+    names = [*ALWAYS_ASKED, *(["every_fault_done"] if faults else []), *history.manifest.anchors]
+    kind = history.contract.kind
+    return [name for name in dict.fromkeys(names) if kind in _KINDS.get(name, (kind,))]
+
+
+def _came(kind: JoinKind) -> dict[str, str]:
+    counted = {
+        "rows_joined": "joined_rows",
+        "semi_row_emitted": "semi_rows",
+        "null_row_after_expiry": "null_rows",
+    }
+    return {name: count for name, count in counted.items() if kind in _KINDS[name]}
+
+
+def _all_read(history: History) -> bool:
+    """Whether every record but the sentinels is in a committed batch."""
+    committed = {batch.plan.batch for batch in history.batches if batch.plan.committed}
+    last = max(committed, default=NO_BATCH)
+    read = history.rows.batch[: history.rows.first_sentinel]
+    return not read or (min(read) != NO_BATCH and max(read) <= last)
+
+
+def _flushed(history: History, prediction: Prediction) -> bool:
+    """Whether nothing but sentinels can still be in the state, or be owed a row."""
+    committed = [batch.plan.batch for batch in history.batches if batch.plan.committed]
+    if not committed:
+        return False
+    watermark_ms = prediction.watermarks_ms[committed[-1]]
+    rows, bound = history.rows, history.contract.bound
+    for side, expiry_ms in ((LEFT, left_expiry_ms), (RIGHT, right_expiry_ms)):
+        latest_us = max(
+            (
+                time_us
+                for time_us, of, fate in zip(
+                    rows.time_us[: rows.first_sentinel], rows.side, rows.fate, strict=False
+                )
+                if of == side and not fate
+            ),
+            default=None,
+        )
+        last_ms = None if latest_us is None else expiry_ms(bound, latest_us)
+        if last_ms is not None and watermark_ms < last_ms:
+            return False
+    return True

@@ -1,0 +1,214 @@
+"""The third opinion is Spark's: every output record, compared by identity and batch with what was predicted.
+
+Free of I/O. ``compare`` returns what it saw; findings go into the book. Rules that are a choice:
+
+* A batch owes its rows once it is committed. The rows of a batch that was planned and never committed may
+  come.
+* Delivery ``at-least-once`` excuses a row that comes again *in its own batch* if that batch was run again or
+  a task of it failed; ``exactly-once`` excuses nothing. A row that comes again in another batch is never
+  excused.
+* In a left semi join every repeat that is not excused is ``repeated_semi_rows``; in the others
+  ``duplicate_rows``.
+* A row with a late input is ``late_rows_joined``, whatever kind of row it is; so is a semi row all of whose
+  partners were late.
+* A NULL row for a left row that is matched in any batch is ``nulls_for_matched_rows``, also if it came too
+  early.
+* Rows made of a sentinel are not compared, nor are records of a batch behind a gap (``missing_batches``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from tidemark.contract import Delivery, JoinKind
+from tidemark.evidence import OutputRecord
+from tidemark.oracle.declarative import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+from tidemark.oracle.explain import Explain
+from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.history import NO_BATCH, History, left_of, right_of
+from tidemark.oracle.operational import Prediction
+from tidemark.oracle.reading import OutputReader
+from tidemark.oracle.wording import Wording
+
+_PLACE_BITS = 48
+_PLACE_MASK = (1 << _PLACE_BITS) - 1
+
+
+@dataclass
+class Seen:
+    """What came out."""
+
+    place_of: dict[int, int] = field(default_factory=dict)
+    """Identity of each right row that came in its batch -> where it was read first."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Came(NamedTuple):
+    """Where a row came: its batch and its place in the output (``None``: it never came)."""
+
+    batch: int
+    place: int | None
+
+
+class Comparison:
+    """One pass over the output, then a look at what never came."""
+
+    def __init__(
+        self, history: History, prediction: Prediction, lost_by_engine: Set[int], book: Book
+    ) -> None:
+        self.seen = Seen()
+        self._history = history
+        self._predicted = prediction.batch_of
+        self._lost_by_engine = lost_by_engine
+        self._defect = LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+        self._book = book
+        self._words = Wording(history, prediction)
+        self._explain = Explain(history, prediction, self._words)
+        self._reader = OutputReader(history, self._choose)
+        plans = [batch.plan for batch in history.batches]
+        lenient = history.manifest.delivery is Delivery.AT_LEAST_ONCE
+        self._owing = [plan.committed for plan in plans]
+        self._excusing = [lenient and (plan.runs > 1 or plan.failed_tasks > 0) for plan in plans]
+        self._beyond: float = len(plans) if history.gaps else math.inf
+
+    def run(self, output: Iterable[OutputRecord]) -> Seen:
+        """Compare all of it."""
+        counts, astray = self.seen.counts, []
+        predicted, place_of, read = self._predicted, self.seen.place_of, self._reader.read
+        first_sentinel = self._history.rows.first_sentinel
+        for record in output:
+            counts["output_records"] += 1
+            identity, batch, problem = read(record)
+            place = record.partition << _PLACE_BITS | record.offset
+            if identity is None:
+                if batch == NO_BATCH:
+                    self._corrupt(place, problem)
+                else:
+                    self._phantom(batch, place, problem)
+            elif left_of(identity) >= first_sentinel or (right_of(identity) or 0) >= first_sentinel:
+                counts["sentinel_rows"] += 1
+            elif predicted.get(identity) == batch:
+                if identity in place_of:
+                    self._again(identity, Came(batch, place))
+                else:
+                    place_of[identity] = place
+            elif batch >= self._beyond:
+                counts["not_compared"] += 1
+            elif identity in predicted:
+                astray.append((identity, Came(batch, place), place))
+            else:
+                self._unexpected(identity, Came(batch, place), place)
+        for identity, came, place in astray:
+            self._judge_astray(identity, came, place)
+        for identity, batch in predicted.items():
+            if identity not in place_of and self._owing[batch]:
+                self._judge_missing(identity, batch)
+        for identity in sorted(self._lost_by_engine):
+            self._judge_defect(identity)
+        return self.seen
+
+    def _choose(self, identities: list[int], batch: int) -> int:
+        """Which of several rows with the same ids a record is: the one that was awaited most."""
+        place_of, predicted = self.seen.place_of, self._predicted
+        return min(
+            identities,
+            key=lambda identity: (
+                identity not in predicted,
+                identity in place_of,
+                predicted.get(identity) != batch,
+                identity,
+            ),
+        )
+
+    def _again(self, identity: int, came: Came) -> None:
+        if self._excusing[came.batch]:
+            self.seen.counts["duplicates_excused"] += 1
+            return
+        name = "repeated_semi_rows" if self._history.contract.kind is JoinKind.LEFT_SEMI else "duplicate_rows"
+        why = "that batch was run once and none of its tasks failed"
+        if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
+            why = "exactly-once excuses no repeat"
+        first = _written(self.seen.place_of[identity])
+        self._add(
+            name, identity, lambda: f"came again in batch {came.batch}, after output {first}, and {why}", came
+        )
+
+    def _judge_astray(self, identity: int, came: Came, place: int) -> None:
+        """A row that is right but for its batch."""
+        due = self._predicted[identity]
+        name, why = self._explain.wrong_batch(identity, came.batch, due)
+        if identity not in self.seen.place_of:
+            self.seen.place_of[identity] = place
+        elif name != "premature_nulls":
+            first = _written(self.seen.place_of[identity])
+            name = (
+                "repeated_semi_rows"
+                if self._history.contract.kind is JoinKind.LEFT_SEMI
+                else "duplicate_rows"
+            )
+            why = (
+                f"came once more in batch {came.batch}, besides output {first}; it is due in batch {due} only"
+            )
+        self._add(name, identity, lambda: why, came)
+
+    def _judge_missing(self, identity: int, batch: int) -> None:
+        """A row that is owed and did not come."""
+        right = right_of(identity)
+        if self._history.is_sentinel(left_of(identity)) or (
+            right is not None and self._history.is_sentinel(right)
+        ):
+            return
+        is_null = right is None and self._history.contract.kind is JoinKind.LEFT_OUTER
+        name = "missing_nulls" if is_null else "lost_rows"
+        self._add(name, identity, lambda: self._explain.owed(identity, batch), Came(batch, None))
+
+    def _judge_defect(self, identity: int) -> None:
+        """A left semi row that the engine loses by a known defect."""
+        batch = self._history.rows.batch[left_of(identity)]
+        if identity in self.seen.place_of or not self._owing[batch]:
+            return
+        text = f"never came: {self._explain.lost_by_engine(identity, batch)} ({self._defect})"
+        self._add("lost_rows", identity, lambda: text, Came(batch, None), defect=self._defect)
+
+    def _unexpected(self, identity: int, came: Came, place: int) -> None:
+        """A row that the operational opinion does not have."""
+        if identity not in self._lost_by_engine:
+            name, why = self._explain.unexpected(identity, came.batch)
+            self._add(name, identity, lambda: why, came)
+            return
+        self.seen.place_of.setdefault(identity, place)
+        if self._explain.has_the_defect():
+            why = "came, which is right, although the rules of this Spark lose it"
+            self._add("opinions_disagree", identity, lambda: why, came)
+
+    def _add(
+        self, name: str, identity: int, why: Callable[[], str], came: Came, *, defect: str | None = None
+    ) -> None:
+        if not self._book.wants(name, defect):
+            self._book.count(name, defect)
+            return
+        read = None if came.place is None else _written(came.place)
+        where = f" (output {read})" if read else ""
+        message = f"{self._words.output_row(identity)}{where} {why()}"
+        finding = self._words.finding(name, identity, message)
+        self._book.add(msgspec.structs.replace(finding, read=read, batch=came.batch, defect=defect))
+
+    def _corrupt(self, place: int, problem: str) -> None:
+        read = _written(place)
+        message = f"output {read} cannot be judged: {problem}"
+        self._book.add(Finding(property="corrupt_rows", message=message, read=read))
+
+    def _phantom(self, batch: int, place: int, problem: str) -> None:
+        read = _written(place)
+        message = f"output {read} of batch {batch} is invented: {problem}"
+        self._book.add(Finding(property="phantom_rows", message=message, read=read, batch=batch))
+
+
+def _written(place: int) -> str:
+    return f"{place >> _PLACE_BITS}/{place & _PLACE_MASK}"

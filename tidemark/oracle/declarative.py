@@ -1,0 +1,140 @@
+"""The second opinion: one SQL join over the rows that were not late, run by DuckDB.
+
+Free of Spark and of I/O; DuckDB works in memory. Lateness depends on how rows fell into batches; once it is
+known which rows were accepted, the right answer does not (``tests/unit/oracle/test_opinions.py`` shows it on
+random histories): pairs; for a left outer join a NULL row for each accepted left row that is final (expired
+under the last watermark) and has no accepted partner; for a left semi join each accepted left row that has
+one.
+
+What it says and the operational opinion does not is what the engine itself gets wrong. One such defect is
+known: Spark 4.2 loses a left semi row whose partners all lie in its own batch and are evictable there
+(``LEFT_SEMI_LOSES_SAME_BATCH_ROWS``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import duckdb
+import numpy as np
+
+from tidemark.contract import JoinKind
+from tidemark.oracle.bounds import FOREVER_US, US_PER_MS, left_state_ms, right_state_ms, window
+from tidemark.oracle.history import LEFT, NO_KEY, ROW_BITS, Fate, History
+from tidemark.oracle.operational import Prediction
+from tidemark.oracle.partners import Partners
+
+LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
+KNOWN_DEFECTS = {
+    LEFT_SEMI_LOSES_SAME_BATCH_ROWS: (
+        "Spark 4.2.0 takes the right rows of a batch first in a left semi join (SPARK-55973) and does not keep"
+        " those that this"
+        " batch will evict, so left rows of the same batch cannot see them; nothing is counted as dropped. A"
+        " regression: 4.1 gives these rows."
+    )
+}
+
+# Rows meet in buckets as wide as the bound where both of its ends are known, so that a popular key stays cheap: a
+# right row reaches over two of them at most.
+_REACHING_RIGHTS = """
+select *, unnest(if(first = last, [first], [first, last])) as bucket
+from (select *, (time_us + $lower) // $width as first, (time_us + $upper) // $width as last from rights)
+"""
+_IN_BUCKETS = f"""
+(select *, time_us // $width as bucket from lefts) l join ({_REACHING_RIGHTS}) r on l.key = r.key and l.bucket
+= r.bucket
+"""
+_BY_KEY = "lefts l join rights r on l.key = r.key"
+_PAIRS = """
+with pairs as materialized (
+    select l.id as l, r.id as r from {meeting} where l.time_us - r.time_us between $lower and $upper
+)
+"""
+_ANSWERS = {
+    JoinKind.INNER: "select (l << $bits) | (r + 1) as identity from pairs",
+    JoinKind.LEFT_SEMI: "select id << $bits as identity from lefts where id in (select l from pairs)",
+    JoinKind.LEFT_OUTER: """
+        select (l << $bits) | (r + 1) as identity from pairs
+        union all
+        select id << $bits as identity from all_lefts a
+        where time_us <= $final_us and not exists (select 1 from pairs where pairs.l = a.id)
+    """,
+}
+
+
+def right_answer(
+    history: History, prediction: Prediction, sql: duckdb.DuckDBPyConnection | None = None
+) -> list[int]:
+    """The identities that are right, given which rows were accepted. ``sql`` spares a new connection."""
+    if sql is None:
+        with duckdb.connect(":memory:", config={"threads": 2}) as own:
+            return right_answer(history, prediction, own)
+    bound = window(history.contract.bound)
+    closed = max(-bound.lower_us, bound.upper_us) < FOREVER_US
+    question = _PAIRS.format(meeting=_IN_BUCKETS if closed else _BY_KEY) + _ANSWERS[history.contract.kind]
+    numbers = {
+        "lower": bound.lower_us,
+        "upper": bound.upper_us,
+        "width": max(1, bound.upper_us - bound.lower_us),
+        "bits": ROW_BITS,
+        "final_us": _final_us(history, prediction),
+    }
+    tables = _tables(history, prediction)
+    for name, columns in tables.items():
+        sql.register(name, columns)
+    try:
+        used = {name: number for name, number in numbers.items() if f"${name}" in question}
+        identities: list[int] = sql.execute(question, used).fetchnumpy()["identity"].tolist()
+        return identities
+    finally:
+        for name in tables:
+            sql.unregister(name)
+
+
+def engine_loses(history: History, prediction: Prediction, partners: Partners, left_row: int) -> bool:
+    """Whether a left semi row is one that the known defect loses (and not some other disagreement)."""
+    if history.contract.kind is not JoinKind.LEFT_SEMI:
+        return False
+    rows, batch = history.rows, history.rows.batch[left_row]
+    state_ms = right_state_ms(history.contract.bound, prediction.watermarks_ms[batch])
+    if state_ms is None:
+        return False
+    accepted = [row for row in partners.of_left(left_row) if prediction.fate[row] == Fate.ACCEPTED]
+    return bool(accepted) and all(
+        rows.batch[row] == batch and rows.time_us[row] <= state_ms * US_PER_MS for row in accepted
+    )
+
+
+def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.ndarray]]:
+    """``lefts`` and ``rights``: accepted rows with a key; ``all_lefts``: those without one too."""
+    rows = history.rows
+    side = np.frombuffer(rows.side, dtype=np.uint8)
+    key = np.frombuffer(rows.key, dtype=np.int64)
+    time_us = np.frombuffer(rows.time_us, dtype=np.int64)
+    accepted = np.frombuffer(prediction.fate, dtype=np.uint8) == Fate.ACCEPTED
+    keyed = accepted & (key != NO_KEY)
+    chosen = {
+        "all_lefts": accepted & (side == LEFT),
+        "lefts": keyed & (side == LEFT),
+        "rights": keyed & (side != LEFT),
+    }
+    tables = {}
+    for name, mask in chosen.items():
+        numbers = np.flatnonzero(mask)
+        tables[name] = {"id": numbers.astype(np.int64), "key": key[numbers], "time_us": time_us[numbers]}
+    return tables
+
+
+def _final_us(history: History, prediction: Prediction) -> int:
+    """The event time up to which a left row has expired under the watermark of the last batch."""
+    if not history.batches:
+        return -FOREVER_US
+    last_ms = prediction.watermarks_ms[len(history.batches) - 1]
+    state_ms = left_state_ms(history.contract.bound, last_ms)
+    return -FOREVER_US if state_ms is None else state_ms * US_PER_MS
+
+
+def differences(said: Iterable[int], predicted: dict[int, int]) -> tuple[list[int], list[int]]:
+    """Identities that only the declarative opinion has, and those that only the operational one has."""
+    right = set(said)
+    return sorted(right.difference(predicted)), sorted(predicted.keys() - right)

@@ -1,0 +1,154 @@
+"""What is wrong with a row that should not have come, or not there, or did not come: its property and the
+reason.
+
+Free of I/O. Asked only about rows that are wrong, so it may take its time.
+"""
+
+from __future__ import annotations
+
+from tidemark.contract import JoinKind
+from tidemark.oracle.bounds import left_expiry_ms
+from tidemark.oracle.history import NO_BATCH, Fate, History, left_of, right_of
+from tidemark.oracle.operational import Prediction
+from tidemark.oracle.partners import Partners
+from tidemark.oracle.wording import Wording, moment
+
+FIRST_WITH_DEFECT = (4, 2)
+"""The Spark version in which left semi began to lose rows of the same batch."""
+
+_PARTNERS_NAMED = 3
+
+Reason = tuple[str, str]
+"""A property, and the end of a sentence whose subject is the output row."""
+
+
+class Explain:
+    """Reasons for one run."""
+
+    def __init__(self, history: History, prediction: Prediction, words: Wording) -> None:
+        self._history = history
+        self._prediction = prediction
+        self._words = words
+        self._kind = history.contract.kind
+        self._partners = Partners(history)
+
+    def owed(self, identity: int, batch: int) -> str:
+        """Why a row that never came was owed by a batch."""
+        left, right = left_of(identity), right_of(identity)
+        where = f"never came, although {self._words.watermarks(batch)} is committed and owes it"
+        if right is not None:
+            return f"{where}: neither is late, their keys are equal and {self._distance(left, right)}"
+        if self._kind is JoinKind.LEFT_OUTER:
+            return f"{where}: it has no accepted partner and {self._expiry(left)}"
+        return (
+            f"{where}: it is not late, and so is not its partner {self._name_partners(left, Fate.ACCEPTED)}"
+        )
+
+    def lost_by_engine(self, identity: int, batch: int) -> str:
+        """Why the known defect of left semi took a row."""
+        names = self._name_partners(left_of(identity), Fate.ACCEPTED)
+        return (
+            f"it is not late, and so is not its partner {names}, but all its partners came in its own"
+            f" {self._words.watermarks(batch)} and are at or before the right state watermark there"
+        )
+
+    def wrong_batch(self, identity: int, batch: int, due: int) -> Reason:
+        """A right row in a wrong batch."""
+        if batch >= len(self._history.batches) or batch < 0:
+            return (
+                "misplaced_rows",
+                f"came in batch {batch}, which was never planned; it is due in batch {due}",
+            )
+        if right_of(identity) is None and self._kind is JoinKind.LEFT_OUTER and batch < due:
+            why = f"came in {self._words.watermarks(batch)}, too early: {self._expiry(left_of(identity))}"
+            return "premature_nulls", f"{why}, that is in {self._words.watermarks(due)}"
+        return "misplaced_rows", f"came in batch {batch}; it is due in {self._words.watermarks(due)}"
+
+    def unexpected(self, identity: int, batch: int) -> Reason:
+        """A row that is never due."""
+        left, right = left_of(identity), right_of(identity)
+        for row in (left,) if right is None else (left, right):
+            reason = self._cannot_take_part(row)
+            if reason:
+                return reason
+        if right is not None:
+            return self._wrong_pair(left, right)
+        if self._kind is JoinKind.LEFT_OUTER:
+            return self._wrong_null(left, batch)
+        if self._kind is JoinKind.LEFT_SEMI:
+            return self._wrong_semi(left)
+        return "phantom_rows", "came, but an inner join has no NULL rows"
+
+    def _cannot_take_part(self, row: int) -> Reason | None:
+        fate, place = self._prediction.fate[row], self._words.place(row)
+        if fate == Fate.LATE:
+            batch = self._history.rows.batch[row]
+            late = moment(self._prediction.late_ms(batch))
+            why = (
+                f"came, but {place} was late: batch {batch} drops rows at or before its late watermark {late}"
+            )
+            return "late_rows_joined", why
+        if fate == Fate.UNREADABLE:
+            return "phantom_rows", f"came, but {place} is not an event and had to be filtered out"
+        if fate == Fate.FILTERED:
+            return "phantom_rows", f"came, but {place} has a NULL join key, which matches nothing"
+        if self._history.rows.batch[row] == NO_BATCH:
+            return "phantom_rows", f"came, but no planned batch read {place}"
+        return None
+
+    def _wrong_pair(self, left: int, right: int) -> Reason:
+        if self._kind is JoinKind.LEFT_SEMI:
+            return "phantom_rows", "came, but a left semi join has no joined rows"
+        rows = self._history.rows
+        if not self._partners.match(left, right):
+            if rows.key[left] != rows.key[right]:
+                return "phantom_rows", "came, but their keys are not equal"
+            if None in self._history.key_of(left):
+                return "phantom_rows", "came, but a NULL key matches nothing"
+            return "phantom_rows", f"came, but not {self._distance(left, right)}"
+        return (
+            "opinions_disagree",
+            "came, and keys and times match, but the engine's own rules do not give it",
+        )
+
+    def _wrong_null(self, left: int, batch: int) -> Reason:
+        if self._prediction.matched[left]:
+            name = self._name_partners(left, Fate.ACCEPTED)
+            return "nulls_for_matched_rows", f"came in batch {batch}, but it was joined with {name}"
+        return "premature_nulls", f"came in {self._words.watermarks(batch)}, too early: {self._expiry(left)}"
+
+    def _wrong_semi(self, left: int) -> Reason:
+        late = self._name_partners(left, Fate.LATE)
+        if late:
+            return "late_rows_joined", f"came, but its only partner {late} was late and had to be dropped"
+        return "phantom_rows", "came, but it has no partner by key and time"
+
+    def _name_partners(self, left: int, fate: Fate) -> str:
+        """The first few partners of one fate."""
+        found = [row for row in self._partners.of_left(left) if self._prediction.fate[row] == fate]
+        names = " and ".join(self._words.row(row) for row in found[:_PARTNERS_NAMED])
+        more = len(found) - _PARTNERS_NAMED
+        return f"{names} and {more} more" if more > 0 else names
+
+    def _expiry(self, left: int) -> str:
+        expiry_ms = left_expiry_ms(self._history.contract.bound, self._history.rows.time_us[left])
+        if expiry_ms is None:
+            return "its time bound never lets it expire"
+        return f"it expires when the eviction watermark reaches {moment(expiry_ms)}"
+
+    def _distance(self, left: int, right: int) -> str:
+        time_us = self._history.rows.time_us
+        apart_s = (time_us[left] - time_us[right]) / 1_000_000
+        return f"{self._words.bound()} holds for the distance {apart_s:.6g} s"
+
+    def has_the_defect(self) -> bool:
+        """Whether the Spark of this run loses left semi rows; an unknown version is taken for the newest."""
+        version = (
+            self._history.manifest.versions.get("spark")
+            or self._history.manifest.versions.get("pyspark")
+            or ""
+        )
+        numbers = version.split(".")[:2]
+        if len(numbers) < len(FIRST_WITH_DEFECT) or not all(part.isdigit() for part in numbers):
+            return True
+        return tuple(int(part) for part in numbers) >= FIRST_WITH_DEFECT

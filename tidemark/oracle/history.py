@@ -1,0 +1,279 @@
+"""What happened, in columns: every input record as a row, every planned batch as two lists of rows.
+
+Free of I/O, of clients and of any opinion: it reads an :class:`Evidence` and knows which batch read which
+row, but not which row was late. A row is an ``int``; the columns of :class:`Rows` are indexed by it. A
+million rows take about 200 MB, so there is no object per row.
+
+An *identity* is one ``int`` for an output row: the left row and the right row that it is made of, or the left
+row alone (a NULL row, a semi row). Identities are what predictions and output are compared by.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+from tidemark.contract import Contract, JoinKind, Side
+from tidemark.events import event_reader
+from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord
+
+LEFT, RIGHT = 0, 1
+NO_KEY = -1
+NO_BATCH = -1
+ROW_BITS = 32
+ROW_MASK = (1 << ROW_BITS) - 1
+
+
+class Evidence(Protocol):
+    """What the judge asks of a run; ``tidemark.evidence.RunDirectory`` is one."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest, with the contract in it."""
+
+    def inputs(self) -> Iterable[InputRecord]:
+        """Every published record: per topic and partition in the order of offsets, sentinels last."""
+
+    def batches(self) -> Sequence[Batch]:
+        """The planned batches, by id."""
+
+    def output(self) -> Iterable[OutputRecord]:
+        """The records of the output topic."""
+
+    def faults(self) -> Sequence[Fault]:
+        """The journal of faults."""
+
+
+class Fate(IntEnum):
+    """What became of an input row."""
+
+    UNREAD = 0
+    """No comparable batch read it."""
+    UNREADABLE = 1
+    """No event: filtered out below the watermark."""
+    FILTERED = 2
+    """A NULL join key on a side where Spark infers ``IsNotNull``: filtered out below the watermark."""
+    LATE = 3
+    """At or before the late watermark of its batch: dropped."""
+    ACCEPTED = 4
+    """It takes part in the join."""
+
+
+class Rows:
+    """The columns. ``fate`` here knows only ``UNREADABLE`` and ``FILTERED``; the rest the model says."""
+
+    def __init__(self) -> None:
+        self.side = bytearray()
+        self.id: list[str | None] = []
+        self.key = array("q")  # number of the key in ``keys``, or NO_KEY if a part of it is NULL
+        self.time_us = array("q")
+        self.partition = array("i")
+        self.offset = array("q")
+        self.batch = array("i")
+        self.fate = bytearray()
+        self.keys: list[tuple[str | None, ...]] = []
+        self.first_sentinel = 0  # rows from here on are sentinels
+
+    def __len__(self) -> int:
+        return len(self.side)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The rows of one topic partition: ``rows[0]`` is at ``first_offset``, and there is no gap."""
+
+    first_offset: int
+    rows: array[int] = field(default_factory=lambda: array("q"))
+
+    def row_at(self, offset: int) -> int | None:
+        """The row at a Kafka offset, or ``None`` if nothing was published there."""
+        index = offset - self.first_offset
+        return self.rows[index] if 0 <= index < len(self.rows) else None
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """One planned batch and the rows it read, by side. Its id is its index in ``History.batches``."""
+
+    plan: Batch
+    rows: tuple[list[int], list[int]]
+
+
+@dataclass
+class History:
+    """A run, ready to be judged. ``batches`` ends before the first whose rows cannot be known (``gaps``)."""
+
+    contract: Contract
+    manifest: Manifest
+    rows: Rows
+    partitions: tuple[dict[int, Partition], dict[int, Partition]]
+    batches: list[BatchRows] = field(default_factory=list)
+    gaps: list[tuple[int, str]] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    planned: int = 0
+
+    def side(self, side: int) -> Side:
+        """The contract of one side."""
+        return self.contract.right if side else self.contract.left
+
+    def key_of(self, row: int) -> tuple[str | None, ...]:
+        """The join key of a row; for one with a NULL in it just NULLs."""
+        number = self.rows.key[row]
+        return self.rows.keys[number] if number != NO_KEY else (None,) * len(self.contract.left.keys)
+
+    def is_sentinel(self, row: int) -> bool:
+        """Whether a row was published only to flush the query."""
+        return row >= self.rows.first_sentinel
+
+
+def pair(left_row: int, right_row: int) -> int:
+    """The identity of a joined row."""
+    return left_row << ROW_BITS | (right_row + 1)
+
+
+def alone(left_row: int) -> int:
+    """The identity of a NULL row, or of a semi row."""
+    return left_row << ROW_BITS
+
+
+def left_of(identity: int) -> int:
+    """The left row of an identity."""
+    return identity >> ROW_BITS
+
+
+def right_of(identity: int) -> int | None:
+    """The right row of an identity, or ``None``."""
+    return ((identity & ROW_MASK) - 1) if identity & ROW_MASK else None
+
+
+def read_history(run: Evidence) -> History:
+    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken."""
+    manifest = run.manifest
+    contract = Contract.from_json(manifest.contract)
+    history = History(contract, manifest, Rows(), ({}, {}))
+    _read_rows(history, run.inputs())
+    _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
+    return history
+
+
+def null_keys_are_filtered(kind: JoinKind, side: int) -> bool:
+    """Whether Spark's ``InferFiltersFromConstraints`` keeps NULL keys of this side off the watermark."""
+    return side == RIGHT or kind is not JoinKind.LEFT_OUTER
+
+
+def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
+    contract, rows, partitions = history.contract, history.rows, history.partitions
+    topics = {
+        side.topic: (
+            number,
+            event_reader(side),
+            partitions[number],
+            Fate.FILTERED if null_keys_are_filtered(contract.kind, number) else Fate.UNREAD,
+        )
+        for number, side in enumerate((contract.left, contract.right))
+    }
+    numbers: dict[tuple[str | None, ...], int] = {}
+    first_sentinel: int | None = None
+    add_side, add_id, add_key = rows.side.append, rows.id.append, rows.key.append
+    add_time, add_fate = rows.time_us.append, rows.fate.append
+    add_partition, add_offset = rows.partition.append, rows.offset.append
+    for row, record in enumerate(record for record in inputs if record.topic in topics):
+        number, read, places, null_key_fate = topics[record.topic]
+        place = places.get(record.partition)
+        if place is None:
+            place = places[record.partition] = Partition(record.offset)
+        place.rows.append(row)
+        if first_sentinel is None and record.is_sentinel:
+            first_sentinel = row
+        add_side(number)
+        add_partition(record.partition)
+        add_offset(record.offset)
+        event = read(record.value)
+        if event is None:
+            add_id(None)
+            add_key(NO_KEY)
+            add_time(0)
+            add_fate(Fate.UNREADABLE)
+            continue
+        name, key, time_us = event
+        add_id(name)
+        add_time(time_us)
+        if None in key:
+            add_key(NO_KEY)
+            add_fate(null_key_fate)
+        else:
+            add_key(numbers.setdefault(key, len(numbers)))
+            add_fate(Fate.UNREAD)
+    rows.keys = list(numbers)
+    rows.batch = array("i", [NO_BATCH]) * len(rows)
+    rows.first_sentinel = len(rows) if first_sentinel is None else first_sentinel
+
+
+def _read_batches(history: History, plans: Sequence[Batch]) -> None:
+    """Give rows to batches, up to the first batch that is missing or whose offsets make no sense."""
+    history.planned = len(plans)
+    positions: list[dict[int, int]] = [{}, {}]
+    for side in (LEFT, RIGHT):
+        topic = history.manifest.inputs.get(history.side(side).topic)
+        if topic is not None:
+            positions[side] = {int(number): offset for number, offset in topic.start_offsets.items()}
+    for index, plan in enumerate(plans):
+        gap = _gap(plans, index) or _backwards(history, plan, positions)
+        if gap:
+            history.gaps.append((plan.batch, gap))
+            return
+        taken = _take(history, plan, LEFT, positions[LEFT]), _take(history, plan, RIGHT, positions[RIGHT])
+        history.batches.append(BatchRows(plan, taken))
+
+
+def _gap(plans: Sequence[Batch], index: int) -> str:
+    plan = plans[index]
+    if plan.batch > index:
+        missing = f"batch {index}" if plan.batch == index + 1 else f"batches {index} to {plan.batch - 1}"
+        return f"{missing} missing: batch {plan.batch} was planned after {_after(index)}"
+    if plan.batch < index:
+        return f"batch {plan.batch} is in the evidence twice"
+    if index and not plans[index - 1].committed:
+        return f"batch {index} was planned although batch {index - 1} was never committed"
+    return ""
+
+
+def _after(index: int) -> str:
+    return f"batch {index - 1}" if index else "nothing"
+
+
+def _backwards(history: History, plan: Batch, positions: list[dict[int, int]]) -> str:
+    for side in (LEFT, RIGHT):
+        topic = history.side(side).topic
+        for partition, end in plan.end_offsets.get(topic, {}).items():
+            start = positions[side].get(int(partition), 0)
+            if end < start:
+                return (
+                    f"batch {plan.batch} ends {topic}/{partition} at offset {end}, before its start {start}"
+                )
+    return ""
+
+
+def _take(history: History, plan: Batch, side: int, positions: dict[int, int]) -> list[int]:
+    taken: list[int] = []
+    topic, batch_of = history.side(side).topic, history.rows.batch
+    for name, end in plan.end_offsets.get(topic, {}).items():
+        number = int(name)
+        start = positions.get(number, 0)
+        positions[number] = end
+        partition = history.partitions[side].get(number)
+        known = partition.rows if partition else array("q")
+        first = partition.first_offset if partition else start
+        rows = known[max(0, start - first) : max(0, end - first)]
+        if len(rows) < end - start:
+            history.doubts.append(
+                f"batch {plan.batch} read {topic}/{name} up to offset {end}, of which the evidence has only"
+                f" {len(rows)} of {end - start} records"
+            )
+        for row in rows:
+            batch_of[row] = plan.batch
+        taken += rows
+    return taken

@@ -1,0 +1,235 @@
+"""The first opinion: the engine's own rules, replayed over the batches that the checkpoint names.
+
+Free of Spark and of I/O. It is the row-by-row model of Spark 4.2's stream-stream join, for range conditions
+on the event times, that was fuzzed against the engine itself. Per batch N, with ``eviction_watermark`` W[N]
+and ``late_watermark`` W[N-1] (0 for the first batch; not W[N]: ``WatermarkPropagator.scala``):
+
+1. a row at or before the late watermark is dropped, counted as late;
+2. left rows are probed against the right state and stored, then right rows against the left state (so a pair
+   of the same batch is found once, by its right row); a left semi join takes the right rows first
+   (SPARK-55973), emits each left state row that one matches and removes it, and never stores a left row that
+   matched;
+3. a left row is stored even if it is already evictable, a right row is not;
+4. after all output of the batch, evictable rows leave the state, and an unmatched left row of a left outer
+   join leaves with a NULL row;
+5. the next watermark is ``max(W[N], policy over both inputs of (latest event time seen, in ms, - delay))``;
+   late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0.
+
+A batch that was run again was run by a restarted query, which has forgotten the latest event times (not W
+itself).
+
+W is *predicted* from rows, never copied from the checkpoint: rows are judged by the watermarks that the
+contract promises. Where the checkpoint differs, ``wrong_watermarks`` is the one finding for the cause, and
+what the wrong watermark did to rows shows as findings about those rows.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from tidemark.contract import JoinKind, WatermarkPolicy
+from tidemark.oracle.bounds import FOREVER_US, US_PER_MS, left_state_ms, right_state_ms, window
+from tidemark.oracle.history import LEFT, NO_KEY, RIGHT, ROW_BITS, ROW_MASK, Fate, History, alone, pair
+
+State = dict[int, list[int]]
+"""Key number -> its rows, each as ``time_us << ROW_BITS | row``, sorted."""
+
+
+@dataclass
+class Prediction:
+    """What this Spark must do."""
+
+    batch_of: dict[int, int] = field(default_factory=dict)
+    """Identity of each output row -> the batch that emits it."""
+    watermarks_ms: list[int] = field(default_factory=list)
+    """Eviction watermark of each batch, and of the one that would come next."""
+    fate: bytearray = field(default_factory=bytearray)
+    """Per row, a ``Fate``."""
+    matched: bytearray = field(default_factory=bytearray)
+    """Per left row, whether it was joined."""
+
+    def late_ms(self, batch: int) -> int:
+        """The late watermark of a batch: the eviction watermark of the batch before."""
+        return self.watermarks_ms[batch - 1] if batch > 0 else 0
+
+
+def predict(history: History) -> Prediction:
+    """Replay the batches of a history."""
+    prediction = Prediction(fate=bytearray(history.rows.fate), matched=bytearray(len(history.rows)))
+    join = _SemiJoin if history.contract.kind is JoinKind.LEFT_SEMI else _Join
+    model, tracker = join(history, prediction), _WatermarkTracker(history)
+    for batch in history.batches:
+        number = batch.plan.batch
+        prediction.watermarks_ms.append(tracker.watermark_ms)
+        if batch.plan.runs > 1:
+            tracker.restart()
+        left = _readable(batch.rows[LEFT], prediction.fate)
+        right = _readable(batch.rows[RIGHT], prediction.fate)
+        tracker.see(left, right)
+        model.start(number, prediction.late_ms(number), prediction.watermarks_ms[number])
+        model.take(model.accept(left), model.accept(right))
+        model.evict()
+        tracker.advance()
+    prediction.watermarks_ms.append(tracker.watermark_ms)
+    return prediction
+
+
+def _readable(rows: list[int], fate: bytearray) -> list[int]:
+    return [row for row in rows if not fate[row]]  # Fate.UNREAD is 0: neither unreadable nor filtered
+
+
+class _WatermarkTracker:
+    """``WatermarkTracker.updateWatermark``: one latest time per input, one watermark for the query."""
+
+    def __init__(self, history: History) -> None:
+        contract = history.contract
+        self.watermark_ms = 0
+        self._time_us = history.rows.time_us
+        self._delays_ms = contract.left.watermark_delay_ms, contract.right.watermark_delay_ms
+        self._policy = min if contract.policy is WatermarkPolicy.MIN else max
+        self._seen_ms: list[int | None] = [None, None]
+
+    def restart(self) -> None:
+        """A restarted query keeps its watermark and forgets what each input has shown."""
+        self._seen_ms = [None, None]
+
+    def see(self, left: list[int], right: list[int]) -> None:
+        """Take the rows of a batch into account, late ones too."""
+        for side, rows in enumerate((left, right)):
+            if rows:
+                latest_ms = max(map(self._time_us.__getitem__, rows)) // US_PER_MS - self._delays_ms[side]
+                known_ms = self._seen_ms[side]
+                self._seen_ms[side] = latest_ms if known_ms is None else max(known_ms, latest_ms)
+
+    def advance(self) -> None:
+        """End the batch."""
+        left_ms, right_ms = self._seen_ms
+        self.watermark_ms = max(self.watermark_ms, self._policy(left_ms or 0, right_ms or 0))
+
+
+class _Join:
+    """Inner and left outer."""
+
+    def __init__(self, history: History, prediction: Prediction) -> None:
+        rows, contract = history.rows, history.contract
+        self.outer = contract.kind is JoinKind.LEFT_OUTER
+        self.bound, self.window = contract.bound, window(contract.bound)
+        self.time_us, self.key = rows.time_us, rows.key
+        self.fate, self.matched, self.batch_of = prediction.fate, prediction.matched, prediction.batch_of
+        self.states: tuple[State, State] = ({}, {})
+        self.by_time: tuple[list[int], list[int]] = ([], [])  # heaps of what eviction has to visit
+        self.batch, self.late_us = 0, 0
+        self.evictable_us = array("q", [-FOREVER_US, -FOREVER_US])
+
+    def start(self, batch: int, late_ms: int, eviction_ms: int) -> None:
+        """Begin a batch."""
+        self.batch, self.late_us = batch, late_ms * US_PER_MS
+        for side, state_ms in enumerate((left_state_ms, right_state_ms)):
+            limit_ms = state_ms(self.bound, eviction_ms)
+            self.evictable_us[side] = -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
+
+    def accept(self, rows: list[int]) -> list[int]:
+        """The rows that are not late, with the fate of all of them set."""
+        time_us, fate, late_us = self.time_us, self.fate, self.late_us
+        accepted = []
+        for row in rows:
+            if time_us[row] <= late_us:
+                fate[row] = Fate.LATE
+            else:
+                fate[row] = Fate.ACCEPTED
+                accepted.append(row)
+        return accepted
+
+    def take(self, left: list[int], right: list[int]) -> None:
+        """Join the accepted rows of a batch: left rows first, then right rows."""
+        for row in left:
+            for other in self.partners(LEFT, row):
+                self.batch_of[pair(row, other)] = self.batch
+                self.matched[row] = True
+            self.store(LEFT, row)
+        evictable_us = self.evictable_us[RIGHT]
+        for row in right:
+            for other in self.partners(RIGHT, row):
+                self.batch_of[pair(other, row)] = self.batch
+                self.matched[other] = True
+            if self.time_us[row] > evictable_us:
+                self.store(RIGHT, row)
+
+    def partners(self, side: int, row: int) -> list[int]:
+        """The rows in the other side's state that a row matches."""
+        entries = self.states[1 - side].get(self.key[row])
+        if not entries:
+            return []
+        low_us, high_us = self.reach(side, self.time_us[row])
+        first = bisect_left(entries, low_us << ROW_BITS)
+        last = bisect_left(entries, (high_us + 1) << ROW_BITS, first)
+        return [entry & ROW_MASK for entry in entries[first:last]]
+
+    def reach(self, side: int, time_us: int) -> tuple[int, int]:
+        """The times on the other side that a time matches, both inclusive."""
+        if side == LEFT:
+            return time_us - self.window.upper_us, time_us - self.window.lower_us
+        return time_us + self.window.lower_us, time_us + self.window.upper_us
+
+    def store(self, side: int, row: int) -> None:
+        """Keep a row; one with a NULL key (left outer) only for its NULL row."""
+        entry = self.time_us[row] << ROW_BITS | row
+        heappush(self.by_time[side], entry)
+        key = self.key[row]
+        if key == NO_KEY:
+            return
+        entries = self.states[side].get(key)
+        if entries is None:
+            self.states[side][key] = [entry]
+        elif entry > entries[-1]:
+            entries.append(entry)
+        else:
+            insort(entries, entry)
+
+    def evict(self) -> None:
+        """End a batch: rows that can match no more leave, a left outer one without a match with its NULL row."""
+        for side in (LEFT, RIGHT):
+            heap, end = self.by_time[side], (self.evictable_us[side] + 1) << ROW_BITS
+            while heap and heap[0] < end:
+                row = heappop(heap) & ROW_MASK
+                self.forget(side, row)
+                if self.outer and side == LEFT and not self.matched[row]:
+                    self.batch_of[alone(row)] = self.batch
+
+    def forget(self, side: int, row: int) -> None:
+        """Remove a row from the state of its key."""
+        state, key = self.states[side], self.key[row]
+        if key == NO_KEY:
+            return
+        entries = state[key]
+        if len(entries) == 1:
+            del state[key]
+        else:
+            del entries[bisect_left(entries, self.time_us[row] << ROW_BITS | row)]
+
+
+class _SemiJoin(_Join):
+    """Left semi: right rows first; a left row leaves the state at its first match."""
+
+    def take(self, left: list[int], right: list[int]) -> None:
+        evictable_us = self.evictable_us[RIGHT]
+        for row in right:
+            for other in self.partners(RIGHT, row):
+                self.batch_of[alone(other)] = self.batch
+                self.matched[other] = True
+                super().forget(LEFT, other)
+            if self.time_us[row] > evictable_us:
+                self.store(RIGHT, row)
+        for row in left:
+            if self.partners(LEFT, row):
+                self.batch_of[alone(row)] = self.batch
+                self.matched[row] = True
+            else:
+                self.store(LEFT, row)
+
+    def forget(self, side: int, row: int) -> None:
+        if side == RIGHT or not self.matched[row]:  # a matched left row has left already
+            super().forget(side, row)

@@ -1,0 +1,146 @@
+"""From an output record to the rows it claims to be made of.
+
+Free of any opinion about whether the row is right. Two ways: a contract with refs gives the Kafka positions
+of both inputs, so each output row is unique; without refs there are only ids, an event that was sent twice
+has two rows of one id, and output is a multiset: a record is taken for the expected row of its ids that has
+not come yet, one of its own batch first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any, NamedTuple
+
+from tidemark.events import as_text, field_reader
+from tidemark.evidence import OutputRecord
+from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, Fate, History, alone, pair
+
+HEADERS = ("query", "batch", "partition", "attempt")
+
+
+class Read(NamedTuple):
+    """What a record claims to be.
+
+    Without an identity it is no row of this run, and ``problem`` says why: corrupt if its batch is
+    ``NO_BATCH``, else invented.
+    """
+
+    identity: int | None
+    batch: int
+    problem: str = ""
+
+
+class OutputReader:
+    """Reads the output records of one run. ``choose`` picks among rows of the same ids, where there are no refs."""
+
+    def __init__(self, history: History, choose: Callable[[list[int], int], int]) -> None:
+        self._history = history
+        self._choose = choose
+        output = history.contract.output
+        self._semi = output.right_id is None
+        self._has_refs = output.left_ref is not None and (self._semi or output.right_ref is not None)
+        absent = output.left_id
+        names = [
+            output.left_id,
+            output.right_id or absent,
+            *(output.left_ref or (absent, absent)),
+            *(output.right_ref or (absent, absent)),
+        ]
+        self._fields = field_reader(names)
+        self._query = history.manifest.query_id
+        self._by_id: tuple[dict[str | None, list[int]], ...] | None = None
+
+    def read(self, record: OutputRecord) -> Read:
+        """The row that a record claims to be."""
+        headers = dict(record.headers)
+        text = headers.get("batch")
+        if text is None or not text.isdecimal():
+            needed = ", ".join(HEADERS)
+            return _corrupt(f"its header 'batch' is {text!r}; the headers of an output record are {needed}")
+        query = headers.get("query")
+        if query is None or query != self._query:
+            if query is None or self._query is not None:
+                return _corrupt(f"its header 'query' is {query!r}; this query is {self._query!r}")
+            self._query = query  # the manifest does not say: the first record does
+        fields = self._fields(record.value)
+        if fields is None:
+            return _corrupt("its value is not a JSON object")
+        batch = int(text)
+        if self._has_refs:
+            return self._by_refs(fields, batch)
+        return self._by_ids(as_text(fields[0]), None if self._semi else as_text(fields[1]), batch)
+
+    def _by_refs(self, fields: tuple[Any, ...], batch: int) -> Read:
+        left_id, right_id, left_partition, left_offset, right_partition, right_offset = fields
+        left = self._at(LEFT, left_partition, left_offset)
+        if left is None:
+            return self._unknown(LEFT, left_id, (left_partition, left_offset), batch)
+        ids = self._history.rows.id
+        if ids[left] != left_id and self._contradicts(left, left_id):
+            return _corrupt(self._contradiction(left, left_id))
+        if self._semi:
+            return Read(alone(left), batch)
+        if right_partition is None and right_offset is None:
+            if right_id is None:
+                return Read(alone(left), batch)
+            return _corrupt(f"it names {as_text(right_id)!r} on the right, but not where that was written")
+        right = self._at(RIGHT, right_partition, right_offset)
+        if right is None:
+            return self._unknown(RIGHT, right_id, (right_partition, right_offset), batch)
+        if ids[right] != right_id and self._contradicts(right, right_id):
+            return _corrupt(self._contradiction(right, right_id))
+        return Read(pair(left, right), batch)
+
+    def _at(self, side: int, partition: Any, offset: Any) -> int | None:
+        if type(partition) is not int or type(offset) is not int:
+            return None
+        place = self._history.partitions[side].get(partition)
+        return place.row_at(offset) if place else None
+
+    def _contradicts(self, row: int, claimed: Any) -> bool:
+        """An id that is no string in JSON is compared as the STRING column that it was read into."""
+        rows = self._history.rows
+        return rows.fate[row] != Fate.UNREADABLE and rows.id[row] != as_text(claimed)
+
+    def _contradiction(self, row: int, claimed: Any) -> str:
+        rows, side = self._history.rows, self._history.side(self._history.rows.side[row])
+        position = f"{side.topic}/{rows.partition[row]}/{rows.offset[row]}"
+        return f"it names {side.id} {as_text(claimed)!r}, but {position} holds {rows.id[row]!r}"
+
+    def _unknown(self, side: int, claimed: Any, ref: tuple[Any, Any], batch: int) -> Read:
+        topic = self._history.side(side).topic
+        if type(ref[0]) is not int or type(ref[1]) is not int:
+            return _corrupt(
+                f"its position in {topic} is {ref[0]!r}/{ref[1]!r}, which is no partition and offset"
+            )
+        return Read(
+            None,
+            batch,
+            f"it names {as_text(claimed)!r} at {topic}/{ref[0]}/{ref[1]}, where nothing was written",
+        )
+
+    def _by_ids(self, left_id: str | None, right_id: str | None, batch: int) -> Read:
+        if self._by_id is None:
+            self._by_id = self._index()
+        lefts = self._by_id[LEFT].get(left_id, [])
+        if not lefts:
+            return Read(None, batch, f"no {self._history.side(LEFT).topic} event has the id {left_id!r}")
+        if right_id is None:
+            return Read(self._choose([alone(left) for left in lefts], batch), batch)
+        rights = self._by_id[RIGHT].get(right_id, [])
+        if not rights:
+            return Read(None, batch, f"no {self._history.side(RIGHT).topic} event has the id {right_id!r}")
+        return Read(self._choose([pair(*both) for both in product(lefts, rights)], batch), batch)
+
+    def _index(self) -> tuple[dict[str | None, list[int]], ...]:
+        rows = self._history.rows
+        index: tuple[dict[str | None, list[int]], ...] = ({}, {})
+        for row, name in enumerate(rows.id):
+            if rows.fate[row] != Fate.UNREADABLE:
+                index[rows.side[row]].setdefault(name, []).append(row)
+        return index
+
+
+def _corrupt(problem: str) -> Read:
+    return Read(None, NO_BATCH, problem)

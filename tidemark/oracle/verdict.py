@@ -1,0 +1,150 @@
+"""The judgement of one run: opinions, checks and anchors, put together.
+
+Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict:
+
+``INVALID``  at least one finding. It outranks everything.
+``UNKNOWN``  no finding, but an anchor that was asked for was not reached, or there is a doubt: a check
+             raised, or the evidence does not hold what the checkpoint says was read.
+``VALID``    neither. Uncertain is never counted as passed.
+
+Three opinions are compared: what the engine's own rules give (``operational``), what SQL gives
+(``declarative``), and what came out (``checks``). A disagreement between two of them is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import msgspec
+
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError
+from tidemark.oracle import anchors
+from tidemark.oracle.checks import Comparison, Seen
+from tidemark.oracle.counts import tally
+from tidemark.oracle.declarative import KNOWN_DEFECTS, differences, engine_loses, right_answer
+from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.history import Evidence, History, read_history
+from tidemark.oracle.operational import Prediction, predict
+from tidemark.oracle.partners import Partners
+from tidemark.oracle.watermarks import check_watermarks
+from tidemark.oracle.wording import Wording
+
+T = TypeVar("T")
+EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKNOWN}
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property.
+
+    ``anchors`` says for each that this kind of join knows whether it was reached, ``asked`` which had to be;
+    ``known_defects`` explains the engine defects that findings name; ``doubts`` are what makes a verdict
+    ``UNKNOWN``.
+    """
+
+    verdict: Literal["VALID", "INVALID", "UNKNOWN"]
+    delivery: str
+    pipeline: str
+    kind: str
+    findings: list[Finding]
+    findings_total: dict[str, int]
+    known_defects: dict[str, str]
+    counts: dict[str, int]
+    anchors: dict[str, bool]
+    asked: list[str]
+    doubts: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line."""
+        return EXIT_CODES[self.verdict]
+
+
+def judge(run: Evidence) -> Verdict:
+    """Judge a run. Raises only what reading broken evidence raises (``TidemarkError``)."""
+    return _Judgement(read_history(run)).judge(run)
+
+
+class _Judgement:
+    """The stages of one judgement; a stage that raises leaves a doubt, and those that need it are not run."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.book = Book()
+        self.doubts = list(history.doubts)
+
+    def judge(self, run: Evidence) -> Verdict:
+        history, faults = self.history, list(run.faults())
+        for batch, gap in history.gaps:
+            message = f"{gap}; nothing is compared from there on"
+            self.book.add(Finding(property="missing_batches", message=message, batch=batch))
+        counts: dict[str, int] = {}
+        reached: dict[str, bool] = {}
+        asked = anchors.asked(history, faults)
+        prediction = self.stage("the engine's own rules", lambda: predict(history))
+        if prediction is not None:
+            self.stage("watermarks", lambda: check_watermarks(history, prediction, self.book))
+            lost = (
+                self.stage("the declarative answer", lambda: self.compare_opinions(prediction)) or frozenset()
+            )
+            comparison = Comparison(history, prediction, lost, self.book)
+            seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
+            counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
+            if counts:
+                found = self.stage(
+                    "the anchors", lambda: anchors.reached(history, prediction, counts, faults)
+                )
+                reached = found or {}
+        self.doubts += [_not_reached(name, reached) for name in asked if not reached.get(name)]
+        verdict = self.verdict()
+        return Verdict(
+            verdict=verdict,
+            delivery=str(history.manifest.delivery),
+            pipeline=history.contract.name,
+            kind=str(history.contract.kind),
+            findings=self.book.findings(),
+            findings_total=dict(self.book.totals),
+            known_defects={name: KNOWN_DEFECTS[name] for name in self.book.defects},
+            counts=counts,
+            anchors=reached,
+            asked=asked,
+            doubts=self.doubts,
+        )
+
+    def stage(self, name: str, work: Callable[[], T]) -> T | None:
+        """Do a part of the judgement; what it raises is a doubt, but broken evidence is the caller's."""
+        try:
+            return work()
+        except TidemarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 (a check that raises gives UNKNOWN, never a lost run)
+            self.doubts.append(f"{name} could not be judged: {type(error).__name__}: {error}")
+            return None
+
+    def compare_opinions(self, prediction: Prediction) -> frozenset[int]:
+        """The left semi rows that the known defect loses; any other difference becomes a finding."""
+        history = self.history
+        partners, words = Partners(history), Wording(history, prediction)
+        more, less = differences(right_answer(history, prediction), prediction.batch_of)
+        lost = frozenset(
+            identity for identity in more if engine_loses(history, prediction, partners, identity >> 32)
+        )
+        for identity, sides in [
+            *((one, ("SQL gives", "the engine's own rules do not")) for one in more if one not in lost),
+            *((one, ("the engine's own rules give", "SQL does not")) for one in less),
+        ]:
+            message = f"{sides[0]} {words.output_row(identity)}, {sides[1]}"
+            self.book.add(words.finding("opinions_disagree", identity, message))
+        return lost
+
+    def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
+        """``INVALID`` outranks ``UNKNOWN``."""
+        if self.book.totals:
+            return "INVALID"
+        return "UNKNOWN" if self.doubts else "VALID"
+
+
+def _not_reached(name: str, reached: dict[str, bool]) -> str:
+    if reached and name not in reached:
+        return f"the anchor {name!r} was asked for, which is none of: {', '.join(reached)}"
+    return f"the anchor {name!r} was asked for and not reached"

@@ -1,0 +1,90 @@
+"""How a finding names rows, times and watermarks: in one voice, readable without the code.
+
+Free of any decision.
+"""
+
+from __future__ import annotations
+
+from tidemark.contract import Bound
+from tidemark.events import write_time
+from tidemark.oracle.bounds import US_PER_MS
+from tidemark.oracle.findings import Finding
+from tidemark.oracle.history import NO_BATCH, History, left_of, right_of
+from tidemark.oracle.operational import Prediction
+
+
+class Wording:
+    """Words for the rows of one run."""
+
+    def __init__(self, history: History, prediction: Prediction) -> None:
+        self._history = history
+        self._prediction = prediction
+
+    def place(self, row: int) -> str:
+        """Where a row was written: ``topic/partition/offset``."""
+        rows = self._history.rows
+        topic = self._history.side(rows.side[row]).topic
+        return f"{topic}/{rows.partition[row]}/{rows.offset[row]}"
+
+    def row(self, row: int) -> str:
+        """One input row, with where it was written, its key, its time and the batch that read it."""
+        rows = self._history.rows
+        key = ", ".join("NULL" if part is None else part for part in self._history.key_of(row))
+        batch = rows.batch[row]
+        read = f"read by batch {batch}" if batch != NO_BATCH else "read by no batch"
+        name = rows.id[row] if rows.id[row] is not None else "without id"
+        return f"{name} ({self.place(row)}, key {key}, {write_time(rows.time_us[row])}, {read})"
+
+    def output_row(self, identity: int) -> str:
+        """An output row, by what it is made of."""
+        right = right_of(identity)
+        left = self.row(left_of(identity))
+        if right is not None:
+            return f"the row of {left} and {self.row(right)}"
+        if self._history.contract.output.right_id is None:
+            return f"the semi row of {left}"
+        return f"the NULL row of {left}"
+
+    def watermarks(self, batch: int) -> str:
+        """The two watermarks of a batch."""
+        known = self._prediction.watermarks_ms
+        if not 0 <= batch < len(known):
+            return f"batch {batch} (not comparable)"
+        late, eviction = moment(self._prediction.late_ms(batch)), moment(known[batch])
+        return f"batch {batch} (late watermark {late}, eviction watermark {eviction})"
+
+    def bound(self) -> str:
+        """The contract's time bound."""
+        return bound_text(self._history.contract.bound)
+
+    def finding(self, name: str, identity: int, message: str) -> Finding:
+        """A finding about one output row."""
+        rows = self._history.rows
+        left, right = left_of(identity), right_of(identity)
+        made_of = [left] if right is None else [left, right]
+        output = self._history.contract.output
+        row = {output.left_id: rows.id[left]}
+        if output.right_id is not None:
+            row[output.right_id] = None if right is None else rows.id[right]
+        written = [self.place(part) for part in made_of]
+        return Finding(property=name, message=message, row=row, written=written)
+
+
+def moment(watermark_ms: int) -> str:
+    """A watermark as a time; 0 is the one that every query starts with."""
+    return write_time(watermark_ms * US_PER_MS) if watermark_ms else "none yet"
+
+
+def bound_text(bound: Bound) -> str:
+    """``-20.000 s <= left - right <= 0.000 s``."""
+    low = (
+        ""
+        if bound.lower_ms is None
+        else f"{bound.lower_ms / 1000:.3f} s {'<' if bound.lower_strict else '<='} "
+    )
+    high = (
+        ""
+        if bound.upper_ms is None
+        else f" {'<' if bound.upper_strict else '<='} {bound.upper_ms / 1000:.3f} s"
+    )
+    return f"{low}left - right{high}"
