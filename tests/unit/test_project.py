@@ -1,0 +1,87 @@
+"""Where things are, in a checkout and in an installed wheel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemark import project
+
+REPORT = "from tidemark import project as p; print(p.is_checkout(), p.root(), p.payload(), p.code_sha256())"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A clone, as far as this is about it, that may be changed."""
+    for name in ("tidemark", *project.PROGRAMS):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(project.payload() / name, tmp_path / "clone" / name, ignore=ignore)
+    (tmp_path / "clone" / "pyproject.toml").touch()
+    return tmp_path / "clone"
+
+
+def report(code: Path, cwd: Path) -> list[str]:
+    """What another process, which imports tidemark from ``code``, knows."""
+    command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(code)!r}); {REPORT}"]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stdout.split()
+
+
+def as_wheel(clone: Path) -> Path:
+    """The same code as an installation has it."""
+    site = clone.parent / "site"
+    shutil.copytree(clone / "tidemark", site / "tidemark")
+    for name in project.PROGRAMS:
+        shutil.copytree(clone / name, site / "tidemark" / "_payload" / name)
+    return site
+
+
+def test_a_checkout_is_the_project_whatever_the_current_folder(copy: Path, tmp_path: Path):
+    is_checkout, root, payload, _ = report(copy, tmp_path)
+    assert (is_checkout, Path(root), Path(payload)) == ("True", copy, copy)
+
+
+def test_an_installation_takes_the_current_folder(copy: Path, tmp_path: Path):
+    site = as_wheel(copy)
+    is_checkout, root, payload, _ = report(site, tmp_path)
+    assert (is_checkout, Path(root), Path(payload)) == ("False", tmp_path, site / "tidemark" / "_payload")
+
+
+def test_the_digest_is_the_same_for_a_checkout_and_its_wheel(copy: Path, tmp_path: Path):
+    assert report(copy, tmp_path)[3] == report(as_wheel(copy), tmp_path)[3] == project.code_sha256()
+
+
+@pytest.mark.parametrize("name", ["tidemark/wait.py", "pipelines/inner.py", "producers/__main__.py"])
+def test_the_digest_changes_with_the_code(copy: Path, tmp_path: Path, name: str):
+    with (copy / name).open("a") as file:
+        file.write("\n")
+    assert report(copy, tmp_path)[3] != project.code_sha256()
+
+
+def test_the_digest_changes_with_a_name(copy: Path, tmp_path: Path):
+    (copy / "pipelines" / "inner.py").rename(copy / "pipelines" / "outer.py")
+    assert report(copy, tmp_path)[3] != project.code_sha256()
+
+
+def test_what_is_not_code_does_not_change_the_digest(copy: Path, tmp_path: Path):
+    (copy / "tidemark" / "notes.txt").write_text("nothing runs this")
+    assert report(copy, tmp_path)[3] == project.code_sha256()
+
+
+def test_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert project.cache_dir() == tmp_path / "tidemark"
+
+
+@pytest.mark.parametrize("value", ["", "relative/folder"])
+def test_a_cache_that_is_not_absolute_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str):
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert project.cache_dir() == tmp_path / ".cache" / "tidemark"
+
+
+def test_state_and_runs_are_inside_the_project():
+    assert project.state_dir().parent == project.runs_dir().parent == project.root()
