@@ -17,7 +17,7 @@ CAMPAIGNS = 40
 ADS = 400
 PAGES = 300
 USER_AGENTS = 200
-NAMES = 2_000
+NAMES = 1_000
 IMPRESSIONS_PER_USER = 4
 
 
@@ -40,9 +40,9 @@ class Entities:
         self.ad_weights = zipf_weights(ADS, exponent=1.0, flat=3)
         self.page_weights = zipf_weights(PAGES, exponent=1.0, flat=2)
 
-    def user_agent(self, user: str) -> str:
-        """The browser of a user: always the same one."""
-        return self.user_agents[crc32(user.encode()) % USER_AGENTS]
+    def agent_of(self, user: str) -> int:
+        """The browser of a user, an index into ``user_agents``: always the same one."""
+        return crc32(user.encode()) % USER_AGENTS
 
 
 def zipf_weights(n: int, *, exponent: float, flat: float) -> list[float]:

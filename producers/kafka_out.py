@@ -30,6 +30,9 @@ POLL_EVERY = 2_000
 """Records between two looks for errors: a look costs about as much as a record."""
 
 QUEUE_RECORDS = 200_000
+LARGEST_BYTES = 100_000_000
+"""How large a record may be is for the broker to say (``max.message.bytes`` of the topic)."""
+
 _LOOK_S = 0.1
 
 
@@ -52,6 +55,7 @@ class KafkaOut:
                 "acks": "all",
                 "linger.ms": 5,
                 "batch.size": 512 * 1024,
+                "message.max.bytes": LARGEST_BYTES,
                 "queue.buffering.max.messages": QUEUE_RECORDS,
                 "queue.buffering.max.kbytes": 256 * 1024,
                 "message.timeout.ms": int(delivery_s * 1000),

@@ -29,8 +29,9 @@ class ValueWriter:
         ]
         self._plain_ads = [f'"ad_id":{dumps(ad)}' for ad in entities.ads]
         self._pages = [dumps(page) for page in entities.pages]
-        self._user_agent = {user: dumps(entities.user_agent(user)) for user in entities.users}
-        self._edge_agent = dumps(entities.user_agents[0])
+        agents = [dumps(agent) for agent in entities.user_agents]
+        self._agent_of_user = {user: agents[entities.agent_of(user)] for user in entities.users}
+        self._edge_agent = agents[0]
         self._seconds: dict[int, str] = {}
         self._millis = [f".{ms:03d}Z" for ms in range(1000)]
 
@@ -81,7 +82,7 @@ class ValueWriter:
         )
 
     def _impression(self, draft: Draft, user: str, time: str) -> str:
-        agent = self._user_agent.get(draft.user, self._edge_agent)
+        agent = self._agent_of_user.get(draft.user, self._edge_agent)
         return (
             f'{{"impression_id":"i-{draft.number:07d}",{user}{self._ads[draft.ad]},"page":{self._pages[draft.page]},'
             f'"user_agent":{agent},"impression_time":{time}}}'

@@ -103,7 +103,7 @@ def replay_stepped(trace: Path, options: ReplayOptions) -> Stepped:
 
 
 def _processed(checkpoint: Checkpoint, options: ReplayOptions) -> int:
-    """Wait until all that is in the topics has been processed; returns the batch that read the last record."""
+    """Wait until all that is in the topics is processed; returns the batch that read the last record."""
     wanted = kafka.end_offsets(options.bootstrap, options.topics.values())
 
     def reader() -> list[int]:
