@@ -139,9 +139,10 @@ def marked(name: str, value: str) -> list[ProcessId]:
     own = os.getpid()
     for process in psutil.process_iter():
         try:
-            if process.pid != own and process.environ().get(name) == value:
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(ProcessId(process.pid, process.create_time()))
+            if process.pid == own or process.environ().get(name) != value:
+                continue
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(ProcessId(process.pid, process.create_time()))
         except (psutil.AccessDenied, psutil.NoSuchProcess, OSError):
             continue  # another user's, or gone while we looked
     return found
@@ -248,7 +249,7 @@ class Conversation:
 
 
 def base_environment(**extra: str) -> dict[str, str]:
-    """The environment of a daemon: what a program needs to run at all, without this shell's Python, Spark and Java settings."""
+    """The environment of a daemon: what any program needs, without this shell's Python, Spark and Java."""
     names = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     if sys.platform != "win32":

@@ -2,7 +2,7 @@
 
 from tidemark.stack.leasing import current, down, lease, up
 from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus, Stack
-from tidemark.stack.spec import StackSpec, project_home
+from tidemark.stack.spec import StackSpec
 
 __all__ = [
     "Driver",
@@ -14,6 +14,5 @@ __all__ = [
     "current",
     "down",
     "lease",
-    "project_home",
     "up",
 ]

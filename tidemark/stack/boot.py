@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import tidemark
+from tidemark import project
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.process import base_environment, end, marked, spawn
 from tidemark.stack import jars as jar_cache
 from tidemark.stack import launch, ready, settings
-from tidemark.stack.ports import LOOPBACK, asked_port, can_bind, free_ports
+from tidemark.stack.ports import asked_port, can_bind, free_ports
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import TOKEN_VARIABLE, Lease, StackRecord, StateFolder
 from tidemark.stack.toolchain import Spark, check_java
@@ -79,7 +79,7 @@ def ensure_keeper(state: StateFolder) -> None:
     living = state.records("keepers", Lease)
     if any(keeper.owner.alive for _, keeper in living):
         return
-    root = str(Path(tidemark.__file__).resolve().parents[1])
+    root = str(project.PACKAGE.parent)
     keeper = spawn(
         [sys.executable, "-P", "-m", "tidemark.stack.keeper", str(state.home), state.token() or ""],
         log=state.path / "logs" / "keeper.log",
@@ -99,7 +99,7 @@ def end_processes(state: StateFolder) -> None:
 
 
 def end_stack(state: StateFolder, *, keep_logs: bool = False) -> None:
-    """End the stack and remove its folder. Idempotent. The caller holds the lock. ``keep_logs`` moves its logs aside."""
+    """End the stack and remove its folder. The caller holds the lock. ``keep_logs`` moves its logs aside."""
     end_processes(state)
     aside = state.home / "failed-start"
     if keep_logs and (state.path / "logs").is_dir():
@@ -176,7 +176,9 @@ def _formatted_broker(state: StateFolder, record: StackRecord, jars: list[str]) 
     argv += ["-t", "dGlkZW1hcmstY2x1c3Rlcg", "-c", str(folder / "server.properties")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_FORMAT_S, check=False)
     if done.returncode != 0:
-        raise TestbedError("the broker's data folder cannot be formatted", detail=(done.stdout + done.stderr)[-2000:])
+        raise TestbedError(
+            "the broker's data folder cannot be formatted", detail=(done.stdout + done.stderr)[-2000:]
+        )
     return launch.broker(state, record, jars)
 
 

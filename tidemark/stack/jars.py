@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from tidemark import project
 from tidemark.errors import FetchError, TestbedError
 from tidemark.stack.toolchain import Spark
 
 IVY_SETTINGS_VARIABLE = "TIDEMARK_IVY_SETTINGS"
 LOCK = Path(__file__).with_name("jars.lock")
 CONNECTORS = {(4, 0): "4.0.4", (4, 1): "4.1.3", (4, 2): "4.2.0", (4, 3): "4.2.0"}
-"""Spark's (major, minor) -> version of the Kafka connector. 4.3 has none of its own that can be fetched; 4.2.0 runs with it."""
+"""Spark's (major, minor) -> version of the Kafka connector. 4.3 has none of its own; it runs with 4.2.0."""
 _FETCH_TIMEOUT_S = 600
 """Calibration: 50 jars, 54 MB, come in 2 to 10 s; ten minutes is a very slow line."""
 _IVY_SETTINGS = """<ivysettings>
@@ -34,7 +35,7 @@ _IVY_SETTINGS = """<ivysettings>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="false" checksums=""/></resolvers>
 </ivysettings>
 """
-"""Without POMs (the lock lists everything) and Ivy's own checksums (the lock's are better) fetching takes 2 s, not 45."""
+"""Without POMs (the lock lists all) and Ivy's own checksums (the lock's are better) it takes 2 s, not 45."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,8 @@ class Jar:
 
 
 def cache_folder() -> Path:
-    """The per-user cache: ``$XDG_CACHE_HOME/tidemark/jars``, by default below ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tidemark" / "jars"
+    """The part of the user's cache that holds the jars."""
+    return project.cache_dir() / "jars"
 
 
 def connector_version(spark_version: str) -> str:
@@ -89,7 +89,9 @@ def missing(jars: Iterable[Jar]) -> list[Jar]:
     return [jar for jar in jars if not jar.path.is_file()]
 
 
-def provide(java: Path, spark: Spark, groups: Iterable[str], say: Callable[[str], None]) -> dict[str, list[Path]]:
+def provide(
+    java: Path, spark: Spark, groups: Iterable[str], say: Callable[[str], None]
+) -> dict[str, list[Path]]:
     """The paths of the jars of each group, fetched if need be, every one verified.
 
     Raises ``FetchError`` if a jar cannot be had or has another checksum than the lock says; that jar is deleted.
@@ -187,22 +189,18 @@ def _run_ivy(java: Path, ivy: Path, folder: Path, jars: list[Jar]) -> None:
 
 
 def _ivy_file(jars: list[Jar]) -> str:
+    """A configuration for each group: two of them need different versions of one module."""
     lines = [
         f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
-        f' conf="{_configuration(jar)}->default" transitive="false"/>'
+        f' conf="{jar.group}->default" transitive="false"/>'
         for jar in jars
     ]
-    configurations = "".join(f'<conf name="{name}"/>' for name in sorted({_configuration(jar) for jar in jars}))
+    configurations = "".join(f'<conf name="{name}"/>' for name in sorted({jar.group for jar in jars}))
     return (
         '<ivy-module version="2.0"><info organisation="tidemark" module="jars"/>'
         f"<configurations>{configurations}</configurations>\n"
         "<dependencies>\n" + "\n".join(lines) + "\n</dependencies></ivy-module>\n"
     )
-
-
-def _configuration(jar: Jar) -> str:
-    """An Ivy configuration for each group: two of them need different versions of one module."""
-    return jar.group
 
 
 def _sha256(path: Path) -> str:

@@ -20,7 +20,7 @@ from tidemark.stack.state import TOKEN_VARIABLE, Session, StackRecord, StateFold
 from tidemark.wait import pause
 
 LOOK_S = 0.5
-"""Calibration: a look reads a handful of small files, 1 ms; what a dead run stopped stays stopped for at most this long."""
+"""Calibration: a look reads a few small files, 1 ms; what a dead run stopped stays so at most this long."""
 
 
 def keep(state: StateFolder, token: str) -> None:

@@ -25,7 +25,12 @@ _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 def broker(state: StateFolder, record: StackRecord, jars: list[str]) -> PartRecord:
     """Kafka: broker and controller in one process. Its data folder must have been formatted."""
     folder = state.path / "broker"
-    options = ["-Xms192m", "-Xmx512m", *settings.DAEMON_JVM, f"-Dlog4j2.configurationFile={folder}/log4j2.properties"]
+    options = [
+        "-Xms192m",
+        "-Xmx512m",
+        *settings.DAEMON_JVM,
+        f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
+    ]
     argv = [record.java, *options, "-cp", ":".join(jars), "kafka.Kafka", str(folder / "server.properties")]
     return _part(state, record, "broker", "broker", argv, f"{LOOPBACK}:{record.kafka_port}")
 
@@ -42,8 +47,20 @@ def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
     """A Spark worker. Its executors run below its folder: ``worker-1/APPLICATION/EXECUTOR``."""
     name = f"worker-{number}"
     port = record.worker_ports[number - 1]
-    argv = [*_spark_jvm(state, record, "192m", settings.worker_conf()), "org.apache.spark.deploy.worker.Worker"]
-    argv += ["--host", LOOPBACK, "--port", str(port), "--webui-port", "0", "--work-dir", str(state.path / name)]
+    argv = [
+        *_spark_jvm(state, record, "192m", settings.worker_conf()),
+        "org.apache.spark.deploy.worker.Worker",
+    ]
+    argv += [
+        "--host",
+        LOOPBACK,
+        "--port",
+        str(port),
+        "--webui-port",
+        "0",
+        "--work-dir",
+        str(state.path / name),
+    ]
     argv += ["--cores", str(settings.WORKER_CORES), "--memory", settings.WORKER_MEMORY]
     argv += [f"spark://{LOOPBACK}:{record.master_port}"]
     return _part(state, record, name, "worker", argv, f"{LOOPBACK}:{port}")
@@ -58,7 +75,9 @@ def driver(
     for path in (folder, event_logs):
         path.mkdir(parents=True, exist_ok=True)
     jars = [Path(jar) for jar in record.connector_jars]
-    temporary = {"spark.executor.extraJavaOptions": f"-Djava.io.tmpdir='{state.path / 'tmp'}' {' '.join(settings.DRIVER_JVM)}"}
+    temporary = {
+        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir='{state.path / 'tmp'}' {' '.join(settings.DRIVER_JVM)}"
+    }
     size = {"spark.cores.max": str(max(record.workers, settings.EXECUTORS_PER_DRIVER))}
     whole = settings.driver_conf(folder, event_logs, port, jars, {**temporary, **size, **conf})
     properties = folder / "spark.properties"
@@ -121,14 +140,21 @@ def _await(part: PartRecord, condition: Callable[[], bool], what: str, timeout_s
     wait_until(
         condition,
         timeout_s,
-        lambda: f"the {part.name} {what}; the end of its log:\n{tail(Path(part.log), 15, start=part.log_start)}",
+        lambda: (
+            f"the {part.name} {what}; the end of its log:\n{tail(Path(part.log), 15, start=part.log_start)}"
+        ),
         unless=lambda: must_live(part),
     )
 
 
 def _spark_jvm(state: StateFolder, record: StackRecord, heap: str, conf: Mapping[str, str]) -> list[str]:
     """``java`` with Spark's class path and options, as Spark's own launcher would start it."""
-    options = [f"-Xmx{heap}", *settings.DAEMON_JVM, *settings.SPARK_MODULES, f"-Djava.io.tmpdir={state.path / 'tmp'}"]
+    options = [
+        f"-Xmx{heap}",
+        *settings.DAEMON_JVM,
+        *settings.SPARK_MODULES,
+        f"-Djava.io.tmpdir={state.path / 'tmp'}",
+    ]
     options += settings.as_java_properties(conf)
     return [record.java, *options, "-cp", f"{record.spark_home}/jars/*"]
 

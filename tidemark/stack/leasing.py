@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from tidemark import __version__
+from tidemark import __version__, project
 from tidemark.errors import TestbedError
 from tidemark.process import ProcessId
 from tidemark.stack import boot
 from tidemark.stack.boot import Toolchain
 from tidemark.stack.local import LocalStack
 from tidemark.stack.pausing import resume_the_abandoned
-from tidemark.stack.spec import StackSpec, project_home
+from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import Lease, StackRecord, StateFolder
 from tidemark.stack.toolchain import find_java, find_spark
 
@@ -33,15 +33,14 @@ def quiet(_text: str) -> None:
 
 def up(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> LocalStack:
     """A stack that lives until :func:`down`: the running one if it is the same, else a new one."""
-    state = StateFolder(home or project_home())
+    state = StateFolder(home or project.state_dir())
     with state.lock():
-        stack = _acquire(state, spec, progress, keep=True)
-    return stack
+        return _acquire(state, spec, progress, keep=True)
 
 
 def down(*, home: Path | None = None) -> bool:
     """End the stack, whoever uses it; ``False`` if there was none."""
-    state = StateFolder(home or project_home())
+    state = StateFolder(home or project.state_dir())
     if not state.home.is_dir():
         return False
     with state.lock():
@@ -52,7 +51,7 @@ def down(*, home: Path | None = None) -> bool:
 
 def current(*, home: Path | None = None) -> LocalStack | None:
     """The stack of this project, ready or partly broken, or ``None``."""
-    state = StateFolder(home or project_home())
+    state = StateFolder(home or project.state_dir())
     record = state.read()
     return LocalStack(state, record) if record is not None and record.ready else None
 
@@ -60,7 +59,7 @@ def current(*, home: Path | None = None) -> LocalStack | None:
 @contextmanager
 def lease(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> Iterator[LocalStack]:
     """Use a stack for the length of the block; one that nobody keeps ends with its last lease."""
-    state = StateFolder(home or project_home())
+    state = StateFolder(home or project.state_dir())
     name = f"{os.getpid()}-{uuid4().hex[:8]}"
     try:
         with state.lock():

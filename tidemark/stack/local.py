@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,7 +24,6 @@ from tidemark.stack.ports import free_ports
 from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import PartRecord, Session, StackRecord, StateFolder
-from tidemark.wait import wait_until
 
 _EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
@@ -136,6 +136,7 @@ class LocalStack:
         """SIGKILL an executor."""
         executor = self._executor(driver, executor_id)
         end([_identity(executor)], ask_s=0)
+        self._state.discard("stopped", f"executor-{executor.pid}")
         return executor
 
     def pause_executor(self, driver: str, executor_id: str) -> Executor:
@@ -234,16 +235,6 @@ class LocalStack:
         )
 
 
-def await_executors(stack: LocalStack, driver: str, count: int, timeout_s: float) -> list[Executor]:
-    """Wait until a driver has ``count`` living executors."""
-
-    def enough() -> list[Executor] | None:
-        found = stack.executors(driver)
-        return found if len(found) >= count else None
-
-    return wait_until(enough, timeout_s, lambda: f"{count} executors of {driver}; {stack.executors(driver)}")
-
-
 def _runs(part: PartRecord) -> bool:
     return part.process is not None and part.process.alive
 
@@ -287,7 +278,7 @@ def _executors(app_id: str, workers: Mapping[str, str]) -> Iterator[Executor]:
                 continue
             if process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            options = dict(zip(line, line[1:], strict=False))
+            options = dict(pairwise(line))
             worker = options["--worker-url"].rsplit("@", 1)[1]
             number = options["--executor-id"]
             yield Executor(number, workers.get(worker, worker), process.pid, process.create_time())

@@ -19,7 +19,7 @@ _PROGRAM = Path(__file__).parent / "inside" / "connect.py"
 
 
 def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
-    """Create a topic, write a record, read it back, delete the topic. ``unless`` raises what makes waiting pointless."""
+    """Create a topic, write a record, read it back, delete the topic. ``unless`` raises to end the wait."""
     from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -31,7 +31,9 @@ def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
     consumer = Consumer({**client, "group.id": topic, "isolation.level": "read_committed"})
     try:
         made = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=30)[topic]
-        wait_until(made.done, ROUND_TRIP_S, lambda: f"the broker at {bootstrap} to create a topic", unless=unless)
+        wait_until(
+            made.done, ROUND_TRIP_S, lambda: f"the broker at {bootstrap} to create a topic", unless=unless
+        )
         made.result()
         producer.produce(topic, b"ready", partition=0)
         producer.poll(0)
@@ -42,7 +44,9 @@ def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
             message = consumer.poll(0.05)
             return message is not None and message.error() is None and message.value() == b"ready"
 
-        wait_until(back, ROUND_TRIP_S, lambda: f"a record to come back from {bootstrap}", unless=unless, poll_s=0)
+        wait_until(
+            back, ROUND_TRIP_S, lambda: f"a record to come back from {bootstrap}", unless=unless, poll_s=0
+        )
         admin.delete_topics([topic])[topic].result()
     finally:
         consumer.close()
@@ -72,7 +76,9 @@ def warm_up(probe: Conversation, driver: PartRecord, count: int, unless: Callabl
         wait_until(
             everywhere,
             PLACE_S,
-            lambda: f"a one-row job on each of {count} executors of {driver.name}; seen: {sorted(map(str, seen))}",
+            lambda: (
+                f"a one-row job on each of {count} executors of {driver.name}; seen: {sorted(map(str, seen))}"
+            ),
             unless=unless,
         )
     except DaemonDied:

@@ -42,7 +42,7 @@ SPARK_MODULES = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-"""What Spark's launcher gives its JVMs (org.apache.spark.launcher.JavaModuleOptions); starting the launcher costs 0.5 s each."""
+"""What Spark's launcher gives its JVMs (JavaModuleOptions); the launcher itself would cost 0.5 s each."""
 LONG_MAX = 2**63 - 1
 
 BROKER_LOG4J = """\
@@ -104,6 +104,8 @@ def master_conf(recovery: Path) -> dict[str, str]:
     return {
         # Chaos kills executors by the dozen; by default ten failures in a row remove the application.
         "spark.deploy.maxExecutorRetries": "-1",
+        # Its port is fixed (6066), so a second stack on this machine would not start.
+        "spark.master.rest.enabled": "false",
         "spark.port.maxRetries": "0",
         # A master that was killed comes back knowing its workers and applications.
         "spark.deploy.recoveryMode": "FILESYSTEM",
@@ -133,7 +135,6 @@ def driver_conf(
         "spark.cores.max": str(EXECUTORS_PER_DRIVER),
         "spark.executor.cores": "1",
         "spark.executor.memory": "600m",
-
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         # An executor that chaos kills must never fail a job, and must not be waited for longer than need be.
         "spark.task.maxFailures": "16",

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tidemark.errors import UsageError
 
-STATE_FOLDER = ".tidemark"
-
 
 @dataclass(frozen=True)
 class StackSpec:
@@ -30,10 +28,3 @@ class StackSpec:
             raise UsageError(f"a stack of {self.workers} workers", hint="choose 1 to 8 workers")
         if self.kafka_port is not None and not 1024 <= self.kafka_port <= 65535:
             raise UsageError(f"port {self.kafka_port} for Kafka", hint="choose a port from 1024 to 65535")
-
-
-def project_home() -> Path:
-    """``.tidemark`` of the project: of the checkout that holds this code, else of the current folder."""
-    checkout = Path(__file__).resolve().parents[2]
-    root = checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
-    return root / STATE_FOLDER

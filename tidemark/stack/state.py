@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidemark.errors import DeadlineExceeded, TestbedError
+from tidemark.errors import TestbedError
 from tidemark.process import ProcessId
 from tidemark.wait import wait_until
 

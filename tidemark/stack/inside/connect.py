@@ -1,21 +1,35 @@
-"""Runs in the stack's own interpreter, which has PySpark and perhaps nothing of tidemark: asked and answering in JSON lines.
+"""A Spark Connect client that is asked, and answers, in JSON lines; the end of its input ends it.
+
+Runs in the stack's own interpreter, which has PySpark and perhaps nothing of tidemark.
 
 ``{"do": "place", "remote": ..., "count": n}``    runs n one-row tasks, answers ``{"places": [folder of each]}``
 ``{"do": "release", "remote": ..., "session_id": ..., "user_id": ...}``    ends a session and its queries
 
-A question that fails is answered ``{"error": "..."}``. The end of the input ends the program.
+A question that fails is answered ``{"error": "..."}``.
 """
+
+from __future__ import annotations
 
 import json
 import sys
+from typing import Any
+
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
+from pyspark.sql.connect.functions import udf
+from pyspark.sql.connect.proto import ReleaseSessionRequest, UserContext
+from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
+from pyspark.sql.connect.session import SparkSession
+from pyspark.sql.types import StringType
+
+_RELEASE_S = 30
 
 
-def place(question):
+def place(question: dict[str, Any]) -> dict[str, Any]:
     """The working folders of the Python workers that ran ``count`` one-row tasks."""
     session = SparkSession.builder.remote(question["remote"]).create()
     try:
 
-        def where(number):
+        def where(_number: int) -> str:
             import os
             from threading import Event
 
@@ -29,36 +43,28 @@ def place(question):
         session.stop()
 
 
-def release(question):
+def release(question: dict[str, Any]) -> dict[str, Any]:
     """Release a session of which only the ids are known; its streaming queries are stopped by that."""
-    from pyspark.sql.connect.client.core import DefaultChannelBuilder
-    from pyspark.sql.connect.proto import ReleaseSessionRequest, UserContext
-    from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
-
     request = ReleaseSessionRequest(
         session_id=question["session_id"],
         user_context=UserContext(user_id=question["user_id"]),
         client_type="tidemark",
     )
     with DefaultChannelBuilder(question["remote"]).toChannel() as channel:
-        SparkConnectServiceStub(channel).ReleaseSession(request, timeout=30)
+        SparkConnectServiceStub(channel).ReleaseSession(request, timeout=_RELEASE_S)
     return {}
 
 
-def main():
+def main() -> None:
     """Answer one question a line."""
     for line in sys.stdin:
         question = json.loads(line)
         try:
             answer = {"place": place, "release": release}[question["do"]](question)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
-    from pyspark.sql.connect.session import SparkSession
-    from pyspark.sql.connect.functions import udf
-    from pyspark.sql.types import StringType
-
     main()

@@ -1,0 +1,147 @@
+"""``tidemark up``, ``down``, ``status`` and ``doctor``: the stack by hand.
+
+Quiet where the output is not a terminal; ``--json`` prints one object. ``up`` on a running stack answers at once:
+nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidemark.errors import EXIT_TESTBED, EXIT_VALID
+
+if TYPE_CHECKING:
+    from tidemark.stack import Stack
+    from tidemark.stack.spec import StackSpec
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+SparkOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--spark", metavar="PYTHON", help="An interpreter whose PySpark is to run; this one's if not said."
+    ),
+]
+_MIB = 1 << 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("up")(up_command)
+    app.command("down")(down_command)
+    app.command("status")(status_command)
+    app.command("doctor")(doctor_command)
+
+
+def up_command(
+    workers: Annotated[int, typer.Option(help="Spark workers.")] = 2,
+    kafka_port: Annotated[int | None, typer.Option(help="Kafka's port; a free one if not said.")] = None,
+    spark: SparkOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start the stack, or find it running; it lives until `tidemark down`."""
+    from tidemark.stack import up
+
+    began = time.monotonic()
+    with _progress(as_json) as say:
+        stack = up(_spec(workers, kafka_port, spark), progress=say)
+    described = {**_described(stack), "seconds": round(time.monotonic() - began, 2)}
+    if as_json:
+        typer.echo(json.dumps(described))
+        return
+    versions = described["versions"]
+    typer.echo(f"up after {described['seconds']:.1f} s: Kafka {versions['kafka']}, Spark {versions['spark']}")
+    typer.echo(f"  Kafka          {described['bootstrap_servers']}")
+    typer.echo(f"  Spark Connect  {described['remote']}")
+    typer.echo(f"  logs           {described['state_dir']}/logs")
+
+
+def down_command(as_json: AsJson = False) -> None:
+    """End the stack, whoever uses it, and remove its data."""
+    from tidemark.stack import down
+
+    with _progress(as_json) as say:
+        say("ending the stack")
+        ended = down()
+    typer.echo(json.dumps({"ended": ended}) if as_json else "down" if ended else "there was no stack")
+
+
+def status_command(as_json: AsJson = False) -> None:
+    """Show the parts of the stack; exit code 4 if one of them does not run."""
+    from tidemark.stack import PartState, current
+
+    stack = current()
+    parts = stack.status() if stack is not None else []
+    running = bool(parts) and all(part.state is PartState.RUNNING for part in parts)
+    if as_json:
+        known = _described(stack) if stack is not None else {}
+        shown = [
+            {
+                "name": part.name,
+                "state": part.state.value,
+                "pid": part.pid,
+                "address": part.address,
+                "rss_mib": part.rss_bytes // _MIB,
+            }
+            for part in parts
+        ]
+        typer.echo(json.dumps({"running": running, "parts": shown, **known}))
+    elif stack is None:
+        typer.echo("no stack runs; `tidemark up` starts one")
+    else:
+        typer.echo(f"{'PART':12} {'STATE':8} {'PID':>8} {'MiB':>6}  ADDRESS")
+        for part in parts:
+            pid = "-" if part.pid is None else str(part.pid)
+            typer.echo(f"{part.name:12} {part.state:8} {pid:>8} {part.rss_bytes // _MIB:>6}  {part.address}")
+        typer.echo(f"{'':30} {sum(part.rss_bytes for part in parts) // _MIB:>6}  {stack.state_dir}")
+    raise typer.Exit(EXIT_VALID if running else EXIT_TESTBED)
+
+
+def doctor_command(spark: SparkOption = None, as_json: AsJson = False) -> None:
+    """Look at everything that a stack needs, and say what to do; exit code 4 if one cannot start."""
+    from tidemark.stack.doctor import Finding, examine
+
+    looks = examine(_spec(2, None, spark))
+    if as_json:
+        typer.echo(json.dumps([vars(look) for look in looks]))
+    else:
+        for look in looks:
+            good = look.finding is Finding.GOOD
+            lines = [*look.text.splitlines(), *([] if good or not look.hint else [f"-> {look.hint}"])]
+            typer.echo(f"{look.finding:8} {look.what:9} " + f"\n{'':19}".join(lines))
+    raise typer.Exit(EXIT_TESTBED if any(look.finding is Finding.BAD for look in looks) else EXIT_VALID)
+
+
+def _spec(workers: int, kafka_port: int | None, spark: Path | None) -> StackSpec:
+    from tidemark.stack import StackSpec
+
+    return StackSpec(python=spark or Path(sys.executable), workers=workers, kafka_port=kafka_port)
+
+
+def _described(stack: Stack) -> dict[str, Any]:
+    return {
+        "backend": stack.spec.backend,
+        "bootstrap_servers": stack.bootstrap_servers,
+        "remote": next((part.address for part in stack.status() if part.name == "driver"), None),
+        "state_dir": str(stack.state_dir),
+        "versions": stack.versions,
+    }
+
+
+@contextmanager
+def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
+    """A spinner with what is being done, on a terminal; else nothing."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda _text: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("looking for a running stack") as spinner:
+        yield spinner.update

@@ -1,0 +1,1 @@
+"""Programs that run in the stack's own interpreter. They import nothing of tidemark."""
