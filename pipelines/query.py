@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+FETCH_MAX_WAIT_MS = 20
+"""A cached consumer left a fetch waiting at the broker when its last task ended; the next batch's first fetch queues behind
+it, for Kafka's default of 500 ms in every batch."""
+
 KEEP_ALL = 100_000
 """Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""
 
@@ -42,6 +46,7 @@ def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", FETCH_MAX_WAIT_MS)
         .option("subscribe", dict(args.input)[name])
         .option("startingOffsets", "earliest")
     )

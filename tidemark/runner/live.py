@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -42,7 +43,8 @@ class LiveRun:
         self._directory = directory
         self._trace = trace
         self._stack = stack
-        self._name = directory.path.name
+        # One name for topics, checkpoint, query and driver; unique, because a stack serves many runs at once.
+        self._name = f"{re.sub(r'[^a-z0-9_]+', '-', contract.name.lower())[:40]}-{uuid.uuid4().hex[:8]}"
         self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
         self._header = _header(trace)
         self._pace = options.pace or self._header.pace

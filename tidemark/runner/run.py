@@ -42,7 +42,7 @@ def describe(pipeline: str, python: Path | None = None) -> Contract:
 
 def new_run_directory(options: RunOptions, contract: Contract) -> RunDirectory:
     """Make the run's directory, with its code and its contract in it."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")[:-3]
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
     name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
     path = options.run_dir or project.runs_dir() / f"{name}-{stamp}-{options.seed}"
     try:

@@ -1,0 +1,20 @@
+"""Executors killed while batches run: every row is still right, and a duplicate is excused only where it may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark.evidence import RunDirectory
+
+pytestmark = [pytest.mark.chaos]
+
+
+def test_a_join_survives_killed_executors(run_pipeline):
+    result = run_pipeline("left_outer", seed=7, impressions=1000, kill_executors=2)
+
+    assert result.verdict.verdict == "VALID", result.verdict
+    faults = RunDirectory(result.run_dir).faults()
+    assert [fault.done for fault in faults] == [True, True]
+    assert all(fault.proof["planned"] and not fault.proof["committed"] for fault in faults)
+    assert all(fault.recovery_s is not None for fault in faults)
+    assert result.verdict.anchors["fault_hit_running_batch"]

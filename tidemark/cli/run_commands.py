@@ -1,0 +1,120 @@
+"""``tidemark run``: one join on a real stack, judged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidemark.errors import EXIT_INTERRUPTED
+from tidemark.trace import PACES
+
+if TYPE_CHECKING:
+    from tidemark.runner import RunOptions, RunResult
+    from tidemark.runner.options import Report
+
+STEPS = {
+    "trace": "trace made",
+    "stack": "stack ready",
+    "driver": "driver ready",
+    "publish": "slices published",
+    "flush": "flushed with sentinels",
+    "drain": "output drained",
+    "judge": "judged",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("run")(run_command)
+
+
+def run_command(
+    pipeline: Annotated[str, typer.Argument(help="inner, left_outer, left_semi, flights_weather, or FILE.py")],
+    seed: Annotated[int, typer.Option(help="What is generated, and when faults strike.")] = 1,
+    impressions: Annotated[int, typer.Option(min=1, help="How many impressions to generate.")] = 2_000,
+    trace: Annotated[Path | None, typer.Option(help="Replay this trace instead of generating one.")] = None,
+    pace: Annotated[str | None, typer.Option(help=f"One of {', '.join(PACES)}; default: the trace's own.")] = None,
+    speed: Annotated[float, typer.Option(min=0.001, help="How many times real time, at pace timed.")] = 1.0,
+    kill_executors: Annotated[int, typer.Option(min=0, help="SIGKILL this many executors on the way.")] = 0,
+    sink: Annotated[str, typer.Option(help="spark: Spark's own Kafka sink (at-least-once).")] = "spark",
+    spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
+    conf: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")] = None,
+    generate: Annotated[str, typer.Option(help="More options for `python -m producers generate`.")] = "",
+    run_dir: Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run one join on a real stack, with late events and killed executors, and judge every row."""
+    from tidemark.runner import RunOptions, describe, new_run_directory, run
+
+    _check_choice("--pace", pace, (None, *PACES))
+    _check_choice("--sink", sink, ("spark",))
+    with _progress(quiet=as_json or not sys.stderr.isatty()) as report:
+        options = RunOptions(
+            pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
+            kill_executors=kill_executors, sink=sink, python=spark, conf=tuple(conf or ()),
+            generator=tuple(generate.split()), run_dir=run_dir, report=report,
+        )  # fmt: skip
+        contract = describe(pipeline, spark)
+        directory = new_run_directory(options, contract)
+        try:
+            result = run(options, contract, directory)
+        except KeyboardInterrupt:
+            print(f"interrupted; the evidence so far is in {directory.path}", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    _show(options, result, as_json=as_json)
+
+
+def _show(options: RunOptions, result: RunResult, *, as_json: bool) -> None:
+    from tidemark.evidence import RunDirectory
+    from tidemark.report import print_verdict
+
+    faults = RunDirectory(result.run_dir).faults()
+    if as_json:
+        import msgspec
+
+        shown = {
+            **msgspec.to_builtins(result.verdict),
+            "pipeline": options.pipeline,
+            "seed": options.seed,
+            "trace_sha256": result.trace_sha256,
+            "run_dir": str(result.run_dir),
+            "faults": msgspec.to_builtins(faults),
+            "command": result.command,
+        }
+        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+    else:
+        digest, command = result.trace_sha256, result.command
+        print_verdict(result.verdict, result.run_dir, faults, trace_sha256=digest, command=command)
+    raise typer.Exit(result.verdict.exit_code)
+
+
+def _check_choice(option: str, value: str | None, choices: tuple[str | None, ...]) -> None:
+    if value not in choices:
+        names = ", ".join(choice for choice in choices if choice)
+        raise typer.BadParameter(f"{value!r} is not one of {names}", param_hint=option)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Report]:
+    """Bars on a terminal, nothing elsewhere."""
+    if quiet:
+        yield lambda _what, _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(STEPS.get(what, what), total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield report

@@ -1,0 +1,77 @@
+"""The pytest plugin: a stack for all tests, and runs judged from within a test.
+
+Free of heavy imports until a fixture is used, because every pytest of the environment loads it. ``stack`` is one for all
+workers of ``pytest -n``: found if it is there, else started, and ended with its last lease. ``run_pipeline`` runs a join
+and gives back its verdict; the run directory of a test that failed is kept below ``runs/tests``.
+
+    def test_my_join_is_right(run_pipeline):
+        result = run_pipeline("pipelines/my_join.py", trace="traces/bad_monday.jsonl")
+        assert result.verdict.verdict == "VALID", result.verdict.findings
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tidemark.runner import RunResult
+    from tidemark.stack import Stack
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """A running stack, shared by all tests and all workers."""
+    from tidemark.stack import StackSpec, lease
+
+    with lease(StackSpec()) as leased:
+        yield leased
+
+
+@pytest.fixture
+def run_pipeline(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Callable[..., RunResult]]:
+    """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.runner.RunOptions``."""
+    from pathlib import Path
+
+    from tidemark import project
+    from tidemark.runner import RunOptions, describe, new_run_directory, run
+
+    test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")
+    made: list[Path] = []
+
+    def run_one(pipeline: str | Path, **options: Any) -> RunResult:
+        asked = replace(RunOptions(str(pipeline)), **options)
+        contract = describe(asked.pipeline, asked.python)
+        if asked.run_dir is None:
+            asked = replace(asked, run_dir=_free(project.runs_dir() / "tests", test))
+        directory = new_run_directory(asked, contract)
+        made.append(directory.path)
+        return run(asked, contract, directory)
+
+    yield run_one
+    if not request.node.stash.get(FAILED, False):
+        for path in made:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember that a test failed, so that its evidence is kept."""
+    report = yield
+    if report.failed:  # type: ignore[attr-defined]
+        item.stash[FAILED] = True
+    return report
+
+
+def _free(folder: Any, name: str) -> Any:
+    """A run directory's path below ``folder`` that nothing has yet."""
+    import uuid
+
+    return folder / f"{name[:60]}-{uuid.uuid4().hex[:8]}"

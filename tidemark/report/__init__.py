@@ -1,0 +1,106 @@
+"""A verdict for people: a table of what happened, the findings, the verdict, and how to see it again.
+
+Free of work: prints what the judge said. Plain text where the output is no terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tidemark.evidence import Fault
+from tidemark.oracle import Verdict
+
+SHOWN = 5
+"""Findings shown of each property; the rest is in ``verdict.json``."""
+
+COLOURS = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow"}
+
+
+def print_verdict(
+    verdict: Verdict, run_dir: Path, faults: Sequence[Fault], *, trace_sha256: str = "", command: str = ""
+) -> None:
+    """Print a verdict to standard output; the last line of one that is not ``VALID`` is the command that replays it."""
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(_table(verdict, faults))
+    for line in _findings(verdict):
+        console.print(line)
+    for doubt in verdict.doubts:
+        console.print(Text(f"  doubt: {doubt}", style="yellow"))
+    if trace_sha256:
+        console.print(f"trace    sha256:{trace_sha256}")
+    console.print(f"evidence {run_dir}", markup=False)
+    title = Text(verdict.verdict, style=COLOURS[verdict.verdict])
+    console.print(title.append(f"  {verdict.pipeline}, judged as {verdict.delivery}", style="default"))
+    if verdict.verdict != "VALID" and command:
+        console.print(f"again: {command}", markup=False)
+
+
+def _table(verdict: Verdict, faults: Sequence[Fault]) -> Table:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in _lines(verdict, faults):
+        table.add_row(name, value)
+    return table
+
+
+def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str]]:
+    """The rows of the table, in the order in which a run happens."""
+    n = dict.fromkeys(_COUNTED, 0) | verdict.counts
+    topics = [name.removesuffix("_in") for name in verdict.counts if name.endswith("_in") and name != "rows_in"]
+    share = 100 * n["late"] / n["rows_in"] if n["rows_in"] else 0.0
+    yield "rows in", _list([(n["rows_in"], ""), *((n[f"{topic}_in"], topic) for topic in topics)])
+    yield "late", f"{n['late']:,} ({share:.1f} %), dropped by the watermark"
+    yield "unreadable", f"{n['unreadable']:,}, filtered out below the watermark"
+    yield "without a key", f"{n['null_key']:,}"
+    yield "sent twice", f"{n['duplicate_events']:,} by their producer"
+    if verdict.kind == "left_semi":
+        yield "semi rows", f"{n['semi_rows']:,}"
+    else:
+        yield "matched", f"{n['joined_rows']:,} joined rows of {n['matched']:,} matched left rows"
+    if "null_row_after_expiry" in verdict.anchors:
+        yield "NULL rows", f"{n['null_rows']:,}"
+    yield "duplicates", f"{n['duplicates_excused']:,} excused, {verdict.findings_total.get('duplicate_rows', 0):,} not"
+    batches = [(n["data_batches"], "with data"), (n["no_data_batches"], "without")]
+    yield "batches", _list([(n["batches"], ""), *batches])
+    yield "faults", _list([(n["faults_done"], ""), *_strikes(faults)]) + f", {n['failed_tasks']:,} tasks failed"
+    if faults:
+        times = ", ".join(f"{fault.recovery_s:.1f} s" for fault in faults if fault.recovery_s is not None)
+        yield "recovery", times or "none seen"
+
+
+_COUNTED = (
+    "rows_in", "late", "unreadable", "null_key", "duplicate_events", "semi_rows", "joined_rows", "matched",
+    "null_rows", "duplicates_excused", "data_batches", "no_data_batches", "batches", "faults_done", "failed_tasks",
+)  # fmt: skip
+"""Counts that a table shows: 0 where a judgement did not get as far as counting."""
+
+
+def _strikes(faults: Sequence[Fault]) -> list[tuple[int, str]]:
+    kinds = sorted({(fault.fault, fault.point or "missed") for fault in faults})
+    return [
+        (sum((fault.fault, fault.point or "missed") == kind for fault in faults), f"{kind[0]} at {kind[1]}")
+        for kind in kinds
+    ]
+
+
+def _list(numbers: Sequence[tuple[int, str]]) -> str:
+    """``12 (10 of this, 2 of that)``."""
+    (total, _), *parts = numbers
+    inside = ", ".join(f"{number:,} {what}" for number, what in parts)
+    return f"{total:,} ({inside})" if inside else f"{total:,}"
+
+
+def _findings(verdict: Verdict) -> Iterable[Text]:
+    for name, total in verdict.findings_total.items():
+        yield Text(f"{name}: {total:,}", style="bold red")
+        examples = [finding for finding in verdict.findings if finding.property == name]
+        for finding in examples[:SHOWN]:
+            yield Text(f"  {finding.message}")
+        if total > min(len(examples), SHOWN):
+            yield Text(f"  … and {total - min(len(examples), SHOWN):,} more; verdict.json has {len(examples)}")
+    for name, text in verdict.known_defects.items():
+        yield Text(f"known defect {name}: {text}", style="red")
