@@ -7,8 +7,10 @@ are those of ``tidemark.errors``.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -20,6 +22,11 @@ from producers.settings import Settings, parse_pace
 from tidemark.contract import Contract
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
 from tidemark.trace import Header, TraceReader, write_trace
+
+CONNECT_S = 10.0
+"""Calibration: a broker that runs answers a metadata request in milliseconds, one that is starting within 5
+s.
+"""
 
 app = typer.Typer(
     name="python -m producers",
@@ -99,22 +106,26 @@ def replay(
     pace: Annotated[str, typer.Option(help="backlog or timed; the trace's own if not said.")] = "",
     speed: Annotated[float, typer.Option(help="Of the pace timed: 1 is real time.")] = 1.0,
     interactive: Annotated[bool, typer.Option(help="Publish slice N on `publish N` from stdin.")] = False,
+    end_with_stdin: Annotated[bool, typer.Option(help="Stop when standard input is closed.")] = False,
+    connect_s: Annotated[float, typer.Option(help="How long to wait for the broker.")] = CONNECT_S,
 ) -> None:
     """Publish a trace."""
     from producers.kafka_out import KafkaOut
     from producers.replay import publish_all, publish_timed, publish_when_told
 
+    if end_with_stdin and not interactive:
+        _end_with_stdin()
     with TraceReader(trace) as reader:
+        topics = _topics(topic, reader.header)
         chosen = pace or reader.header.pace
         if not interactive and chosen not in ("backlog", "timed"):
             raise UsageError(
                 f"the pace {chosen!r} needs somebody who says when a slice has been processed",
                 hint="give --interactive, or --pace backlog, or use `tidemark replay --checkpoint`",
             )
-        topics = {name: name for name in reader.header.topics} | dict(map(_pair, topic))
         total = sum(reader.header.counts.get(name, 0) for name in reader.header.topics)
         with KafkaOut(bootstrap, topics) as out:
-            out.check_topics(reader.header)
+            out.check_topics(reader.header, connect_s)
             if interactive:
                 publish_when_told(reader.header, reader, out, commands=sys.stdin, answers=sys.stdout)
                 return
@@ -157,6 +168,25 @@ def say_what_it_is(sha256: str, header: Header) -> None:
 def print_json(answer: dict[str, Any]) -> None:
     """The one line of a command's result."""
     print(json.dumps(answer), flush=True)
+
+
+def _topics(pairs: list[str], header: Header) -> dict[str, str]:
+    given = dict(map(_pair, pairs))
+    for name in given:
+        if name not in header.topics:
+            raise UsageError(f"the trace has no topic {name!r}", hint=f"it has {', '.join(header.topics)}")
+    return {name: given.get(name, name) for name in header.topics}
+
+
+def _end_with_stdin() -> None:
+    """Stop as Ctrl-C does when standard input is closed, so that nobody publishes for a parent that died."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4096):
+            pass  # what is said there is not for us
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -7,7 +7,9 @@ few users and ads are seen all the time, most hardly ever, and no single key swa
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 from zlib import crc32
 
 from faker import Faker
@@ -21,21 +23,26 @@ NAMES = 1_000
 IMPRESSIONS_PER_USER = 4
 
 
+class Pools(NamedTuple):
+    """What Faker made."""
+
+    names: list[str]
+    campaigns: list[str]
+    pages: list[str]
+    user_agents: list[str]
+
+
 class Entities:
     """The pools of one trace and the cumulative weights to sample them with."""
 
     def __init__(self, seed: int, impressions: int) -> None:
-        fake = Faker("en_US")
-        fake.seed_instance(seed)
+        pools = make_pools(seed)
         users = max(20, impressions // IMPRESSIONS_PER_USER)
-        names = [fake.user_name() for _ in range(min(users, NAMES))]
-        campaigns = [f"{number:02d}-{fake.slug(fake.bs())}" for number in range(1, CAMPAIGNS + 1)]
-        self.users = [f"{names[number % len(names)]}-{number}" for number in range(users)]
+        self.users = [f"{pools.names[number % NAMES]}-{number}" for number in range(users)]
         self.ads = [f"ad-{number:03d}" for number in range(1, ADS + 1)]
-        self.campaign_of_ad = [campaigns[number % CAMPAIGNS] for number in range(ADS)]
-        self.pages = [fake.uri() for _ in range(PAGES)]
-        browsers = (fake.chrome, fake.chrome, fake.safari, fake.opera, fake.internet_explorer)
-        self.user_agents = [browsers[number % len(browsers)]() for number in range(USER_AGENTS)]
+        self.campaign_of_ad = [pools.campaigns[number % CAMPAIGNS] for number in range(ADS)]
+        self.pages = pools.pages
+        self.user_agents = pools.user_agents
         self.user_weights = zipf_weights(users, exponent=0.9, flat=10)
         self.ad_weights = zipf_weights(ADS, exponent=1.0, flat=3)
         self.page_weights = zipf_weights(PAGES, exponent=1.0, flat=2)
@@ -43,6 +50,20 @@ class Entities:
     def agent_of(self, user: str) -> int:
         """The browser of a user, an index into ``user_agents``: always the same one."""
         return crc32(user.encode()) % USER_AGENTS
+
+
+@lru_cache(maxsize=4)
+def make_pools(seed: int) -> Pools:
+    """The pools of a seed, whatever the size of the trace."""
+    fake = Faker("en_US")
+    fake.seed_instance(seed)
+    browsers = (fake.chrome, fake.chrome, fake.safari, fake.opera, fake.internet_explorer)
+    return Pools(
+        names=[fake.user_name() for _ in range(NAMES)],
+        campaigns=[f"{number:02d}-{fake.slug(fake.bs())}" for number in range(1, CAMPAIGNS + 1)],
+        pages=[fake.uri() for _ in range(PAGES)],
+        user_agents=[browsers[number % len(browsers)]() for number in range(USER_AGENTS)],
+    )
 
 
 def zipf_weights(n: int, *, exponent: float, flat: float) -> list[float]:

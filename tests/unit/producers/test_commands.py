@@ -1,0 +1,71 @@
+"""The command line: one JSON line on success; on failure three lines, an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tidemark import project
+from tidemark.errors import EXIT_TESTBED, EXIT_USAGE
+
+
+def producers(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "producers", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(project.payload())},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_generate_prints_one_json_line(tmp_path):
+    done = producers("generate", "--out", tmp_path / "t.jsonl.zst", "--impressions", 50)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == {"trace_sha256", "counts", "slices", "anchors"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["generate", "--out", "{dir}/none/t.jsonl"], EXIT_USAGE, "there is no folder"),
+        (["generate", "--out", "{dir}"], EXIT_USAGE, "is a folder"),
+        (["generate", "--out", "{dir}/t.jsonl", "--pace", "fast"], EXIT_USAGE, "there is no pace 'fast'"),
+        (["generate", "--out", "{dir}/t.jsonl", "--lateness", "x"], EXIT_USAGE, "'x' is no lateness model"),
+        (["replay", "{dir}/none.jsonl", "--bootstrap", "127.0.0.1:1"], EXIT_USAGE, "there is no trace"),
+        (["replay", "{dir}/broken.jsonl", "--bootstrap", "127.0.0.1:1"], EXIT_USAGE, "line 1 of"),
+        (["replay", "{dir}/whole.jsonl", "--bootstrap", "127.0.0.1:1"], EXIT_USAGE, "'stepped' needs"),
+        (
+            ["replay", "{dir}/whole.jsonl", "--bootstrap", "127.0.0.1:1", "--topic", "a"],
+            EXIT_USAGE,
+            "--topic 'a'",
+        ),
+        (
+            ["sentinels", "{dir}/none.json", "{dir}/whole.jsonl", "--out", "{dir}/f"],
+            EXIT_USAGE,
+            "is no contract",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_with_a_hint(tmp_path, arguments, code, words):
+    (tmp_path / "broken.jsonl").write_text('{"tidemark_trace": 1}\n')
+    (tmp_path / "whole.jsonl").write_text('{"tidemark_trace": 1, "pace": "stepped", "topics": {"a": {}}}\n')
+    failed = producers(*[str(argument).format(dir=tmp_path) for argument in arguments])
+    assert failed.returncode == code
+    assert failed.stderr.startswith("error: ")
+    assert words in failed.stderr
+    assert "hint: " in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert failed.stdout == ""
+
+
+def test_a_broker_that_does_not_answer_is_the_testbed_s_failure(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"tidemark_trace": 1, "pace": "backlog", "topics": {"a": {}}}\n')
+    failed = producers("replay", tmp_path / "t.jsonl", "--bootstrap", "127.0.0.1:1", "--connect-s", 0.5)
+    assert failed.returncode == EXIT_TESTBED
+    assert "no Kafka broker answers at '127.0.0.1:1'" in failed.stderr
+    assert "Connection refused" in failed.stderr

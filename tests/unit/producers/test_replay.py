@@ -1,0 +1,97 @@
+"""Slices are handed out in order, each once, and commands are answered; without a broker."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from producers.replay import Slices, publish_timed, publish_when_told
+from tidemark.errors import UsageError
+from tidemark.trace import Header, Record, TopicSpec
+
+
+class Broker:
+    """Takes what is sent; knows what was acknowledged when."""
+
+    def __init__(self) -> None:
+        self.sent: list[Record] = []
+        self.acknowledged = 0
+
+    def send(self, record: Record) -> None:
+        self.sent.append(record)
+
+    def check(self) -> None:
+        pass
+
+    def wait_for_acks(self) -> None:
+        self.acknowledged = len(self.sent)
+
+
+def records(*slices: int) -> list[Record]:
+    return [Record(topic="t", arrival_ms=1_000 + i, slice=slice_) for i, slice_ in enumerate(slices)]
+
+
+def header(slices: int) -> Header:
+    return Header(tidemark_trace=1, pace="stepped", topics={"t": TopicSpec(1)}, slices=slices)
+
+
+def tell(commands: str, *slices: int, of: int = 4) -> tuple[list[dict], Broker]:
+    broker, answers = Broker(), io.StringIO()
+    publish_when_told(
+        header(of), iter(records(*slices)), broker, commands=io.StringIO(commands), answers=answers
+    )
+    return [json.loads(line) for line in answers.getvalue().splitlines()], broker
+
+
+def test_each_slice_is_published_when_told_and_answered_when_acknowledged():
+    answers, broker = tell("publish 0\n\npublish 1\npublish 2\n", 0, 0, 1, 2, 2, 2, 3)
+    assert answers == [{"published": k, "records": n} for k, n in ((0, 2), (1, 1), (2, 3))]
+    assert [record.slice for record in broker.sent] == [0, 0, 1, 2, 2, 2]
+    assert broker.acknowledged == 6
+
+
+def test_a_slice_without_records_is_published_too():
+    answers, _ = tell("publish 0\npublish 1\npublish 2\npublish 3\n", 0, 2)
+    assert [answer["records"] for answer in answers] == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("commands", ["publish 1\n", "publish 0\npublish 0\n", "publish 0\npublish 2\n"])
+def test_a_slice_out_of_order_is_refused(commands):
+    with pytest.raises(UsageError, match="is asked for after slice"):
+        tell(commands, 0, 1, 2)
+
+
+@pytest.mark.parametrize("command", ["publish", "publish x", "publish 4", "publish -1", "stop"])
+def test_what_is_no_command_is_refused(command):
+    with pytest.raises(UsageError, match="cannot do"):
+        tell(command + "\n", 0)
+
+
+def test_the_next_slice_is_read_ahead_and_no_more():
+    read = []
+
+    def lazily():
+        for record in records(0, 0, 1, 1, 2):
+            read.append(record.slice)
+            yield record
+
+    slices = Slices(lazily())
+    assert read == [0, 0, 1]
+    assert len(slices.take(0)) == 2
+    slices.prefetch()
+    assert read == [0, 0, 1, 1, 2]
+
+
+def test_timed_keeps_the_order_and_the_gaps():
+    broker, told = Broker(), []
+    spread = [Record(topic="t", arrival_ms=ms) for ms in (5_000, 5_001, 5_200, 5_100)]
+    assert publish_timed(spread, broker, told.append, speed=10) == 4
+    assert [record.arrival_ms for record in broker.sent] == [5_000, 5_001, 5_200, 5_100]
+    assert broker.acknowledged == told[-1] == 4
+
+
+def test_a_speed_of_nothing_is_refused():
+    with pytest.raises(UsageError):
+        publish_timed([], Broker(), print, speed=0)

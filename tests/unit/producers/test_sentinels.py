@@ -1,0 +1,85 @@
+"""Sentinels reach the watermark node, match nothing, and are far enough away."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from producers.sentinels import make_sentinels
+from tidemark.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.errors import UsageError
+from tidemark.events import read_event
+from tidemark.trace import Header, Record, TopicSpec, write_trace
+
+CONTRACT = Contract(
+    name="left_outer",
+    kind=JoinKind.LEFT_OUTER,
+    left=Side("impressions", "impression_id", ("user_id", "ad_id"), "impression_time", 10_000),
+    right=Side("clicks", "click_id", ("user_id", "ad_id"), "click_time", 20_000),
+    bound=Bound(-20_000, 0),
+    output=Output("impression_id", "click_id"),
+)
+
+
+def events(records: list[Record]):
+    return [read_event(record.value, CONTRACT.side(record.topic)) for record in records]
+
+
+def test_they_move_the_watermark_past_everything_that_is_owed(make):
+    made = make(impressions=300)
+    _, sentinels = make_sentinels(CONTRACT, made.path)
+    latest_us = max(event.time_us for _, event in made.events() if event)
+    watermark_ms = min(event.time_us for event in events(sentinels)) // 1000 - 20_000
+    assert watermark_ms - 20_001 > latest_us // 1000
+    assert [record.topic for record in sentinels] == ["impressions", "clicks"]
+
+
+def test_they_match_nothing_not_even_each_other(make):
+    made = make(impressions=300)
+    _, sentinels = make_sentinels(CONTRACT, made.path)
+    keys = {event.key for event in events(sentinels)}
+    assert len(keys) == 2
+    assert not keys & {event.key for _, event in made.events() if event}
+
+
+def test_they_have_every_field_that_an_event_has(make):
+    made = make(impressions=300)
+    _, sentinels = make_sentinels(CONTRACT, made.path)
+    whole = {
+        record.topic: set(json.loads(record.value))
+        for record, event in made.events()
+        if event and None not in event.key
+    }
+    assert {record.topic: set(json.loads(record.value)) for record in sentinels} == whole
+
+
+def test_each_round_is_a_slice_later_than_the_one_before(make):
+    header, sentinels = make_sentinels(CONTRACT, make(impressions=100).path, rounds=3)
+    assert header.slices == 3
+    assert [record.slice for record in sentinels] == [0, 0, 1, 1, 2, 2]
+    times = [event.time_us for event in events(sentinels)][::2]
+    assert all(later > earlier for earlier, later in pairwise(times))
+    assert len({event.id for event in events(sentinels)}) == 6
+
+
+def test_a_number_for_a_key_stays_a_number_that_fits_an_int(tmp_path):
+    path = tmp_path / "numbers.jsonl"
+    value = {"user_id": 7, "ad_id": 1.5, "impression_time": "2026-01-01T00:00:00Z"}
+    header = Header(
+        tidemark_trace=1, pace="backlog", topics={"impressions": TopicSpec(), "clicks": TopicSpec()}
+    )
+    write_trace(path, header, [Record(topic="impressions", value=json.dumps(value), arrival_ms=1)])
+    _, (left, _right) = make_sentinels(CONTRACT, path)
+    fields = json.loads(left.value)
+    assert type(fields["user_id"]) is int
+    assert type(fields["ad_id"]) is float
+    assert fields["user_id"] < 2**31
+
+
+def test_a_trace_for_another_pipeline_is_refused(tmp_path):
+    path = tmp_path / "other.jsonl"
+    write_trace(path, Header(tidemark_trace=1, pace="backlog", topics={"flights": TopicSpec()}), [])
+    with pytest.raises(UsageError, match="has no topic 'impressions'"):
+        make_sentinels(CONTRACT, path)
