@@ -23,7 +23,9 @@ HANDED_OVER = "handed-over"  # set on the way, so that it happens once
 
 def pytest_addoption(parser: "pytest.Parser", pluginmanager: "pytest.PytestPluginManager") -> None:
     """Adds no option: leaves this process to the project's own pytest, if it is not already that."""
-    choice = os.environ.pop(CHOICE, "") if os.environ.get(CHOICE) == HANDED_OVER else os.environ.get(CHOICE)
+    choice = os.environ.get(CHOICE)
+    if choice == HANDED_OVER:
+        del os.environ[CHOICE]  # not for what the tests start
     # A venv's python is a link to the one it was made from: only the prefix tells them apart.
     if os.path.realpath(sys.prefix) == os.path.realpath(VENV) or choice == STAY:
         return
