@@ -20,7 +20,7 @@ from tidemark.stack import jars as jar_cache
 from tidemark.stack import launch, ready, settings
 from tidemark.stack.ports import asked_port, can_bind, free_ports
 from tidemark.stack.spec import StackSpec
-from tidemark.stack.state import TOKEN_VARIABLE, Lease, StackRecord, StateFolder
+from tidemark.stack.state import TOKEN_VARIABLE, Lease, PartRecord, StackRecord, StateFolder
 from tidemark.stack.toolchain import Spark, check_java
 
 ATTEMPTS = 3
@@ -51,6 +51,7 @@ def cold_start(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: st
     jars = jar_cache.provide(tools.java, tools.spark, groups, say)
     for attempt in range(1, ATTEMPTS + 1):
         record = _plan(spec, tools, digest)
+        record.broker_jars = [str(path) for path in jars["broker"]]
         record.connector_jars = [str(path) for group in groups[1:] for path in jars[group]]
         record.versions = {
             "java": java_version,
@@ -60,7 +61,7 @@ def cold_start(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: st
             "python": tools.spark.python_version,
         }
         try:
-            _start_all(state, record, [str(path) for path in jars["broker"]], say)
+            _start_all(state, record, say)
         except DaemonDied:
             ports = [record.kafka_port, record.controller_port, record.master_port, *record.worker_ports]
             end_processes(state)
@@ -108,41 +109,42 @@ def end_stack(state: StateFolder, *, keep_logs: bool = False) -> None:
     shutil.rmtree(state.path, ignore_errors=True)
 
 
-def _start_all(state: StateFolder, record: StackRecord, broker_jars: list[str], say: Say) -> None:
+def _start_all(state: StateFolder, record: StackRecord, say: Say) -> None:
     say("starting the broker and the Spark master")
     state.write(record)
     for name in ("tmp", "work", "master/recovery"):
         (state.path / name).mkdir(parents=True, exist_ok=True)
-    master = launch.launch(state, launch.master(state, record))
-    broker = launch.launch(state, _formatted_broker(state, record, broker_jars))
-    launch.await_master(master)
-    say("starting the workers and the driver")
-    driver_port = free_ports(1)[0]
-    driver = launch.launch(state, launch.driver(state, record, "driver", driver_port, {}))
-    workers = [
-        launch.launch(state, launch.worker(state, record, number)) for number in range(1, record.workers + 1)
-    ]
-    everyone = [broker, master, driver, *workers]
+    started: list[PartRecord] = []
+
+    def begin(part: PartRecord) -> PartRecord:
+        started.append(launch.launch(state, part))
+        return part
 
     def all_live() -> None:
-        for part in everyone:
+        for part in started:
             launch.must_live(part)
 
+    master = begin(launch.master(state, record))
+    broker = begin(_formatted_broker(state, record))
+    launch.await_master(master)
+    say("starting the workers")
+    workers = [begin(launch.worker(state, record, number)) for number in range(1, record.workers + 1)]
+    for worker in workers:
+        launch.await_worker(worker)
+    say("starting the driver")  # not sooner: the master would put both executors on the worker that it knows
+    driver = begin(launch.driver(state, record, "driver", free_ports(1)[0], {}))
     with ready.open_probe(state, record) as probe:
         ready.round_trip(broker.address, all_live)
-        for worker in workers:
-            launch.await_worker(worker)
         launch.await_port(driver)
         say("running a job on every worker")
-        places = ready.warm_up(probe, driver, executors_of_a_driver(record), all_live)
+        places = ready.warm_up(probe, driver, launch.executors_of_a_driver(record), all_live)
     seen = {place.relative_to(state.path).parts[0] for place in places}
     if len(seen) < record.workers:
-        raise TestbedError(f"of {record.workers} workers a job ran only on {', '.join(sorted(seen))}")
-
-
-def executors_of_a_driver(record: StackRecord) -> int:
-    """How many executors a driver has: one on each worker, at least two."""
-    return max(record.workers, settings.EXECUTORS_PER_DRIVER)
+        raise TestbedError(
+            f"of {record.workers} workers a job ran only on {', '.join(sorted(seen))}",
+            detail=f"their logs are in {state.home / 'failed-start'}",
+            hint="try again; on a machine with little memory ask for fewer with --workers",
+        )
 
 
 def _plan(spec: StackSpec, tools: Toolchain, digest: str) -> StackRecord:
@@ -160,26 +162,34 @@ def _plan(spec: StackSpec, tools: Toolchain, digest: str) -> StackRecord:
         worker_ports=ports[3:],
         java=str(tools.java),
         spark_home=str(tools.spark.home),
+        broker_jars=[],
         connector_jars=[],
         versions={},
     )
 
 
-def _formatted_broker(state: StateFolder, record: StackRecord, jars: list[str]) -> launch.PartRecord:
+def _formatted_broker(state: StateFolder, record: StackRecord) -> PartRecord:
     """The broker's record, once its data folder has been formatted (0.8 s)."""
     folder = state.path / "broker"
     (folder / "data").mkdir(parents=True)
     properties = settings.broker_properties(folder / "data", record.kafka_port, record.controller_port)
     (folder / "server.properties").write_text(properties, encoding="utf-8")
     (folder / "log4j2.properties").write_text(settings.BROKER_LOG4J, encoding="utf-8")
-    argv = [record.java, *settings.DAEMON_JVM, "-cp", ":".join(jars), "kafka.tools.StorageTool", "format"]
+    argv = [
+        record.java,
+        *settings.DAEMON_JVM,
+        "-cp",
+        ":".join(record.broker_jars),
+        "kafka.tools.StorageTool",
+        "format",
+    ]
     argv += ["-t", "dGlkZW1hcmstY2x1c3Rlcg", "-c", str(folder / "server.properties")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_FORMAT_S, check=False)
     if done.returncode != 0:
         raise TestbedError(
             "the broker's data folder cannot be formatted", detail=(done.stdout + done.stderr)[-2000:]
         )
-    return launch.broker(state, record, jars)
+    return launch.broker(state, record)
 
 
 def _forget(state: StateFolder) -> None:

@@ -163,10 +163,10 @@ def _run_ivy(java: Path, ivy: Path, folder: Path, jars: list[Jar]) -> None:
             f"{IVY_SETTINGS_VARIABLE} is {settings!r}, which is no file", hint="name an Ivy settings file"
         )
     pattern = f"{folder}/lib/[organisation]/[artifact]-[revision].[ext]"
-    argv = [java, "-jar", ivy, "-settings", settings, "-ivy", folder / "ivy.xml", "-cache", folder / "cache"]
+    argv = [str(java), "-jar", str(ivy), "-settings", settings, "-ivy", str(folder / "ivy.xml")]
     try:
         done = subprocess.run(
-            [*argv, "-retrieve", pattern, "-warn"],
+            [*argv, "-cache", str(folder / "cache"), "-retrieve", pattern, "-warn"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

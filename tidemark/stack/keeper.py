@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from tidemark.errors import DeadlineExceeded, TidemarkError
-from tidemark.process import end, marked
-from tidemark.stack import boot, ready
+from tidemark.process import Conversation, end, marked
+from tidemark.stack import archives, boot, ready
 from tidemark.stack.local import LocalStack
 from tidemark.stack.pausing import resume_the_abandoned
 from tidemark.stack.state import TOKEN_VARIABLE, Session, StackRecord, StateFolder
@@ -25,8 +25,12 @@ LOOK_S = 0.5
 
 def keep(state: StateFolder, token: str) -> None:
     """Watch until the stack with this token is gone."""
+    archivist = archives.Writer(state)
     while state.token() == token:
         undo_the_dead(state)
+        record = state.read()
+        if record is not None:
+            archivist.look(record)
         if not _needed(state):
             _end_unless_needed(state, token)
         pause(LOOK_S)
@@ -56,7 +60,7 @@ def _release_sessions(state: StateFolder, record: StackRecord) -> None:
         path.unlink(missing_ok=True)
 
 
-def _release(probe: ready.Conversation, session: Session) -> None:
+def _release(probe: Conversation, session: Session) -> None:
     try:
         why = ready.release_session(probe, session.remote, session.session_id, session.user_id)
     except TidemarkError as error:

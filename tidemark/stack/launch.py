@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tidemark.errors import DaemonDied
 from tidemark.process import base_environment, spawn, tail
-from tidemark.stack import settings
+from tidemark.stack import archives, settings
 from tidemark.stack.ports import LOOPBACK, listens
 from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
 from tidemark.wait import wait_until
@@ -22,70 +22,73 @@ UP_S = 90.0
 _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
-def broker(state: StateFolder, record: StackRecord, jars: list[str]) -> PartRecord:
+def broker(state: StateFolder, record: StackRecord) -> PartRecord:
     """Kafka: broker and controller in one process. Its data folder must have been formatted."""
     folder = state.path / "broker"
-    options = [
+    options = [*settings.DAEMON_JVM, *archives.options(state, record, "broker", "broker")]
+    argv = [
+        record.java,
         "-Xms192m",
         "-Xmx512m",
-        *settings.DAEMON_JVM,
+        *options,
         f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
     ]
-    argv = [record.java, *options, "-cp", ":".join(jars), "kafka.Kafka", str(folder / "server.properties")]
-    return _part(state, record, "broker", "broker", argv, f"{LOOPBACK}:{record.kafka_port}")
+    argv += ["-cp", archives.class_path(record, "broker"), "kafka.Kafka", str(folder / "server.properties")]
+    return _part(state, record, "broker", "broker", argv, record.kafka_port)
 
 
 def master(state: StateFolder, record: StackRecord) -> PartRecord:
     """The Spark master."""
     conf = settings.master_conf(state.path / "master" / "recovery")
-    where = ["--host", LOOPBACK, "--port", str(record.master_port), "--webui-port", "0"]
-    argv = [*_spark_jvm(state, record, "192m", conf), "org.apache.spark.deploy.master.Master", *where]
-    return _part(state, record, "master", "master", argv, f"spark://{LOOPBACK}:{record.master_port}")
+    argv = [record.java, "-Xmx192m", *settings.DAEMON_JVM, *settings.as_java_properties(conf)]
+    argv += [*_spark_options(state, record, "master"), "org.apache.spark.deploy.master.Master"]
+    argv += ["--host", LOOPBACK, "--port", str(record.master_port), "--webui-port", "0"]
+    return _part(state, record, "master", "master", argv, record.master_port)
 
 
 def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
     """A Spark worker. Its executors run below its folder: ``worker-1/APPLICATION/EXECUTOR``."""
     name = f"worker-{number}"
     port = record.worker_ports[number - 1]
-    argv = [
-        *_spark_jvm(state, record, "192m", settings.worker_conf()),
-        "org.apache.spark.deploy.worker.Worker",
-    ]
-    argv += [
-        "--host",
-        LOOPBACK,
-        "--port",
-        str(port),
-        "--webui-port",
-        "0",
-        "--work-dir",
-        str(state.path / name),
-    ]
+    conf = settings.as_java_properties(settings.worker_conf())
+    argv = [record.java, "-Xmx192m", *settings.DAEMON_JVM, *conf]
+    argv += [*_spark_options(state, record, name), "org.apache.spark.deploy.worker.Worker"]
+    argv += ["--host", LOOPBACK, "--port", str(port), "--webui-port", "0"]
     argv += ["--cores", str(settings.WORKER_CORES), "--memory", settings.WORKER_MEMORY]
-    argv += [f"spark://{LOOPBACK}:{record.master_port}"]
-    return _part(state, record, name, "worker", argv, f"{LOOPBACK}:{port}")
+    argv += ["--work-dir", str(state.path / name), _master_url(record)]
+    return _part(state, record, "worker", name, argv, port)
 
 
 def driver(
     state: StateFolder, record: StackRecord, name: str, port: int, conf: Mapping[str, str]
 ) -> PartRecord:
     """A Spark Connect server, submitted to the master."""
-    folder = state.path / name
-    event_logs = state.path / "event-logs" / name
+    folder, event_logs = state.path / name, state.path / "event-logs" / name
     for path in (folder, event_logs):
         path.mkdir(parents=True, exist_ok=True)
-    jars = [Path(jar) for jar in record.connector_jars]
-    temporary = {
-        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir='{state.path / 'tmp'}' {' '.join(settings.DRIVER_JVM)}"
+    executor_jvm = [
+        *settings.DRIVER_JVM,
+        *archives.options(state, record, "spark", f"{name}-{{{{EXECUTOR_ID}}}}"),
+        f"-Djava.io.tmpdir={state.path / 'tmp'}",
+    ]
+    own = {
+        "spark.cores.max": str(executors_of_a_driver(record)),
+        "spark.executor.extraJavaOptions": " ".join(f'"{option}"' for option in executor_jvm),
     }
-    size = {"spark.cores.max": str(max(record.workers, settings.EXECUTORS_PER_DRIVER))}
-    whole = settings.driver_conf(folder, event_logs, port, jars, {**temporary, **size, **conf})
+    jars = [Path(jar) for jar in record.connector_jars]
+    whole = {**settings.driver_conf(folder, event_logs, port, jars), **own, **conf}
     properties = folder / "spark.properties"
     properties.write_text(settings.as_spark_file(whole), encoding="utf-8")
-    argv = [*_spark_jvm(state, record, settings.DRIVER_MEMORY, {}), "org.apache.spark.deploy.SparkSubmit"]
-    argv += ["--master", f"spark://{LOOPBACK}:{record.master_port}", "--properties-file", str(properties)]
+    argv = [record.java, f"-Xmx{settings.DRIVER_MEMORY}", *settings.DRIVER_JVM]
+    argv += [*_spark_options(state, record, name), "org.apache.spark.deploy.SparkSubmit"]
+    argv += ["--master", _master_url(record), "--properties-file", str(properties)]
     argv += ["--class", _CONNECT_SERVER, "spark-internal"]
-    return _part(state, record, name, "driver", argv, f"sc://{LOOPBACK}:{port}")
+    return _part(state, record, "driver", name, argv, port)
+
+
+def executors_of_a_driver(record: StackRecord) -> int:
+    """How many executors a driver has: one on each worker, at least two."""
+    return max(record.workers, settings.EXECUTORS_PER_DRIVER)
 
 
 def launch(state: StateFolder, part: PartRecord) -> PartRecord:
@@ -147,20 +150,19 @@ def _await(part: PartRecord, condition: Callable[[], bool], what: str, timeout_s
     )
 
 
-def _spark_jvm(state: StateFolder, record: StackRecord, heap: str, conf: Mapping[str, str]) -> list[str]:
-    """``java`` with Spark's class path and options, as Spark's own launcher would start it."""
-    options = [
-        f"-Xmx{heap}",
-        *settings.DAEMON_JVM,
-        *settings.SPARK_MODULES,
-        f"-Djava.io.tmpdir={state.path / 'tmp'}",
-    ]
-    options += settings.as_java_properties(conf)
-    return [record.java, *options, "-cp", f"{record.spark_home}/jars/*"]
+def _spark_options(state: StateFolder, record: StackRecord, name: str) -> list[str]:
+    """Class path and JVM options that all of Spark's JVMs have, as Spark's own launcher would give them."""
+    archive = archives.options(state, record, "spark", name)
+    temporary = f"-Djava.io.tmpdir={state.path / 'tmp'}"
+    return [*settings.SPARK_MODULES, temporary, *archive, "-cp", archives.class_path(record, "spark")]
+
+
+def _master_url(record: StackRecord) -> str:
+    return f"spark://{LOOPBACK}:{record.master_port}"
 
 
 def _part(
-    state: StateFolder, record: StackRecord, name: str, kind: str, argv: list[str], address: str
+    state: StateFolder, record: StackRecord, kind: str, name: str, argv: list[str], port: int
 ) -> PartRecord:
     java_home = Path(os.path.realpath(record.java)).parents[1]
     env = base_environment(
@@ -173,7 +175,13 @@ def _part(
         PYSPARK_PYTHON=record.python,
         PYSPARK_DRIVER_PYTHON=record.python,
     )
-    folder, log = state.path / name, state.path / "logs" / f"{name}.log"
+    scheme = {"master": "spark://", "driver": "sc://"}.get(kind, "")
     return PartRecord(
-        name=name, kind=kind, argv=argv, env=env, cwd=str(folder), log=str(log), address=address
+        name=name,
+        kind=kind,
+        argv=argv,
+        env=env,
+        cwd=str(state.path / name),
+        log=str(state.path / "logs" / f"{name}.log"),
+        address=f"{scheme}{LOOPBACK}:{port}",
     )

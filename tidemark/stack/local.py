@@ -18,7 +18,6 @@ import psutil
 from tidemark.errors import TestbedError, UsageError
 from tidemark.process import ProcessId, end, tail
 from tidemark.stack import launch, ready
-from tidemark.stack.boot import executors_of_a_driver
 from tidemark.stack.pausing import held, pause_process, resume_process
 from tidemark.stack.ports import free_ports
 from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus
@@ -117,7 +116,7 @@ class LocalStack:
                 detail=f"the parts are {', '.join(self.parts())}",
                 hint="choose a name of its own, of small letters, digits, '.', '_' and '-'",
             )
-        part = launch.driver(self._state, self._record, name, free_ports(1)[0], conf or {})
+        part = launch.driver(self._state, self._record, name, free_ports(1)[0], dict(conf or {}))
         part.owner = ProcessId.own()
         try:
             self._bring_up(launch.launch(self._state, part))
@@ -193,7 +192,7 @@ class LocalStack:
             case _:
                 with ready.open_probe(self._state, self._record) as probe:
                     launch.await_port(part)
-                    count = executors_of_a_driver(self._record)
+                    count = launch.executors_of_a_driver(self._record)
                     ready.warm_up(probe, part, count, lambda: launch.must_live(part))
 
     def _end(self, name: str, ask_s: float) -> None:

@@ -24,7 +24,11 @@ def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    client = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
+    client: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "reconnect.backoff.max.ms": 200,
+    }
     topic = f"tidemark-ready-{uuid.uuid4().hex[:8]}"
     admin = AdminClient(client)
     producer = Producer({**client, "acks": "all"})

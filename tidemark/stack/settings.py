@@ -118,10 +118,8 @@ def worker_conf() -> dict[str, str]:
     return {"spark.port.maxRetries": "0", "spark.worker.cleanup.enabled": "false"}
 
 
-def driver_conf(
-    folder: Path, event_logs: Path, connect_port: int, jars: list[Path], extra: Mapping[str, str]
-) -> dict[str, str]:
-    """Settings of a driver: a Spark Connect server with two executors of one core each."""
+def driver_conf(folder: Path, event_logs: Path, connect_port: int, jars: list[Path]) -> dict[str, str]:
+    """Settings of a driver: a Spark Connect server whose executors have one core each."""
     return {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
@@ -131,8 +129,6 @@ def driver_conf(
         "spark.jars": ",".join(map(str, jars)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Several drivers live side by side on the workers' declared cores.
-        "spark.cores.max": str(EXECUTORS_PER_DRIVER),
         "spark.executor.cores": "1",
         "spark.executor.memory": "600m",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -152,7 +148,6 @@ def driver_conf(
         "spark.eventLog.dir": event_logs.as_uri(),
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
-        **extra,
     }
 
 

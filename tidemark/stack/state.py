@@ -51,6 +51,7 @@ class StackRecord(msgspec.Struct, kw_only=True):
     worker_ports: list[int]
     java: str
     spark_home: str
+    broker_jars: list[str]
     connector_jars: list[str]
     versions: dict[str, str]
     ready: bool = False

@@ -37,7 +37,8 @@ def place(question: dict[str, Any]) -> dict[str, Any]:
             return os.getcwd()
 
         rows = session.range(0, question["count"], 1, question["count"])
-        rows = rows.select(udf(where, StringType(), useArrow=False)("id").alias("place"))
+        placed: Any = udf(where, StringType(), useArrow=False)
+        rows = rows.select(placed(rows.id).alias("place"))
         return {"places": [row.place for row in rows.collect()]}
     finally:
         session.stop()
@@ -50,8 +51,9 @@ def release(question: dict[str, Any]) -> dict[str, Any]:
         user_context=UserContext(user_id=question["user_id"]),
         client_type="tidemark",
     )
+    stub: Any = SparkConnectServiceStub
     with DefaultChannelBuilder(question["remote"]).toChannel() as channel:
-        SparkConnectServiceStub(channel).ReleaseSession(request, timeout=_RELEASE_S)
+        stub(channel).ReleaseSession(request, timeout=_RELEASE_S)
     return {}
 
 
