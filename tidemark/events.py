@@ -45,10 +45,16 @@ def event_reader(side: Side) -> Callable[[bytes | str | None], Event | None]:
         fields = read_fields(value)
         if fields is None:
             return None
-        time_us = read_time_us(fields[0])
+        time, name, *key = fields
+        time_us = read_time_us(time)
         if time_us is None:
             return None
-        return Event(as_text(fields[1]), tuple([as_text(part) for part in fields[2:]]), time_us)
+        if type(name) is not str:
+            name = as_text(name)
+        for index, part in enumerate(key):
+            if type(part) is not str:
+                key[index] = as_text(part)
+        return Event(name, tuple(key), time_us)
 
     return read
 

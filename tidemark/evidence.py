@@ -39,9 +39,8 @@ typed. JSON Lines files may be compressed (``.zst``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -116,14 +115,13 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     recovery_s: float | None = None
 
 
-@dataclass(frozen=True)
-class InputRecord:
-    """What the judge needs of a published record: logical topic, Kafka position, value."""
+class InputRecord(NamedTuple):
+    """What the judge needs of a published record: topic, Kafka position, value (text if the trace has it so)."""
 
     topic: str
     partition: int
     offset: int
-    value: bytes | None
+    value: bytes | str | None
     is_sentinel: bool
 
 
@@ -173,8 +171,8 @@ class RunDirectory:
                     offset = next_offset.get(place, 0)
                     next_offset[place] = offset + 1
                     if offset < end_offset.get(place, 0):
-                        value = record.value_bytes()
-                        yield InputRecord(*place, offset, value, name == "flush")
+                        value = record.value if record.value is not None else record.value_bytes()
+                        yield InputRecord(record.topic, record.partition, offset, value, name == "flush")
 
     def batches(self) -> list[Batch]:
         """The planned batches, by id."""

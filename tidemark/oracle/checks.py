@@ -31,7 +31,7 @@ from tidemark.evidence import OutputRecord
 from tidemark.oracle.declarative import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 from tidemark.oracle.explain import Explain
 from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.history import NO_BATCH, History, left_of, right_of
+from tidemark.oracle.history import NO_BATCH, ROW_BITS, ROW_MASK, History, left_of, right_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.reading import OutputReader
 from tidemark.oracle.wording import Wording
@@ -91,7 +91,7 @@ class Comparison:
                     self._corrupt(place, problem)
                 else:
                     self._phantom(batch, place, problem)
-            elif left_of(identity) >= first_sentinel or (right_of(identity) or 0) >= first_sentinel:
+            elif identity >> ROW_BITS >= first_sentinel or identity & ROW_MASK > first_sentinel:
                 counts["sentinel_rows"] += 1
             elif predicted.get(identity) == batch:
                 if identity in place_of:

@@ -13,7 +13,7 @@ known: Spark 4.2 loses a left semi row whose partners all lie in its own batch a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import duckdb
 import numpy as np
@@ -134,7 +134,9 @@ def _final_us(history: History, prediction: Prediction) -> int:
     return -FOREVER_US if state_ms is None else state_ms * US_PER_MS
 
 
-def differences(said: Iterable[int], predicted: dict[int, int]) -> tuple[list[int], list[int]]:
+def differences(said: Sequence[int], predicted: dict[int, int]) -> tuple[list[int], list[int]]:
     """Identities that only the declarative opinion has, and those that only the operational one has."""
-    right = set(said)
-    return sorted(right.difference(predicted)), sorted(predicted.keys() - right)
+    more = [identity for identity in said if identity not in predicted]
+    if len(said) - len(more) == len(predicted):
+        return more, []
+    return more, sorted(predicted.keys() - set(said))

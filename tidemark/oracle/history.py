@@ -11,6 +11,7 @@ row alone (a NULL row, a semi row). Identities are what predictions and output a
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -70,8 +71,6 @@ class Rows:
         self.id: list[str | None] = []
         self.key = array("q")  # number of the key in ``keys``, or NO_KEY if a part of it is NULL
         self.time_us = array("q")
-        self.partition = array("i")
-        self.offset = array("q")
         self.batch = array("i")
         self.fate = bytearray()
         self.keys: list[tuple[str | None, ...]] = []
@@ -123,6 +122,14 @@ class History:
         """The join key of a row; for one with a NULL in it just NULLs."""
         number = self.rows.key[row]
         return self.rows.keys[number] if number != NO_KEY else (None,) * len(self.contract.left.keys)
+
+    def position(self, row: int) -> tuple[int, int]:
+        """Kafka partition and offset of a row: found, not stored, because only rows that are wrong are asked for."""
+        for number, partition in self.partitions[self.rows.side[row]].items():
+            index = bisect_left(partition.rows, row)
+            if index < len(partition.rows) and partition.rows[index] == row:
+                return number, partition.first_offset + index
+        raise KeyError(row)
 
     def is_sentinel(self, row: int) -> bool:
         """Whether a row was published only to flush the query."""
@@ -179,19 +186,20 @@ def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
     first_sentinel: int | None = None
     add_side, add_id, add_key = rows.side.append, rows.id.append, rows.key.append
     add_time, add_fate = rows.time_us.append, rows.fate.append
-    add_partition, add_offset = rows.partition.append, rows.offset.append
-    for row, record in enumerate(record for record in inputs if record.topic in topics):
-        number, read, places, null_key_fate = topics[record.topic]
-        place = places.get(record.partition)
+    row = -1
+    for topic, partition, offset, value, is_sentinel in inputs:
+        if topic not in topics:
+            continue
+        row += 1
+        number, read, places, null_key_fate = topics[topic]
+        place = places.get(partition)
         if place is None:
-            place = places[record.partition] = Partition(record.offset)
+            place = places[partition] = Partition(offset)
         place.rows.append(row)
-        if first_sentinel is None and record.is_sentinel:
+        if is_sentinel and first_sentinel is None:
             first_sentinel = row
         add_side(number)
-        add_partition(record.partition)
-        add_offset(record.offset)
-        event = read(record.value)
+        event = read(value)
         if event is None:
             add_id(None)
             add_key(NO_KEY)

@@ -25,10 +25,8 @@ what the wrong watermark did to rows shows as findings about those rows.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
 from tidemark.contract import JoinKind, WatermarkPolicy
 from tidemark.oracle.bounds import FOREVER_US, US_PER_MS, left_state_ms, right_state_ms, window
@@ -120,9 +118,9 @@ class _Join:
         self.time_us, self.key = rows.time_us, rows.key
         self.fate, self.matched, self.batch_of = prediction.fate, prediction.matched, prediction.batch_of
         self.states: tuple[State, State] = ({}, {})
-        self.by_time: tuple[list[int], list[int]] = ([], [])  # heaps of what eviction has to visit
+        self.ageing = _Ageing(), _Ageing()
         self.batch, self.late_us = 0, 0
-        self.evictable_us = array("q", [-FOREVER_US, -FOREVER_US])
+        self.evictable_us = [-FOREVER_US, -FOREVER_US]
 
     def start(self, batch: int, late_ms: int, eviction_ms: int) -> None:
         """Begin a batch."""
@@ -145,18 +143,26 @@ class _Join:
 
     def take(self, left: list[int], right: list[int]) -> None:
         """Join the accepted rows of a batch: left rows first, then right rows."""
+        batch, batch_of, matched, key = self.batch, self.batch_of, self.matched, self.key
+        known = self.states[RIGHT]
         for row in left:
-            for other in self.partners(LEFT, row):
-                self.batch_of[pair(row, other)] = self.batch
-                self.matched[row] = True
-            self.store(LEFT, row)
-        evictable_us = self.evictable_us[RIGHT]
+            if key[row] in known:
+                for other in self.partners(LEFT, row):
+                    batch_of[pair(row, other)] = batch
+                    matched[row] = True
+        self.store(LEFT, left)
+        known = self.states[LEFT]
         for row in right:
-            for other in self.partners(RIGHT, row):
-                self.batch_of[pair(other, row)] = self.batch
-                self.matched[other] = True
-            if self.time_us[row] > evictable_us:
-                self.store(RIGHT, row)
+            if key[row] in known:
+                for other in self.partners(RIGHT, row):
+                    batch_of[pair(other, row)] = batch
+                    matched[other] = True
+        self.store(RIGHT, self.lasting(right))
+
+    def lasting(self, right: list[int]) -> list[int]:
+        """The right rows that are not evictable already, which are those that are stored."""
+        time_us, evictable_us = self.time_us, self.evictable_us[RIGHT]
+        return [row for row in right if time_us[row] > evictable_us]
 
     def partners(self, side: int, row: int) -> list[int]:
         """The rows in the other side's state that a row matches."""
@@ -174,62 +180,88 @@ class _Join:
             return time_us - self.window.upper_us, time_us - self.window.lower_us
         return time_us + self.window.lower_us, time_us + self.window.upper_us
 
-    def store(self, side: int, row: int) -> None:
-        """Keep a row; one with a NULL key (left outer) only for its NULL row."""
-        entry = self.time_us[row] << ROW_BITS | row
-        heappush(self.by_time[side], entry)
-        key = self.key[row]
-        if key == NO_KEY:
-            return
-        entries = self.states[side].get(key)
-        if entries is None:
-            self.states[side][key] = [entry]
-        elif entry > entries[-1]:
-            entries.append(entry)
-        else:
-            insort(entries, entry)
+    def store(self, side: int, rows: list[int]) -> None:
+        """Keep rows; one with a NULL key (left outer) only for its NULL row."""
+        time_us, key, state = self.time_us, self.key, self.states[side]
+        entries = [time_us[row] << ROW_BITS | row for row in rows]
+        for row, entry in zip(rows, entries, strict=True):
+            of = key[row]
+            if of == NO_KEY:
+                continue
+            others = state.get(of)
+            if others is None:
+                state[of] = [entry]
+            elif entry > others[-1]:
+                others.append(entry)
+            else:
+                insort(others, entry)
+        self.ageing[side].add(entries)
 
     def evict(self) -> None:
         """End a batch: rows that can match no more leave, a left outer one without a match with its NULL row."""
         for side in (LEFT, RIGHT):
-            heap, end = self.by_time[side], (self.evictable_us[side] + 1) << ROW_BITS
-            while heap and heap[0] < end:
-                row = heappop(heap) & ROW_MASK
-                self.forget(side, row)
-                if self.outer and side == LEFT and not self.matched[row]:
+            key, state, matched = self.key, self.states[side], self.matched
+            owes_null = self.outer and side == LEFT
+            for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
+                row = entry & ROW_MASK
+                if key[row] != NO_KEY:
+                    _remove(state, key[row], entry)
+                if owes_null and not matched[row]:
                     self.batch_of[alone(row)] = self.batch
-
-    def forget(self, side: int, row: int) -> None:
-        """Remove a row from the state of its key."""
-        state, key = self.states[side], self.key[row]
-        if key == NO_KEY:
-            return
-        entries = state[key]
-        if len(entries) == 1:
-            del state[key]
-        else:
-            del entries[bisect_left(entries, self.time_us[row] << ROW_BITS | row)]
 
 
 class _SemiJoin(_Join):
     """Left semi: right rows first; a left row leaves the state at its first match."""
 
     def take(self, left: list[int], right: list[int]) -> None:
-        evictable_us = self.evictable_us[RIGHT]
         for row in right:
             for other in self.partners(RIGHT, row):
                 self.batch_of[alone(other)] = self.batch
                 self.matched[other] = True
-                super().forget(LEFT, other)
-            if self.time_us[row] > evictable_us:
-                self.store(RIGHT, row)
+                _remove(self.states[LEFT], self.key[other], self.time_us[other] << ROW_BITS | other)
+        self.store(RIGHT, self.lasting(right))
+        unmatched = []
         for row in left:
             if self.partners(LEFT, row):
                 self.batch_of[alone(row)] = self.batch
                 self.matched[row] = True
             else:
-                self.store(LEFT, row)
+                unmatched.append(row)
+        self.store(LEFT, unmatched)
 
-    def forget(self, side: int, row: int) -> None:
-        if side == RIGHT or not self.matched[row]:  # a matched left row has left already
-            super().forget(side, row)
+    def evict(self) -> None:
+        for side in (LEFT, RIGHT):
+            for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
+                row = entry & ROW_MASK
+                if side == RIGHT or not self.matched[row]:  # a matched left row has left already
+                    _remove(self.states[side], self.key[row], entry)
+
+
+class _Ageing:
+    """The stored rows of a side by time: one sorted list per batch, so that eviction looks only at their beginnings."""
+
+    def __init__(self) -> None:
+        self._batches: list[list[int]] = []
+
+    def add(self, entries: list[int]) -> None:
+        """Take the rows that a batch stored."""
+        if entries:
+            self._batches.append(sorted(entries, reverse=True))
+
+    def expire(self, end: int) -> list[int]:
+        """Remove and return the entries below ``end``."""
+        expired: list[int] = []
+        for entries in self._batches:
+            while entries and entries[-1] < end:
+                expired.append(entries.pop())
+        self._batches = [entries for entries in self._batches if entries]
+        return expired
+
+
+def _remove(state: State, key: int, entry: int) -> None:
+    """Take an entry out of the state of its key."""
+    entries = state[key]
+    if len(entries) == 1:
+        del state[key]
+    else:
+        del entries[bisect_left(entries, entry)]

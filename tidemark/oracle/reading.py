@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidemark.events import as_text, field_reader
 from tidemark.evidence import OutputRecord
@@ -19,16 +19,12 @@ from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, Fate, History, alone,
 HEADERS = ("query", "batch", "partition", "attempt")
 
 
-class Read(NamedTuple):
-    """What a record claims to be.
+Read = tuple[int | None, int, str]
+"""What a record claims to be: identity, batch, problem.
 
-    Without an identity it is no row of this run, and ``problem`` says why: corrupt if its batch is
-    ``NO_BATCH``, else invented.
-    """
-
-    identity: int | None
-    batch: int
-    problem: str = ""
+Without an identity it is no row of this run, and the problem says why: corrupt if its batch is ``NO_BATCH``, else
+invented.
+"""
 
 
 class OutputReader:
@@ -37,6 +33,8 @@ class OutputReader:
     def __init__(self, history: History, choose: Callable[[list[int], int], int]) -> None:
         self._history = history
         self._choose = choose
+        self._ids = history.rows.id
+        self._partitions = history.partitions
         output = history.contract.output
         self._semi = output.right_id is None
         self._has_refs = output.left_ref is not None and (self._semi or output.right_ref is not None)
@@ -76,26 +74,26 @@ class OutputReader:
         left = self._at(LEFT, left_partition, left_offset)
         if left is None:
             return self._unknown(LEFT, left_id, (left_partition, left_offset), batch)
-        ids = self._history.rows.id
+        ids = self._ids
         if ids[left] != left_id and self._contradicts(left, left_id):
             return _corrupt(self._contradiction(left, left_id))
         if self._semi:
-            return Read(alone(left), batch)
+            return alone(left), batch, ""
         if right_partition is None and right_offset is None:
             if right_id is None:
-                return Read(alone(left), batch)
+                return alone(left), batch, ""
             return _corrupt(f"it names {as_text(right_id)!r} on the right, but not where that was written")
         right = self._at(RIGHT, right_partition, right_offset)
         if right is None:
             return self._unknown(RIGHT, right_id, (right_partition, right_offset), batch)
         if ids[right] != right_id and self._contradicts(right, right_id):
             return _corrupt(self._contradiction(right, right_id))
-        return Read(pair(left, right), batch)
+        return pair(left, right), batch, ""
 
     def _at(self, side: int, partition: Any, offset: Any) -> int | None:
         if type(partition) is not int or type(offset) is not int:
             return None
-        place = self._history.partitions[side].get(partition)
+        place = self._partitions[side].get(partition)
         return place.row_at(offset) if place else None
 
     def _contradicts(self, row: int, claimed: Any) -> bool:
@@ -105,8 +103,9 @@ class OutputReader:
 
     def _contradiction(self, row: int, claimed: Any) -> str:
         rows, side = self._history.rows, self._history.side(self._history.rows.side[row])
-        position = f"{side.topic}/{rows.partition[row]}/{rows.offset[row]}"
-        return f"it names {side.id} {as_text(claimed)!r}, but {position} holds {rows.id[row]!r}"
+        partition, offset = self._history.position(row)
+        holds = f"{side.topic}/{partition}/{offset} holds {rows.id[row]!r}"
+        return f"it names {side.id} {as_text(claimed)!r}, but {holds}"
 
     def _unknown(self, side: int, claimed: Any, ref: tuple[Any, Any], batch: int) -> Read:
         topic = self._history.side(side).topic
@@ -114,7 +113,7 @@ class OutputReader:
             return _corrupt(
                 f"its position in {topic} is {ref[0]!r}/{ref[1]!r}, which is no partition and offset"
             )
-        return Read(
+        return (
             None,
             batch,
             f"it names {as_text(claimed)!r} at {topic}/{ref[0]}/{ref[1]}, where nothing was written",
@@ -125,13 +124,13 @@ class OutputReader:
             self._by_id = self._index()
         lefts = self._by_id[LEFT].get(left_id, [])
         if not lefts:
-            return Read(None, batch, f"no {self._history.side(LEFT).topic} event has the id {left_id!r}")
+            return None, batch, f"no {self._history.side(LEFT).topic} event has the id {left_id!r}"
         if right_id is None:
-            return Read(self._choose([alone(left) for left in lefts], batch), batch)
+            return self._choose([alone(left) for left in lefts], batch), batch, ""
         rights = self._by_id[RIGHT].get(right_id, [])
         if not rights:
-            return Read(None, batch, f"no {self._history.side(RIGHT).topic} event has the id {right_id!r}")
-        return Read(self._choose([pair(*both) for both in product(lefts, rights)], batch), batch)
+            return None, batch, f"no {self._history.side(RIGHT).topic} event has the id {right_id!r}"
+        return self._choose([pair(*both) for both in product(lefts, rights)], batch), batch, ""
 
     def _index(self) -> tuple[dict[str | None, list[int]], ...]:
         rows = self._history.rows
@@ -143,4 +142,4 @@ class OutputReader:
 
 
 def _corrupt(problem: str) -> Read:
-    return Read(None, NO_BATCH, problem)
+    return None, NO_BATCH, problem

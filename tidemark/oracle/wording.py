@@ -22,9 +22,8 @@ class Wording:
 
     def place(self, row: int) -> str:
         """Where a row was written: ``topic/partition/offset``."""
-        rows = self._history.rows
-        topic = self._history.side(rows.side[row]).topic
-        return f"{topic}/{rows.partition[row]}/{rows.offset[row]}"
+        partition, offset = self._history.position(row)
+        return f"{self._history.side(self._history.rows.side[row]).topic}/{partition}/{offset}"
 
     def row(self, row: int) -> str:
         """One input row, with where it was written, its key, its time and the batch that read it."""

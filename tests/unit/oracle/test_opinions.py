@@ -90,8 +90,8 @@ def test_the_fast_model_does_what_the_naive_one_does(seed: int) -> None:
         history, prediction = opinions(run)
         rows = history.rows
 
-        def number(row: int | None, rows=rows) -> int | None:
-            return None if row is None else rows.offset[row]
+        def number(row: int | None, history=history) -> int | None:
+            return None if row is None else history.position(row)[1]
 
         emitted = sorted(
             (number(left_of(one)), -1 if right_of(one) is None else number(right_of(one)), batch)
@@ -102,7 +102,7 @@ def test_the_fast_model_does_what_the_naive_one_does(seed: int) -> None:
         )
         assert prediction.watermarks_ms == naive.watermarks_ms
         late = sorted(
-            (rows.side[row], rows.offset[row])
+            (rows.side[row], history.position(row)[1])
             for row in range(len(rows))
             if prediction.fate[row] == Fate.LATE
         )
