@@ -148,6 +148,7 @@ def _anchors(arrivals: Arrivals, counts: dict[str, int], settings: Settings) -> 
         late = late_in_any_backlog(arrivals, settings)
     has = {
         "rows_joined": settings.edges > 0,
+        "semi_row_emitted": settings.edges > 0,
         "null_row_after_expiry": settings.edges > 0,
         "late_row_dropped": late > 0,
         "unreadable_filtered": counts["unreadable"] > 0,

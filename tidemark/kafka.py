@@ -50,6 +50,14 @@ timeout.
 SETTLE_S = 1.0
 """How long an output must stay as it is to count as finished: a late duplicate is a finding."""
 
+NOT_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+)
+"""What a broker says of a partition that it has just been given, or has just come back with: ask again."""
+
 BATCH_RECORDS = 10_000
 _POLL_S = 0.1
 
@@ -82,6 +90,7 @@ def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
         )
 
     wait_until(led, TOPIC_S, lambda: f"leaders of the topics {', '.join(layout)}")
+    _ends(admin, broker, layout, committed=False)  # a leader that is named may not know it yet
 
 
 def delete_topics(broker: Broker, topics: Collection[str]) -> None:
@@ -287,12 +296,23 @@ def _offsets(
             hint=f"topics there: {', '.join(sorted(name for name in known if name[:2] != '__')) or 'none'}",
         )
     asked = {TopicPartition(name, partition): spec for name in topics for partition in known[name].partitions}
-    ends: Ends = {name: {} for name in topics}
-    for place, future in admin.list_offsets(asked, **options).items() if asked else ():
-        with _answered(broker, f"tell the offsets of {place.topic!r}"):
-            info = future.result(ANSWER_S)
-            ends[place.topic][place.partition] = info.offset
-    return {name: dict(sorted(parts.items())) for name, parts in ends.items()}
+    trouble: list[str] = []
+
+    def look() -> list[Ends] | None:
+        ends: Ends = {name: {} for name in topics}
+        for place, future in admin.list_offsets(asked, **options).items() if asked else ():
+            with _answered(broker, f"tell the offsets of {place.topic!r}"):
+                try:
+                    ends[place.topic][place.partition] = future.result(ANSWER_S).offset
+                except KafkaException as exception:
+                    if exception.args[0].code() not in NOT_YET:
+                        raise
+                    trouble[:] = [exception.args[0].str()]
+                    return None
+        return [{name: dict(sorted(parts.items())) for name, parts in ends.items()}]
+
+    [found] = wait_until(look, ANSWER_S, lambda: f"the offsets of {', '.join(topics)}: {trouble}")
+    return found
 
 
 @contextmanager

@@ -82,8 +82,8 @@ def test_a_small_trace_has_some_of_everything(make, seed):
     made = make(seed=seed, impressions=500)
     assert made.header.slices == 6
     assert set(made.header.anchors) == {
-        "rows_joined", "null_row_after_expiry", "late_row_dropped", "unreadable_filtered", "null_key_seen",
-        "duplicate_event_seen", "edge_row_seen",
+        "rows_joined", "semi_row_emitted", "null_row_after_expiry", "late_row_dropped", "unreadable_filtered",
+        "null_key_seen", "duplicate_event_seen", "edge_row_seen",
     }  # fmt: skip
 
 
