@@ -16,8 +16,8 @@ CLICK = "click_id STRING, user_id STRING, ad_id STRING, click_time TIMESTAMP"
 def read_json(records: DataFrame, name: str, schema: str, time: str) -> DataFrame:
     """The fields of ``schema`` from each record's JSON value, with ``{name}_partition`` and ``{name}_offset``.
 
-    A record that is not JSON, or has no event time, is dropped here, below the watermark: it neither stops the query nor
-    moves the watermark. How many there were is in each batch's progress, as ``observedMetrics.{name}``.
+    A record that is not JSON, or has no event time, is dropped here, below the watermark: it neither stops the query
+    nor moves the watermark. How many there were is in each batch's progress, as ``observedMetrics.{name}``.
     """
     parsed = records.select(
         from_json(col("value").cast("string"), schema).alias("event"),

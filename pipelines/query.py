@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 FETCH_MAX_WAIT_MS = 20
-"""A cached consumer left a fetch waiting at the broker when its last task ended; the next batch's first fetch queues behind
-it, for Kafka's default of 500 ms in every batch."""
+"""A cached consumer left a fetch waiting at the broker when its last task ended; the next batch's first fetch queues
+behind it, for Kafka's default of 500 ms in every batch."""
 
 KEEP_ALL = 100_000
 """Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""

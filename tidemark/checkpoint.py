@@ -1,8 +1,8 @@
 """Reading the checkpoint of a streaming query: what Spark planned and what it committed.
 
-Free of Spark and Kafka; only reads files. ``offsets/N`` (written before batch N runs) holds a version line, a line of
-metadata, and a line per source in plan order; ``commits/N`` (written after its sink finished) holds the watermark of the
-next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2.
+Free of Spark and Kafka; only reads files. ``offsets/N`` (written before batch N runs) holds a version line, a line
+of metadata, and a line per source in plan order; ``commits/N`` (written after its sink finished) holds the watermark
+of the next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2.
 """
 
 from __future__ import annotations

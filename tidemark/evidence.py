@@ -6,8 +6,9 @@ typed. JSON Lines files may be compressed (``.zst``).
 ``manifest.json``   one object::
 
     {"tidemark_evidence": 1, "contract": {...}, "delivery": "at-least-once", "pace": "stepped",
-     "inputs": {"impressions": {"topic": "run7-impressions", "start_offsets": {"0": 0}, "end_offsets": {"0": 812}},
-                "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
+     "inputs": {
+        "impressions": {"topic": "run7-impressions", "start_offsets": {"0": 0}, "end_offsets": {"0": 812}},
+        "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
      "anchors": ["flushed"]}
 
     ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
@@ -18,8 +19,8 @@ typed. JSON Lines files may be compressed (``.zst``).
 ``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
 ``batches.jsonl``   one line per planned batch, by batch id::
 
-    {"batch": 0, "watermark_ms": 0, "end_offsets": {"impressions": {"0": 400}, "clicks": {"0": 40}}, "committed": true,
-     "runs": 1, "failed_tasks": 0}
+    {"batch": 0, "watermark_ms": 0, "end_offsets": {"impressions": {"0": 400}, "clicks": {"0": 40}},
+     "committed": true, "runs": 1, "failed_tasks": 0}
 
     ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how often the
     batch was started, ``failed_tasks`` how many task attempts of it did not end in success (from the event log).

@@ -1,8 +1,8 @@
 """The pytest plugin: a stack for all tests, and runs judged from within a test.
 
-Free of heavy imports until a fixture is used, because every pytest of the environment loads it. ``stack`` is one for all
-workers of ``pytest -n``: found if it is there, else started, and ended with its last lease. ``run_pipeline`` runs a join
-and gives back its verdict; the run directory of a test that failed is kept below ``runs/tests``.
+Free of heavy imports until a fixture is used, because every pytest of the environment loads it. ``stack`` is one for
+all workers of ``pytest -n``: found if it is there, else started, and ended with its last lease. ``run_pipeline`` runs
+a join and gives back its verdict; the run directory of a test that failed is kept below ``runs/tests``.
 
     def test_my_join_is_right(run_pipeline):
         result = run_pipeline("pipelines/my_join.py", trace="traces/bad_monday.jsonl")
@@ -36,13 +36,14 @@ def stack() -> Iterator[Stack]:
 
 
 @pytest.fixture
-def run_pipeline(stack: Stack, request: pytest.FixtureRequest) -> Iterator[Callable[..., RunResult]]:
+def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunResult]]:
     """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.runner.RunOptions``."""
     from pathlib import Path
 
     from tidemark import project
     from tidemark.runner import RunOptions, describe, new_run_directory, run
 
+    request.getfixturevalue("stack")  # held for the session, so that it outlives this one run
     test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")
     made: list[Path] = []
 

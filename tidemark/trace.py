@@ -10,16 +10,18 @@ written by hand. The first line is the header, each further line a record::
 
 Header:
 
-``pace``    ``stepped``: a slice is published, its batches are awaited, then comes the next. ``backlog``: all is published,
-            then the query starts and takes about one slice's number of records a batch. ``timed``: by ``arrival_ms``.
+``pace``    ``stepped``: a slice is published, its batches are awaited, then comes the next. ``backlog``: all is
+            published, then the query starts and takes about one slice's number of records a batch. ``timed``: by
+            ``arrival_ms``.
 ``topics``  logical name -> number of partitions.
 ``slices``  number of slices (at least 1).
-``seed``, ``generator``, ``counts``, ``anchors``   optional: how it was made, what is in it (numbers for the report), and
-            what a run of it is asked to reach (``tidemark.oracle.anchors``).
+``seed``, ``generator``, ``counts``, ``anchors``   optional: how it was made, what is in it (numbers for the report),
+            and what a run of it is asked to reach (``tidemark.oracle.anchors``).
 
 Record (only ``topic`` and ``arrival_ms`` must be there):
 
-``value``, ``key``   text, or ``null`` (a missing value is a tombstone); ``value_base64``, ``key_base64`` for bytes that are no UTF-8.
+``value``, ``key``   text, or ``null`` (a missing value is a tombstone); ``value_base64``, ``key_base64`` for bytes
+                     that are no UTF-8.
 ``partition``        0 unless said.
 ``headers``          list of ``[name, text-or-null]``.
 ``timestamp_ms``     Kafka's record timestamp; ``arrival_ms`` unless said.

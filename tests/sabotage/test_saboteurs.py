@@ -22,6 +22,7 @@ class Saboteur(NamedTuple):
     changes: dict[str, str]
     caught_as: str
     added: str = ""
+    generator: tuple[str, ...] = ()
 
 
 SABOTEURS = {
@@ -40,7 +41,10 @@ SABOTEURS = {
     "deduplicated before the join": Saboteur(
         "inner", {IMPRESSIONS: f'{IMPRESSIONS}.dropDuplicatesWithinWatermark(["impression_id"])'}, "lost_rows"
     ),
-    "NULL keys joined": Saboteur("inner", {"i.user_id = c.user_id": "i.user_id <=> c.user_id"}, "phantom_rows"),
+    "NULL keys joined": Saboteur(
+        "inner", {"i.user_id = c.user_id": "i.user_id <=> c.user_id"}, "phantom_rows",
+        generator=("--null-keys", "0.3"),
+    ),
     "time of arrival instead of event time": Saboteur(
         "left_outer",
         {
@@ -74,7 +78,7 @@ def test_a_saboteur_is_caught_by_name(name, run_pipeline, tmp_path):
     broken = tmp_path / "saboteur.py"
     broken.write_text(f"{source}\n\n{saboteur.added}")
 
-    verdict = run_pipeline(broken, impressions=400, seed=11).verdict
+    verdict = run_pipeline(broken, impressions=400, seed=11, generator=saboteur.generator).verdict
 
     assert verdict.verdict == "INVALID", verdict
     assert saboteur.caught_as in verdict.findings_total, verdict.findings_total

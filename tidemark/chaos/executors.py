@@ -81,7 +81,7 @@ class ExecutorKiller:
                 self._carry_out(strike)
         except _Over:
             return
-        except Exception as error:  # handed to the runner, which decides; a thread has nobody to raise to
+        except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
             self.error = error
 
     def _carry_out(self, strike: Strike) -> None:

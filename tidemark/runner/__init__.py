@@ -1,7 +1,7 @@
 """A run: one join on a real stack, from its trace to its verdict.
 
-``run`` is the whole story, top to bottom. It starts the programs, paces the trace, injects the faults, collects the evidence
-and has it judged; everything it knows of the join it has from the pipeline's contract.
+``run`` is the whole story, top to bottom. It starts the programs, paces the trace, injects the faults, collects the
+evidence and has it judged; everything it knows of the join it has from the pipeline's contract.
 """
 
 from tidemark.runner.options import RunOptions

@@ -1,10 +1,11 @@
 """Publishing a trace to a running query at the trace's own pace.
 
-``stepped`` needs every slice to be one batch. Two inputs are two sources, whose end offsets Spark fetches one after the
-other, so a slice that is published in between would be torn in two. Spark's ``ProcessingTimeExecutor`` fires at multiples of
-the trigger interval on the wall clock and sleeps until the next; so: look until the query is seen asleep twice within
-one interval, hold the driver (a pause of milliseconds), publish the slice, let go. Two looks, because the query is also inactive
-for an instant between a trigger that overran its interval and the next one, but only once in an interval.
+``stepped`` needs every slice to be one batch. Two inputs are two sources, whose end offsets Spark fetches one after
+the other, so a slice that is published in between would be torn in two. Spark's ``ProcessingTimeExecutor`` fires at
+multiples of the trigger interval on the wall clock and sleeps until the next; so: look until the query is seen asleep
+twice within one interval, hold the driver (a pause of milliseconds), publish the slice, let go. Two looks, because the
+query is also inactive for an instant between a trigger that overran its interval and the next one, but only once in
+an interval.
 """
 
 from __future__ import annotations

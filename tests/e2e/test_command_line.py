@@ -1,0 +1,120 @@
+"""The command line as a person meets it: one clear error, the right exit code, evidence kept on Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tidemark.wait import wait_until
+
+pytestmark = [pytest.mark.e2e]
+
+COMMAND_S = 300.0
+
+
+def tidemark(*arguments, **options):
+    """Run the command line to its end; a traceback is a failure whatever was expected."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tidemark", *map(str, arguments)],
+        capture_output=True, text=True, timeout=COMMAND_S, stdin=subprocess.DEVNULL, **options,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.mark.smoke
+def test_an_unknown_pipeline_is_named_with_those_that_there_are():
+    done = tidemark("run", "outer_left")
+
+    assert done.returncode == 2
+    assert "there is no pipeline 'outer_left'" in done.stderr
+    assert "flights_weather, inner, left_outer, left_semi" in done.stderr
+
+
+@pytest.mark.smoke
+def test_a_broken_line_of_a_trace_is_named_by_its_number(tmp_path):
+    trace = tmp_path / "broken.jsonl"
+    header = {"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}}
+    trace.write_text(f'{json.dumps(header)}\n{{"topic": "clicks", "arrival_ms": 1}}\n{{"topic": 7}}\n')
+
+    done = tidemark("run", "inner", "--trace", trace, "--run-dir", tmp_path / "run")
+
+    assert done.returncode == 2
+    assert "line 3 of" in done.stderr
+    assert "hint:" in done.stderr
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "inner", "--trace", "nowhere.jsonl"], "there is no trace 'nowhere.jsonl'"),
+        (["run", "inner", "--pace", "hurried"], "'hurried' is not one of stepped, backlog, timed"),
+        (["run", "inner", "--sink", "parquet"], "'parquet' is not one of"),
+        (["check", "nowhere"], "'nowhere' is not a run directory"),
+        (["replay", "nowhere.jsonl", "--bootstrap", "127.0.0.1:1"], "nowhere.jsonl"),
+    ],
+)
+def test_wrong_usage_says_what_and_leaves_with_2(arguments, says, tmp_path):
+    done = tidemark(*arguments, cwd=tmp_path)
+
+    assert done.returncode == 2, done.stderr
+    assert says in " ".join(done.stderr.split())
+
+
+def test_a_trace_for_another_pipeline_is_refused(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    header = {"tidemark_trace": 1, "pace": "stepped", "topics": {"flights": {}, "weather": {}}}
+    trace.write_text(json.dumps(header) + "\n")
+
+    done = tidemark("run", "inner", "--trace", trace, "--run-dir", tmp_path / "run")
+
+    assert done.returncode == 2
+    assert "the trace has the topics flights, weather" in done.stderr
+
+
+@pytest.mark.smoke
+def test_a_run_prints_one_json_object(stack, tmp_path):
+    run_dir = tmp_path / "run"
+
+    done = tidemark("run", "inner", "--impressions", 300, "--seed", 3, "--json", "--run-dir", run_dir)
+
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    wanted = {"verdict", "delivery", "trace_sha256", "run_dir", "findings", "counts", "anchors", "faults"}
+    assert wanted <= set(shown)
+    assert (shown["verdict"], shown["delivery"]) == ("VALID", "at-least-once")
+    again = tidemark("check", run_dir, "--json")
+    assert again.returncode == 0
+    assert json.loads(again.stdout)["counts"] == shown["counts"]
+
+
+def test_ctrl_c_in_the_middle_of_a_run_stops_clean_and_keeps_the_evidence(stack, tmp_path):
+    run_dir = tmp_path / "run"
+    command = [sys.executable, "-m", "tidemark", "run", "left_outer", "--impressions", "600", "--run-dir", run_dir]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "100"})
+    work = stack.work_dir("probe").parent
+    before = set(work.iterdir())
+
+    def committed():
+        made = [path for path in work.iterdir() if path not in before]
+        return any((path / "checkpoint" / "commits" / "1").exists() for path in made)
+
+    wait_until(committed, COMMAND_S, lambda: "the run to commit its second batch")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=COMMAND_S)
+
+    assert process.returncode == 130
+    assert "interrupted; the evidence so far is in" in said
+    assert "Traceback" not in said
+    for name in ("manifest.json", "batches.jsonl", "output.jsonl", "trace.jsonl"):
+        assert (run_dir / name).is_file(), name
+    judged = tidemark("check", run_dir)
+    assert judged.returncode in (0, 3), judged.stdout  # what was done until then is right
+    topics_left = [path for path in work.iterdir() if path not in before]
+    assert topics_left == []
