@@ -180,6 +180,7 @@ class Conversation:
                 env=env,
                 start_new_session=True,
             )
+        self.pid = self._child.pid
         self._buffer = b""
 
     def __enter__(self) -> Conversation:

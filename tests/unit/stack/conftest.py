@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemark.process import ProcessId, base_environment, end, spawn
+from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+
+SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    return StateFolder(tmp_path / "home")
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path):
+    """A function that starts a process which does nothing until it is asked to end."""
+    started: list[ProcessId] = []
+
+    def start(token: str = "", argv: list[str] | None = None) -> ProcessId:
+        env = base_environment(**({TOKEN_VARIABLE: token} if token else {}))
+        started.append(spawn(argv or SLEEPER, log=tmp_path / "sleeper.log", cwd=tmp_path, env=env))
+        return started[-1]
+
+    yield start
+    end(started, ask_s=0)
+
+
+@pytest.fixture
+def executable(tmp_path: Path):
+    """A function that writes a shell script and returns its path."""
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def stack_record(tmp_path: Path) -> StackRecord:
+    return StackRecord(
+        digest="d",
+        backend="local",
+        python=sys.executable,
+        workers=2,
+        asked_kafka_port=None,
+        kafka_port=20001,
+        controller_port=20002,
+        master_port=20003,
+        worker_ports=[20004, 20005],
+        java="/usr/bin/env",
+        spark_home=str(tmp_path),
+        broker_jars=["a.jar", "b.jar"],
+        connector_jars=["c.jar"],
+        versions={"spark": "4.2.0"},
+    )
+
+
+@pytest.fixture
+def part(tmp_path: Path):
+    """A function that makes the record of a part that is a sleeping process."""
+
+    def make(name: str = "broker", kind: str = "broker", **more: object) -> PartRecord:
+        fields = {"argv": SLEEPER, "env": base_environment(), "cwd": str(tmp_path), "address": "127.0.0.1:1"}
+        return PartRecord(name=name, kind=kind, log=str(tmp_path / f"{name}.log"), **{**fields, **more})
+
+    return make

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tidemark.errors import PortTaken
+from tidemark.stack.ports import LOOPBACK, asked_port, can_bind, free_ports, listens
+
+
+@pytest.fixture
+def taken():
+    with socket.create_server((LOOPBACK, 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_free_ports_are_different_and_can_be_bound():
+    ports = free_ports(6)
+    assert len(set(ports)) == 6
+    assert all(can_bind(port) for port in ports)
+
+
+def test_free_ports_are_not_those_of_outgoing_connections():
+    with socket.create_server((LOOPBACK, 0)) as server:
+        assert all(port < max(server.getsockname()[1], 32768) for port in free_ports(20))
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(taken):
+    with pytest.raises(PortTaken, match=str(taken)) as error:
+        asked_port(taken)
+    assert "--kafka-port" in error.value.hint
+    assert error.value.exit_code == 4
+
+
+def test_whether_somebody_listens_is_seen(taken):
+    assert listens(taken)
+    assert not listens(free_ports(1)[0])

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+from tidemark.errors import DaemonDied, DeadlineExceeded
+from tidemark.process import Conversation, ProcessId, base_environment, end, marked, spawn, tail
+from tidemark.wait import wait_until
+
+SLEEP = "import signal; signal.pause()"
+STUBBORN = (
+    "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True)\nwhile True: signal.pause()"
+)
+ECHO = "import sys\nfor line in sys.stdin: print(line.strip(), flush=True)"
+
+
+@pytest.fixture
+def run(tmp_path):
+    started = []
+
+    def start(code: str, **env: str) -> ProcessId:
+        argv = [sys.executable, "-c", code]
+        started.append(spawn(argv, log=tmp_path / "log", cwd=tmp_path, env=base_environment(**env)))
+        return started[-1]
+
+    yield start
+    end(started, ask_s=0)
+
+
+def talk(code: str, tmp_path) -> Conversation:
+    return Conversation(
+        [sys.executable, "-c", code], log=tmp_path / "talk.log", cwd=tmp_path, env=base_environment()
+    )
+
+
+def test_a_process_asked_to_end_ends(run):
+    process = run(SLEEP)
+    assert process.alive
+    end([process])
+    assert not process.alive
+
+
+def test_a_process_that_does_not_heed_is_killed(run, tmp_path):
+    process = run(STUBBORN)
+    wait_until(lambda: "ready" in tail(tmp_path / "log"), 10, lambda: "the child")
+    end([process], ask_s=0.2)
+    assert not process.alive
+
+
+def test_a_stopped_process_can_be_ended(run):
+    process = run(SLEEP)
+    process.signal(signal.SIGSTOP)
+    wait_until(lambda: process.paused, 5, lambda: "the stop")
+    end([process])
+    assert not process.alive
+
+
+def test_a_recycled_process_id_is_never_signalled(run):
+    process = run(SLEEP)
+    somebody_else = ProcessId(process.pid, process.create_time - 60)
+    assert not somebody_else.alive
+    assert not somebody_else.signal(signal.SIGKILL)
+    end([somebody_else], ask_s=0)
+    assert process.alive
+
+
+def test_a_child_runs_in_a_session_of_its_own(run):
+    assert os.getsid(run(SLEEP).pid) != os.getsid(0)
+
+
+def test_descendants_are_found_by_the_mark_they_inherit(run):
+    run(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])", TIDEMARK_MARK="m1")
+    run(SLEEP, TIDEMARK_MARK="m2")
+    found = wait_until(
+        lambda: (
+            [p for p in marked("TIDEMARK_MARK", "m1")] if len(marked("TIDEMARK_MARK", "m1")) == 2 else None
+        ),
+        10,
+        lambda: "parent and child",
+    )
+    end(found, ask_s=0)
+    assert marked("TIDEMARK_MARK", "m1") == []
+    assert len(marked("TIDEMARK_MARK", "m2")) == 1
+
+
+def test_a_daemon_gets_no_python_spark_or_java_settings_of_the_shell(monkeypatch):
+    for name in ("PYTHONPATH", "SPARK_HOME", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "x")
+    assert not {"PYTHONPATH", "SPARK_HOME", "JAVA_TOOL_OPTIONS", "PYSPARK_PYTHON"} & set(base_environment())
+
+
+def test_tail_gives_the_last_lines_since_a_point(tmp_path):
+    log = tmp_path / "log"
+    assert tail(log) == ""
+    log.write_text("old\n")
+    start = log.stat().st_size
+    log.write_text("old\n" + "".join(f"line {n}\n" for n in range(50)))
+    assert tail(log, 2) == "line 48\nline 49"
+    assert "old" not in tail(log, 100, start=start)
+
+
+def test_a_conversation_is_asked_and_answers(tmp_path):
+    with talk(ECHO, tmp_path) as echo:
+        assert echo.ask({"a": 1}, 10) == {"a": 1}
+        assert echo.ask({"b": "ü"}, 10) == {"b": "ü"}
+
+
+def test_a_conversation_that_dies_says_why(tmp_path):
+    with (
+        talk("import sys; sys.stdin.readline(); sys.exit('no such luck')", tmp_path) as child,
+        pytest.raises(DaemonDied) as error,
+    ):
+        child.ask({}, 10)
+    assert "no such luck" in error.value.detail
+
+
+def test_a_conversation_has_a_deadline(tmp_path):
+    with talk(SLEEP, tmp_path) as child, pytest.raises(DeadlineExceeded):
+        child.ask({}, 0.2)
+
+
+def test_a_conversation_ends_with_its_block(tmp_path):
+    with talk(STUBBORN, tmp_path) as child:
+        identity = ProcessId.of(child.pid)
+    assert not identity.alive
