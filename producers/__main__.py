@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -129,12 +130,14 @@ def replay(
             if interactive:
                 publish_when_told(reader.header, reader, out, commands=sys.stdin, answers=sys.stdout)
                 return
+            start_s = time.monotonic()
             with progress_bar("publish", total) as progress:
                 if chosen == "timed":
                     records = publish_timed(reader, out, progress, speed=speed)
                 else:
                     records = publish_all(reader, out, progress)
-            print_json({"done": True, "records": records, "topics": dict(out.sent)})
+            seconds = round(time.monotonic() - start_s, 3)
+            print_json({"done": True, "records": records, "seconds": seconds, "topics": dict(out.sent)})
 
 
 @app.command()

@@ -1,0 +1,70 @@
+"""Making a trace: events a second, with starting Python, making the pools, and writing the file.
+
+    python -m bench.generate [--impressions 200000] [--runs 5]
+
+Measured against the least that any generator must do: writing the same records, made before, through the same format.
+The aim is 100,000 events a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench._summary import print_result, say, summary
+from tidemark.trace import TraceReader, write_trace
+
+AIM_PER_S = 100_000
+
+
+def generated_per_s(path: Path, impressions: int, seed: int) -> float:
+    """Events a second of ``python -m producers generate``, the whole process."""
+    command = [sys.executable, "-m", "producers", "generate", "--out", str(path)]
+    start_s = time.monotonic()
+    done = subprocess.run(
+        [*command, "--impressions", str(impressions), "--seed", str(seed)],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    seconds = time.monotonic() - start_s
+    counts = json.loads(done.stdout)["counts"]
+    return float(counts["impressions"] + counts["clicks"]) / seconds
+
+
+def written_per_s(path: Path, scratch: Path) -> float:
+    """Records a second that are written when making them costs nothing."""
+    with TraceReader(path) as reader:
+        header, records = reader.header, list(reader)
+    start_s = time.monotonic()
+    write_trace(scratch, header, records)
+    return len(records) / (time.monotonic() - start_s)
+
+
+def main() -> None:
+    """Measure, print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.generate", description=__doc__.split("\n", maxsplit=1)[0]
+    )
+    parser.add_argument("--impressions", type=int, default=200_000)
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    made, written = [], []
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
+        path, scratch = Path(folder) / "trace.jsonl", Path(folder) / "again.jsonl"
+        for run in range(args.runs):
+            made.append(generated_per_s(path, args.impressions, seed=run + 1))
+            written.append(written_per_s(path, scratch))
+            say(f"run {run + 1}: generated {made[-1]:,.0f} events/s, written {written[-1]:,.0f} records/s")
+    result = summary("generate", "events/s", made)
+    against = summary("write only", "records/s", written)
+    ratio = round(result["median"] / against["median"], 3)
+    print_result({**result, "ratio": ratio, "against": against, "aim_per_s": AIM_PER_S})
+
+
+if __name__ == "__main__":
+    main()
