@@ -25,6 +25,8 @@ _KEPT = 6
 """Archives in the cache, of all installations; the least recently made go first. 60 to 180 MB each."""
 SETTLE_S = 30.0
 """Calibration: by then the first query has run, whose classes are worth most."""
+_MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+"""At its own address: moved elsewhere, every page of it would be this JVM's own memory (100 MB more each)."""
 _ID = re.compile(r" id: \d+")
 
 
@@ -32,7 +34,7 @@ def options(state: StateFolder, record: StackRecord, group: str, name: str) -> l
     """JVM options of a part: to map the archive, or, where there is none yet, to note its classes."""
     archive = archive_of(record, group)
     if archive.is_file():
-        return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+        return [f"-XX:SharedArchiveFile={archive}", *_MAPPED]
     lists = state.path / "classes" / group
     lists.mkdir(parents=True, exist_ok=True)
     return [f"-XX:DumpLoadedClassList={lists / name}.lst"]

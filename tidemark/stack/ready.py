@@ -32,7 +32,7 @@ def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
     topic = f"tidemark-ready-{uuid.uuid4().hex[:8]}"
     admin = AdminClient(client)
     producer = Producer({**client, "acks": "all"})
-    consumer = Consumer({**client, "group.id": topic, "isolation.level": "read_committed"})
+    consumer = Consumer({**client, "group.id": topic, "enable.auto.commit": False})
     try:
         made = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=30)[topic]
         wait_until(
