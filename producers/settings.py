@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from producers.draft import MOST_PARTITIONS
 from producers.lateness import DEFAULT_LATENESS, parse_lateness
 from tidemark.errors import UsageError
 from tidemark.trace import PACES, Pace
@@ -46,6 +47,8 @@ class Settings:
         _at_least(
             0, slices=self.slices, edges=self.edges, bound=self.bound_ms, watermark_delay=min(self.delays_ms)
         )
+        if self.partitions > MOST_PARTITIONS:
+            raise UsageError(f"partitions is {self.partitions}", hint=f"give {MOST_PARTITIONS} or less")
         for name in ("ctr", "unreadable", "null_keys", "duplicates"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name} is {getattr(self, name)}", hint="a share lies between 0 and 1")
