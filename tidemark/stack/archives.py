@@ -68,13 +68,12 @@ def missing(record: StackRecord) -> list[str]:
 class Writer:
     """Writes the archives that are missing, one after the other, in a process of its own; asked often, never waits."""
 
-    def __init__(self, state: StateFolder) -> None:
-        self._state = state
+    def __init__(self) -> None:
         self._ready_at: float | None = None
         self._todo: list[str] | None = None
         self._writing: ProcessId | None = None
 
-    def look(self, record: StackRecord) -> None:
+    def look(self, state: StateFolder, record: StackRecord) -> None:
         """Begin, go on, or do nothing."""
         now = time.monotonic()
         if not record.ready or (self._writing is not None and self._writing.alive):
@@ -82,12 +81,13 @@ class Writer:
         if self._ready_at is None:
             self._ready_at = now
         if self._todo is None:
+            self._todo = []  # if the look fails, it is not made again
             self._todo = missing(record)
         if self._writing is not None:
-            _publish(self._state, record, self._todo.pop(0))
+            _publish(state, record, self._todo.pop(0))
             self._writing = None
         if self._todo and now > self._ready_at + SETTLE_S:
-            self._writing = _write(self._state, record, self._todo[0])
+            self._writing = _write(state, record, self._todo[0])
 
 
 def _write(state: StateFolder, record: StackRecord, group: str) -> ProcessId:

@@ -9,6 +9,8 @@ ends whatever carries the token.
 from __future__ import annotations
 
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from tidemark.errors import DeadlineExceeded, TidemarkError
@@ -22,31 +24,37 @@ from tidemark.wait import pause
 LOOK_S = 0.5
 """Calibration: a look reads a few small files, 1 ms; what a dead run stopped stays so at most this long."""
 
+Duty = Callable[[StateFolder, StackRecord], None]
+
 
 def keep(state: StateFolder, token: str) -> None:
     """Watch until the stack with this token is gone."""
-    archivist = archives.Writer(state)
+    duties: tuple[Duty, ...] = (undo_the_dead, archives.Writer().look)
     while state.token() == token:
-        undo_the_dead(state)
         record = state.read()
         if record is not None:
-            archivist.look(record)
+            for duty in duties:
+                _do(duty, state, record)
         if not _needed(state):
             _end_unless_needed(state, token)
         pause(LOOK_S)
     end(marked(TOKEN_VARIABLE, token))
 
 
-def undo_the_dead(state: StateFolder) -> None:
+def undo_the_dead(state: StateFolder, record: StackRecord) -> None:
     """Resume, end and release what belongs to processes that have died."""
     resume_the_abandoned(state)
-    record = state.read()
-    if record is None:
-        return
     for part in state.parts():
         if part.owner is not None and not part.owner.alive:
             LocalStack(state, record).stop(part.name)
     _release_sessions(state, record)
+
+
+def _do(duty: Duty, state: StateFolder, record: StackRecord) -> None:
+    try:
+        duty(state, record)
+    except Exception:  # noqa: BLE001 (whatever happens to a duty, somebody has to be there to end the stack)
+        traceback.print_exc()
 
 
 def _release_sessions(state: StateFolder, record: StackRecord) -> None:

@@ -44,8 +44,7 @@ def executable(tmp_path: Path):
     return write
 
 
-@pytest.fixture
-def stack_record(tmp_path: Path) -> StackRecord:
+def fake_record(folder: Path) -> StackRecord:
     return StackRecord(
         digest="d",
         backend="local",
@@ -57,11 +56,16 @@ def stack_record(tmp_path: Path) -> StackRecord:
         master_port=20003,
         worker_ports=[20004, 20005],
         java="/usr/bin/env",
-        spark_home=str(tmp_path),
+        spark_home=str(folder),
         broker_jars=["a.jar", "b.jar"],
         connector_jars=["c.jar"],
         versions={"spark": "4.2.0"},
     )
+
+
+@pytest.fixture
+def stack_record(tmp_path: Path) -> StackRecord:
+    return fake_record(tmp_path)
 
 
 @pytest.fixture

@@ -1,0 +1,208 @@
+"""Who gets which stack, and when it ends. The processes are real, what they do is not: they sleep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemark.errors import DaemonDied, TestbedError
+from tidemark.process import ProcessId, end, marked, tail
+from tidemark.stack import StackSpec, boot, current, down, launch, lease, leasing, up
+from tidemark.stack.state import TOKEN_VARIABLE, Lease, StateFolder
+from tidemark.wait import wait_until
+
+SPEC = StackSpec()
+HOLDER = """
+import signal, sys
+from pathlib import Path
+sys.path[:0] = {path!r}
+from tests.unit.stack.test_leasing import Boot
+from tidemark.stack import StackSpec, boot, lease
+boot.cold_start = Boot()
+with lease(StackSpec(), home=Path(sys.argv[1])):
+    print("leased", flush=True)
+    signal.pause()
+"""
+
+
+class Boot:
+    """Starts two processes that sleep, in place of a broker and a driver; or fails after the first."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.error: BaseException | None = None
+
+    def __call__(self, state, spec, tools, digest, _say):
+        from tests.unit.stack.conftest import SLEEPER, fake_record
+
+        self.starts += 1
+        record = fake_record(state.home)
+        record.digest, record.workers, record.python = digest, spec.workers, str(spec.python)
+        for name, kind in (("broker", "broker"), ("driver", "driver")):
+            env = {**os.environ, TOKEN_VARIABLE: state.token()}
+            log = str(state.path / "logs" / f"{name}.log")
+            part = launch.PartRecord(
+                name=name,
+                kind=kind,
+                argv=SLEEPER,
+                env=env,
+                cwd=str(state.path),
+                log=log,
+                address="127.0.0.1:1",
+            )
+            launch.launch(state, part)
+            if self.error is not None:
+                raise self.error
+        return record
+
+
+@pytest.fixture
+def home(tmp_path):
+    yield tmp_path / "home"
+    down(home=tmp_path / "home")
+
+
+@pytest.fixture(autouse=True)
+def cold_start(monkeypatch):
+    fake = Boot()
+    monkeypatch.setattr(boot, "cold_start", fake)
+    monkeypatch.setattr(leasing.LocalStack, "_bring_up", lambda *_: None)
+    return fake
+
+
+def processes(home: Path) -> list[ProcessId]:
+    return marked(TOKEN_VARIABLE, StateFolder(home).token() or "none")
+
+
+def test_a_stack_from_up_is_found_by_the_next(home, cold_start):
+    first = up(SPEC, home=home)
+    assert up(SPEC, home=home).state_dir == first.state_dir
+    with lease(SPEC, home=home):
+        pass
+    assert cold_start.starts == 1
+    assert len(processes(home)) == 2
+
+
+def test_down_ends_it_and_says_whether_there_was_one(home):
+    up(SPEC, home=home)
+    left = processes(home)
+    assert down(home=home)
+    assert not any(process.alive for process in left)
+    assert not down(home=home)
+    assert current(home=home) is None
+
+
+def test_a_stack_that_a_lease_had_to_start_ends_with_the_last_lease(home, cold_start):
+    with lease(SPEC, home=home):
+        with lease(SPEC, home=home):
+            left = processes(home)
+        assert all(process.alive for process in left)
+    assert not any(process.alive for process in left)
+    assert cold_start.starts == 1
+
+
+def test_up_while_it_is_leased_keeps_it(home):
+    with lease(SPEC, home=home):
+        up(SPEC, home=home)
+    assert len(processes(home)) == 2
+
+
+def test_a_changed_stack_is_rebuilt_and_stays_kept(home, cold_start):
+    up(SPEC, home=home)
+    old = processes(home)
+    with lease(StackSpec(workers=3), home=home) as stack:
+        assert stack.spec.workers == 3
+    assert cold_start.starts == 2
+    assert not any(process.alive for process in old)
+    assert len(processes(home)) == 2
+
+
+def test_a_stack_in_use_is_not_rebuilt(home):
+    with lease(SPEC, home=home), pytest.raises(TestbedError, match="in use") as error:
+        up(StackSpec(workers=3), home=home)
+    assert str(os.getpid()) in error.value.detail
+    assert "tidemark down" in error.value.hint
+
+
+def test_a_missing_part_is_started_again(home, cold_start):
+    stack = up(SPEC, home=home)
+    stack.kill("driver")
+    said: list[str] = []
+    up(SPEC, home=home, progress=said.append)
+    assert said == ["started again: driver"]
+    assert len(processes(home)) == 2
+    assert cold_start.starts == 1
+
+
+@pytest.mark.parametrize("error", [DaemonDied("died"), KeyboardInterrupt()])
+def test_a_start_that_fails_leaves_nothing(home, cold_start, error):
+    cold_start.error = error
+    seen = []
+    state = StateFolder(home)
+    original = boot.end_stack
+
+    def spy(*args, **kwargs):
+        seen.extend(processes(home))
+        return original(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boot, "end_stack", spy)
+        with pytest.raises(type(error)):
+            up(SPEC, home=home)
+    assert seen
+    assert not any(process.alive for process in seen)
+    assert not state.path.exists()
+    assert (home / "failed-start").is_dir()
+
+
+def test_a_stack_ends_though_its_leaseholder_was_killed(home, tmp_path):
+    """What the keeper is for: nobody is left who could clean up."""
+    root = str(Path(__file__).parents[3])
+    argv = [sys.executable, "-c", HOLDER.format(path=[root]), str(home)]
+    with (tmp_path / "holder.log").open("wb") as log:
+        holder = subprocess.Popen(argv, stdout=log, stderr=log)
+    wait_until(lambda: "leased" in tail(tmp_path / "holder.log"), 20, lambda: tail(tmp_path / "holder.log"))
+    left = processes(home)
+    assert len(left) == 2
+    keepers = [keeper.owner for _, keeper in StateFolder(home).records("keepers", Lease)]
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    wait_until(lambda: not any(process.alive for process in left), 20, lambda: f"{left} to end")
+    wait_until(lambda: not any(keeper.alive for keeper in keepers), 20, lambda: "the keeper to end")
+    assert not (home / "stack").exists()
+
+
+def test_a_stack_whose_folder_was_deleted_is_ended(home):
+    import shutil
+
+    up(SPEC, home=home)
+    left = processes(home)
+    shutil.rmtree(home / "stack")
+    wait_until(lambda: not any(process.alive for process in left), 20, lambda: f"{left} to end")
+
+
+def test_a_keeper_that_died_is_replaced(home):
+    up(SPEC, home=home)
+    state = StateFolder(home)
+    (_, first), *_ = state.records("keepers", Lease)
+    end([first.owner], ask_s=0)
+    up(SPEC, home=home)
+    (_, second), *_ = state.records("keepers", Lease)
+    assert second.owner.alive
+
+
+def test_the_digest_tells_specs_and_interpreters_apart(executable):
+    spark = leasing.find_spark(Path(sys.executable))
+    tools = boot.Toolchain(executable("java", ""), spark)
+    one = leasing.digest_of(SPEC, tools)
+    assert one == leasing.digest_of(StackSpec(), tools)
+    assert one != leasing.digest_of(StackSpec(kafka_port=20000), tools)
+    other = boot.Toolchain(
+        tools.java, leasing.find_spark(executable("python", f'exec {sys.executable} "$@"'))
+    )
+    assert one != leasing.digest_of(SPEC, other)
