@@ -50,16 +50,25 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def numbers(result: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """(name, value) of every number in a result, however deep it is."""
+    """(name, value) of every number in a result, however deep it is; a series of runs is one."""
+    if "median" in result:
+        name, unit = result.get("name") or prefix.rstrip("."), result.get("unit", "")
+        spread = f"({readable(result['min'])} to {readable(result['max'])})"
+        yield name, f"{readable(result['median'])} {unit} {spread}"
     for key, value in result.items():
         if isinstance(value, dict):
             yield from numbers(value, f"{prefix}{key}.")
-        elif isinstance(value, float):
-            yield f"{prefix}{key}", f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-        elif isinstance(value, int) and not isinstance(value, bool):
-            yield f"{prefix}{key}", f"{value:,}"
-        elif isinstance(value, bool) or key == "error":
+        elif isinstance(value, int | float | bool) and key not in ("min", "median", "max"):
+            yield f"{prefix}{key}", readable(value)
+        elif key in ("error", "verdict"):
             yield f"{prefix}{key}", str(value)
+
+
+def readable(value: float) -> str:
+    """Three digits of a small number, all of a large one."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.3g}"
 
 
 def machine() -> dict[str, Any]:
