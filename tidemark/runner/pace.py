@@ -21,8 +21,9 @@ from tidemark.errors import DeadlineExceeded, PipelineFailed
 from tidemark.runner.programs import Program
 from tidemark.wait import wait_until
 
-TRIGGER_MS = 300
-"""Calibration: an idle trigger takes 20-40 ms; a longer interval would cost half of it again at every batch."""
+TRIGGER_MS = 100
+"""Calibration: an idle trigger takes 20-40 ms, two looks at the query 10-20 ms; half the interval is lost at every
+batch. A busy machine only takes a few more tries."""
 
 BATCH_S = 300.0
 """Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""

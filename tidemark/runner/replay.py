@@ -57,8 +57,9 @@ class Stepped:
 
 def replay_by_itself(arguments: Sequence[str]) -> int:
     """Run ``python -m producers replay ARGUMENTS`` with this terminal; returns its exit code."""
-    command = [sys.executable, "-P", "-m", "producers", "replay", *arguments]
-    with subprocess.Popen(command, env=program_environment(None), stdin=subprocess.DEVNULL) as child:
+    command = [sys.executable, "-P", "-m", "producers", "replay", *arguments, "--end-with-stdin"]
+    # A pipe that nobody writes to: it is closed by whatever ends this process, and then the child ends too.
+    with subprocess.Popen(command, env=program_environment(None), stdin=subprocess.PIPE) as child:
         try:
             return child.wait()
         except BaseException:

@@ -72,6 +72,7 @@ def driver(
         f"-Djava.io.tmpdir={state.path / 'tmp'}",
     ]
     own = {
+        **settings.checkpoint_conf(Path(record.spark_home)),
         "spark.cores.max": str(executors_of_a_driver(record)),
         "spark.executor.extraJavaOptions": " ".join(f'"{option}"' for option in executor_jvm),
     }

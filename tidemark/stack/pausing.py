@@ -15,8 +15,8 @@ from tidemark.process import ProcessId
 from tidemark.stack.state import StateFolder, Stopped
 from tidemark.wait import wait_until
 
-_STOPPED_S = 5.0
-"""Calibration: the kernel stops a process within milliseconds."""
+_STOPPED_S = 60.0
+"""Calibration: the kernel stops a process within milliseconds; a thread in the middle of disk I/O is waited for."""
 
 
 def pause_process(state: StateFolder, target: ProcessId, name: str) -> None:
