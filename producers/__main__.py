@@ -29,6 +29,8 @@ CONNECT_S = 10.0
 s.
 """
 
+STDIN = 0
+
 app = typer.Typer(
     name="python -m producers",
     help="Makes traces and publishes them to Kafka.",
@@ -185,7 +187,8 @@ def _end_with_stdin() -> None:
     """Stop as Ctrl-C does when standard input is closed, so that nobody publishes for a parent that died."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        # Not sys.stdin: its lock, held by a thread that waits, would be in the way when the interpreter ends.
+        while os.read(STDIN, 4096):
             pass  # what is said there is not for us
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -12,7 +12,6 @@ from enum import IntEnum
 
 import msgspec
 
-
 MOST_PARTITIONS = 10_000
 
 

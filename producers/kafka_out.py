@@ -157,7 +157,11 @@ class KafkaOut:
             )
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return unreachable(self.bootstrap, self._last_trouble or error.str())
-        return TestbedError(f"topic {topic!r} did not take a record", detail=error.str())
+        return TestbedError(
+            f"topic {topic!r} did not take a record",
+            detail=error.str(),
+            hint="the broker's log says more: `tidemark status` names it",
+        )
 
 
 def unreachable(bootstrap: str, why: str) -> TestbedError:

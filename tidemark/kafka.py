@@ -58,6 +58,7 @@ NOT_YET = (
 )
 """What a broker says of a partition that it has just been given, or has just come back with: ask again."""
 
+SEE_LOG = "the broker's log says more: `tidemark status` names it"
 BATCH_RECORDS = 10_000
 _POLL_S = 0.1
 
@@ -204,7 +205,7 @@ class _Reader:
     """All partitions of one topic from the beginning, at read_committed. A context manager."""
 
     def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int]) -> None:
-        self._bootstrap = broker
+        self._broker = broker
         self._consumer = Consumer(
             {
                 **_client(broker),
@@ -243,7 +244,9 @@ class _Reader:
                 if partition is not None and offset is not None:
                     self.position[partition] = max(self.position[partition], offset)
             elif error.fatal() or not error.retriable():
-                raise TestbedError(f"cannot read from {self._bootstrap!r}", detail=error.str())
+                raise TestbedError(
+                    f"cannot read from {_address(self._broker)!r}", detail=error.str(), hint=SEE_LOG
+                )
 
     def some(self, describe: Callable[[], str], timeout_s: float) -> Iterator[Message]:
         """At least one step forward: messages, or a new position. Raises ``DeadlineExceeded`` if there is
@@ -330,7 +333,7 @@ def _answered(broker: Broker, what: str, *, forgive: Sequence[int] = ()) -> Iter
         if refusal.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
             raise _unreachable(broker, refusal.str()) from exception
         raise TestbedError(
-            f"the broker at {_address(broker)!r} did not {what}", detail=refusal.str()
+            f"the broker at {_address(broker)!r} did not {what}", detail=refusal.str(), hint=SEE_LOG
         ) from exception
 
 
