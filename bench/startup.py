@@ -100,10 +100,18 @@ def main() -> None:
         {
             "cold": {**summary("stack from nothing", "s", cold), "aim": AIM_COLD_S},
             "warm": summary("stack that is there", "s", warm),
-            "command": {**summary("`tidemark up` on a stack that is there", "s", command), "aim": AIM_COMMAND_S},
+            "command": {
+                **summary("`tidemark up` on a stack that is there", "s", command),
+                "aim": AIM_COMMAND_S,
+            },
             "first_row": summary("first row of a warm query", "s", [first for _, first in runs]),
-            "run": {**summary("judged run of 400 impressions", "s", [whole for whole, _ in runs]), "aim": AIM_RUN_S},
-            "cold_over_warm_ratio": round(summary("", "", cold)["median"] / summary("", "", warm)["median"], 1),
+            "run": {
+                **summary("judged run of 400 impressions", "s", [whole for whole, _ in runs]),
+                "aim": AIM_RUN_S,
+            },
+            "cold_over_warm_ratio": round(
+                summary("", "", cold)["median"] / summary("", "", warm)["median"], 1
+            ),
         }
     )
 

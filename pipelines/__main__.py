@@ -116,7 +116,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--describe", action="store_true", help="print the contract as JSON and end")
     parser.add_argument("--remote", help="the driver: sc://HOST:PORT/;session_id=UUID")
     parser.add_argument("--bootstrap", help="Kafka's bootstrap servers, HOST:PORT[,...]")
-    parser.add_argument("--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC, for each input")
+    parser.add_argument(
+        "--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC, for each input"
+    )
     parser.add_argument("--output", help="the output topic")
     parser.add_argument("--checkpoint", help="the checkpoint folder, as the driver sees it")
     parser.add_argument("--query-name", default="tidemark", help="the query's name in Spark")

@@ -9,7 +9,9 @@ from pyspark.sql.functions import col, count, from_json, when
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-IMPRESSION = "impression_id STRING, user_id STRING, ad_id STRING, campaign_id STRING, impression_time TIMESTAMP"
+IMPRESSION = (
+    "impression_id STRING, user_id STRING, ad_id STRING, campaign_id STRING, impression_time TIMESTAMP"
+)
 CLICK = "click_id STRING, user_id STRING, ad_id STRING, click_time TIMESTAMP"
 
 

@@ -45,16 +45,14 @@ def event_reader(side: Side) -> Callable[[bytes | str | None], Event | None]:
         fields = read_fields(value)
         if fields is None:
             return None
-        time, name, *key = fields
-        time_us = read_time_us(time)
+        time_us = read_time_us(fields[0])
         if time_us is None:
             return None
-        if type(name) is not str:
-            name = as_text(name)
-        for index, part in enumerate(key):
-            if type(part) is not str:
-                key[index] = as_text(part)
-        return Event(name, tuple(key), time_us)
+        for field in fields:
+            if type(field) is not str:
+                fields = tuple([as_text(each) for each in fields])
+                break
+        return Event(fields[1], fields[2:], time_us)
 
     return read
 
@@ -71,16 +69,15 @@ def field_reader(names: Iterable[str]) -> Callable[[bytes | str | None], tuple[A
     )
     decode = msgspec.json.Decoder(record).decode
     pick = operator.attrgetter(*[attributes[name] for name in wanted])
-    single = len(wanted) == 1
+    one = len(wanted) == 1
 
     def read(value: bytes | str | None) -> tuple[Any, ...] | None:
         if not value:
             return None
         try:
-            found = pick(decode(value))
+            return (pick(decode(value)),) if one else pick(decode(value))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        return (found,) if single else found
 
     return read
 

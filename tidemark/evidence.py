@@ -22,8 +22,9 @@ typed. JSON Lines files may be compressed (``.zst``).
     {"batch": 0, "watermark_ms": 0, "end_offsets": {"impressions": {"0": 400}, "clicks": {"0": 40}},
      "committed": true, "runs": 1, "failed_tasks": 0}
 
-    ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how often the
-    batch was started, ``failed_tasks`` how many task attempts of it did not end in success (from the event log).
+    ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how
+    often the batch was started, ``failed_tasks`` how many task attempts of it did not end in success (from the event
+    log).
 
 ``output.jsonl``    every record of the output topic, read at read_committed::
 
@@ -34,7 +35,8 @@ typed. JSON Lines files may be compressed (``.zst``).
 
     {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
 
-``progress.jsonl``  Spark's own progress reports, as they are. ``verdict.json``  the judgement. ``logs/``  logs and event log.
+``progress.jsonl``  Spark's own progress reports, as they are. ``verdict.json``  the judgement. ``logs/``  logs of the
+programs. ``code.zip``  the code that ran, ``contract.json``  the contract by itself.
 """
 
 from __future__ import annotations
@@ -44,10 +46,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import zstandard
 
 from tidemark.contract import Contract, Delivery
 from tidemark.errors import BrokenEvidence
-from tidemark.jsonlines import open_lines, write_lines
+from tidemark.jsonlines import line_number, open_lines, read_blocks, write_lines
 from tidemark.trace import TraceReader
 
 FORMAT = 1
@@ -152,28 +155,25 @@ class RunDirectory:
     def inputs(self) -> Iterator[InputRecord]:
         """All records that were published, in order: the trace, then the sentinels."""
         manifest = self.manifest
-        next_offset = {
-            (name, int(p)): offset
+        spans = {
+            (name, int(partition)): [start, topic.end_offsets.get(partition, 0)]
             for name, topic in manifest.inputs.items()
-            for p, offset in topic.start_offsets.items()
-        }
-        end_offset = {
-            (name, int(p)): offset
-            for name, topic in manifest.inputs.items()
-            for p, offset in topic.end_offsets.items()
+            for partition, start in topic.start_offsets.items()
         }
         for name in ("trace", "flush"):
             path = self.file(name)
             if name == "flush" and not path.is_file():
                 continue
+            is_sentinel = name == "flush"
             with TraceReader(path) as reader:
                 for record in reader:
-                    place = record.topic, record.partition
-                    offset = next_offset.get(place, 0)
-                    next_offset[place] = offset + 1
-                    if offset < end_offset.get(place, 0):
-                        value = record.value if record.value is not None else record.value_bytes()
-                        yield InputRecord(record.topic, record.partition, offset, value, name == "flush")
+                    span = spans.get((record.topic, record.partition))
+                    if span is None or span[0] >= span[1]:
+                        continue  # it was not published
+                    offset = span[0]
+                    span[0] = offset + 1
+                    value = record.value if record.value is not None else record.value_bytes()
+                    yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
 
     def batches(self) -> list[Batch]:
         """The planned batches, by id."""
@@ -213,15 +213,16 @@ class RunDirectory:
 
     def _lines(self, name: str, kind: type[Any]) -> Iterator[Any]:
         path = self.file(name)
-        decode = msgspec.json.Decoder(kind).decode
         number = 0
         try:
             with open_lines(path) as file:
-                for number, line in enumerate(file, 1):  # noqa: B007 (used in the error)
-                    if not line.isspace():
-                        yield decode(line)
-        except (OSError, msgspec.DecodeError, ValueError) as error:
-            raise _broken(path, f"line {number}: {error}" if number else str(error)) from error
+                for items in read_blocks(file, msgspec.json.Decoder(kind)):
+                    yield from items
+                    number += len(items)
+        except msgspec.DecodeError as error:
+            raise _broken(path, f"line {line_number(path, number + 1)}: {error}") from error
+        except (OSError, ValueError, zstandard.ZstdError) as error:
+            raise _broken(path, str(error)) from error
 
 
 def open_run(path: Path) -> RunDirectory:

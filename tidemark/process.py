@@ -59,7 +59,7 @@ class ProcessId:
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.create_time) > _CREATE_TIME_SLACK_S:
                 return None
-            return None if process.status() == psutil.STATUS_ZOMBIE else process
+            return None if _has_ended(process) else process
         except psutil.NoSuchProcess:
             return None
 
@@ -141,7 +141,7 @@ def marked(name: str, value: str) -> list[ProcessId]:
         try:
             if process.pid == own or process.environ().get(name) != value:
                 continue
-            if process.status() != psutil.STATUS_ZOMBIE:
+            if not _has_ended(process):
                 found.append(ProcessId(process.pid, process.create_time()))
         except (psutil.AccessDenied, psutil.NoSuchProcess, OSError):
             continue  # another user's, or gone while we looked
@@ -256,6 +256,14 @@ def base_environment(**extra: str) -> dict[str, str]:
     if sys.platform != "win32":
         kept.setdefault("LANG", "C.UTF-8")
     return {**kept, **extra}
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether nothing of it is left but its exit code.
+
+    A killed JVM is a zombie at once, but keeps its sockets and memory until the last of its threads is gone.
+    """
+    return bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
 
 
 def _living(identities: Iterable[ProcessId]) -> list[ProcessId]:

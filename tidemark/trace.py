@@ -44,7 +44,7 @@ import msgspec
 import zstandard
 
 from tidemark.errors import BrokenTrace, UsageError
-from tidemark.jsonlines import open_lines, write_lines
+from tidemark.jsonlines import line_number, open_lines, read_blocks, write_lines
 
 Pace = Literal["stepped", "backlog", "timed"]
 PACES: tuple[Pace, ...] = ("stepped", "backlog", "timed")
@@ -130,25 +130,30 @@ class TraceReader:
         self._file.close()
 
     def __iter__(self) -> Iterator[Record]:
-        topics = {name: spec.partitions for name, spec in self.header.topics.items()}
-        decode, slices, last_slice = _record_decoder.decode, self.header.slices, 0
-        line_number = 1
+        places = {(name, n) for name, spec in self.header.topics.items() for n in range(spec.partitions)}
+        last_slice, number = 0, 0
         try:
-            for line in self._file:
-                line_number += 1
-                if line.isspace():
-                    continue
-                record = decode(line)
-                if not 0 <= record.partition < topics.get(record.topic, 0):
-                    raise ValueError(
-                        f"topic {record.topic!r} partition {record.partition} is not in the header's topics"
-                    )
-                if not last_slice <= record.slice < slices:
-                    raise ValueError(f"slice {record.slice} after slice {last_slice}, of {slices} slices")
-                last_slice = record.slice
-                yield record
-        except (msgspec.DecodeError, ValueError, zstandard.ZstdError) as error:
-            raise self._broken(line_number, error) from error
+            for records in read_blocks(self._file, _record_decoder):
+                for number, record in enumerate(records, number + 1):
+                    if (record.topic, record.partition) not in places:
+                        place = f"topic {record.topic!r} partition {record.partition}"
+                        raise ValueError(f"{place} is not in the header's topics")
+                    if record.slice != last_slice:
+                        self._check_slice(record.slice, last_slice)
+                        last_slice = record.slice
+                    yield record
+        except zstandard.ZstdError as error:
+            raise self._broken(number + 2, error) from error
+        except (
+            msgspec.DecodeError
+        ) as error:  # in the item after the last one that was given; the header is the first
+            raise self._broken(line_number(self.path, number + 2), error) from error
+        except ValueError as error:
+            raise self._broken(line_number(self.path, number + 1), error) from error
+
+    def _check_slice(self, number: int, last: int) -> None:
+        if not last <= number < self.header.slices:
+            raise ValueError(f"slice {number} after slice {last}, of {self.header.slices} slices")
 
     def _read_header(self) -> Header:
         try:

@@ -96,8 +96,20 @@ def test_a_run_prints_one_json_object(stack, tmp_path):
 
 def test_ctrl_c_in_the_middle_of_a_run_stops_clean_and_keeps_the_evidence(stack, tmp_path):
     run_dir = tmp_path / "run"
-    command = [sys.executable, "-m", "tidemark", "run", "left_outer", "--impressions", "600", "--run-dir", run_dir]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "100"})
+    command = [
+        sys.executable,
+        "-m",
+        "tidemark",
+        "run",
+        "left_outer",
+        "--impressions",
+        "600",
+        "--run-dir",
+        run_dir,
+    ]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "100"}
+    )
     work = stack.work_dir("probe").parent
     before = set(work.iterdir())
 

@@ -22,9 +22,7 @@ CASES = [
 
 def rows_of(run_dir):
     """Each output row with its batch: what must be the same when a trace is replayed."""
-    return sorted(
-        (dict(record.headers)["batch"], record.value) for record in RunDirectory(run_dir).output()
-    )
+    return sorted((dict(record.headers)["batch"], record.value) for record in RunDirectory(run_dir).output())
 
 
 @pytest.mark.parametrize(("join", "pace", "seed"), CASES)

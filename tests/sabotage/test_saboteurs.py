@@ -73,7 +73,9 @@ def test_a_saboteur_is_caught_by_name(name, run_pipeline, tmp_path):
     saboteur = SABOTEURS[name]
     source = (ROOT / "pipelines" / f"{saboteur.pipeline}.py").read_text()
     for old, new in saboteur.changes.items():
-        assert source.count(old) == 1, f"{saboteur.pipeline}.py no longer has {old!r} once: mend this saboteur"
+        assert source.count(old) == 1, (
+            f"{saboteur.pipeline}.py no longer has {old!r} once: mend this saboteur"
+        )
         source = source.replace(old, new)
     broken = tmp_path / "saboteur.py"
     broken.write_text(f"{source}\n\n{saboteur.added}")

@@ -34,18 +34,26 @@ def register(app: typer.Typer) -> None:
 
 
 def run_command(
-    pipeline: Annotated[str, typer.Argument(help="inner, left_outer, left_semi, flights_weather, or FILE.py")],
+    pipeline: Annotated[
+        str, typer.Argument(help="inner, left_outer, left_semi, flights_weather, or FILE.py")
+    ],
     seed: Annotated[int, typer.Option(help="What is generated, and when faults strike.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="How many impressions to generate.")] = 2_000,
     trace: Annotated[Path | None, typer.Option(help="Replay this trace instead of generating one.")] = None,
-    pace: Annotated[str | None, typer.Option(help=f"One of {', '.join(PACES)}; default: the trace's own.")] = None,
+    pace: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(PACES)}; default: the trace's own.")
+    ] = None,
     speed: Annotated[float, typer.Option(min=0.001, help="How many times real time, at pace timed.")] = 1.0,
     kill_executors: Annotated[int, typer.Option(min=0, help="SIGKILL this many executors on the way.")] = 0,
     sink: Annotated[str, typer.Option(help="spark: Spark's own Kafka sink (at-least-once).")] = "spark",
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
-    conf: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
+    ] = None,
     generate: Annotated[str, typer.Option(help="More options for `python -m producers generate`.")] = "",
-    run_dir: Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""

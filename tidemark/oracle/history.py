@@ -87,10 +87,11 @@ class Partition:
     first_offset: int
     rows: array[int] = field(default_factory=lambda: array("q"))
 
-    def row_at(self, offset: int) -> int | None:
-        """The row at a Kafka offset, or ``None`` if nothing was published there."""
-        index = offset - self.first_offset
-        return self.rows[index] if 0 <= index < len(self.rows) else None
+    def row_at(self, offset: int) -> int:
+        """The row at a Kafka offset; raises ``IndexError`` if nothing was published there."""
+        if offset < self.first_offset:
+            raise IndexError(offset)
+        return self.rows[offset - self.first_offset]
 
 
 @dataclass(frozen=True)

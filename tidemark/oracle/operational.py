@@ -201,13 +201,18 @@ class _Join:
         """End a batch: rows that can match no more leave, a left outer one without a match with its NULL row."""
         for side in (LEFT, RIGHT):
             key, state, matched = self.key, self.states[side], self.matched
+            batch, batch_of = self.batch, self.batch_of
             owes_null = self.outer and side == LEFT
             for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
                 row = entry & ROW_MASK
-                if key[row] != NO_KEY:
-                    _remove(state, key[row], entry)
+                of = key[row]
+                if of != NO_KEY:
+                    if len(state[of]) == 1:
+                        del state[of]
+                    else:
+                        _remove(state, of, entry)
                 if owes_null and not matched[row]:
-                    self.batch_of[alone(row)] = self.batch
+                    batch_of[row << ROW_BITS] = batch  # its identity: alone(row)
 
 
 class _SemiJoin(_Join):

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidemark.events import as_text, field_reader
 from tidemark.evidence import OutputRecord
-from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, Fate, History, alone, pair
+from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, ROW_BITS, Fate, History, alone, pair
 
 HEADERS = ("query", "batch", "partition", "attempt")
 
@@ -71,30 +71,27 @@ class OutputReader:
 
     def _by_refs(self, fields: tuple[Any, ...], batch: int) -> Read:
         left_id, right_id, left_partition, left_offset, right_partition, right_offset = fields
-        left = self._at(LEFT, left_partition, left_offset)
-        if left is None:
+        lefts, rights = self._partitions
+        try:
+            left = lefts[left_partition].row_at(left_offset)
+        except (KeyError, IndexError, TypeError):
             return self._unknown(LEFT, left_id, (left_partition, left_offset), batch)
         ids = self._ids
         if ids[left] != left_id and self._contradicts(left, left_id):
             return _corrupt(self._contradiction(left, left_id))
         if self._semi:
-            return alone(left), batch, ""
+            return left << ROW_BITS, batch, ""
         if right_partition is None and right_offset is None:
             if right_id is None:
-                return alone(left), batch, ""
+                return left << ROW_BITS, batch, ""
             return _corrupt(f"it names {as_text(right_id)!r} on the right, but not where that was written")
-        right = self._at(RIGHT, right_partition, right_offset)
-        if right is None:
+        try:
+            right = rights[right_partition].row_at(right_offset)
+        except (KeyError, IndexError, TypeError):
             return self._unknown(RIGHT, right_id, (right_partition, right_offset), batch)
         if ids[right] != right_id and self._contradicts(right, right_id):
             return _corrupt(self._contradiction(right, right_id))
-        return pair(left, right), batch, ""
-
-    def _at(self, side: int, partition: Any, offset: Any) -> int | None:
-        if type(partition) is not int or type(offset) is not int:
-            return None
-        place = self._partitions[side].get(partition)
-        return place.row_at(offset) if place else None
+        return left << ROW_BITS | (right + 1), batch, ""
 
     def _contradicts(self, row: int, claimed: Any) -> bool:
         """An id that is no string in JSON is compared as the STRING column that it was read into."""

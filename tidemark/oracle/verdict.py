@@ -13,7 +13,9 @@ Three opinions are compared: what the engine's own rules give (``operational``),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 import msgspec
@@ -62,7 +64,20 @@ class Verdict(msgspec.Struct, kw_only=True):
 
 def judge(run: Evidence) -> Verdict:
     """Judge a run. Raises only what reading broken evidence raises (``TidemarkError``)."""
-    return _Judgement(read_history(run)).judge(run)
+    with _uncollected():
+        return _Judgement(read_history(run)).judge(run)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: a judgement makes no cycles, and millions of objects for it to walk in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Judgement:

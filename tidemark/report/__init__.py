@@ -50,7 +50,9 @@ def _table(verdict: Verdict, faults: Sequence[Fault]) -> Table:
 def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str]]:
     """The rows of the table, in the order in which a run happens."""
     n = dict.fromkeys(_COUNTED, 0) | verdict.counts
-    topics = [name.removesuffix("_in") for name in verdict.counts if name.endswith("_in") and name != "rows_in"]
+    topics = [
+        name.removesuffix("_in") for name in verdict.counts if name.endswith("_in") and name != "rows_in"
+    ]
     share = 100 * n["late"] / n["rows_in"] if n["rows_in"] else 0.0
     yield "rows in", _list([(n["rows_in"], ""), *((n[f"{topic}_in"], topic) for topic in topics)])
     yield "late", f"{n['late']:,} ({share:.1f} %), dropped by the watermark"
@@ -63,10 +65,16 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
         yield "matched", f"{n['joined_rows']:,} joined rows of {n['matched']:,} matched left rows"
     if "null_row_after_expiry" in verdict.anchors:
         yield "NULL rows", f"{n['null_rows']:,}"
-    yield "duplicates", f"{n['duplicates_excused']:,} excused, {verdict.findings_total.get('duplicate_rows', 0):,} not"
+    yield (
+        "duplicates",
+        f"{n['duplicates_excused']:,} excused, {verdict.findings_total.get('duplicate_rows', 0):,} not",
+    )
     batches = [(n["data_batches"], "with data"), (n["no_data_batches"], "without")]
     yield "batches", _list([(n["batches"], ""), *batches])
-    yield "faults", _list([(n["faults_done"], ""), *_strikes(faults)]) + f", {n['failed_tasks']:,} tasks failed"
+    yield (
+        "faults",
+        _list([(n["faults_done"], ""), *_strikes(faults)]) + f", {n['failed_tasks']:,} tasks failed",
+    )
     if faults:
         times = ", ".join(f"{fault.recovery_s:.1f} s" for fault in faults if fault.recovery_s is not None)
         yield "recovery", times or "none seen"
@@ -101,6 +109,8 @@ def _findings(verdict: Verdict) -> Iterable[Text]:
         for finding in examples[:SHOWN]:
             yield Text(f"  {finding.message}")
         if total > min(len(examples), SHOWN):
-            yield Text(f"  … and {total - min(len(examples), SHOWN):,} more; verdict.json has {len(examples)}")
+            yield Text(
+                f"  … and {total - min(len(examples), SHOWN):,} more; verdict.json has {len(examples)}"
+            )
     for name, text in verdict.known_defects.items():
         yield Text(f"known defect {name}: {text}", style="red")

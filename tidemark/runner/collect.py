@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,31 +23,32 @@ LOG_S = 20.0
 DELIVERY_OF_SINK = {"spark": Delivery.AT_LEAST_ONCE}
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where a run happens: trace, topics (``inputs`` by logical name), checkpoint, driver."""
+
+    trace: Path
+    inputs: dict[str, str]
+    output: str
+    checkpoint: Checkpoint
+    driver: Driver
+
+
 class Collector:
     """Knows what the run has shown so far; ``finish`` writes it down."""
 
     def __init__(
-        self,
-        options: RunOptions,
-        contract: Contract,
-        directory: RunDirectory,
-        *,
-        checkpoint: Checkpoint,
-        stack: Stack,
-        driver: Driver,
-        inputs: dict[str, str],
-        output: str,
-        trace: Path,
+        self, options: RunOptions, contract: Contract, directory: RunDirectory, stack: Stack, places: Places
     ) -> None:
         self._options = options
         self._contract = contract
         self._directory = directory
-        self._checkpoint = checkpoint
         self._stack = stack
-        self._driver = driver
-        self._inputs = inputs
-        self._output = output
-        self._trace = trace
+        self._trace = places.trace
+        self._inputs = places.inputs
+        self._output = places.output
+        self._checkpoint = places.checkpoint
+        self._driver = driver = places.driver
         self._log_start = driver.event_log.stat().st_size if driver.event_log.exists() else 0
         self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._query_id: str | None = None
@@ -95,7 +97,9 @@ class Collector:
         if committed:
             last = committed[-1]
             wait_until(
-                lambda: events.job_ended(last), LOG_S, lambda: f"the event log to have the end of batch {last}"
+                lambda: events.job_ended(last),
+                LOG_S,
+                lambda: f"the event log to have the end of batch {last}",
             )
         return dict(events.failed_tasks())
 

@@ -16,7 +16,7 @@ from tidemark.chaos.executors import ExecutorKiller, plan_strikes
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract
 from tidemark.evidence import RunDirectory
-from tidemark.runner.collect import Collector
+from tidemark.runner.collect import Collector, Places
 from tidemark.runner.options import RunOptions
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.programs import Program
@@ -60,11 +60,8 @@ class LiveRun:
             report("driver", 0, 1)
             driver = cleanup.enter_context(self._driver())
             report("driver", 1, 1)
-            collector = Collector(
-                self._options, self._contract, self._directory,
-                checkpoint=self._checkpoint, stack=self._stack, driver=driver,
-                inputs=self._inputs, output=self._output, trace=self._trace,
-            )  # fmt: skip
+            places = Places(self._trace, self._inputs, self._output, self._checkpoint, driver)
+            collector = Collector(self._options, self._contract, self._directory, self._stack, places)
             cleanup.callback(collector.finish)
             self._query(collector, driver)
 

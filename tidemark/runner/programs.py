@@ -62,7 +62,10 @@ def run_program(arguments: Sequence[str], *, timeout_s: float, code: Path | None
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise DeadlineExceeded(f"`python -m {arguments[0]}` did not end within {timeout_s:g} s") from error
+        raise DeadlineExceeded(
+            f"`python -m {arguments[0]}` did not end within {timeout_s:g} s",
+            hint="run it by itself to see what it does",
+        ) from error
     if done.returncode != 0:
         raise _as_error(arguments[0], done.returncode, done.stderr)
     return done.stdout
@@ -93,7 +96,9 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None) -> None:
+    def __exit__(
+        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
+    ) -> None:
         self.close()
 
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
@@ -114,6 +119,7 @@ class Program:
             raise DeadlineExceeded(
                 f"waited {timeout_s:g} s for `python -m {self.name}` to answer {asked!r}",
                 detail=self._last_words(),
+                hint=f"its log is {self.log}; `tidemark status` says whether the stack is well",
             ) from None
         if answer is None:
             raise self._ended()
@@ -169,4 +175,8 @@ def _as_error(program: str, code: int, words: str) -> TidemarkError:
         detail, _, hint = rest.partition("hint:")
         return kind(message, detail=detail.replace("why:", "").strip(), hint=hint.strip())
     tail = "\n".join(text.splitlines()[-12:])
-    return kind(f"`python -m {program}` ended with exit code {code}", detail=tail)
+    return kind(
+        f"`python -m {program}` ended with exit code {code}",
+        detail=tail,
+        hint="`tidemark status` says whether the stack is well",
+    )

@@ -112,16 +112,17 @@ def must_live(part: PartRecord) -> None:
         )
 
 
-def await_log(part: PartRecord, text: str, timeout_s: float = UP_S) -> None:
-    """Wait until a part has logged ``text`` since it was started."""
+def await_log(part: PartRecord, *texts: str, timeout_s: float = UP_S) -> None:
+    """Wait until a part has logged one of ``texts`` since it was started."""
     log = Path(part.log)
 
     def said() -> bool:
         with log.open("rb") as file:
             file.seek(part.log_start)
-            return text.encode() in file.read()
+            said_so_far = file.read()
+        return any(text.encode() in said_so_far for text in texts)
 
-    _await(part, said, f"to log {text!r}", timeout_s)
+    _await(part, said, f"to log {' or '.join(map(repr, texts))}", timeout_s)
 
 
 def await_port(part: PartRecord, timeout_s: float = UP_S) -> None:
@@ -131,8 +132,11 @@ def await_port(part: PartRecord, timeout_s: float = UP_S) -> None:
 
 
 def await_master(part: PartRecord) -> None:
-    """Wait until the master is elected: a worker that asks sooner is ignored and asks again only after seconds."""
-    await_log(part, "New state: ALIVE")
+    """Wait until the master is elected and, after a restart, knows its workers and applications again.
+
+    A worker that asks sooner is ignored, and asks again only after seconds.
+    """
+    await_log(part, "New state: ALIVE", "resuming operations")
 
 
 def await_worker(part: PartRecord) -> None:
