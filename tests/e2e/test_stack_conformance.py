@@ -1,0 +1,273 @@
+"""What every backend of a stack has to do: start, stop, kill, pause, resume, logs, status; executors; own drivers.
+
+Nothing here knows how a backend does it. The stack is one of its own, because its parts are killed; tests take turns at
+it, also under ``pytest -n``, and each leaves it whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import uuid
+
+import pytest
+
+from tidemark import kafka, project
+from tidemark.errors import TestbedError, UsageError
+from tidemark.stack import PartState, StackSpec, lease
+from tidemark.wait import wait_until
+
+BACKENDS = ("local",)
+ANSWER_S = 60.0
+"""Calibration: an executor is replaced within 3 s, a Spark session answers within 5 s; both on two idle cores."""
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def leased(request):
+    home = project.state_dir() / "conformance" / request.param
+    with lease(StackSpec(backend=request.param), home=home) as stack:
+        yield stack
+
+
+@pytest.fixture
+def stack(leased):
+    """The stack, for this test alone."""
+    with (leased.state_dir.parent / "turn").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield leased
+
+
+@pytest.fixture
+def own_driver(stack):
+    driver = stack.start_driver(f"own-{uuid.uuid4().hex[:6]}")
+    yield driver
+    stack.stop(driver.name)
+
+
+def states(stack) -> dict[str, PartState]:
+    return {part.name: part.state for part in stack.status()}
+
+
+def run_job(driver) -> int:
+    """Count ten rows, in one partition for each executor."""
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(driver.remote).create()
+    try:
+        return session.range(0, 10, 1, 2).count()
+    finally:
+        session.stop()
+
+
+def write_record(stack, topic: str, value: str) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "message.timeout.ms": 30_000})
+    producer.produce(topic, value.encode())
+    assert producer.flush(30) == 0
+
+
+def records(stack, topic: str) -> list[str | None]:
+    return [record.value for record in kafka.read_all(stack.bootstrap_servers, topic)]
+
+
+@pytest.fixture
+def topic(stack):
+    name = f"conformance-{uuid.uuid4().hex[:8]}"
+    kafka.create_topics(stack.bootstrap_servers, {name: 1})
+    yield name
+    kafka.delete_topics(stack.bootstrap_servers, [name])
+
+
+def await_executors(stack, driver: str, count: int = 2):
+    def enough():
+        found = stack.executors(driver)
+        return found if len(found) == count else None
+
+    return wait_until(enough, ANSWER_S, lambda: f"{count} executors, not {stack.executors(driver)}")
+
+
+def test_every_part_runs(stack):
+    assert stack.parts() == ["broker", "master", "worker-1", "worker-2", "driver"]
+    for part in stack.status():
+        assert part.state is PartState.RUNNING
+        assert part.pid
+        assert part.address
+        assert part.rss_bytes > 1 << 20
+
+
+def test_versions_are_known(stack):
+    assert {"java", "kafka", "spark", "connector", "python"} <= stack.versions.keys()
+
+
+def test_every_part_has_a_log(stack):
+    assert all(stack.logs(part, 5).strip() for part in stack.parts())
+    assert len(stack.logs("driver", 2).splitlines()) == 2
+
+
+def test_a_part_that_there_is_not_is_wrong_usage(stack):
+    with pytest.raises(UsageError, match="no part 'worker-9'") as error:
+        stack.kill("worker-9")
+    assert "worker-2" in error.value.detail
+
+
+def test_a_record_goes_through_the_broker(stack, topic):
+    write_record(stack, topic, "x")
+    assert records(stack, topic) == ["x"]
+
+
+def test_the_driver_has_an_executor_on_every_worker(stack):
+    assert {executor.worker for executor in await_executors(stack, "driver")} == {"worker-1", "worker-2"}
+    assert run_job(stack.driver()) == 10
+
+
+def test_the_event_log_is_written_as_things_happen(stack):
+    driver = stack.driver()
+    run_job(driver)
+
+    def events() -> set[str]:
+        lines = driver.event_log.read_text().splitlines()
+        return {json.loads(line)["Event"] for line in lines if line.endswith("}")}
+
+    wanted = {"SparkListenerApplicationStart", "SparkListenerExecutorAdded", "SparkListenerTaskEnd"}
+    wait_until(lambda: wanted <= events(), ANSWER_S, lambda: f"{wanted} in {driver.event_log}: {events()}")
+
+
+def test_host_driver_and_executors_share_the_work_folder(stack):
+    from pyspark.sql.connect.session import SparkSession
+
+    folder = stack.work_dir(f"shared-{uuid.uuid4().hex[:6]}")
+    session = SparkSession.builder.remote(stack.driver().remote).create()
+    try:
+        session.range(10).write.json(str(folder / "rows"))
+    finally:
+        session.stop()
+    written = [line for path in (folder / "rows").glob("part-*") for line in path.read_text().splitlines()]
+    assert len(written) == 10
+
+
+def test_a_killed_broker_comes_back_with_its_records(stack, topic):
+    address = stack.bootstrap_servers
+    write_record(stack, topic, "before")
+    stack.kill("broker")
+    assert states(stack)["broker"] is PartState.STOPPED
+    stack.start("broker")
+    assert states(stack)["broker"] is PartState.RUNNING
+    assert stack.bootstrap_servers == address
+    write_record(stack, topic, "after")
+    assert records(stack, topic) == ["before", "after"]
+
+
+def test_a_stopped_broker_comes_back_with_its_records(stack, topic):
+    write_record(stack, topic, "before")
+    stack.stop("broker")
+    stack.start("broker")
+    assert records(stack, topic) == ["before"]
+
+
+def test_a_paused_broker_stands_still_until_it_is_resumed(stack, topic):
+    stack.pause("broker")
+    try:
+        assert states(stack)["broker"] is PartState.PAUSED
+    finally:
+        stack.resume("broker")
+    assert states(stack)["broker"] is PartState.RUNNING
+    write_record(stack, topic, "x")
+
+
+def test_starting_what_runs_changes_nothing(stack):
+    before = stack.status()
+    stack.start("broker")
+    assert [part.pid for part in stack.status()] == [part.pid for part in before]
+
+
+def test_a_killed_executor_is_replaced_by_the_cluster(stack):
+    victim = await_executors(stack, "driver")[0]
+    assert stack.kill_executor("driver", victim.executor_id) == victim
+    assert victim not in stack.executors("driver")
+    assert victim.executor_id not in {executor.executor_id for executor in await_executors(stack, "driver")}
+    assert run_job(stack.driver()) == 10
+    with pytest.raises(TestbedError, match="does not run"):
+        stack.kill_executor("driver", victim.executor_id)
+
+
+def test_a_driver_outlives_many_killed_executors(stack, own_driver):
+    for _ in range(12):
+        victim = await_executors(stack, own_driver.name)[0]
+        stack.kill_executor(own_driver.name, victim.executor_id)
+    assert len(await_executors(stack, own_driver.name)) == 2
+    assert run_job(own_driver) == 10
+
+
+def test_a_paused_executor_goes_on_when_resumed(stack):
+    executor = await_executors(stack, "driver")[0]
+    assert stack.pause_executor("driver", executor.executor_id) == executor
+    assert stack.resume_executor("driver", executor.executor_id) == executor
+    assert run_job(stack.driver()) == 10
+
+
+def test_a_killed_worker_takes_its_executors_along_and_comes_back(stack):
+    stack.kill("worker-1")
+    assert states(stack)["worker-1"] is PartState.STOPPED
+    wait_until(
+        lambda: all(executor.worker == "worker-2" for executor in stack.executors("driver")),
+        ANSWER_S,
+        lambda: f"executors on worker-2 only: {stack.executors('driver')}",
+    )
+    stack.start("worker-1")
+    await_executors(stack, "driver")
+    assert run_job(stack.driver()) == 10
+
+
+def test_a_killed_master_comes_back_knowing_its_applications(stack, own_driver):
+    stack.kill("master")
+    stack.start("master")
+    victim = await_executors(stack, own_driver.name)[0]
+    stack.kill_executor(own_driver.name, victim.executor_id)
+    await_executors(stack, own_driver.name)
+    assert run_job(own_driver) == 10
+
+
+def test_a_killed_driver_comes_back_at_its_address(stack):
+    before = stack.driver()
+    stack.kill("driver")
+    with pytest.raises(TestbedError, match="does not run"):
+        stack.driver()
+    stack.start("driver")
+    after = stack.driver()
+    assert after.remote == before.remote
+    assert after.app_id != before.app_id
+    assert after.event_log != before.event_log
+    assert {executor.worker for executor in await_executors(stack, "driver")} == {"worker-1", "worker-2"}
+    assert run_job(after) == 10
+
+
+def test_a_driver_of_ones_own_stands_beside_the_other(stack, own_driver):
+    assert own_driver.name in stack.parts()
+    assert own_driver.app_id != stack.driver().app_id
+    assert run_job(own_driver) == 10
+    assert run_job(stack.driver()) == 10
+    ours = {executor.pid for executor in await_executors(stack, own_driver.name)}
+    assert not ours & {executor.pid for executor in stack.executors("driver")}
+
+
+def test_a_driver_of_ones_own_takes_settings(stack):
+    from pyspark.sql.connect.session import SparkSession
+
+    driver = stack.start_driver("with-settings", {"spark.sql.shuffle.partitions": "3"})
+    try:
+        session = SparkSession.builder.remote(driver.remote).create()
+        assert session.conf.get("spark.sql.shuffle.partitions") == "3"
+        session.stop()
+        with pytest.raises(UsageError, match="cannot be called 'with-settings'"):
+            stack.start_driver("with-settings")
+    finally:
+        stack.stop("with-settings")
+    assert "with-settings" not in stack.parts()
+
+
+def test_a_held_driver_stands_still_for_the_block_only(stack):
+    with stack.hold("driver"):
+        assert states(stack)["driver"] is PartState.PAUSED
+    assert states(stack)["driver"] is PartState.RUNNING
+    assert run_job(stack.driver()) == 10
