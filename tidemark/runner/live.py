@@ -138,7 +138,8 @@ class LiveRun:
     def _publisher(self, trace: Path, *, interactive: bool = False) -> Program:
         topics = [f"--topic={name}={topic}" for name, topic in self._inputs.items()]
         timed = self._pace == "timed" and not interactive
-        mode = ["--pace", "timed", "--speed", str(self._options.speed)] if timed else ["--interactive"]
+        timed_mode = ["--pace", "timed", "--speed", str(self._options.speed), "--end-with-stdin"]
+        mode = timed_mode if timed else ["--interactive"]
         return Program(
             ["producers", "replay", str(trace), "--bootstrap", self._stack.bootstrap_servers, *topics, *mode],
             self._directory.path / "logs" / "publisher.log",
