@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -33,53 +33,52 @@ class Event(NamedTuple):
 
 def read_event(value: bytes | str | None, side: Side) -> Event | None:
     """The event in a record's value, or ``None`` if it is unreadable for this side."""
-    return event_reader(side)(value)
+    return _event_reader(side)(value)
 
 
 @functools.cache
-def event_reader(side: Side) -> Callable[[bytes | str | None], Event | None]:
-    """:func:`read_event` for one side, for those who read a million records."""
+def _event_reader(side: Side) -> Callable[[bytes | str | None], Event | None]:
     read_fields = field_reader((side.time, side.id, *side.keys))
 
     def read(value: bytes | str | None) -> Event | None:
         fields = read_fields(value)
-        if fields is None:
+        time_us = None if fields is None else read_time_us(fields[0])
+        if fields is None or time_us is None:
             return None
-        time_us = read_time_us(fields[0])
-        if time_us is None:
-            return None
-        for field in fields:
-            if type(field) is not str:
-                fields = tuple([as_text(each) for each in fields])
-                break
-        return Event(fields[1], fields[2:], time_us)
+        name, *key = [as_text(field) for field in fields[1:]]
+        return Event(name, tuple(key), time_us)
 
     return read
 
 
-def field_reader(names: Iterable[str]) -> Callable[[bytes | str | None], tuple[Any, ...] | None]:
-    """A function that gives these fields of a JSON object (``None`` where missing), or ``None`` if it is none."""
-    wanted = list(names)
-    attributes = {name: f"field_{index}" for index, name in enumerate(dict.fromkeys(wanted))}
-    record = msgspec.defstruct(
-        "Fields",
-        [(attribute, Any, None) for attribute in attributes.values()],
-        rename={attribute: name for name, attribute in attributes.items()},
-        gc=False,
-    )
-    decode = msgspec.json.Decoder(record).decode
-    pick = operator.attrgetter(*[attributes[name] for name in wanted])
-    one = len(wanted) == 1
+def field_reader(names: Sequence[str]) -> Callable[[bytes | str | None], tuple[Any, ...] | None]:
+    """A function that gives two or more fields of a JSON object (``None`` where missing), or ``None`` if it is none."""
+    struct, attributes = field_struct(names)
+    decode = msgspec.json.Decoder(struct).decode
+    pick = operator.attrgetter(*attributes)
 
     def read(value: bytes | str | None) -> tuple[Any, ...] | None:
         if not value:
             return None
         try:
-            return (pick(decode(value)),) if one else pick(decode(value))
+            found: tuple[Any, ...] = pick(decode(value))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
+        return found
 
     return read
+
+
+def field_struct(names: Sequence[str]) -> tuple[type[msgspec.Struct], list[str]]:
+    """A struct that takes just these fields of a JSON object, and its attribute for each name."""
+    attributes = {name: f"field_{index}" for index, name in enumerate(dict.fromkeys(names))}
+    struct = msgspec.defstruct(
+        "Fields",
+        [(attribute, Any, None) for attribute in attributes.values()],
+        rename={attribute: name for name, attribute in attributes.items()},
+        gc=False,
+    )
+    return struct, [attributes[name] for name in names]
 
 
 def read_time_us(text: object) -> int | None:

@@ -156,9 +156,9 @@ class RunDirectory:
         """All records that were published, in order: the trace, then the sentinels."""
         manifest = self.manifest
         spans = {
-            (name, int(partition)): [start, topic.end_offsets.get(partition, 0)]
+            (name, int(partition)): [topic.start_offsets.get(partition, 0), end]
             for name, topic in manifest.inputs.items()
-            for partition, start in topic.start_offsets.items()
+            for partition, end in topic.end_offsets.items()
         }
         for name in ("trace", "flush"):
             path = self.file(name)

@@ -79,31 +79,29 @@ class Comparison:
 
     def run(self, output: Iterable[OutputRecord]) -> Seen:
         """Compare all of it."""
-        counts, astray = self.seen.counts, []
+        astray = []
         predicted, place_of, read = self._predicted, self.seen.place_of, self._reader.read
-        first_sentinel = self._history.rows.first_sentinel
+        first_sentinel, records, sentinels = self._history.rows.first_sentinel, 0, 0
         for record in output:
-            counts["output_records"] += 1
+            records += 1
             identity, batch, problem = read(record)
             place = record.partition << _PLACE_BITS | record.offset
             if identity is None:
-                if batch == NO_BATCH:
-                    self._corrupt(place, problem)
-                else:
-                    self._phantom(batch, place, problem)
+                self._no_row(batch, place, problem)
             elif identity >> ROW_BITS >= first_sentinel or identity & ROW_MASK > first_sentinel:
-                counts["sentinel_rows"] += 1
+                sentinels += 1
             elif predicted.get(identity) == batch:
                 if identity in place_of:
                     self._again(identity, Came(batch, place))
                 else:
                     place_of[identity] = place
             elif batch >= self._beyond:
-                counts["not_compared"] += 1
+                self.seen.counts["not_compared"] += 1
             elif identity in predicted:
                 astray.append((identity, Came(batch, place), place))
             else:
                 self._unexpected(identity, Came(batch, place), place)
+        self.seen.counts.update(output_records=records, sentinel_rows=sentinels)
         for identity, came, place in astray:
             self._judge_astray(identity, came, place)
         for identity, batch in predicted.items():
@@ -199,15 +197,18 @@ class Comparison:
         finding = self._words.finding(name, identity, message)
         self._book.add(msgspec.structs.replace(finding, read=read, batch=came.batch, defect=defect))
 
-    def _corrupt(self, place: int, problem: str) -> None:
-        read = _written(place)
-        message = f"output {read} cannot be judged: {problem}"
-        self._book.add(Finding(property="corrupt_rows", message=message, read=read))
-
-    def _phantom(self, batch: int, place: int, problem: str) -> None:
-        read = _written(place)
-        message = f"output {read} of batch {batch} is invented: {problem}"
-        self._book.add(Finding(property="phantom_rows", message=message, read=read, batch=batch))
+    def _no_row(self, batch: int, place: int, problem: str) -> None:
+        """A record that cannot be read (``NO_BATCH``), or names input that does not exist."""
+        name, what = (
+            ("corrupt_rows", "cannot be judged") if batch == NO_BATCH else ("phantom_rows", "is invented")
+        )
+        if not self._book.wants(name):
+            self._book.count(name)
+            return
+        read, where = _written(place), "" if batch == NO_BATCH else f" of batch {batch}"
+        message = f"output {read}{where} {what}: {problem}"
+        in_batch = None if batch == NO_BATCH else batch
+        self._book.add(Finding(property=name, message=message, read=read, batch=in_batch))
 
 
 def _written(place: int) -> str:

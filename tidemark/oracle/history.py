@@ -15,17 +15,20 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
+from itertools import count, islice
 from typing import Protocol
 
 from tidemark.contract import Contract, JoinKind, Side
-from tidemark.events import event_reader
 from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord
+from tidemark.oracle.columns import ColumnReader, Columns
 
 LEFT, RIGHT = 0, 1
 NO_KEY = -1
 NO_BATCH = -1
 ROW_BITS = 32
 ROW_MASK = (1 << ROW_BITS) - 1
+_CHUNK_RECORDS = 10_000
 
 
 class Evidence(Protocol):
@@ -69,11 +72,11 @@ class Rows:
     def __init__(self) -> None:
         self.side = bytearray()
         self.id: list[str | None] = []
-        self.key = array("q")  # number of the key in ``keys``, or NO_KEY if a part of it is NULL
+        self.key = array("q")  # its number in ``keys``, or NO_KEY if a part of it is NULL
         self.time_us = array("q")
         self.batch = array("i")
         self.fate = bytearray()
-        self.keys: list[tuple[str | None, ...]] = []
+        self.keys: dict[tuple[str | None, ...], int] = {}
         self.first_sentinel = 0  # rows from here on are sentinels
 
     def __len__(self) -> int:
@@ -121,8 +124,11 @@ class History:
 
     def key_of(self, row: int) -> tuple[str | None, ...]:
         """The join key of a row; for one with a NULL in it just NULLs."""
-        number = self.rows.key[row]
-        return self.rows.keys[number] if number != NO_KEY else (None,) * len(self.contract.left.keys)
+        return self._key_of_number.get(self.rows.key[row]) or (None,) * len(self.contract.left.keys)
+
+    @cached_property
+    def _key_of_number(self) -> dict[int, tuple[str | None, ...]]:
+        return {number: key for key, number in self.rows.keys.items()}
 
     def position(self, row: int) -> tuple[int, int]:
         """Kafka partition and offset of a row: found, not stored, because only rows that are wrong are asked for."""
@@ -173,52 +179,40 @@ def null_keys_are_filtered(kind: JoinKind, side: int) -> bool:
 
 
 def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
-    contract, rows, partitions = history.contract, history.rows, history.partitions
-    topics = {
-        side.topic: (
-            number,
-            event_reader(side),
-            partitions[number],
-            Fate.FILTERED if null_keys_are_filtered(contract.kind, number) else Fate.UNREAD,
-        )
-        for number, side in enumerate((contract.left, contract.right))
-    }
-    numbers: dict[tuple[str | None, ...], int] = {}
+    rows, rest = history.rows, iter(inputs)
+    readers = ColumnReader(history.contract.left), ColumnReader(history.contract.right)
+    sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
     first_sentinel: int | None = None
-    add_side, add_id, add_key = rows.side.append, rows.id.append, rows.key.append
-    add_time, add_fate = rows.time_us.append, rows.fate.append
-    row = -1
-    for topic, partition, offset, value, is_sentinel in inputs:
-        if topic not in topics:
-            continue
-        row += 1
-        number, read, places, null_key_fate = topics[topic]
-        place = places.get(partition)
-        if place is None:
-            place = places[partition] = Partition(offset)
-        place.rows.append(row)
-        if is_sentinel and first_sentinel is None:
-            first_sentinel = row
-        add_side(number)
-        event = read(value)
-        if event is None:
-            add_id(None)
-            add_key(NO_KEY)
-            add_time(0)
-            add_fate(Fate.UNREADABLE)
-            continue
-        name, key, time_us = event
-        add_id(name)
-        add_time(time_us)
-        if None in key:
-            add_key(NO_KEY)
-            add_fate(null_key_fate)
-        else:
-            add_key(numbers.setdefault(key, len(numbers)))
-            add_fate(Fate.UNREAD)
-    rows.keys = list(numbers)
+    while chunk := list(islice(rest, _CHUNK_RECORDS)):
+        # Sentinels come last, so that one row number parts them from the others.
+        for is_sentinel in (False, True) if chunk[-1].is_sentinel else (False,):
+            for topic, side in sides.items():
+                some = [one for one in chunk if one.topic == topic and one.is_sentinel == is_sentinel]
+                if is_sentinel and first_sentinel is None:
+                    first_sentinel = len(rows)
+                _add_rows(history, side, some, readers[side].read([one.value for one in some]))
     rows.batch = array("i", [NO_BATCH]) * len(rows)
     rows.first_sentinel = len(rows) if first_sentinel is None else first_sentinel
+
+
+def _add_rows(history: History, side: int, records: list[InputRecord], columns: Columns) -> None:
+    """Append records of one side; a key's number is the row in which it was first seen."""
+    rows, first = history.rows, len(history.rows)
+    for row, record in enumerate(records, first):
+        partition = history.partitions[side].get(record.partition)
+        if partition is None:
+            partition = history.partitions[side][record.partition] = Partition(record.offset)
+        partition.rows.append(row)
+    rows.side += bytes([side]) * len(records)
+    rows.fate += bytes([Fate.UNREAD]) * len(records)
+    rows.id += columns.id
+    rows.key.extend(map(rows.keys.setdefault, columns.key, count(first)))
+    rows.time_us.extend([0 if time_us is None else time_us for time_us in columns.time_us])
+    null_key = Fate.FILTERED if null_keys_are_filtered(history.contract.kind, side) else Fate.UNREAD
+    for row in [first + at for at, key in enumerate(columns.key) if None in key]:
+        rows.key[row], rows.fate[row] = NO_KEY, null_key
+    for row in [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]:
+        rows.key[row], rows.fate[row], rows.id[row] = NO_KEY, Fate.UNREADABLE, None
 
 
 def _read_batches(history: History, plans: Sequence[Batch]) -> None:
