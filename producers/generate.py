@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from random import Random
+
+import msgspec
 
 from producers import streams
 from producers.arrival import Arrivals, arrange, late_in_any_backlog
@@ -18,8 +21,9 @@ from producers.edges import EdgeMaker
 from producers.entities import Entities
 from producers.lateness import Stretch, make_late, parse_lateness, some
 from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, TOPICS, Settings
-from producers.values import ValueWriter
-from tidemark.trace import Header, Record, TopicSpec, write_trace
+from producers.values import LineWriter
+from tidemark.jsonlines import write_lines
+from tidemark.trace import Header, TopicSpec
 
 UNREADABLE = (Flaw.NOT_JSON, Flaw.NO_TIME, Flaw.NULL_TIME)
 AT_LEAST = 3
@@ -28,10 +32,10 @@ AT_LEAST = 3
 
 @dataclass(frozen=True)
 class Trace:
-    """A generated trace, not yet written; ``records`` can be iterated once."""
+    """A generated trace, not yet written; ``chunks`` of lines can be iterated once."""
 
     header: Header
-    records: Iterator[Record]
+    chunks: Iterator[bytes]
     arrivals: Arrivals
 
 
@@ -60,13 +64,13 @@ def generate(settings: Settings) -> Trace:
         counts=counts,
         anchors=_anchors(arrivals, counts, settings),
     )
-    return Trace(header, ValueWriter(entities).records(arrivals.slices), arrivals)
+    return Trace(header, LineWriter(entities, settings.partitions).chunks(arrivals.slices), arrivals)
 
 
 def write(settings: Settings, path: Path) -> tuple[str, Header]:
     """Generate a trace into ``path``; return its SHA-256 and its header."""
     trace = generate(settings)
-    return write_trace(path, trace.header, trace.records), trace.header
+    return write_lines(path, chain([msgspec.json.encode(trace.header)], trace.chunks)), trace.header
 
 
 def _stage(settings: Settings, name: str) -> Random:

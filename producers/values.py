@@ -1,8 +1,8 @@
-"""Drafts as trace records: the JSON of impressions and clicks.
+"""Drafts as lines of a trace: impressions and clicks as JSON, in records as JSON.
 
-Free of I/O. Values are put together from pieces that were encoded once (a JSON encoder would cost as much
-as all the rest of the generator). The event time comes last, so that a value cut off in the middle has
-none.
+Free of I/O. A line is a template filled with pieces that were encoded once: encoding each value, and then each record
+around it, would cost more than all the rest of the generator. A test reads and writes the lines by the format's own
+module and wants the same bytes. The event time comes last, so that a value cut off in the middle has none.
 """
 
 from __future__ import annotations
@@ -10,61 +10,100 @@ from __future__ import annotations
 from collections.abc import Iterator
 from json import dumps
 
+import msgspec
+
 from producers.draft import Draft, Flaw
 from producers.entities import Entities
-from producers.settings import CLICKS, TOPICS
+from producers.settings import TOPICS
 from tidemark.events import write_time
 from tidemark.trace import Record
 
+IMPRESSION = '{"impression_id":"i-%07d",%s%s,"page":%s,"user_agent":%s,"impression_time":%s}'
+CLICK = '{"click_id":"c-%07d",%s%s,"page":%s,"x":%d,"y":%d,"click_time":%s}'
+VALUES = (IMPRESSION, CLICK)
+LINES = tuple(
+    f'{{"topic":"{topic}","value":{dumps(value)},"arrival_ms":%d%s,"key":"%s","event_ms":%d%s'
+    for topic, value in zip(TOPICS, VALUES, strict=True)
+)
+CHUNK_LINES = 2_000
 
-class ValueWriter:
-    """Writes drafts of one trace."""
 
-    def __init__(self, entities: Entities) -> None:
-        self._ads = [
-            f'"ad_id":{dumps(ad)},"campaign_id":{dumps(campaign)}'
-            for ad, campaign in zip(entities.ads, entities.campaign_of_ad, strict=True)
+class LineWriter:
+    """Writes the drafts of one trace. Each pool is there twice: as it stands in a value, and as in a line."""
+
+    def __init__(self, entities: Entities, partitions: int) -> None:
+        ads = [f'"ad_id":{dumps(ad)}' for ad in entities.ads]
+        shown_ads = [
+            f'{ad},"campaign_id":{dumps(campaign)}'
+            for ad, campaign in zip(ads, entities.campaign_of_ad, strict=True)
         ]
-        self._plain_ads = [f'"ad_id":{dumps(ad)}' for ad in entities.ads]
-        self._pages = [dumps(page) for page in entities.pages]
         agents = [dumps(agent) for agent in entities.user_agents]
-        self._agent_of_user = {user: agents[entities.agent_of(user)] for user in entities.users}
-        self._edge_agent = agents[0]
+        self._ads = (shown_ads, ads)
+        self._pages = [dumps(page) for page in entities.pages]
+        self._agents = agents
+        self._ads_in_line = (_escaped(shown_ads), _escaped(ads))
+        self._pages_in_line = _escaped(self._pages)
+        agents_in_line = _escaped(agents)
+        self._agent_of_user = {user: agents_in_line[entities.agent_of(user)] for user in entities.users}
+        self._agent_of = entities.agent_of
         self._seconds: dict[int, str] = {}
-        self._millis = [f'.{ms:03d}Z"' for ms in range(1000)]
+        self._millis = [f'.{ms:03d}Z\\"' for ms in range(1000)]
+        self._partitions = ["", *(f',"partition":{number}' for number in range(1, partitions))]
 
-    def records(self, slices: list[list[Draft]]) -> Iterator[Record]:
-        """The records of a trace, in order. The loop is written out, because it is a third of all the work."""
-        impression, click, topics = self._impression, self._click, TOPICS
+    def chunks(self, slices: list[list[Draft]]) -> Iterator[bytes]:
+        """The lines of all records, some thousands at a time, without the last line end."""
         for index, drafts in enumerate(slices):
-            for draft in drafts:
-                if draft.flaw:
-                    yield self._flawed(draft, index)
-                    continue
-                topic, user, event_ms = draft.topic, draft.user, draft.event_ms
-                write = click if topic else impression
-                yield Record(
-                    topic=topics[topic],
-                    value=write(draft, f'"user_id":"{user}",', self._time(draft)),
-                    arrival_ms=draft.arrival_ms,
-                    partition=draft.partition,
-                    key=user,
-                    event_ms=event_ms,
-                    slice=index,
-                )
+            for start in range(0, len(drafts), CHUNK_LINES):
+                lines = self._lines(drafts[start : start + CHUNK_LINES], index)
+                yield "\n".join(lines).encode()
 
-    def _flawed(self, draft: Draft, index: int) -> Record:
-        write = self._click if draft.topic == CLICKS else self._impression
-        user, time = f'"user_id":"{draft.user}",', self._time(draft)
-        event_ms: int | None = None
+    def _lines(self, drafts: list[Draft], index: int) -> list[str]:
+        """One slice's lines. Written out, because this loop is half of all the work."""
+        impression, click = LINES
+        shown_ads, ads = self._ads_in_line
+        pages, agents, partitions, time = (
+            self._pages_in_line,
+            self._agent_of_user,
+            self._partitions,
+            self._time_in_line,
+        )
+        tail = f',"slice":{index}}}' if index else "}"
+        lines = []
+        for draft in drafts:
+            user, event_ms, number = draft.user, draft.event_ms, draft.number
+            if draft.flaw or draft.is_edge:
+                lines.append(msgspec.json.encode(self._record(draft, index)).decode())
+            elif draft.topic:
+                lines.append(
+                    click
+                    % (
+                        number, f'\\"user_id\\":\\"{user}\\",', ads[draft.ad], pages[draft.page],
+                        number * 37 % 1280, number * 91 % 720, time(event_ms),
+                        draft.arrival_ms, partitions[draft.partition], user, event_ms, tail,
+                    )
+                )  # fmt: skip
+            else:
+                lines.append(
+                    impression
+                    % (
+                        number, f'\\"user_id\\":\\"{user}\\",', shown_ads[draft.ad], pages[draft.page],
+                        agents[user], time(event_ms),
+                        draft.arrival_ms, partitions[draft.partition], user, event_ms, tail,
+                    )
+                )  # fmt: skip
+        return lines
+
+    def _record(self, draft: Draft, index: int) -> Record:
+        """What is out of the ordinary: a flaw, or microseconds."""
+        user, time = f'"user_id":"{draft.user}",', f'"{write_time(draft.event_ms * 1000 + draft.sub_us)}"'
+        event_ms: int | None = draft.event_ms
         key: str | None = draft.user
         if draft.flaw is Flaw.NULL_KEY:
             user, key = ('"user_id":null,' if draft.number & 1 else ""), None
-            value, event_ms = write(draft, user, time), draft.event_ms
-        elif draft.flaw is Flaw.NULL_TIME:
-            value = write(draft, user, "null")
-        else:
-            value = write(draft, user, time)
+        elif draft.flaw:
+            event_ms = None
+        value = self._value(draft, user, "null" if draft.flaw is Flaw.NULL_TIME else time)
+        if draft.flaw in (Flaw.NO_TIME, Flaw.NOT_JSON):
             value = value[: value.rindex(',"')]
             if draft.flaw is Flaw.NO_TIME:
                 value += "}"
@@ -80,25 +119,22 @@ class ValueWriter:
             slice=index,
         )
 
-    def _impression(self, draft: Draft, user: str, time: str) -> str:
-        agent = self._agent_of_user.get(draft.user, self._edge_agent)
-        return (
-            f'{{"impression_id":"i-{draft.number:07d}",{user}{self._ads[draft.ad]},"page":{self._pages[draft.page]},'
-            f'"user_agent":{agent},"impression_time":{time}}}'
-        )
+    def _value(self, draft: Draft, user: str, time: str) -> str:
+        ad, page = self._ads[draft.topic][draft.ad], self._pages[draft.page]
+        if draft.topic:
+            x, y = draft.number * 37 % 1280, draft.number * 91 % 720
+            return CLICK % (draft.number, user, ad, page, x, y, time)
+        agent = self._agents[0 if draft.is_edge else self._agent_of(draft.user)]
+        return IMPRESSION % (draft.number, user, ad, page, agent, time)
 
-    def _click(self, draft: Draft, user: str, time: str) -> str:
-        x, y = draft.number * 37 % 1280, draft.number * 91 % 720
-        return (
-            f'{{"click_id":"c-{draft.number:07d}",{user}{self._plain_ads[draft.ad]},"page":{self._pages[draft.page]},'
-            f'"x":{x},"y":{y},"click_time":{time}}}'
-        )
-
-    def _time(self, draft: Draft) -> str:
-        second, ms = divmod(draft.event_ms, 1000)
-        if draft.sub_us:
-            return f'"{write_time(draft.event_ms * 1000 + draft.sub_us)}"'
+    def _time_in_line(self, event_ms: int) -> str:
+        second, ms = divmod(event_ms, 1000)
         start = self._seconds.get(second)
         if start is None:
-            start = self._seconds[second] = '"' + write_time(second * 1_000_000)[:19]
+            start = self._seconds[second] = '\\"' + write_time(second * 1_000_000)[:19]
         return start + self._millis[ms]
+
+
+def _escaped(pieces: list[str]) -> list[str]:
+    """Pieces of a JSON value as they stand in the JSON string that holds it."""
+    return [dumps(piece)[1:-1] for piece in pieces]

@@ -71,9 +71,9 @@ class LiveRun:
         with ExitStack() as programs:
             programs.enter_context(self._stack.register_session(session_id, driver.name))
             publisher = programs.enter_context(self._publisher(self._trace))
-            if self._pace == "backlog":
-                for number in range(self._header.slices):
-                    self._publish_slice(publisher, number)
+            for number in range(self._before_start()):
+                publisher.ask(f"publish {number}", SLICE_S)
+                self._options.report("publish", number + 1, self._header.slices)
             pipeline = programs.enter_context(self._pipeline(driver, session_id))
             feed = Feed(pipeline, self._checkpoint, partial(self._stack.hold, driver.name), self._input_ends)
             collector.started(pipeline.answer(START_S, "that the query started"))
@@ -89,16 +89,16 @@ class LiveRun:
     def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:
         if self._pace == "timed":
             follow_timed(publisher, feed.check)
-        if self._pace != "stepped":
             return
-        for number in range(self._header.slices):
+        feed.wait_until_read()
+        for number in range(self._before_start(), self._header.slices):
             if not feed.publish_one_batch(partial(publisher.ask, f"publish {number}", SLICE_S)):
                 collector.note(f"slice {number} was torn into two batches")
             self._options.report("publish", number + 1, self._header.slices)
 
-    def _publish_slice(self, publisher: Program, number: int) -> None:
-        publisher.ask(f"publish {number}", SLICE_S)
-        self._options.report("publish", number + 1, self._header.slices)
+    def _before_start(self) -> int:
+        """How many slices are there when the query starts: one that starts on empty topics runs an empty batch first."""
+        return {"backlog": self._header.slices, "stepped": 1}.get(self._pace, 0)
 
     def _flush(self, feed: Feed, programs: ExitStack) -> None:
         """Publish one sentinel per input, far in the future, so that everything that is owed comes out."""

@@ -99,8 +99,8 @@ class StateFolder:
     """The state of one project's stack. ``home`` is ``PROJECT/.tidemark``."""
 
     def __init__(self, home: Path) -> None:
-        self.home = home
-        self.path = home / "stack"
+        self.home = home.absolute()
+        self.path = self.home / "stack"
 
     @contextmanager
     def lock(self, timeout_s: float = LOCK_S) -> Iterator[None]:

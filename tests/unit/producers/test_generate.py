@@ -15,7 +15,7 @@ from producers.generate import generate
 from producers.settings import BASE_MS, Settings
 from tidemark import project
 from tidemark.errors import UsageError
-from tidemark.trace import trace_sha256
+from tidemark.trace import trace_sha256, write_trace
 
 
 def test_the_same_settings_give_the_same_bytes_in_another_process(make, tmp_path):
@@ -45,6 +45,11 @@ def test_the_same_settings_give_the_same_bytes_in_another_process(make, tmp_path
 def test_the_digest_is_that_of_the_file(make):
     made = make(seed=1, impressions=50)
     assert made.sha256 == trace_sha256(made.path) == hashlib.sha256(made.path.read_bytes()).hexdigest()
+
+
+def test_its_lines_are_those_that_the_format_itself_would_write(make, tmp_path):
+    made = make(seed=3, impressions=2_000, partitions=3)
+    assert write_trace(tmp_path / "again.jsonl", made.header, made.records) == made.sha256
 
 
 def test_another_seed_gives_another_trace(make):
