@@ -7,6 +7,7 @@ the join, a few of them two or three times; a few clicks belong to no impression
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from math import exp
 from random import Random
 
@@ -24,6 +25,9 @@ CLICK_SIGMA = 1.0
 CLICK_LONGEST = 4.0
 """Bounds after which nobody clicks any more."""
 
+PAGE_DRAWS = 10_007
+"""Pages repeat after so many impressions: nothing is joined on them, and drawing them costs as much as drawing users."""
+
 SECOND_CLICK_P = 0.06
 ORPHAN_CLICK_P = 0.01
 
@@ -35,7 +39,8 @@ def impressions(rng: Random, settings: Settings, entities: Entities) -> list[Dra
     moments = sorted([BASE_MS + int(_wave(rng.random()) * half) for _ in range(n)])
     chosen_users = rng.choices(range(len(users)), cum_weights=entities.user_weights, k=n)
     ads = rng.choices(range(len(entities.ads)), cum_weights=entities.ad_weights, k=n)
-    pages = rng.choices(range(len(entities.pages)), cum_weights=entities.page_weights, k=n)
+    some_pages = rng.choices(range(len(entities.pages)), cum_weights=entities.page_weights, k=PAGE_DRAWS)
+    pages = islice(cycle(some_pages), n)
     place = [partition_of(user, settings.partitions) for user in users]
     return [
         Draft(IMPRESSIONS, number, moment, users[user], ad, page, place[user], moment)
