@@ -101,7 +101,9 @@ def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) 
     try:
         return ProcessId.of(child.pid)
     except psutil.NoSuchProcess as error:
-        raise DaemonDied(f"{argv[0]} ended at once", detail=tail(log)) from error
+        raise DaemonDied(
+            f"{argv[0]} ended at once", detail=tail(log), hint=f"its log is {str(log)!r}"
+        ) from error
 
 
 def end(processes: Iterable[ProcessId], *, ask_s: float = ASK_S) -> None:
@@ -235,7 +237,9 @@ class Conversation:
                     unless()
                 if time.monotonic() > deadline:
                     raise DeadlineExceeded(
-                        f"waited {timeout_s:g} s for an answer of {self.name}", detail=tail(self.log)
+                        f"waited {timeout_s:g} s for an answer of {self.name}",
+                        detail=tail(self.log),
+                        hint=f"its log is {str(self.log)!r}",
                     )
                 if selector.select(0.1):
                     chunk = os.read(self._child.stdout.fileno(), 65536)
@@ -246,7 +250,11 @@ class Conversation:
         return line
 
     def _died(self) -> DaemonDied:
-        return DaemonDied(f"{self.name} ended before it answered", detail=tail(self.log))
+        return DaemonDied(
+            f"{self.name} ended before it answered",
+            detail=tail(self.log),
+            hint=f"its log is {str(self.log)!r}",
+        )
 
 
 def base_environment(**extra: str) -> dict[str, str]:

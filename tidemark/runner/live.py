@@ -97,7 +97,7 @@ class LiveRun:
             self._options.report("publish", number + 1, self._header.slices)
 
     def _before_start(self) -> int:
-        """How many slices are there when the query starts: one that starts on empty topics runs an empty batch first."""
+        """Slices that are there when the query starts: one that starts on empty topics runs an empty batch first."""
         return {"backlog": self._header.slices, "stepped": 1}.get(self._pace, 0)
 
     def _flush(self, feed: Feed, programs: ExitStack) -> None:

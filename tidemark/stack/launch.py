@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tidemark.errors import DaemonDied
 from tidemark.process import base_environment, spawn, tail
@@ -34,7 +35,8 @@ def broker(state: StateFolder, record: StackRecord) -> PartRecord:
         f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
     ]
     argv += ["-cp", archives.class_path(record, "broker"), "kafka.Kafka", str(folder / "server.properties")]
-    return _part(state, record, "broker", "broker", argv, record.kafka_port)
+    address = f"{LOOPBACK}:{record.kafka_port}"
+    return PartRecord(kind="broker", argv=argv, address=address, **_place(state, record, "broker"))
 
 
 def master(state: StateFolder, record: StackRecord) -> PartRecord:
@@ -43,7 +45,9 @@ def master(state: StateFolder, record: StackRecord) -> PartRecord:
     argv = [record.java, "-Xmx192m", *settings.DAEMON_JVM, *settings.as_java_properties(conf)]
     argv += [*_spark_options(state, record, "master"), "org.apache.spark.deploy.master.Master"]
     argv += ["--host", LOOPBACK, "--port", str(record.master_port), "--webui-port", "0"]
-    return _part(state, record, "master", "master", argv, record.master_port)
+    return PartRecord(
+        kind="master", argv=argv, address=_master_url(record), **_place(state, record, "master")
+    )
 
 
 def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
@@ -56,7 +60,7 @@ def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
     argv += ["--host", LOOPBACK, "--port", str(port), "--webui-port", "0"]
     argv += ["--cores", str(settings.WORKER_CORES), "--memory", settings.WORKER_MEMORY]
     argv += ["--work-dir", str(state.path / name), _master_url(record)]
-    return _part(state, record, "worker", name, argv, port)
+    return PartRecord(kind="worker", argv=argv, address=f"{LOOPBACK}:{port}", **_place(state, record, name))
 
 
 def driver(
@@ -84,7 +88,8 @@ def driver(
     argv += [*_spark_options(state, record, name), "org.apache.spark.deploy.SparkSubmit"]
     argv += ["--master", _master_url(record), "--properties-file", str(properties)]
     argv += ["--class", _CONNECT_SERVER, "spark-internal"]
-    return _part(state, record, "driver", name, argv, port)
+    address = f"sc://{LOOPBACK}:{port}"
+    return PartRecord(kind="driver", argv=argv, address=address, **_place(state, record, name))
 
 
 def executors_of_a_driver(record: StackRecord) -> int:
@@ -166,9 +171,8 @@ def _master_url(record: StackRecord) -> str:
     return f"spark://{LOOPBACK}:{record.master_port}"
 
 
-def _part(
-    state: StateFolder, record: StackRecord, kind: str, name: str, argv: list[str], port: int
-) -> PartRecord:
+def _place(state: StateFolder, record: StackRecord, name: str) -> dict[str, Any]:
+    """What a part's record says beside what it does: name, environment, folder, log."""
     java_home = Path(os.path.realpath(record.java)).parents[1]
     env = base_environment(
         **{TOKEN_VARIABLE: state.token() or ""},
@@ -180,13 +184,5 @@ def _part(
         PYSPARK_PYTHON=record.python,
         PYSPARK_DRIVER_PYTHON=record.python,
     )
-    scheme = {"master": "spark://", "driver": "sc://"}.get(kind, "")
-    return PartRecord(
-        name=name,
-        kind=kind,
-        argv=argv,
-        env=env,
-        cwd=str(state.path / name),
-        log=str(state.path / "logs" / f"{name}.log"),
-        address=f"{scheme}{LOOPBACK}:{port}",
-    )
+    log = state.path / "logs" / f"{name}.log"
+    return {"name": name, "env": env, "cwd": str(state.path / name), "log": str(log)}

@@ -231,6 +231,7 @@ class LocalStack:
         raise TestbedError(
             f"executor {executor_id} of {driver} does not run",
             detail=f"living executors: {', '.join(executor.executor_id for executor in living) or 'none'}",
+            hint="an executor that was killed has a successor of another id: ask executors() again",
         )
 
 

@@ -24,7 +24,9 @@ def pause_process(state: StateFolder, target: ProcessId, name: str) -> None:
     state.add("stopped", Stopped(target, ProcessId.own()), name)
     if not target.signal(signal.SIGSTOP):
         resume_process(state, target, name)
-        raise DaemonDied(f"{name} cannot be paused", detail=f"process {target.pid} does not run")
+        raise DaemonDied(
+            f"{name} cannot be paused", detail=f"process {target.pid} does not run", hint="start it first"
+        )
     wait_until(
         lambda: target.paused or not target.alive, _STOPPED_S, lambda: f"{name} to be stopped", poll_s=0.001
     )
