@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidemark.errors import DaemonDied
+from tidemark.errors import DaemonDied, DeadlineExceeded
 from tidemark.process import base_environment, spawn, tail
 from tidemark.stack import archives, settings
 from tidemark.stack.ports import LOOPBACK, listens
@@ -150,14 +150,12 @@ def await_worker(part: PartRecord) -> None:
 
 
 def _await(part: PartRecord, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-    wait_until(
-        condition,
-        timeout_s,
-        lambda: (
-            f"the {part.name} {what}; the end of its log:\n{tail(Path(part.log), 15, start=part.log_start)}"
-        ),
-        unless=lambda: must_live(part),
-    )
+    try:
+        wait_until(condition, timeout_s, lambda: f"the {part.name} {what}", unless=lambda: must_live(part))
+    except DeadlineExceeded as error:
+        error.detail = f"the end of {part.log}:\n{tail(Path(part.log), 15, start=part.log_start)}"
+        error.hint = "end other programs if the machine is busy; `tidemark doctor` looks at the rest"
+        raise
 
 
 def _spark_options(state: StateFolder, record: StackRecord, name: str) -> list[str]:
