@@ -26,7 +26,7 @@ CLICK_LONGEST = 4.0
 """Bounds after which nobody clicks any more."""
 
 PAGE_DRAWS = 10_007
-"""Pages repeat after so many impressions: nothing is joined on them, and drawing them costs as much as drawing users."""
+"""Pages repeat after so many impressions: nobody joins on them, and drawing one costs as much as drawing a user."""
 
 SECOND_CLICK_P = 0.06
 ORPHAN_CLICK_P = 0.01
