@@ -43,10 +43,15 @@ started = time.monotonic()
 from tidemark.evidence import open_run
 from tidemark.oracle import judge
 verdict = judge(open_run(Path(sys.argv[1])))
-took_s = time.monotonic() - started
-print(json.dumps({"judge_s": round(took_s, 3), "cpu_s": round(time.process_time(), 3), "verdict": verdict.verdict, "findings": verdict.findings_total,
-    "doubts": verdict.doubts, "counts": verdict.counts,
-    "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+print(json.dumps({
+    "judge_s": round(time.monotonic() - started, 3),
+    "cpu_s": round(time.process_time(), 3),
+    "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    "verdict": verdict.verdict,
+    "findings": verdict.findings_total,
+    "doubts": verdict.doubts,
+    "counts": verdict.counts,
+}))
 """
 
 

@@ -180,7 +180,7 @@ class Run:
             sides = []
             for side, topic in (("L", LEFT_TOPIC), ("R", RIGHT_TOPIC)):
                 start = bounds[topic][-1]
-                end = plan.end_offsets.get(topic, {}).get("0", start)
+                end = min(plan.end_offsets.get(topic, {}).get("0", start), len(self.rows[topic]))
                 bounds[topic].append(end)
                 sides.append([row for n in range(start, end) if (row := self.row(side, topic, n))])
             batches.append((sides[0], sides[1]))

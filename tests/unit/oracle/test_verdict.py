@@ -1,0 +1,217 @@
+"""Anchors, doubts and the three values; contracts without refs; what a check that raises comes to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.oracle.histories import LEFT_TOPIC, Run
+from tidemark.contract import Bound
+from tidemark.errors import BrokenEvidence
+from tidemark.evidence import Fault, OutputRecord
+from tidemark.oracle import verdict as judging
+
+
+def whole() -> Run:
+    """Everything there is: a pair, a NULL row, a late row, edge rows, garbage, a NULL key, an event sent twice."""
+    run = (
+        Run("left_outer").batch("i1 a 10, i2 b 11, i2 b 11, garbage, i4 - 11", "c1 a 12", out="i1 c1").batch()
+    )
+    run.batch("i3 c 20, i9 d 9, i5 e 11.001", "c3 c 21", out="i3 c3").batch(out="i2 -, i4 -, i5 -").flush()
+    run.records.append(run.record(3, "i2", "-", io=2))
+    return run
+
+
+ANCHORS = (
+    "rows_joined",
+    "null_row_after_expiry",
+    "late_row_dropped",
+    "edge_row_seen",
+    "unreadable_filtered",
+    "null_key_seen",
+    "duplicate_event_seen",
+)
+
+
+def test_a_run_that_reaches_every_anchor_is_valid() -> None:
+    run = whole()
+    run.anchors = list(ANCHORS)
+    verdict = run.verdict()
+    assert verdict.doubts == []
+    assert verdict.verdict == "VALID"
+    assert verdict.asked == ["flushed", "all_input_read", *ANCHORS]
+    assert {name for name, reached in verdict.anchors.items() if not reached} == {
+        "duplicate_excused",
+        "fault_hit_running_batch",
+    }
+
+
+def test_the_counts_are_those_of_the_rows() -> None:
+    counts = whole().verdict().counts
+    assert {name: count for name, count in counts.items() if count} == {
+        "rows_in": 10,
+        "impressions_in": 8,
+        "impressions_late": 1,
+        "clicks_in": 2,
+        "late": 1,
+        "unreadable": 1,
+        "null_key": 1,
+        "duplicate_events": 1,
+        "edge": 1,
+        "matched": 2,
+        "joined_rows": 2,
+        "null_rows": 4,
+        "expected_rows": 6,
+        "output_records": 6,
+        "batches": 6,
+        "committed_batches": 6,
+        "data_batches": 3,
+        "no_data_batches": 3,
+    }
+
+
+@pytest.mark.parametrize("anchor", [*ANCHORS, "duplicate_excused", "fault_hit_running_batch"])
+def test_an_anchor_that_is_asked_for_and_not_reached_is_unknown(anchor: str) -> None:
+    run = Run("left_outer").flush()
+    run.anchors = [anchor]
+    verdict = run.verdict()
+    assert verdict.verdict == "UNKNOWN"
+    assert verdict.exit_code == 3
+    assert verdict.doubts == [f"the anchor {anchor!r} was asked for and not reached"]
+
+
+def test_an_anchor_that_this_join_cannot_reach_is_not_asked() -> None:
+    run = Run("inner").flush()
+    run.anchors = ["null_row_after_expiry", "semi_row_emitted"]
+    assert run.verdict().verdict == "VALID"
+    assert run.verdict().asked == ["flushed", "all_input_read"]
+
+
+def test_an_anchor_that_nobody_knows_is_a_doubt() -> None:
+    run = Run().flush()
+    run.anchors = ["world_peace"]
+    assert run.verdict().verdict == "UNKNOWN"
+    assert "none of: flushed" in run.verdict().doubts[0]
+
+
+def test_a_finding_outranks_a_doubt() -> None:
+    run = whole().without("i1 c1")
+    run.anchors = ["duplicate_excused"]
+    assert run.verdict().verdict == "INVALID"
+    assert run.verdict().doubts
+
+
+def test_a_run_that_was_not_flushed_is_unknown_and_owes_nothing_yet() -> None:
+    verdict = Run("left_outer").batch("i1 a 10, i2 b 11", "c1 a 12", out="i1 c1").batch().verdict()
+    assert verdict.findings == []
+    assert verdict.doubts == ["the anchor 'flushed' was asked for and not reached"]
+
+
+def test_input_that_no_committed_batch_read_is_a_doubt() -> None:
+    run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").batch()
+    run.rows[LEFT_TOPIC].append("i2 b 11")
+    assert "the anchor 'all_input_read' was asked for and not reached" in run.verdict().doubts
+
+
+def test_a_batch_that_read_more_than_the_evidence_holds_is_a_doubt() -> None:
+    run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").flush()
+    run.plans[-1] = msgspec.structs.replace(run.plans[-1], end_offsets={LEFT_TOPIC: {"0": 7}})
+    assert "evidence has only 0 of 5 records" in run.verdict().doubts[0]
+
+
+@pytest.mark.parametrize(
+    ("point", "hit"), [("planned", True), ("running", True), ("idle", False), (None, False)]
+)
+def test_a_fault_has_to_hit_a_running_batch(point: str | None, hit: bool) -> None:
+    run = whole()
+    run.journal = [Fault(fault="KillExecutor", at_utc="-", done=True, batch=2, point=point, recovery_s=1.5)]
+    run.anchors = ["fault_hit_running_batch"]
+    verdict = run.verdict()
+    assert verdict.verdict == ("VALID" if hit else "UNKNOWN")
+    assert (verdict.counts["faults_done"], verdict.counts["recovery_ms"]) == (1, 1500)
+
+
+def test_a_fault_that_missed_is_a_doubt() -> None:
+    run = whole()
+    run.journal = [Fault(fault="KillExecutor", at_utc="-", done=False)]
+    assert run.verdict().doubts == ["the anchor 'every_fault_done' was asked for and not reached"]
+
+
+def test_a_check_that_raises_is_a_doubt_and_the_others_still_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError("seven")
+
+    monkeypatch.setattr(judging, "right_answer", fails)
+    assert whole().verdict().doubts == [
+        "the declarative answer could not be judged: ZeroDivisionError: seven"
+    ]
+    assert whole().without("i1 c1").findings() == {"lost_rows": 1}
+    monkeypatch.setattr(judging, "predict", fails)
+    verdict = whole().verdict()
+    assert verdict.verdict == "UNKNOWN"
+    assert "the engine's own rules could not be judged: ZeroDivisionError: seven" in verdict.doubts
+
+
+def test_broken_evidence_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Run) -> list[OutputRecord]:
+        raise BrokenEvidence("line 7")
+
+    monkeypatch.setattr(Run, "output", broken)
+    with pytest.raises(BrokenEvidence):
+        whole().verdict()
+
+
+def test_opinions_that_disagree_without_the_known_defect_are_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = judging.right_answer
+    monkeypatch.setattr(judging, "right_answer", lambda *given: right(*given)[1:])
+    assert whole().findings() == {"opinions_disagree": 1}
+    monkeypatch.setattr(judging, "right_answer", lambda *given: [*right(*given), 3 << 32 | 6])
+    assert whole().findings() == {"opinions_disagree": 1}
+
+
+# Contracts without refs: output is a multiset of ids
+
+
+def without_refs(run: Run) -> Run:
+    run.contract = replace(run.contract, output=replace(run.contract.output, left_ref=None, right_ref=None))
+    return run
+
+
+def test_without_refs_rows_of_an_event_sent_twice_are_told_apart_by_their_number() -> None:
+    def sent_twice() -> Run:
+        run = Run("left_outer").batch("i1 a 10, i1 a 10, i2 b 10, i2 b 10", "c1 a 12").flush()
+        return without_refs(run.out(0, "i1 c1, i1 c1").out(2, "i2 -, i2 -"))
+
+    assert sent_twice().verdict().verdict == "VALID"
+    assert sent_twice().out(0, "i1 c1").findings() == {"duplicate_rows": 1}
+    assert sent_twice().out(1, "i2 -").findings() == {"premature_nulls": 1}
+    once = sent_twice()
+    del once.records[0]
+    assert once.findings() == {"lost_rows": 1}
+    del once.records[-1]
+    assert once.findings() == {"lost_rows": 1, "missing_nulls": 1}
+
+
+def test_without_refs_an_unknown_id_is_a_phantom() -> None:
+    run = without_refs(Run("left_outer").batch("i1 a 10", "c1 a 12", out="i1 c1").flush())
+    assert run.verdict().verdict == "VALID"
+    assert run.out(0, "i7 c1").findings() == {"phantom_rows": 1}
+    assert run.out(0, "i1 c7").findings() == {"phantom_rows": 2}
+
+
+def test_a_bound_that_never_expires_can_be_flushed() -> None:
+    run = Run(bound=Bound(None, None)).batch("i1 a 10", "c1 a 100", out="i1 c1").flush()
+    assert run.verdict().verdict == "VALID"
+
+
+def test_sentinels_and_rows_made_of_them_are_not_compared() -> None:
+    run = whole()
+    run.records.append(run.record(5, "sentinel-i", "-"))
+    verdict = run.verdict()
+    assert verdict.verdict == "VALID"
+    assert verdict.counts["sentinel_rows"] == 1
