@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tidemark.evidence import Fault
@@ -26,25 +25,19 @@ def print_verdict(
 ) -> None:
     """Print a verdict to standard output; the last line of one that is not ``VALID`` is the command that replays it."""
     console = Console(soft_wrap=True, highlight=False)
-    console.print(_table(verdict, faults))
+    for name, value in _lines(verdict, faults):
+        console.print(Text(f"{name:<15}").append(value, style="bold"))
     for line in _findings(verdict):
         console.print(line)
     for doubt in verdict.doubts:
         console.print(Text(f"  doubt: {doubt}", style="yellow"))
     if trace_sha256:
-        console.print(f"trace    sha256:{trace_sha256}")
-    console.print(f"evidence {run_dir}", markup=False)
+        console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
+    console.print(f"{'evidence':<15}{run_dir}", markup=False)
     title = Text(verdict.verdict, style=COLOURS[verdict.verdict])
     console.print(title.append(f"  {verdict.pipeline}, judged as {verdict.delivery}", style="default"))
     if verdict.verdict != "VALID" and command:
         console.print(f"again: {command}", markup=False)
-
-
-def _table(verdict: Verdict, faults: Sequence[Fault]) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in _lines(verdict, faults):
-        table.add_row(name, value)
-    return table
 
 
 def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str]]:
