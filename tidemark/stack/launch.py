@@ -29,8 +29,7 @@ def broker(state: StateFolder, record: StackRecord) -> PartRecord:
     options = [*settings.DAEMON_JVM, *archives.options(state, record, "broker", "broker")]
     argv = [
         record.java,
-        "-Xms192m",
-        "-Xmx512m",
+        *settings.BROKER_HEAP,
         *options,
         f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
     ]
@@ -42,7 +41,7 @@ def broker(state: StateFolder, record: StackRecord) -> PartRecord:
 def master(state: StateFolder, record: StackRecord) -> PartRecord:
     """The Spark master."""
     conf = settings.master_conf(state.path / "master" / "recovery")
-    argv = [record.java, "-Xmx192m", *settings.DAEMON_JVM, *settings.as_java_properties(conf)]
+    argv = [record.java, *settings.DAEMON_HEAP, *settings.DAEMON_JVM, *settings.as_java_properties(conf)]
     argv += [*_spark_options(state, record, "master"), "org.apache.spark.deploy.master.Master"]
     argv += ["--host", LOOPBACK, "--port", str(record.master_port), "--webui-port", "0"]
     return PartRecord(
@@ -55,7 +54,7 @@ def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
     name = f"worker-{number}"
     port = record.worker_ports[number - 1]
     conf = settings.as_java_properties(settings.worker_conf())
-    argv = [record.java, "-Xmx192m", *settings.DAEMON_JVM, *conf]
+    argv = [record.java, *settings.DAEMON_HEAP, *settings.DAEMON_JVM, *conf]
     argv += [*_spark_options(state, record, name), "org.apache.spark.deploy.worker.Worker"]
     argv += ["--host", LOOPBACK, "--port", str(port), "--webui-port", "0"]
     argv += ["--cores", str(settings.WORKER_CORES), "--memory", settings.WORKER_MEMORY]
@@ -71,6 +70,7 @@ def driver(
     for path in (folder, event_logs):
         path.mkdir(parents=True, exist_ok=True)
     executor_jvm = [
+        "-Xms96m",
         *settings.DRIVER_JVM,
         *archives.options(state, record, "spark", f"{name}-{{{{EXECUTOR_ID}}}}"),
         f"-Djava.io.tmpdir={state.path / 'tmp'}",
@@ -84,7 +84,7 @@ def driver(
     whole = {**settings.driver_conf(folder, event_logs, port, jars), **own, **conf}
     properties = folder / "spark.properties"
     properties.write_text(settings.as_spark_file(whole), encoding="utf-8")
-    argv = [record.java, f"-Xmx{settings.DRIVER_MEMORY}", *settings.DRIVER_JVM]
+    argv = [record.java, *settings.DRIVER_HEAP, *settings.DRIVER_JVM]
     argv += [*_spark_options(state, record, name), "org.apache.spark.deploy.SparkSubmit"]
     argv += ["--master", _master_url(record), "--properties-file", str(properties)]
     argv += ["--class", _CONNECT_SERVER, "spark-internal"]

@@ -11,7 +11,10 @@ from tidemark.stack.ports import LOOPBACK
 WORKER_CORES = 8
 WORKER_MEMORY = "16g"
 """Declared, not taken: it only must not be what limits how many executors a worker is given."""
-DRIVER_MEMORY = "1g"
+BROKER_HEAP = ("-Xms96m", "-Xmx512m")
+DAEMON_HEAP = ("-Xms24m", "-Xmx128m")
+DRIVER_HEAP = ("-Xms128m", "-Xmx1g")
+"""Small beginnings: left alone, a JVM begins with 1/64 of the machine, and fills it before it collects."""
 EXECUTORS_PER_DRIVER = 2
 DAEMON_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k")
 """Start fast, stay small. C1 alone runs up to 2x slower when warm, which a daemon does not show."""
