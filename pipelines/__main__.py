@@ -127,7 +127,6 @@ def _arguments() -> argparse.Namespace:
         "--max-offsets", type=_pair, action="append", default=[], help="LOGICAL=maxOffsetsPerTrigger"
     )
     parser.add_argument("--conf", type=_pair, action="append", default=[], help="NAME=VALUE of the session")
-    parser.add_argument("--code", help="a zip of modules that executors need")
     return parser.parse_args()
 
 

@@ -30,8 +30,6 @@ def start_query(module: ModuleType, args: Namespace) -> tuple[StreamingQuery, Sp
         session.conf.set("spark.sql.streaming.numRecentProgressUpdates", KEEP_ALL)
         for name, value in args.conf:
             session.conf.set(name, value)
-        if args.code:
-            session.addArtifacts(args.code, pyfile=True)
         contract = module.CONTRACT
         left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
         records = _records(module.build(left, right), contract.output.left_id)

@@ -191,14 +191,6 @@ def test_a_killed_executor_is_replaced_by_the_cluster(stack):
         stack.kill_executor("driver", victim.executor_id)
 
 
-def test_a_driver_outlives_many_killed_executors(stack, own_driver):
-    for _ in range(12):
-        victim = await_executors(stack, own_driver.name)[0]
-        stack.kill_executor(own_driver.name, victim.executor_id)
-    assert len(await_executors(stack, own_driver.name)) == 2
-    assert run_job(own_driver) == 10
-
-
 def test_a_paused_executor_goes_on_when_resumed(stack):
     executor = await_executors(stack, "driver")[0]
     assert stack.pause_executor("driver", executor.executor_id) == executor
@@ -219,15 +211,6 @@ def test_a_killed_worker_takes_its_executors_along_and_comes_back(stack):
     assert run_job(stack.driver()) == 10
 
 
-def test_a_killed_master_comes_back_knowing_its_applications(stack, own_driver):
-    stack.kill("master")
-    stack.start("master")
-    victim = await_executors(stack, own_driver.name)[0]
-    stack.kill_executor(own_driver.name, victim.executor_id)
-    await_executors(stack, own_driver.name)
-    assert run_job(own_driver) == 10
-
-
 def test_a_killed_driver_comes_back_at_its_address(stack):
     before = stack.driver()
     stack.kill("driver")
@@ -242,28 +225,44 @@ def test_a_killed_driver_comes_back_at_its_address(stack):
     assert run_job(after) == 10
 
 
-def test_a_driver_of_ones_own_stands_beside_the_other(stack, own_driver):
-    assert own_driver.name in stack.parts()
-    assert own_driver.app_id != stack.driver().app_id
+def test_a_driver_outlives_many_killed_executors_and_a_killed_master(stack, own_driver):
+    def kill_one() -> None:
+        victim = await_executors(stack, own_driver.name)[0]
+        stack.kill_executor(own_driver.name, victim.executor_id)
+
+    for _ in range(12):
+        kill_one()
+    assert len(await_executors(stack, own_driver.name)) == 2
     assert run_job(own_driver) == 10
-    assert run_job(stack.driver()) == 10
-    ours = {executor.pid for executor in await_executors(stack, own_driver.name)}
-    assert not ours & {executor.pid for executor in stack.executors("driver")}
+
+    stack.kill("master")
+    stack.start("master")
+    kill_one()
+    assert len(await_executors(stack, own_driver.name)) == 2
+    assert run_job(own_driver) == 10
 
 
-def test_a_driver_of_ones_own_takes_settings(stack):
+def test_a_driver_of_ones_own_stands_beside_the_other(stack):
     from pyspark.sql.connect.session import SparkSession
 
-    driver = stack.start_driver("with-settings", {"spark.sql.shuffle.partitions": "3"})
+    driver = stack.start_driver("mine", {"spark.sql.shuffle.partitions": "3"})
     try:
+        assert "mine" in stack.parts()
+        assert driver.app_id != stack.driver().app_id
+        assert run_job(stack.driver()) == 10
+        ours = {executor.pid for executor in await_executors(stack, "mine")}
+        assert not ours & {executor.pid for executor in stack.executors("driver")}
+
         session = SparkSession.builder.remote(driver.remote).create()
         assert session.conf.get("spark.sql.shuffle.partitions") == "3"
+        assert session.range(0, 10, 1, 2).count() == 10
         session.stop()
-        with pytest.raises(UsageError, match="cannot be called 'with-settings'"):
-            stack.start_driver("with-settings")
+
+        with pytest.raises(UsageError, match="cannot be called 'mine'"):
+            stack.start_driver("mine")
     finally:
-        stack.stop("with-settings")
-    assert "with-settings" not in stack.parts()
+        stack.stop("mine")
+    assert "mine" not in stack.parts()
 
 
 def test_a_held_driver_stands_still_for_the_block_only(stack):

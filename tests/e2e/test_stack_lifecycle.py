@@ -171,7 +171,7 @@ from tidemark.stack import StackSpec, lease
 with lease(StackSpec()) as stack:
     own = stack.start_driver(sys.argv[1])
     session = SparkSession.builder.remote(stack.driver().remote).create()
-    with stack.register_session(session.session_id, "driver", user_id=session.client._user_id or ""):
+    with stack.register_session(session.session_id, "driver"):
         rows = session.readStream.format("rate").load().writeStream.format("noop")
         rows.option("checkpointLocation", sys.argv[2]).trigger(processingTime="200 milliseconds").start()
         stack.pause("worker-1")

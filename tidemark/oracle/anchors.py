@@ -6,7 +6,7 @@ for more. One that the kind of join cannot reach is not asked.
 
 ``flushed``                   a committed batch has a watermark past the last expiry of every row, so that all
                               is owed
-``all_input_read``            committed batches read every record that was published
+``all_input_read``            records were published, and committed batches read all of them
 ``every_fault_done``          each fault in the journal was really done
 ``rows_joined``               a joined row came in its batch (inner, left outer)
 ``semi_row_emitted``          a semi row came in its batch (left semi)
@@ -78,11 +78,11 @@ def _came(kind: JoinKind) -> dict[str, str]:
 
 
 def _all_read(history: History) -> bool:
-    """Whether every record but the sentinels is in a committed batch."""
+    """Whether there are records besides the sentinels, and all of them are in a committed batch."""
     committed = {batch.plan.batch for batch in history.batches if batch.plan.committed}
     last = max(committed, default=NO_BATCH)
     read = history.rows.batch[: history.rows.first_sentinel]
-    return not read or (min(read) != NO_BATCH and max(read) <= last)
+    return len(read) > 0 and min(read) != NO_BATCH and max(read) <= last
 
 
 def _flushed(history: History, prediction: Prediction) -> bool:

@@ -171,8 +171,9 @@ class Comparison:
         batch = self._history.rows.batch[left_of(identity)]
         if identity in self.seen.place_of or not self._owing[batch]:
             return
-        text = f"never came: {self._explain.lost_by_engine(identity, batch)} ({self._defect})"
-        self._add("lost_rows", identity, lambda: text, Came(batch, None), defect=self._defect)
+        defect = self._defect if self._explain.has_the_defect() else None
+        why = self._explain.lost_by_engine(identity, batch) if defect else self._explain.owed(identity, batch)
+        self._add("lost_rows", identity, lambda: why, Came(batch, None), defect=defect)
 
     def _unexpected(self, identity: int, came: Came, place: int) -> None:
         """A row that the operational opinion does not have."""

@@ -13,6 +13,7 @@ known: Spark 4.2 loses a left semi row whose partners all lie in its own batch a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import duckdb
@@ -62,13 +63,8 @@ _ANSWERS = {
 }
 
 
-def right_answer(
-    history: History, prediction: Prediction, sql: duckdb.DuckDBPyConnection | None = None
-) -> list[int]:
-    """The identities that are right, given which rows were accepted. ``sql`` spares a new connection."""
-    if sql is None:
-        with duckdb.connect(":memory:", config={"threads": 2}) as own:
-            return right_answer(history, prediction, own)
+def right_answer(history: History, prediction: Prediction) -> list[int]:
+    """The identities that are right, given which rows were accepted."""
     bound = window(history.contract.bound)
     closed = max(-bound.lower_us, bound.upper_us) < FOREVER_US
     question = _PAIRS.format(meeting=_IN_BUCKETS if closed else _BY_KEY) + _ANSWERS[history.contract.kind]
@@ -79,16 +75,18 @@ def right_answer(
         "bits": ROW_BITS,
         "final_us": _final_us(history, prediction),
     }
-    tables = _tables(history, prediction)
-    for name, columns in tables.items():
-        sql.register(name, columns)
-    try:
-        used = {name: number for name, number in numbers.items() if f"${name}" in question}
+    used = {name: number for name, number in numbers.items() if f"${name}" in question}
+    with _database().cursor() as sql:  # a connection of its own: what it registers nobody else sees
+        for name, columns in _tables(history, prediction).items():
+            sql.register(name, columns)
         identities: list[int] = sql.execute(question, used).fetchnumpy()["identity"].tolist()
-        return identities
-    finally:
-        for name in tables:
-            sql.unregister(name)
+    return identities
+
+
+@functools.cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One empty database in memory for all judgements of a process: opening one takes as long as judging a short run."""
+    return duckdb.connect(":memory:", config={"threads": 2})
 
 
 def engine_loses(history: History, prediction: Prediction, partners: Partners, left_row: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidemark.contract import JoinKind
 from tidemark.oracle.bounds import left_expiry_ms
+from tidemark.oracle.declarative import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 from tidemark.oracle.history import NO_BATCH, Fate, History, left_of, right_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.partners import Partners
@@ -48,8 +49,9 @@ class Explain:
         """Why the known defect of left semi took a row."""
         names = self._name_partners(left_of(identity), Fate.ACCEPTED)
         return (
-            f"it is not late, and so is not its partner {names}, but all its partners came in its own"
+            f"never came: neither it nor its partner {names} is late, but all its partners came in its own"
             f" {self._words.watermarks(batch)} and are at or before the right state watermark there"
+            f" ({LEFT_SEMI_LOSES_SAME_BATCH_ROWS})"
         )
 
     def wrong_batch(self, identity: int, batch: int, due: int) -> Reason:

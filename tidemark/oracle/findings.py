@@ -66,7 +66,7 @@ class Book:
     """All findings of a judgement: every one is counted, the first of each property are kept."""
 
     def __init__(self) -> None:
-        self.totals: Counter[str] = Counter()
+        self._totals: Counter[str] = Counter()
         self.defects: Counter[str] = Counter()
         self._kept: dict[tuple[str, str | None], list[Finding]] = {}
 
@@ -76,7 +76,7 @@ class Book:
 
     def count(self, name: str, defect: str | None = None) -> None:
         """Count a finding without an example."""
-        self.totals[name] += 1
+        self._totals[name] += 1
         if defect:
             self.defects[defect] += 1
 
@@ -85,6 +85,10 @@ class Book:
         self.count(finding.property, finding.defect)
         if self.wants(finding.property, finding.defect):
             self._kept.setdefault((finding.property, finding.defect), []).append(finding)
+
+    def totals(self) -> dict[str, int]:
+        """How many findings there are of each property, in the order of ``PROPERTIES``."""
+        return {name: self._totals[name] for name in PROPERTIES if name in self._totals}
 
     def findings(self) -> list[Finding]:
         """The kept findings, in the order of ``PROPERTIES``."""

@@ -26,7 +26,7 @@ from tidemark.oracle.checks import Comparison, Seen
 from tidemark.oracle.counts import tally
 from tidemark.oracle.declarative import KNOWN_DEFECTS, differences, engine_loses, right_answer
 from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.history import Evidence, History, read_history
+from tidemark.oracle.history import Evidence, History, left_of, read_history
 from tidemark.oracle.operational import Prediction, predict
 from tidemark.oracle.partners import Partners
 from tidemark.oracle.watermarks import check_watermarks
@@ -118,7 +118,7 @@ class _Judgement:
             pipeline=history.contract.name,
             kind=str(history.contract.kind),
             findings=self.book.findings(),
-            findings_total=dict(self.book.totals),
+            findings_total=self.book.totals(),
             known_defects={name: KNOWN_DEFECTS[name] for name in self.book.defects},
             counts=counts,
             anchors=reached,
@@ -142,19 +142,26 @@ class _Judgement:
         partners, words = Partners(history), Wording(history, prediction)
         more, less = differences(right_answer(history, prediction), prediction.batch_of)
         lost = frozenset(
-            identity for identity in more if engine_loses(history, prediction, partners, identity >> 32)
+            identity for identity in more if engine_loses(history, prediction, partners, left_of(identity))
         )
-        for identity, sides in [
-            *((one, ("SQL gives", "the engine's own rules do not")) for one in more if one not in lost),
-            *((one, ("the engine's own rules give", "SQL does not")) for one in less),
-        ]:
-            message = f"{sides[0]} {words.output_row(identity)}, {sides[1]}"
-            self.book.add(words.finding("opinions_disagree", identity, message))
+        for identity in more:
+            if identity not in lost:
+                self.disagree(identity, "SQL gives", "the engine's own rules do not", words)
+        for identity in less:
+            self.disagree(identity, "the engine's own rules give", "SQL does not", words)
         return lost
+
+    def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
+        """Two opinions differ in a row, and nobody knows why."""
+        if self.book.wants("opinions_disagree"):
+            message = f"{who} {words.output_row(identity)}, {who_not}"
+            self.book.add(words.finding("opinions_disagree", identity, message))
+        else:
+            self.book.count("opinions_disagree")
 
     def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
         """``INVALID`` outranks ``UNKNOWN``."""
-        if self.book.totals:
+        if self.book.totals():
             return "INVALID"
         return "UNKNOWN" if self.doubts else "VALID"
 

@@ -155,7 +155,6 @@ class LiveRun:
             f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
             f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}",
             *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
-            f"--code={self._directory.path / 'code.zip'}",
         ]  # fmt: skip
         log = self._directory.path / "logs" / "pipeline.log"
         return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)

@@ -8,11 +8,12 @@ all as text. They come from the task's local properties, which Spark sets in
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,8 +25,10 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 def with_provenance(records: DataFrame) -> DataFrame:
     """``records`` (columns ``key`` and ``value``, strings) plus ``headers``, in the form of Spark's Kafka sink.
 
-    Apply it last: a shuffle after it would make ``partition`` that of another task.
+    Apply it last: a shuffle after it would make ``partition`` that of another task. This module travels inside the
+    query, by value: executors need not have it (Spark 4.1 does not show them a session's artifacts in a stream).
     """
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
     return records.mapInArrow(_stamp, COLUMNS)
 
 

@@ -92,7 +92,10 @@ def _jars(spec: StackSpec) -> Look:
     if missing := jar_cache.missing(jars):
         hint = "the next `tidemark up` fetches them: it needs the network once"
         return Look("jars", Finding.WARNING, f"{len(missing)} of {len(jars)} are not in {where}", hint)
-    jar_cache.verify(jars)
+    if wrong := jar_cache.spoilt(jars):
+        names = ", ".join(jar.path.name for jar, _ in wrong)
+        hint = "the next `tidemark up` deletes what is wrong, the one after it fetches that anew"
+        return Look("jars", Finding.BAD, f"wrong checksum: {names} ({where})", hint)
     return Look("jars", Finding.GOOD, f"{len(jars)}, all as locked ({where})")
 
 

@@ -108,12 +108,17 @@ def provide(
     return {group: [jar.path for jar in group_jars] for group, group_jars in wanted.items()}
 
 
-def verify(jars: Iterable[Jar]) -> None:
-    """Compare checksums; deletes the jars that are wrong and raises ``FetchError`` for them."""
+def spoilt(jars: Iterable[Jar]) -> list[tuple[Jar, str]]:
+    """The jars in the cache whose SHA-256 is not the locked one, with the one they have."""
     jars = list(jars)
     with ThreadPoolExecutor() as pool:
         digests = list(pool.map(lambda jar: _sha256(jar.path), jars))
-    wrong = [(jar, digest) for jar, digest in zip(jars, digests, strict=True) if digest != jar.sha256]
+    return [(jar, digest) for jar, digest in zip(jars, digests, strict=True) if digest != jar.sha256]
+
+
+def verify(jars: Iterable[Jar]) -> None:
+    """Compare checksums; deletes the jars that are wrong and raises ``FetchError`` for them."""
+    wrong = spoilt(jars)
     if not wrong:
         return
     for jar, _ in wrong:

@@ -6,6 +6,7 @@ Signals go to recorded processes only (id and time of creation).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -157,11 +158,12 @@ class LocalStack:
             yield
 
     @contextmanager
-    def register_session(self, session_id: str, driver: str, *, user_id: str = "") -> Iterator[None]:
+    def register_session(self, session_id: str, driver: str, *, user_id: str | None = None) -> Iterator[None]:
         """Note a Connect session for the length of the block."""
         name = uuid4().hex
-        owner = ProcessId.own()
-        self._state.add("sessions", Session(session_id, user_id, self._part(driver).address, owner), name)
+        user = user_id if user_id is not None else os.getenv("SPARK_USER", os.getenv("USER", ""))
+        record = Session(session_id, user, self._part(driver).address, ProcessId.own())
+        self._state.add("sessions", record, name)
         try:
             yield
         finally:

@@ -121,9 +121,12 @@ class Stack(Protocol):
         """Stop a driver for a moment, one holder at a time; it goes on at exit, or when the holder has died."""
 
     def register_session(
-        self, session_id: str, driver: str, *, user_id: str = ""
+        self, session_id: str, driver: str, *, user_id: str | None = None
     ) -> AbstractContextManager[None]:
-        """Note a Connect session, so that its queries are ended should this process die without doing so."""
+        """Note a Connect session, so that its queries are ended should this process die without doing so.
+
+        ``user_id`` is the session's; if not said, the one that PySpark's client takes by itself.
+        """
 
     def work_dir(self, name: str) -> Path:
         """A folder, made if need be, that driver, executors and host see under the same path (checkpoints)."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 
-import duckdb
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
@@ -15,13 +13,6 @@ from tidemark.oracle.declarative import differences, engine_loses, right_answer
 from tidemark.oracle.history import Fate, History, left_of, read_history, right_of
 from tidemark.oracle.operational import Prediction, predict
 from tidemark.oracle.partners import Partners
-
-
-@pytest.fixture(scope="module")
-def sql() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(":memory:") as connection:
-        yield connection
-
 
 KINDS = ("inner", "left_outer", "left_semi")
 BOUNDS = (
@@ -118,18 +109,18 @@ def test_sql_agrees_with_the_model_but_for_the_known_defect_of_left_semi(
         run = random_run(rng)
         history, prediction = opinions(run)
         partners = Partners(history)
-        more, less = differences(right_answer(history, prediction, sql), prediction.batch_of)
+        more, less = differences(right_answer(history, prediction), prediction.batch_of)
         assert not less
         assert all(engine_loses(history, prediction, partners, left_of(one)) for one in more), json.dumps(
             run.rows
         )
 
 
-def test_the_random_histories_show_the_known_defect(sql: duckdb.DuckDBPyConnection) -> None:
+def test_the_random_histories_show_the_known_defect() -> None:
     rng, lost = random.Random(5), 0
     for _ in range(400):
         run = random_run(rng)
         history, prediction = opinions(run)
         if run.contract.kind == "left_semi":
-            lost += len(differences(right_answer(history, prediction, sql), prediction.batch_of)[0])
+            lost += len(differences(right_answer(history, prediction), prediction.batch_of)[0])
     assert lost > 0

@@ -231,6 +231,12 @@ def test_a_row_lost_otherwise_does_not_name_the_defect() -> None:
     ]
 
 
+def test_a_spark_without_the_defect_that_loses_the_row_does_not_name_it() -> None:
+    run = smallest_case("left_semi").out(0, "i1").out(2, "i3").flush()
+    run.versions = {"spark": "4.1.4"}
+    assert [(found.property, found.defect) for found in run.verdict().findings] == [("lost_rows", None)]
+
+
 @pytest.mark.parametrize(("spark", "verdict"), [("4.1.4", "VALID"), ("4.2.0", "INVALID"), ("", "INVALID")])
 def test_a_spark_without_the_defect_gives_the_row(spark: str, verdict: str) -> None:
     run = smallest_case("left_semi").out(0, "i1").out(1, "i2").out(2, "i3").flush()

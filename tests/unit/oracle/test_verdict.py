@@ -75,7 +75,8 @@ def test_the_counts_are_those_of_the_rows() -> None:
 
 @pytest.mark.parametrize("anchor", [*ANCHORS, "duplicate_excused", "fault_hit_running_batch"])
 def test_an_anchor_that_is_asked_for_and_not_reached_is_unknown(anchor: str) -> None:
-    run = Run("left_outer").flush()
+    run = Run("left_outer").batch("" if anchor == "null_row_after_expiry" else "i1 a 10", "c1 x 10")
+    run.flush(out="" if anchor == "null_row_after_expiry" else "i1 -")
     run.anchors = [anchor]
     verdict = run.verdict()
     assert verdict.verdict == "UNKNOWN"
@@ -84,14 +85,14 @@ def test_an_anchor_that_is_asked_for_and_not_reached_is_unknown(anchor: str) -> 
 
 
 def test_an_anchor_that_this_join_cannot_reach_is_not_asked() -> None:
-    run = Run("inner").flush()
+    run = Run("inner").batch("i1 a 10").flush()
     run.anchors = ["null_row_after_expiry", "semi_row_emitted"]
     assert run.verdict().verdict == "VALID"
     assert run.verdict().asked == ["flushed", "all_input_read"]
 
 
 def test_an_anchor_that_nobody_knows_is_a_doubt() -> None:
-    run = Run().flush()
+    run = Run().batch("i1 a 10").flush()
     run.anchors = ["world_peace"]
     assert run.verdict().verdict == "UNKNOWN"
     assert "none of: flushed" in run.verdict().doubts[0]
