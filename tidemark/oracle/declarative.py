@@ -85,7 +85,7 @@ def right_answer(history: History, prediction: Prediction) -> list[int]:
 
 @functools.cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One empty database in memory for all judgements of a process: opening one takes as long as judging a short run."""
+    """One empty database in memory for all judgements of a process: opening one takes as long as a small run."""
     return duckdb.connect(":memory:", config={"threads": 2})
 
 

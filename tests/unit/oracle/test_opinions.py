@@ -101,9 +101,7 @@ def test_the_fast_model_does_what_the_naive_one_does(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_sql_agrees_with_the_model_but_for_the_known_defect_of_left_semi(
-    seed: int, sql: duckdb.DuckDBPyConnection
-) -> None:
+def test_sql_agrees_with_the_model_but_for_the_known_defect_of_left_semi(seed: int) -> None:
     rng = random.Random(1000 + seed)
     for _ in range(HISTORIES_PER_SEED):
         run = random_run(rng)
