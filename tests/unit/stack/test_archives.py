@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from tidemark.stack import archives
+from tidemark.wait import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(archives, "SETTLE_S", 0.0)
+
+
+@pytest.fixture
+def record(stack_record, tmp_path, executable):
+    """A stack whose Java writes an archive that holds the class list it is given."""
+    (tmp_path / "jars").mkdir()
+    stack_record.java = str(
+        executable(
+            "java",
+            'for option in "$@"; do case $option in\n'
+            "-XX:SharedClassListFile=*) list=${option#*=};;\n"
+            "-XX:SharedArchiveFile=*) archive=${option#*=};;\n"
+            'esac; done; cp "$list" "$archive"',
+        )
+    )
+    stack_record.ready = True
+    return stack_record
+
+
+def write_all(state, record) -> None:
+    writer = archives.Writer()
+
+    def done() -> bool:
+        writer.look(state, record)
+        return not archives.missing(record)
+
+    wait_until(done, 20, lambda: f"archives of {archives.missing(record)}")
+
+
+def test_the_first_stack_notes_its_classes_and_later_ones_map_them(state, record):
+    state.make()
+    assert archives.options(state, record, "spark", "master")[0].startswith("-XX:DumpLoadedClassList=")
+    assert archives.options(state, record, "broker", "broker")[0].startswith("-XX:DumpLoadedClassList=")
+    write_all(state, record)
+    archive = archives.archive_of(record, "spark")
+    assert f"-XX:SharedArchiveFile={archive}" in archives.options(state, record, "spark", "master")
+
+
+def test_the_lists_of_a_group_become_one_without_what_holds_for_one_process_only(state, record):
+    state.make()
+    for group in archives.GROUPS:
+        archives.options(state, record, group, "x")
+    lists = state.path / "classes" / "spark"
+    (lists / "master.lst").write_text("# list\njava/lang/Object id: 0\norg/A id: 7\nTorn/Li")
+    (lists / "driver.lst").write_text(
+        "org/A id: 9\norg/Passing id: 3 super: 0 source: /tmp/x.jar\n@lambda-proxy B\n"
+    )
+    write_all(state, record)
+    assert archives.archive_of(record, "spark").read_text() == "@lambda-proxy B\njava/lang/Object\norg/A\n"
+
+
+def test_another_pyspark_has_another_archive(record, tmp_path):
+    one = archives.archive_of(record, "spark")
+    record.spark_home = str(tmp_path / "other")
+    (tmp_path / "other" / "jars").mkdir(parents=True)
+    assert archives.archive_of(record, "spark") != one
+
+
+def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
+    state.make()
+    for group in archives.GROUPS:
+        archives.options(state, record, group, "x")
+    monkeypatch.setattr(archives, "_KEPT", 1)
+    folder = archives.archive_of(record, "spark").parent
+    folder.mkdir(parents=True)
+    (folder / "old.jsa").touch()
+    archives.Writer()
+    writer = archives.Writer()
+
+    def written() -> bool:
+        writer.look(state, record)
+        return not (folder / "old.jsa").exists()
+
+    wait_until(written, 20, lambda: "the old archive to go")
+    assert len(list(folder.glob("*.jsa"))) == 1

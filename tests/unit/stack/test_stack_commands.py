@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tidemark import stack
+from tidemark.cli import app
+from tidemark.stack import PartState, PartStatus, StackSpec, doctor
+
+PARTS = [
+    PartStatus("broker", PartState.RUNNING, 11, "127.0.0.1:9092", 300 << 20),
+    PartStatus("driver", PartState.RUNNING, 12, "sc://127.0.0.1:15002", 500 << 20),
+]
+
+
+class FakeStack:
+    spec = StackSpec()
+    bootstrap_servers = "127.0.0.1:9092"
+    state_dir = Path("state")
+    versions = {"kafka": "4.3.1", "spark": "4.2.0"}  # noqa: RUF012
+
+    def __init__(self, parts: list[PartStatus]) -> None:
+        self.parts = parts
+
+    def status(self) -> list[PartStatus]:
+        return self.parts
+
+
+def run(*words: str):
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture
+def running(monkeypatch):
+    """The running stack; a test may change its parts."""
+    fake = FakeStack(PARTS[:])
+    monkeypatch.setattr(stack, "current", lambda: fake)
+    return fake
+
+
+def test_up_hands_its_options_on_and_says_where_things_are(monkeypatch):
+    asked = []
+    monkeypatch.setattr(stack, "up", lambda spec, **_: asked.append(spec) or FakeStack(PARTS))
+    done = run("up", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python")
+    assert done.exit_code == 0
+    assert asked == [StackSpec(python=Path("other/python"), workers=3, kafka_port=19092)]
+    assert "sc://127.0.0.1:15002" in done.stdout
+    assert "127.0.0.1:9092" in done.stdout
+
+
+def test_up_prints_one_json_object(monkeypatch):
+    monkeypatch.setattr(stack, "up", lambda *_, **__: FakeStack(PARTS))
+    found = json.loads(run("up", "--json").stdout)
+    assert found["bootstrap_servers"] == "127.0.0.1:9092"
+    assert found["remote"] == "sc://127.0.0.1:15002"
+    assert found["seconds"] >= 0
+
+
+def test_status_of_a_whole_stack_is_exit_code_0(running):
+    done = run("status")
+    assert done.exit_code == 0
+    assert "broker" in done.stdout
+    assert "800" in done.stdout
+
+
+def test_status_of_a_broken_stack_is_exit_code_4(running):
+    running.parts[0] = PartStatus("broker", PartState.STOPPED, None, "127.0.0.1:9092", 0)
+    assert run("status").exit_code == 4
+    found = json.loads(run("status", "--json").stdout)
+    assert not found["running"]
+    assert found["parts"][0] == {
+        "name": "broker",
+        "state": "stopped",
+        "pid": None,
+        "address": "127.0.0.1:9092",
+        "rss_mib": 0,
+    }
+
+
+def test_status_without_a_stack_says_how_to_get_one(monkeypatch):
+    monkeypatch.setattr(stack, "current", lambda: None)
+    assert run("status").exit_code == 4
+    assert "tidemark up" in run("status").stdout
+    assert json.loads(run("status", "--json").stdout) == {"running": False, "parts": []}
+
+
+@pytest.mark.parametrize(("ended", "text"), [(True, "down\n"), (False, "there was no stack\n")])
+def test_down_says_whether_there_was_one(monkeypatch, ended, text):
+    monkeypatch.setattr(stack, "down", lambda: ended)
+    assert run("down").stdout == text
+    assert json.loads(run("down", "--json").stdout) == {"ended": ended}
+
+
+def test_doctor_fails_only_for_what_is_bad(monkeypatch):
+    looks = [doctor.Look("disk", doctor.Finding.WARNING, "little\nleft", "make room")]
+    monkeypatch.setattr(doctor, "examine", lambda _spec: looks)
+    done = run("doctor")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == [
+        "warning  disk      little",
+        "                   left",
+        "                   -> make room",
+    ]
+    looks.append(doctor.Look("java", doctor.Finding.BAD, "none", "install it"))
+    assert run("doctor").exit_code == 4
+    assert [look["what"] for look in json.loads(run("doctor", "--json").stdout)] == ["disk", "java"]
