@@ -1,8 +1,8 @@
 """The programs that a run starts: producers and pipelines, as child processes that speak JSON lines.
 
 ``tidemark`` never imports them. A child gets a session of its own (so that Ctrl-C reaches only the runner, which then
-ends it in order) and no current folder on its path (``-P``). A pipeline runs from the ``code.zip`` in the run directory:
-the code that ran is evidence, and another interpreter (``--spark PYTHON``) needs nothing of ours but that.
+ends it in order) and no current folder on its path (``-P``). A pipeline runs from the ``code.zip`` in the run
+directory: the code that ran is evidence, and another interpreter (``--spark PYTHON``) needs nothing of ours but that.
 """
 
 from __future__ import annotations

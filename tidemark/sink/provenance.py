@@ -28,7 +28,7 @@ def with_provenance(records: DataFrame) -> DataFrame:
     Apply it last: a shuffle after it would make ``partition`` that of another task. This module travels inside the
     query, by value: executors need not have it (Spark 4.1 does not show them a session's artifacts in a stream).
     """
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     return records.mapInArrow(_stamp, COLUMNS)
 
 
