@@ -119,8 +119,14 @@ def _build(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: str, p
         state.write(record)
         state.discard("leases", "starting")
         return record
-    except BaseException:
+    except BaseException as error:
         boot.end_stack(state, keep_logs=True)
+        if isinstance(error, OSError):
+            raise TestbedError(
+                "the stack could not be started",
+                detail=str(error),
+                hint="`tidemark doctor` looks at the disk, Java and the rest",
+            ) from error
         raise
 
 

@@ -20,7 +20,7 @@ _PROGRAM = Path(__file__).parent / "inside" / "connect.py"
 
 def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
     """Create a topic, write a record, read it back, delete the topic. ``unless`` raises to end the wait."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -52,6 +52,12 @@ def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
             back, ROUND_TRIP_S, lambda: f"a record to come back from {bootstrap}", unless=unless, poll_s=0
         )
         admin.delete_topics([topic])[topic].result()
+    except KafkaException as error:
+        raise TestbedError(
+            f"the broker at {bootstrap} does not pass a record on",
+            detail=str(error),
+            hint="`tidemark doctor` looks at memory, disk and ports",
+        ) from error
     finally:
         consumer.close()
 

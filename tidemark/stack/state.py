@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidemark.errors import TestbedError
+from tidemark.errors import DeadlineExceeded, TestbedError
 from tidemark.process import ProcessId
 from tidemark.wait import wait_until
 
@@ -126,7 +126,13 @@ class StateFolder:
                     return False
                 return True
 
-            wait_until(taken, timeout_s, lambda: f"{self.home / 'lock'}, held by process {self._holder()}")
+            try:
+                wait_until(
+                    taken, timeout_s, lambda: f"{self.home / 'lock'}, held by process {self._holder()}"
+                )
+            except DeadlineExceeded as error:
+                error.hint = "that process starts or ends the stack: wait for it, or end it"
+                raise
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
