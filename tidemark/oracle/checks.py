@@ -1,6 +1,6 @@
 """The third opinion is Spark's: every output record, compared by identity and batch with what was predicted.
 
-Free of I/O. ``compare`` returns what it saw; findings go into the book. Rules that are a choice:
+Free of I/O. ``Comparison.run`` returns what it saw; findings go into the book. Rules that are a choice:
 
 * A batch owes its rows once it is committed. The rows of a batch that was planned and never committed may
   come.
@@ -66,7 +66,9 @@ class Comparison:
         self._history = history
         self._predicted = prediction.batch_of
         self._lost_by_engine = lost_by_engine
-        self._defect = LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+        self._repeat = (
+            "repeated_semi_rows" if history.contract.kind is JoinKind.LEFT_SEMI else "duplicate_rows"
+        )
         self._book = book
         self._words = Wording(history, prediction)
         self._explain = Explain(history, prediction, self._words)
@@ -128,14 +130,12 @@ class Comparison:
         if self._excusing[came.batch]:
             self.seen.counts["duplicates_excused"] += 1
             return
-        name = "repeated_semi_rows" if self._history.contract.kind is JoinKind.LEFT_SEMI else "duplicate_rows"
         why = "that batch was run once and none of its tasks failed"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
             why = "exactly-once excuses no repeat"
         first = _written(self.seen.place_of[identity])
-        self._add(
-            name, identity, lambda: f"came again in batch {came.batch}, after output {first}, and {why}", came
-        )
+        text = f"came again in batch {came.batch}, after output {first}, and {why}"
+        self._add(self._repeat, identity, lambda: text, came)
 
     def _judge_astray(self, identity: int, came: Came, place: int) -> None:
         """A row that is right but for its batch."""
@@ -145,14 +145,8 @@ class Comparison:
             self.seen.place_of[identity] = place
         elif name != "premature_nulls":
             first = _written(self.seen.place_of[identity])
-            name = (
-                "repeated_semi_rows"
-                if self._history.contract.kind is JoinKind.LEFT_SEMI
-                else "duplicate_rows"
-            )
-            why = (
-                f"came once more in batch {came.batch}, besides output {first}; it is due in batch {due} only"
-            )
+            name = self._repeat
+            why = f"came once more in batch {came.batch}, besides output {first}; it is due in batch {due}"
         self._add(name, identity, lambda: why, came)
 
     def _judge_missing(self, identity: int, batch: int) -> None:
@@ -171,20 +165,18 @@ class Comparison:
         batch = self._history.rows.batch[left_of(identity)]
         if identity in self.seen.place_of or not self._owing[batch]:
             return
-        defect = self._defect if self._explain.has_the_defect() else None
-        why = self._explain.lost_by_engine(identity, batch) if defect else self._explain.owed(identity, batch)
-        self._add("lost_rows", identity, lambda: why, Came(batch, None), defect=defect)
+        came = Came(batch, None)
+        why = self._explain.lost_by_engine(identity, batch)
+        self._add("lost_rows", identity, lambda: why, came, defect=LEFT_SEMI_LOSES_SAME_BATCH_ROWS)
 
     def _unexpected(self, identity: int, came: Came, place: int) -> None:
         """A row that the operational opinion does not have."""
-        if identity not in self._lost_by_engine:
+        if identity in self._lost_by_engine:
+            self.seen.place_of.setdefault(identity, place)
+            name, why = "opinions_disagree", "came, which is right, although the rules of this Spark lose it"
+        else:
             name, why = self._explain.unexpected(identity, came.batch)
-            self._add(name, identity, lambda: why, came)
-            return
-        self.seen.place_of.setdefault(identity, place)
-        if self._explain.has_the_defect():
-            why = "came, which is right, although the rules of this Spark lose it"
-            self._add("opinions_disagree", identity, lambda: why, came)
+        self._add(name, identity, lambda: why, came)
 
     def _add(
         self, name: str, identity: int, why: Callable[[], str], came: Came, *, defect: str | None = None

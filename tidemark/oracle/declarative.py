@@ -14,7 +14,7 @@ known: Spark 4.2 loses a left semi row whose partners all lie in its own batch a
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import numpy as np
@@ -34,6 +34,9 @@ KNOWN_DEFECTS = {
         " regression: 4.1 gives these rows."
     )
 }
+
+FIRST_WITH_DEFECT = (4, 2)
+"""The Spark version in which left semi began to lose rows of the same batch."""
 
 # Rows meet in buckets as wide as the bound where both of its ends are known, so that a popular key stays cheap: a
 # right row reaches over two of them at most.
@@ -101,6 +104,14 @@ def engine_loses(history: History, prediction: Prediction, partners: Partners, l
     return bool(accepted) and all(
         rows.batch[row] == batch and rows.time_us[row] <= state_ms * US_PER_MS for row in accepted
     )
+
+
+def has_defect(versions: Mapping[str, str]) -> bool:
+    """Whether the Spark of a run is one with the known defect; one that is not named is taken for the newest."""
+    numbers = versions.get("spark", "").split(".")[: len(FIRST_WITH_DEFECT)]
+    if len(numbers) < len(FIRST_WITH_DEFECT) or not all(part.isdecimal() for part in numbers):
+        return True
+    return tuple(map(int, numbers)) >= FIRST_WITH_DEFECT
 
 
 def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.ndarray]]:

@@ -14,9 +14,6 @@ from tidemark.oracle.operational import Prediction
 from tidemark.oracle.partners import Partners
 from tidemark.oracle.wording import Wording, moment
 
-FIRST_WITH_DEFECT = (4, 2)
-"""The Spark version in which left semi began to lose rows of the same batch."""
-
 _PARTNERS_NAMED = 3
 
 Reason = tuple[str, str]
@@ -142,15 +139,3 @@ class Explain:
         time_us = self._history.rows.time_us
         apart_s = (time_us[left] - time_us[right]) / 1_000_000
         return f"{self._words.bound()} holds for the distance {apart_s:.6g} s"
-
-    def has_the_defect(self) -> bool:
-        """Whether the Spark of this run loses left semi rows; an unknown version is taken for the newest."""
-        version = (
-            self._history.manifest.versions.get("spark")
-            or self._history.manifest.versions.get("pyspark")
-            or ""
-        )
-        numbers = version.split(".")[:2]
-        if len(numbers) < len(FIRST_WITH_DEFECT) or not all(part.isdigit() for part in numbers):
-            return True
-        return tuple(int(part) for part in numbers) >= FIRST_WITH_DEFECT

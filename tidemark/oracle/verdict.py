@@ -20,11 +20,11 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.oracle import anchors
 from tidemark.oracle.checks import Comparison, Seen
 from tidemark.oracle.counts import tally
-from tidemark.oracle.declarative import KNOWN_DEFECTS, differences, engine_loses, right_answer
+from tidemark.oracle.declarative import KNOWN_DEFECTS, differences, engine_loses, has_defect, right_answer
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence, History, left_of, read_history
 from tidemark.oracle.operational import Prediction, predict
@@ -63,9 +63,17 @@ class Verdict(msgspec.Struct, kw_only=True):
 
 
 def judge(run: Evidence) -> Verdict:
-    """Judge a run. Raises only what reading broken evidence raises (``TidemarkError``)."""
+    """Judge a run. Raises ``TidemarkError``, and only for evidence that cannot be read."""
     with _uncollected():
-        return _Judgement(read_history(run)).judge(run)
+        try:
+            history = read_history(run)
+        except (ValueError, TypeError) as error:
+            raise BrokenEvidence(
+                "the evidence cannot be read",
+                detail=f"{type(error).__name__}: {error}",
+                hint="the docstring of tidemark/evidence.py describes each file",
+            ) from error
+        return _Judgement(history).judge(run)
 
 
 @contextmanager
@@ -149,7 +157,11 @@ class _Judgement:
                 self.disagree(identity, "SQL gives", "the engine's own rules do not", words)
         for identity in less:
             self.disagree(identity, "the engine's own rules give", "SQL does not", words)
-        return lost
+        if has_defect(history.manifest.versions):
+            return lost
+        # An older Spark takes the left rows first, and so gives these rows, in the batch of all their partners.
+        prediction.batch_of.update((identity, history.rows.batch[left_of(identity)]) for identity in lost)
+        return frozenset()
 
     def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
         """Two opinions differ in a row, and nobody knows why."""

@@ -165,6 +165,13 @@ def test_broken_evidence_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -
         whole().verdict()
 
 
+def test_offsets_of_a_partition_that_is_no_number_are_broken_evidence() -> None:
+    run = whole()
+    run.plans[-1] = msgspec.structs.replace(run.plans[-1], end_offsets={LEFT_TOPIC: {"first": 7}})
+    with pytest.raises(BrokenEvidence, match="invalid literal"):
+        run.verdict()
+
+
 def test_opinions_that_disagree_without_the_known_defect_are_a_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
