@@ -11,6 +11,7 @@ from tidemark import kafka, project
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract, Delivery
 from tidemark.evidence import FORMAT, Batch, Fault, InputTopic, Manifest, OutputRecord, RunDirectory
+from tidemark.jsonlines import write_lines
 from tidemark.runner.eventlog import QueryEvents
 from tidemark.runner.options import RunOptions
 from tidemark.stack import Driver, Stack
@@ -101,6 +102,7 @@ class Collector:
                 LOG_S,
                 lambda: f"the event log to have the end of batch {last}",
             )
+        write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events.excerpt())
         return dict(events.failed_tasks())
 
     def _batches(self, failed: dict[int, int]) -> list[Batch]:

@@ -13,6 +13,14 @@ from pathlib import Path
 from typing import Any
 
 
+_KEPT = (
+    '"SparkListenerJobStart"',
+    '"SparkListenerStageCompleted"',
+    '"SparkListenerTaskEnd"',
+    '"SparkListenerExecutor',
+)
+
+
 class QueryEvents:
     """The events of one query in the event log ``path``, from byte ``start`` on."""
 
@@ -40,6 +48,16 @@ class QueryEvents:
                 return True
         return False
 
+    def excerpt(self) -> Iterator[bytes]:
+        """The lines about this query's jobs and tasks, and about executors that came and went, as Spark wrote them."""
+        stages: set[int] = set()
+        for line, event in self._lines(_KEPT):
+            if event["Event"] == "SparkListenerJobStart" and self._batch(event) is not None:
+                stages.update(event["Stage IDs"])
+                yield line
+            elif event["Event"].startswith("SparkListenerExecutor") or _stage_of(event) in stages:
+                yield line
+
     def _task_ends(self) -> Iterator[tuple[int, dict[str, Any]]]:
         batch_of_stage: dict[int, int] = {}
         for event in self._events(('"SparkListenerJobStart"', '"SparkListenerTaskEnd"')):
@@ -58,9 +76,20 @@ class QueryEvents:
         return int(batch) if batch is not None else None
 
     def _events(self, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        for _, event in self._lines(kinds):
+            yield event
+
+    def _lines(self, kinds: tuple[str, ...]) -> Iterator[tuple[bytes, dict[str, Any]]]:
         with self.path.open("rb") as log:
             log.seek(self.start)
             for line in log:
                 head = line[:60].decode(errors="replace")
                 if line.endswith(b"\n") and any(kind in head for kind in kinds):
-                    yield json.loads(line)
+                    yield line.rstrip(b"\n"), json.loads(line)
+
+
+def _stage_of(event: dict[str, Any]) -> int | None:
+    """The stage that a task's or a stage's event is about."""
+    info = event.get("Stage Info") or event
+    stage = info.get("Stage ID")
+    return stage if isinstance(stage, int) else None

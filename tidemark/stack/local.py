@@ -18,12 +18,13 @@ import psutil
 
 from tidemark.errors import TestbedError, UsageError
 from tidemark.process import ProcessId, end, tail
-from tidemark.stack import launch, ready
+from tidemark.stack import archives, launch, ready
 from tidemark.stack.pausing import held, pause_process, resume_process
 from tidemark.stack.ports import free_ports
 from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import PartRecord, Session, StackRecord, StateFolder
+from tidemark.wait import wait_until
 
 _EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
@@ -174,6 +175,15 @@ class LocalStack:
         path = self._state.path / "work" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    def await_archives(self, timeout_s: float = 600.0) -> None:
+        """Wait until the keeper has written the class archives with which the next stack starts faster."""
+        wait_until(
+            lambda: not archives.missing(self._record),
+            timeout_s,
+            lambda: f"class archives of {', '.join(archives.missing(self._record))}",
+            poll_s=0.5,
+        )
 
     def mend(self) -> list[str]:
         """Start the parts of the stack that do not run; returns their names."""
