@@ -36,7 +36,8 @@ typed. JSON Lines files may be compressed (``.zst``).
     {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
 
 ``progress.jsonl``  Spark's own progress reports, as they are. ``verdict.json``  the judgement. ``logs/``  logs of the
-programs, and what Spark's event log says of the query. ``code.zip``  the code that ran, ``contract.json``  the contract by itself.
+programs, and what Spark's event log says of the query. ``code.zip``  the code that ran. ``contract.json``  the contract
+by itself.
 """
 
 from __future__ import annotations
