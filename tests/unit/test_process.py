@@ -75,9 +75,7 @@ def test_descendants_are_found_by_the_mark_they_inherit(run):
     run(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])", TIDEMARK_MARK="m1")
     run(SLEEP, TIDEMARK_MARK="m2")
     found = wait_until(
-        lambda: (
-            [p for p in marked("TIDEMARK_MARK", "m1")] if len(marked("TIDEMARK_MARK", "m1")) == 2 else None
-        ),
+        lambda: list(marked("TIDEMARK_MARK", "m1")) if len(marked("TIDEMARK_MARK", "m1")) == 2 else None,
         10,
         lambda: "parent and child",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ def run_command(
         options = RunOptions(
             pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
             kill_executors=kill_executors, sink=sink, python=spark, conf=tuple(conf or ()),
-            generator=tuple(generate.split()), run_dir=run_dir, report=report,
+            generator=tuple(shlex.split(generate)), run_dir=run_dir, report=report,
         )  # fmt: skip
         contract = describe(pipeline, spark)
         directory = new_run_directory(options, contract)

@@ -44,9 +44,21 @@ _PLACE_MASK = (1 << _PLACE_BITS) - 1
 class Seen:
     """What came out."""
 
-    place_of: dict[int, int] = field(default_factory=dict)
-    """Identity of each right row that came in its batch -> where it was read first."""
+    awaited: dict[int, int] = field(default_factory=dict)
+    """Identity of each right row -> the batch that it is due in; once it came, ``~place`` (below 0) of its first record."""
     counts: Counter[str] = field(default_factory=Counter)
+
+    def came(self, identity: int) -> bool:
+        """Whether a right row came."""
+        return self.awaited.get(identity, 0) < 0
+
+    def came_at(self, identity: int) -> str:
+        """Where a row that came was read first: ``partition/offset``."""
+        return _written(~self.awaited[identity])
+
+    def identities(self) -> list[int]:
+        """All right rows that came."""
+        return [identity for identity, due in self.awaited.items() if due < 0]
 
 
 class Came(NamedTuple):
@@ -62,7 +74,7 @@ class Comparison:
     def __init__(
         self, history: History, prediction: Prediction, lost_by_engine: Set[int], book: Book
     ) -> None:
-        self.seen = Seen()
+        self.seen = Seen(dict(prediction.batch_of))
         self._history = history
         self._predicted = prediction.batch_of
         self._lost_by_engine = lost_by_engine
@@ -82,7 +94,7 @@ class Comparison:
     def run(self, output: Iterable[OutputRecord]) -> Seen:
         """Compare all of it."""
         astray = []
-        predicted, place_of, read = self._predicted, self.seen.place_of, self._reader.read
+        predicted, awaited, read = self._predicted, self.seen.awaited, self._reader.read
         first_sentinel, records, sentinels = self._history.rows.first_sentinel, 0, 0
         for record in output:
             records += 1
@@ -92,35 +104,34 @@ class Comparison:
                 self._no_row(batch, place, problem)
             elif identity >> ROW_BITS >= first_sentinel or identity & ROW_MASK > first_sentinel:
                 sentinels += 1
-            elif predicted.get(identity) == batch:
-                if identity in place_of:
-                    self._again(identity, Came(batch, place))
-                else:
-                    place_of[identity] = place
+            elif awaited.get(identity) == batch:
+                awaited[identity] = ~place
             elif batch >= self._beyond:
                 self.seen.counts["not_compared"] += 1
-            elif identity in predicted:
-                astray.append((identity, Came(batch, place), place))
-            else:
+            elif identity not in predicted:
                 self._unexpected(identity, Came(batch, place), place)
+            elif predicted[identity] == batch:
+                self._again(identity, Came(batch, place))
+            else:
+                astray.append((identity, Came(batch, place), place))
         self.seen.counts.update(output_records=records, sentinel_rows=sentinels)
         for identity, came, place in astray:
             self._judge_astray(identity, came, place)
-        for identity, batch in predicted.items():
-            if identity not in place_of and self._owing[batch]:
-                self._judge_missing(identity, batch)
+        for identity, due in awaited.items():
+            if due >= 0 and self._owing[due]:
+                self._judge_missing(identity, due)
         for identity in sorted(self._lost_by_engine):
             self._judge_defect(identity)
         return self.seen
 
     def _choose(self, identities: list[int], batch: int) -> int:
         """Which of several rows with the same ids a record is: the one that was awaited most."""
-        place_of, predicted = self.seen.place_of, self._predicted
+        predicted = self._predicted
         return min(
             identities,
             key=lambda identity: (
                 identity not in predicted,
-                identity in place_of,
+                self.seen.came(identity),
                 predicted.get(identity) != batch,
                 identity,
             ),
@@ -133,7 +144,7 @@ class Comparison:
         why = "that batch was run once and none of its tasks failed"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
             why = "exactly-once excuses no repeat"
-        first = _written(self.seen.place_of[identity])
+        first = self.seen.came_at(identity)
         text = f"came again in batch {came.batch}, after output {first}, and {why}"
         self._add(self._repeat, identity, lambda: text, came)
 
@@ -141,10 +152,10 @@ class Comparison:
         """A row that is right but for its batch."""
         due = self._predicted[identity]
         name, why = self._explain.wrong_batch(identity, came.batch, due)
-        if identity not in self.seen.place_of:
-            self.seen.place_of[identity] = place
+        if not self.seen.came(identity):
+            self.seen.awaited[identity] = ~place
         elif name != "premature_nulls":
-            first = _written(self.seen.place_of[identity])
+            first = self.seen.came_at(identity)
             name = self._repeat
             why = f"came once more in batch {came.batch}, besides output {first}; it is due in batch {due}"
         self._add(name, identity, lambda: why, came)
@@ -163,7 +174,7 @@ class Comparison:
     def _judge_defect(self, identity: int) -> None:
         """A left semi row that the engine loses by a known defect."""
         batch = self._history.rows.batch[left_of(identity)]
-        if identity in self.seen.place_of or not self._owing[batch]:
+        if self.seen.came(identity) or not self._owing[batch]:
             return
         came = Came(batch, None)
         why = self._explain.lost_by_engine(identity, batch)
@@ -172,7 +183,7 @@ class Comparison:
     def _unexpected(self, identity: int, came: Came, place: int) -> None:
         """A row that the operational opinion does not have."""
         if identity in self._lost_by_engine:
-            self.seen.place_of.setdefault(identity, place)
+            self.seen.awaited.setdefault(identity, ~place)
             name, why = "opinions_disagree", "came, which is right, although the rules of this Spark lose it"
         else:
             name, why = self._explain.unexpected(identity, came.batch)

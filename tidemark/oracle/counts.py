@@ -76,7 +76,7 @@ def _edge_rows(history: History, prediction: Prediction, end: int) -> int:
 
 
 def _output(history: History, prediction: Prediction, seen: Seen) -> dict[str, int]:
-    came = np.fromiter(seen.place_of, dtype=np.int64, count=len(seen.place_of))
+    came = np.array(seen.identities(), dtype=np.int64)
     joined = int(np.sum((came & ROW_MASK) != 0))
     alone = len(came) - joined
     semi = history.contract.kind is JoinKind.LEFT_SEMI

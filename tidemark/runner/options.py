@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,17 +35,16 @@ class RunOptions:
 
     def command(self) -> str:
         """The command that replays this run."""
-        parts = ["tidemark run", self.pipeline]
+        parts = ["tidemark", "run", self.pipeline, "--seed", str(self.seed)]
         if self.trace is not None:
-            parts.append(f"--trace {self.trace}")
+            parts += ["--trace", str(self.trace)]
         else:
-            parts += [f"--seed {self.seed}", f"--impressions {self.impressions}", *self.generator]
-        if self.pace:
-            parts.append(f"--pace {self.pace}")
-        if self.kill_executors:
-            parts.append(f"--kill-executors {self.kill_executors}")
-            if self.trace is not None:
-                parts.append(f"--seed {self.seed}")
-        if self.python:
-            parts.append(f"--spark {self.python}")
-        return " ".join([*parts, *(f"--conf {pair}" for pair in self.conf)])
+            parts += ["--impressions", str(self.impressions)]
+            parts += ["--generate", shlex.join(self.generator)] if self.generator else []
+        parts += ["--pace", self.pace] if self.pace else []
+        parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
+        parts += ["--kill-executors", str(self.kill_executors)] if self.kill_executors else []
+        parts += ["--spark", str(self.python)] if self.python else []
+        for pair in self.conf:
+            parts += ["--conf", pair]
+        return shlex.join(parts)

@@ -1,0 +1,73 @@
+"""Which task attempts of which batch failed, from lines as Spark writes them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidemark.runner.eventlog import QueryEvents
+
+
+def job(number, query, batch, *stages):
+    properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+    return {"Event": "SparkListenerJobStart", "Job ID": number, "Stage IDs": stages, "Properties": properties}
+
+
+def task(stage, reason):
+    return {"Event": "SparkListenerTaskEnd", "Stage ID": stage, "Task End Reason": {"Reason": reason}}
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "app-1.inprogress"
+
+    def write(*events, tail=""):
+        path.write_text("".join(json.dumps(event) + "\n" for event in events) + tail)
+        return path
+
+    return write
+
+
+def test_a_task_that_did_not_succeed_is_counted_for_its_batch(log):
+    path = log(
+        job(1, "mine", 4, 10, 11),
+        task(10, "Success"), task(11, "ExecutorLostFailure"), task(11, "TaskKilled"), task(11, "Success"),
+        job(2, "mine", 5, 12),
+        task(12, "FetchFailed"),
+    )  # fmt: skip
+
+    assert QueryEvents(path, 0, "mine").failed_tasks() == {4: 2, 5: 1}
+
+
+def test_another_query_of_the_same_driver_does_not_count(log):
+    path = log(
+        job(1, "theirs", 4, 10), task(10, "ExecutorLostFailure"), job(2, "mine", 0, 11), task(11, "Success")
+    )
+
+    assert QueryEvents(path, 0, "mine").failed_tasks() == {}
+
+
+def test_what_was_there_before_the_run_is_not_read_and_a_half_written_line_is_left_for_later(log):
+    old = json.dumps(job(1, "mine", 1, 9)) + "\n" + json.dumps(task(9, "TaskKilled")) + "\n"
+    path = log(tail=old + json.dumps(job(2, "mine", 2, 10)) + "\n" + json.dumps(task(10, "TaskKilled"))[:-5])
+
+    assert QueryEvents(path, len(old), "mine").failed_tasks() == {}
+
+
+def test_the_end_of_a_batch_is_the_end_of_one_of_its_jobs(log):
+    path = log(job(1, "mine", 4, 10), {"Event": "SparkListenerJobEnd", "Job ID": 1}, job(2, "mine", 5, 11))
+    events = QueryEvents(path, 0, "mine")
+
+    assert events.job_ended(4)
+    assert not events.job_ended(5)
+
+
+def test_the_excerpt_has_this_querys_lines_and_the_executors(log):
+    lost = {"Event": "SparkListenerExecutorRemoved", "Executor ID": "1"}
+    mine = [job(1, "mine", 4, 10), task(10, "Success"), lost]
+    path = log(mine[0], job(2, "theirs", 4, 11), task(11, "Success"), mine[1], lost)
+
+    assert [json.loads(line) for line in QueryEvents(path, 0, "mine").excerpt()] == json.loads(
+        json.dumps(mine)
+    )

@@ -1,0 +1,60 @@
+"""What a person reads of a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidemark.evidence import Fault
+from tidemark.oracle import Finding, Verdict
+from tidemark.report import SHOWN, print_verdict
+
+COUNTS = {
+    "rows_in": 200, "impressions_in": 150, "clicks_in": 50, "late": 5, "joined_rows": 40, "matched": 38,
+    "null_rows": 100, "duplicates_excused": 3, "batches": 4, "data_batches": 2, "no_data_batches": 2,
+    "faults_done": 1, "failed_tasks": 2,
+}  # fmt: skip
+
+
+def verdict(word, findings=(), doubts=()):
+    return Verdict(
+        verdict=word, delivery="at-least-once", pipeline="left_outer", kind="left_outer",
+        findings=list(findings), findings_total={"lost_rows": len(findings)} if findings else {},
+        known_defects={}, counts=COUNTS, anchors={"null_row_after_expiry": True}, asked=[], doubts=list(doubts),
+    )  # fmt: skip
+
+
+def test_a_valid_run_shows_its_numbers_and_ends_with_its_verdict(capsys):
+    fault = Fault(fault="KillExecutor", at_utc="", done=True, batch=3, point="planned", recovery_s=4.25)
+
+    print_verdict(
+        verdict("VALID"), Path("runs/x"), [fault], trace_sha256="abc", command="tidemark run left_outer"
+    )
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "rows in        200 (150 impressions, 50 clicks)" in lines
+    assert "late           5 (2.5 %), dropped by the watermark" in lines
+    assert "faults         1 (1 KillExecutor at planned), 2 tasks failed" in lines
+    assert "recovery       4.2 s" in lines
+    assert lines[-1] == "VALID  left_outer, judged as at-least-once"
+
+
+@pytest.mark.parametrize("word", ["INVALID", "UNKNOWN"])
+def test_a_run_that_is_not_valid_ends_with_the_command_that_replays_it(word, capsys):
+    print_verdict(verdict(word), Path("runs/x"), [], command="tidemark run left_outer --seed 3")
+
+    assert capsys.readouterr().out.splitlines()[-1] == "again: tidemark run left_outer --seed 3"
+
+
+def test_findings_are_named_counted_and_shown_a_few_at_a_time(capsys):
+    findings = [Finding(property="lost_rows", message=f"row {number} never came") for number in range(8)]
+
+    print_verdict(verdict("INVALID", findings, doubts=["a check raised"]), Path("runs/x"), [])
+
+    said = capsys.readouterr().out
+    assert "lost_rows: 8" in said
+    assert f"row {SHOWN - 1} never came" in said
+    assert f"row {SHOWN} never came" not in said
+    assert f"… and {8 - SHOWN} more" in said
+    assert "doubt: a check raised" in said
