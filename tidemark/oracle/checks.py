@@ -45,7 +45,7 @@ class Seen:
     """What came out."""
 
     awaited: dict[int, int] = field(default_factory=dict)
-    """Identity of each right row -> the batch that it is due in; once it came, ``~place`` (below 0) of its first record."""
+    """Identity of each right row -> the batch that it is due in; once it came, ``~place`` (below 0) of that record."""
     counts: Counter[str] = field(default_factory=Counter)
 
     def came(self, identity: int) -> bool:
