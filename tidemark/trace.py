@@ -131,10 +131,11 @@ class TraceReader:
 
     def __iter__(self) -> Iterator[Record]:
         places = {(name, n) for name, spec in self.header.topics.items() for n in range(spec.partitions)}
-        last_slice, number = 0, 0
+        last_slice, number = 0, 0  # number: how many records were looked at
         try:
             for records in read_blocks(self._file, _record_decoder):
-                for number, record in enumerate(records, number + 1):
+                for record in records:
+                    number += 1
                     if (record.topic, record.partition) not in places:
                         place = f"topic {record.topic!r} partition {record.partition}"
                         raise ValueError(f"{place} is not in the header's topics")
