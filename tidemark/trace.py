@@ -145,9 +145,8 @@ class TraceReader:
                     yield record
         except zstandard.ZstdError as error:
             raise self._broken(number + 2, error) from error
-        except (
-            msgspec.DecodeError
-        ) as error:  # in the item after the last one that was given; the header is the first
+        except msgspec.DecodeError as error:
+            # In the item behind the last one that was given; the header is the first.
             raise self._broken(line_number(self.path, number + 2), error) from error
         except ValueError as error:
             raise self._broken(line_number(self.path, number + 1), error) from error
