@@ -48,7 +48,9 @@ def generate(
     seed: Annotated[int, typer.Option(help="Same seed and options, same bytes.")] = DEFAULTS.seed,
     impressions: Annotated[int, typer.Option(help="How many, edge rows not counted.")] = DEFAULTS.impressions,
     ctr: Annotated[float, typer.Option(help="Share of the impressions that is clicked.")] = DEFAULTS.ctr,
-    slices: Annotated[int, typer.Option(help="0: 6, from 5,000 impressions on 12.")] = DEFAULTS.slices,
+    slices: Annotated[
+        int, typer.Option(help="0: 4, from 1,000 impressions on 6, from 5,000 on 12.")
+    ] = DEFAULTS.slices,
     pace: Annotated[str, typer.Option(help="stepped, backlog or timed.")] = DEFAULTS.pace,
     lateness: Annotated[str, typer.Option(help="MODEL[:SHARE][*AMOUNT], joined by +.")] = DEFAULTS.lateness,
     partitions: Annotated[int, typer.Option(help="Of each topic.")] = DEFAULTS.partitions,

@@ -18,8 +18,10 @@ BASE_MS = 1_767_225_600_000
 TOPICS = ("impressions", "clicks")
 IMPRESSIONS, CLICKS = 0, 1
 
-SMALL_TRACE = 5_000
-"""Impressions below which 6 slices do; a larger trace gets 12."""
+SLICES = ((1_000, 4), (5_000, 6))
+"""Impressions below which so many slices do; a larger trace gets ``MOST_SLICES``. A slice costs a run a second."""
+
+MOST_SLICES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,7 @@ class Settings:
     @property
     def wanted_slices(self) -> int:
         """The slices asked for, or as many as suit the size."""
-        return self.slices or (6 if self.impressions < SMALL_TRACE else 12)
+        return self.slices or next((few for below, few in SLICES if self.impressions < below), MOST_SLICES)
 
     @property
     def duration_ms(self) -> int:

@@ -85,7 +85,7 @@ def test_twenty_thousand_impressions_bring_eight_thousand_clicks_and_two_percent
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_a_small_trace_has_some_of_everything(make, seed):
     made = make(seed=seed, impressions=500)
-    assert made.header.slices == 6
+    assert made.header.slices == 4
     assert set(made.header.anchors) == {
         "rows_joined", "semi_row_emitted", "null_row_after_expiry", "late_row_dropped", "unreadable_filtered",
         "null_key_seen", "duplicate_event_seen", "edge_row_seen",
