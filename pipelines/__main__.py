@@ -1,8 +1,8 @@
 """Runs one pipeline: ``python -m pipelines NAME``, or a file of one's own: ``python -m pipelines PATH.py``.
 
 ``--describe`` prints the contract as JSON. Otherwise the query is started on a driver (``--remote``), and the program
-speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``,
-``stop``), and ``{"event": "failed", ...}`` when the query ends by itself. The end of standard input stops the query, so
+speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``, ``stop``;
+with ``--wait`` also ``start``, until which it only gets ready), and ``{"event": "failed", ...}`` when the query ends by itself. The end of standard input stops the query, so
 none outlives the process that asked for it.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pipelines
-from pipelines.query import start_query
+from pipelines.query import open_session, start_query
 from tidemark.errors import TidemarkError, UsageError
 
 if TYPE_CHECKING:
@@ -67,15 +67,15 @@ def main() -> int:
         if args.describe:
             print(json.dumps(module.CONTRACT.to_json()))
             return 0
-        query, session = start_query(module, args)
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    try:
+    with open_session(args) as session:
+        if args.wait and not sys.stdin.readline():
+            return 0
+        query = start_query(session, module, args)
         _say("started", query_id=str(query.id), run_id=str(query.runId))
         return _serve(query)
-    finally:
-        session.stop()
 
 
 def _serve(query: StreamingQuery) -> int:
@@ -126,6 +126,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--max-offsets", type=_pair, action="append", default=[], help="LOGICAL=maxOffsetsPerTrigger"
     )
+    parser.add_argument("--wait", action="store_true", help="start the query at the first line of input")
     parser.add_argument("--conf", type=_pair, action="append", default=[], help="NAME=VALUE of the session")
     return parser.parse_args()
 

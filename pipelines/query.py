@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -9,6 +10,7 @@ from pyspark.sql.functions import col, struct, to_json
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Iterator
     from types import ModuleType
 
     from pyspark.sql import DataFrame
@@ -22,21 +24,26 @@ KEEP_ALL = 100_000
 """Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""
 
 
-def start_query(module: ModuleType, args: Namespace) -> tuple[StreamingQuery, SparkSession]:
-    """Start the pipeline's query; returns it with its session, which the caller stops."""
+@contextmanager
+def open_session(args: Namespace) -> Iterator[SparkSession]:
+    """A session on the driver, with the settings of the command line."""
     session = SparkSession.builder.remote(args.remote).create()
     try:
         session.conf.set("spark.sql.streaming.minBatchesToRetain", KEEP_ALL)
         session.conf.set("spark.sql.streaming.numRecentProgressUpdates", KEEP_ALL)
         for name, value in args.conf:
             session.conf.set(name, value)
-        contract = module.CONTRACT
-        left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
-        records = _records(module.build(left, right), contract.output.left_id)
-        return _write(getattr(module, "to_sink", _with_provenance)(records), args), session
-    except BaseException:
+        yield session
+    finally:
         session.stop()
-        raise
+
+
+def start_query(session: SparkSession, module: ModuleType, args: Namespace) -> StreamingQuery:
+    """Start the pipeline's query."""
+    contract = module.CONTRACT
+    left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
+    records = _records(module.build(left, right), contract.output.left_id)
+    return _write(getattr(module, "to_sink", _with_provenance)(records), args)
 
 
 def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:

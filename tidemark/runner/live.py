@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -70,13 +71,13 @@ class LiveRun:
         session_id = str(uuid.uuid4())
         with ExitStack() as programs:
             programs.enter_context(self._stack.register_session(session_id, driver.name))
+            pipeline = programs.enter_context(self._pipeline(driver, session_id))  # gets ready meanwhile
             publisher = programs.enter_context(self._publisher(self._trace))
             for number in range(self._before_start()):
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
-            pipeline = programs.enter_context(self._pipeline(driver, session_id))
             feed = Feed(pipeline, self._checkpoint, partial(self._stack.hold, driver.name), self._input_ends)
-            collector.started(pipeline.answer(START_S, "that the query started"))
+            collector.started(pipeline.ask("start", START_S))
             with self._faults(collector, driver):
                 self._publish(publisher, feed, collector)
                 feed.wait_until_read()
@@ -153,7 +154,7 @@ class LiveRun:
             f"--bootstrap={self._stack.bootstrap_servers}",
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
             f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
-            f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}",
+            f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",
             *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
         ]  # fmt: skip
         log = self._directory.path / "logs" / "pipeline.log"
@@ -163,10 +164,10 @@ class LiveRun:
         """A backlog is read in about as many batches as the trace has slices, on both topics alike."""
         if self._pace != "backlog":
             return []
-        ends = self._input_ends()
+        with TraceReader(self._trace) as records:
+            totals = Counter(record.topic for record in records)
         slices = self._header.slices
-        totals = {name: sum(ends[topic].values()) for name, topic in self._inputs.items()}
-        return [f"--max-offsets={name}={max(-(-total // slices), 1)}" for name, total in totals.items()]
+        return [f"--max-offsets={name}={-(-total // slices)}" for name, total in totals.items()]
 
     def _input_ends(self) -> dict[str, dict[str, int]]:
         ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
