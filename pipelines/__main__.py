@@ -1,9 +1,10 @@
 """Runs one pipeline: ``python -m pipelines NAME``, or a file of one's own: ``python -m pipelines PATH.py``.
 
 ``--describe`` prints the contract as JSON. Otherwise the query is started on a driver (``--remote``), and the program
-speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``, ``stop``;
-with ``--wait`` also ``start``, until which it only gets ready), and ``{"event": "failed", ...}`` when the query ends by itself. The end of standard input stops the query, so
-none outlives the process that asked for it.
+speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``,
+``stop``), and ``{"event": "failed", ...}`` when the query has ended by itself. With ``--wait`` it only gets ready, and
+starts the query at the first line of input. The end of standard input stops the query, so none outlives the process
+that asked for it.
 """
 
 from __future__ import annotations
