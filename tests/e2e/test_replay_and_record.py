@@ -53,7 +53,7 @@ def run(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def generated(path: Path, *options: str) -> Path:
-    done = run("producers generate", "--out", path, "--impressions", 300, *options)
+    done = run("producers generate", "--out", path, "--impressions", 300, "--slices", 6, *options)
     assert done.returncode == 0, done.stderr
     return path
 

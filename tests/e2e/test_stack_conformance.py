@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import uuid
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -25,15 +26,27 @@ ANSWER_S = 60.0
 @pytest.fixture(scope="module", params=BACKENDS)
 def leased(request):
     home = project.state_dir() / "conformance" / request.param
-    with lease(StackSpec(backend=request.param), home=home) as stack:
+    with ExitStack() as cleanup:
+        with turn(
+            home
+        ):  # a lease mends what it finds broken: never what another worker's test has just broken
+            stack = cleanup.enter_context(lease(StackSpec(backend=request.param), home=home))
         yield stack
+
+
+@contextmanager
+def turn(home):
+    """One worker of ``pytest -n`` at a time."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "turn").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
 def stack(leased):
     """The stack, for this test alone."""
-    with (leased.state_dir.parent / "turn").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with turn(leased.state_dir.parent):
         yield leased
 
 
