@@ -6,10 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.evidence import Fault
+from tidemark.contract import Bound, Contract, Delivery, JoinKind, Output, Side
+from tidemark.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
 from tidemark.oracle import Finding, Verdict
 from tidemark.report import SHOWN, print_verdict
+from tidemark.report.timeline import timeline
 
+CONTRACT = Contract(
+    "left_outer",
+    JoinKind.LEFT_OUTER,
+    Side("impressions", "impression_id", ("user_id",), "impression_time", 0),
+    Side("clicks", "click_id", ("user_id",), "click_time", 0),
+    Bound(0, 0),
+    Output("impression_id", "click_id"),
+)
 COUNTS = {
     "rows_in": 200, "impressions_in": 150, "clicks_in": 50, "late": 5, "joined_rows": 40, "matched": 38,
     "null_rows": 100, "duplicates_excused": 3, "batches": 4, "data_batches": 2, "no_data_batches": 2,
@@ -35,7 +45,7 @@ def test_a_valid_run_shows_its_numbers_and_ends_with_its_verdict(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "rows in        200 (150 impressions, 50 clicks)" in lines
     assert "late           5 (2.5 %), dropped by the watermark" in lines
-    assert "faults         1 (1 KillExecutor at planned), 2 tasks failed" in lines
+    assert "faults         1 (1 KillExecutor at planned); failed tasks: 2" in lines
     assert "recovery       4.2 s" in lines
     assert lines[-1] == "VALID  left_outer, judged as at-least-once"
 
@@ -58,3 +68,35 @@ def test_findings_are_named_counted_and_shown_a_few_at_a_time(capsys):
     assert f"row {SHOWN} never came" not in said
     assert f"… and {8 - SHOWN} more" in said
     assert "doubt: a check raised" in said
+
+
+def test_the_picture_of_a_run_has_a_line_for_each_batch(tmp_path):
+    def rows(count, batch, right):
+        value = f'{{"impression_id": "i", "click_id": {right}}}'
+        return [OutputRecord(partition=0, offset=0, value=value, headers=[("batch", batch)])] * count
+
+    run = RunDirectory(tmp_path)
+    manifest = Manifest(
+        tidemark_evidence=1, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs={}
+    )  # fmt: skip
+    run.write_json("manifest", manifest)
+    ends = [{"impressions": {"0": 30}, "clicks": {"0": 10}}] * 2
+    run.write_lines("batches", [Batch(batch=n, watermark_ms=n * 1000, end_offsets=ends[n]) for n in (0, 1)])
+    run.write_lines("output", rows(6, "0", '"c"') + rows(12, "1", "null"))
+    strike = Fault(fault="KillExecutor", at_utc="", done=True, batch=1, point="no-data", recovery_s=2.0)
+    run.write_lines("faults", [strike])
+
+    head, first, second = timeline(run)
+
+    assert head.split() == ["batch", "watermark", "read", "joined", "NULL"]
+    assert first.split() == ["0", "-", "40", "6", "█" * 12]
+    assert second.split() == [
+        "1",
+        "1970-01-01T00:00:01.000Z",
+        "12",
+        "░" * 24,
+        "⚡",
+        "KillExecutor",
+        "(2.0",
+        "s)",
+    ]

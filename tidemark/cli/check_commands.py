@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def check(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
+    batches: Annotated[bool, typer.Option("--batches", help="Show the run batch by batch.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
     """Judge a run directory again, offline: exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN)."""
@@ -26,6 +27,7 @@ def check(
     from tidemark.evidence import open_run
     from tidemark.oracle import judge
     from tidemark.report import print_verdict
+    from tidemark.report.timeline import timeline
 
     run = open_run(directory)
     verdict = judge(run)
@@ -33,6 +35,9 @@ def check(
     if as_json:
         typer.echo(msgspec.json.encode(verdict).decode())
     else:
+        if batches:
+            for line in timeline(run):
+                typer.echo(line)
         manifest = run.manifest
         print_verdict(
             verdict,

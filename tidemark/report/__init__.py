@@ -66,7 +66,7 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     yield "batches", _list([(n["batches"], ""), *batches])
     yield (
         "faults",
-        _list([(n["faults_done"], ""), *_strikes(faults)]) + f", {n['failed_tasks']:,} tasks failed",
+        _list([(n["faults_done"], ""), *_strikes(faults)]) + f"; failed tasks: {n['failed_tasks']:,}",
     )
     if faults:
         times = ", ".join(f"{fault.recovery_s:.1f} s" for fault in faults if fault.recovery_s is not None)

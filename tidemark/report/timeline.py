@@ -1,0 +1,65 @@
+"""A run as a picture: a line per batch, with what it read and wrote, its watermark, and what was done to the stack.
+
+Free of judgement: it shows what the evidence says. ``tidemark check DIR --batches`` prints it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from tidemark.contract import Contract
+from tidemark.events import write_time
+from tidemark.evidence import Batch, Fault, RunDirectory
+
+BAR = 24
+"""Characters of the longest bar."""
+
+
+def timeline(run: RunDirectory) -> Iterator[str]:
+    """The lines of the picture: ``█`` are joined (or semi) rows, ``░`` NULL rows, in scale with the largest batch."""
+    contract, faults = run.contract, run.faults()
+    joined, nulls = _written(run, contract)
+    most = max((joined[batch] + nulls[batch] for batch in {*joined, *nulls}), default=1)
+    read = 0
+    yield f"{'batch':>5} {'watermark':<24} {'read':>8} {'joined':>8} {'NULL':>8}"
+    for batch in run.batches():
+        ends = sum(sum(partitions.values()) for partitions in batch.end_offsets.values())
+        number, rows, read = batch.batch, ends - read, ends
+        bar = "█" * round(BAR * joined[number] / most) + "░" * round(BAR * nulls[number] / most)
+        figures = f"{rows or '':>8} {joined[number] or '':>8} {nulls[number] or '':>8}"
+        yield f"{number:>5} {_watermark(batch):<24} {figures}  {bar:<{BAR}}{_struck(batch, faults)}".rstrip()
+
+
+def _written(run: RunDirectory, contract: Contract) -> tuple[Counter[int], Counter[int]]:
+    """Output records by the batch in their header: those with a right side (or of a semi join), and NULL rows."""
+    joined: Counter[int] = Counter()
+    nulls: Counter[int] = Counter()
+    right = contract.output.right_id
+    for record in run.output():
+        batch = dict(record.headers).get("batch") or ""
+        if not batch.isdigit():
+            continue
+        is_null = right is not None and _field(record.value, right) is None
+        (nulls if is_null else joined)[int(batch)] += 1
+    return joined, nulls
+
+
+def _field(value: str | None, name: str) -> object:
+    try:
+        fields = msgspec.json.decode(value or "null")
+    except msgspec.DecodeError:
+        return None
+    return fields.get(name) if isinstance(fields, dict) else None
+
+
+def _watermark(batch: Batch) -> str:
+    return write_time(batch.watermark_ms * 1000) if batch.watermark_ms > 0 else "-"
+
+
+def _struck(batch: Batch, faults: Iterable[Fault]) -> str:
+    mine = [fault for fault in faults if fault.done and fault.batch == batch.batch]
+    marks = [f"  ⚡ {fault.fault} ({fault.recovery_s or 0:.1f} s)" for fault in mine]
+    return "".join(marks) + ("" if batch.committed else "  not committed")
