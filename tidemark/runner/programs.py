@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from tidemark import project
 from tidemark.errors import DeadlineExceeded, PipelineFailed, TestbedError, TidemarkError, UsageError
+from tidemark.process import tail
 
 END_S = 20.0
 """Calibration: a pipeline asked to stop ends in 1-3 s; one whose driver is dead is killed after this."""
@@ -163,7 +164,7 @@ class Program:
         return _as_error(self.name, code, self._last_words())
 
     def _last_words(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-12:])
+        return tail(self.log, 12)
 
 
 def _as_error(program: str, code: int, words: str) -> TidemarkError:
