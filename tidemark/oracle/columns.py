@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from tidemark.contract import Side
-from tidemark.events import EPOCH, as_text, field_struct, read_time_us
+from tidemark.events import EPOCH, as_text, field_struct, is_canonical, read_time_us
 
 T = TypeVar("T")
 _MICROSECOND = timedelta(microseconds=1)
+_whole = operator.methodcaller("group")  # of a match; where there is none it raises
 
 
 class Columns(NamedTuple):
@@ -43,7 +44,8 @@ class ColumnReader:
         known = [value or b"" for value in values]
         records = _all(map(self._decode, known), lambda _: self._nothing)
         texts = list(map(self._time, records))
-        since = map(operator.sub, map(datetime.fromisoformat, texts), repeat(EPOCH))
+        canonical = map(_whole, map(is_canonical, texts))
+        since = map(operator.sub, map(datetime.fromisoformat, canonical), repeat(EPOCH))
         times = _all(map(operator.floordiv, since, repeat(_MICROSECOND)), lambda at: read_time_us(texts[at]))
         keys = [_texts(map(getter, records)) for getter in self._keys]
         return Columns(times, _texts(map(self._id, records)), list(zip(*keys, strict=True)))
@@ -56,7 +58,7 @@ def _all(results: Iterator[T], alone: Callable[[int], T]) -> list[T]:
         try:
             found.extend(results)  # what came before an error stays, and a map goes on behind it
             return found
-        except (msgspec.DecodeError, ValueError, TypeError):
+        except (msgspec.DecodeError, ValueError, TypeError, AttributeError):
             found.append(alone(len(found)))
 
 
