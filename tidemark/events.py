@@ -2,9 +2,9 @@
 
 Free of Spark and of I/O. A value is a JSON object. The event time is an ISO-8601 string
 (``2026-01-01T00:00:00.123Z``) or what else Spark takes for a TIMESTAMP: without an offset it is UTC, the session's
-time zone; digits after the sixth of a fraction are cut off. A value that is not a JSON object, or whose time is missing,
-null or no timestamp, is *unreadable*: the pipelines filter it out below the watermark, so it neither moves the watermark
-nor counts as late. A missing or null key field stays an event: a left outer join owes it a NULL row.
+time zone; digits after the sixth of a fraction are cut off. A value that is not a JSON object, or whose time is
+missing, null or no timestamp, is *unreadable*: the pipelines filter it out below the watermark, so it neither moves
+the watermark nor counts as late. A missing or null key field stays an event: a left outer join owes it a NULL row.
 
 Years are 0001 to 9999. A time without a date, which Spark takes for one of today, is unreadable here: what it means
 depends on the day.
@@ -31,7 +31,8 @@ is_canonical = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", r
 """Matches the form that ``datetime.fromisoformat`` reads as Spark does, at a tenth of the price."""
 
 _LENIENT = re.compile(
-    r"\s*(\d{4})(?:-(\d\d?)(?:-(\d\d?)(?:[T ](\d\d?)(?::(\d\d?)(?::(\d\d?)(?:\.(\d*))?(?:\s?([A-Z+-].*?))?)?)?)?)?)?\s*",
+    r"\s*(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
+    r"(?:[T ](\d\d?)(?::(\d\d?)(?::(\d\d?)(?:\.(\d*))?(?:\s?([A-Z+-].*?))?)?)?)?)?)?\s*",
     re.ASCII,
 ).fullmatch
 _OFFSET = re.compile(r"(?:Z|(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d)(?::?(\d\d))?)?)?)", re.ASCII).fullmatch
@@ -97,7 +98,7 @@ def field_struct(names: Sequence[str]) -> tuple[type[msgspec.Struct], list[str]]
 
 
 def read_time_us(value: object) -> int | None:
-    """Microseconds since the epoch of a JSON value that Spark reads as a TIMESTAMP, or ``None`` if it reads it as NULL."""
+    """Microseconds since the epoch of a JSON value that Spark reads as a TIMESTAMP; ``None`` if it reads NULL."""
     if type(value) is int:
         return value * 1_000_000  # a JSON number is seconds; one with a fraction is none
     if type(value) is not str:
