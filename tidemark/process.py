@@ -29,6 +29,8 @@ ASK_S = 5.0
 """Calibration: a broker or a driver that is asked to stop takes 1 to 3 s on a busy machine."""
 KILL_S = 10.0
 """Calibration: the kernel ends a killed JVM in well under 1 s; more only where the disk hangs."""
+SHOWN_S = 30.0
+"""Calibration: microseconds; more only where the machine hangs."""
 _CREATE_TIME_SLACK_S = 0.02
 _TAIL_BYTES = 64 * 1024
 
@@ -99,6 +101,13 @@ def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) 
         )
     _children.append(child)
     try:
+        # Between its exec and its first instruction a process has no environment: `marked` would not see it.
+        wait_until(
+            lambda: not env or child.poll() is not None or psutil.Process(child.pid).environ(),
+            SHOWN_S,
+            lambda: f"{argv[0]} to show its environment",
+            poll_s=0.001,
+        )
         return ProcessId.of(child.pid)
     except psutil.NoSuchProcess as error:
         raise DaemonDied(
