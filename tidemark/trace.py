@@ -110,7 +110,7 @@ class TraceReader:
         if not path.is_file():
             raise UsageError(
                 f"there is no trace {str(path)!r}",
-                hint="`python -m producers generate --out FILE` makes one",
+                hint="`tidemark producers generate --out FILE` makes one",
             )
         self._file = open_lines(path)
         try:

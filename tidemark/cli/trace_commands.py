@@ -29,6 +29,19 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command("replay")(replay_command)
     app.command("record")(record_command)
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command("producers", context_settings=passed_on)(producers_command)
+
+
+def producers_command(context: typer.Context) -> None:
+    """`python -m producers ARGS`, wherever it is installed: generate, flights, replay, sentinels."""
+    import subprocess
+    import sys
+
+    from tidemark.runner.programs import program_environment
+
+    command = [sys.executable, "-P", "-m", "producers", *context.args]
+    raise typer.Exit(subprocess.run(command, env=program_environment(None), check=False).returncode)
 
 
 def replay_command(
