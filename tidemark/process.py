@@ -103,7 +103,7 @@ def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) 
     try:
         # Between its exec and its first instruction a process has no environment: `marked` would not see it.
         wait_until(
-            lambda: not env or child.poll() is not None or psutil.Process(child.pid).environ(),
+            lambda: not env or _shows_itself(child.pid),
             SHOWN_S,
             lambda: f"{argv[0]} to show its environment",
             poll_s=0.001,
@@ -273,6 +273,14 @@ def base_environment(**extra: str) -> dict[str, str]:
     if sys.platform != "win32":
         kept.setdefault("LANG", "C.UTF-8")
     return {**kept, **extra}
+
+
+def _shows_itself(pid: int) -> bool:
+    """Whether a process has an environment, or has ended already."""
+    try:
+        return bool(psutil.Process(pid).environ())
+    except psutil.Error:
+        return True
 
 
 def _has_ended(process: psutil.Process) -> bool:

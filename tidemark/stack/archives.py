@@ -22,7 +22,7 @@ from tidemark.stack.state import TOKEN_VARIABLE, StackRecord, StateFolder
 
 GROUPS = ("broker", "spark")
 _KEPT = 6
-"""Archives in the cache, of all installations; the least recently made go first. 60 to 180 MB each."""
+"""Archives in the cache, of all installations; the least recently used go first. 60 to 210 MB each."""
 SETTLE_S = 30.0
 """Calibration: by then the first query has run, whose classes are worth most."""
 _MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
@@ -34,6 +34,7 @@ def options(state: StateFolder, record: StackRecord, group: str, name: str) -> l
     """JVM options of a part: to map the archive, or, where there is none yet, to note its classes."""
     archive = archive_of(record, group)
     if archive.is_file():
+        os.utime(archive)  # the cache drops what was not used for longest
         return [f"-XX:SharedArchiveFile={archive}", *_MAPPED]
     lists = state.path / "classes" / group
     lists.mkdir(parents=True, exist_ok=True)
@@ -96,7 +97,7 @@ def _write(state: StateFolder, record: StackRecord, group: str) -> ProcessId:
     merged = folder / f"{group}.lst"
     merged.write_text("".join(sorted(_names((folder / group).glob("*.lst")))), encoding="utf-8")
     modules = settings.SPARK_MODULES if group == "spark" else ()
-    argv = ["nice", "-n", "19", record.java, "-Xshare:dump", *settings.DAEMON_JVM, *modules]
+    argv = ["nice", "-n", "19", record.java, "-Xshare:dump", "-Xmx256m", *settings.DAEMON_JVM, *modules]
     argv += [f"-XX:SharedClassListFile={merged}", f"-XX:SharedArchiveFile={_unpublished(state, group)}"]
     argv += ["-cp", class_path(record, group)]
     return spawn(

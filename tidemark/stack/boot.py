@@ -87,7 +87,7 @@ def ensure_keeper(state: StateFolder) -> None:
         [sys.executable, "-P", "-m", "tidemark.stack.keeper", str(state.home), state.token() or ""],
         log=state.path / "logs" / "keeper.log",
         cwd=state.home,
-        env=base_environment(PYTHONPATH=root),
+        env=base_environment(PYTHONPATH=root, XDG_CACHE_HOME=str(project.cache_dir().parent)),
     )
     state.add("keepers", Lease(keeper), "keeper")
 
