@@ -7,6 +7,7 @@ another PySpark has another name, and one that Java does not like is ignored by 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -14,6 +15,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 from tidemark import project
 from tidemark.process import ProcessId, base_environment, spawn
@@ -67,37 +69,66 @@ def missing(record: StackRecord) -> list[str]:
 
 
 class Writer:
-    """Writes the archives that are missing, one after the other, in a process of its own; asked often, never waits."""
+    """Writes the archives that are missing, one after the other, in a process of its own; asked often, never waits.
+
+    One writer on a machine at a time: while it lasts (half a minute) it takes 1 GB.
+    """
 
     def __init__(self) -> None:
         self._ready_at: float | None = None
-        self._todo: list[str] | None = None
+        self._tried: set[str] = set()
         self._writing: ProcessId | None = None
+        self._group = ""
+        self._turn: IO[bytes] | None = None
 
     def look(self, state: StateFolder, record: StackRecord) -> None:
         """Begin, go on, or do nothing."""
-        now = time.monotonic()
-        if not record.ready or (self._writing is not None and self._writing.alive):
+        if not record.ready:
             return
-        if self._ready_at is None:
-            self._ready_at = now
-        if self._todo is None:
-            self._todo = []  # if the look fails, it is not made again
-            self._todo = missing(record)
+        now = time.monotonic()
+        self._ready_at = self._ready_at or now
         if self._writing is not None:
-            _publish(state, record, self._todo.pop(0))
-            self._writing = None
-        if self._todo and now > self._ready_at + SETTLE_S:
-            self._writing = _write(state, record, self._todo[0])
+            if not self._writing.alive:
+                self._writing = None
+                _publish(state, record, self._group)
+                self._end_turn()
+        elif now > self._ready_at + SETTLE_S:
+            self._begin(state, record)
+
+    def _begin(self, state: StateFolder, record: StackRecord) -> None:
+        try:
+            groups = [group for group in missing(record) if group not in self._tried and _lists(state, group)]
+        except OSError:
+            return  # Java or PySpark was taken away
+        if groups and self._take_turn():
+            self._group = groups[0]
+            self._tried.add(self._group)
+            self._writing = _write(state, record, self._group)
+
+    def _take_turn(self) -> bool:
+        folder = project.cache_dir() / "classes"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._turn = (folder / "lock").open("wb")
+        try:
+            fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._end_turn()
+            return False
+        return True
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
 
 
 def _write(state: StateFolder, record: StackRecord, group: str) -> ProcessId:
     """Have Java write an archive of the classes that a group's JVMs have loaded so far."""
     folder = state.path / "classes"
     merged = folder / f"{group}.lst"
-    merged.write_text("".join(sorted(_names((folder / group).glob("*.lst")))), encoding="utf-8")
+    merged.write_text("".join(sorted(_names(_lists(state, group)))), encoding="utf-8")
     modules = settings.SPARK_MODULES if group == "spark" else ()
-    argv = ["nice", "-n", "19", record.java, "-Xshare:dump", "-Xmx256m", *settings.DAEMON_JVM, *modules]
+    argv = ["nice", "-n", "19", record.java, "-Xshare:dump", *settings.DAEMON_JVM, *modules]
     argv += [f"-XX:SharedClassListFile={merged}", f"-XX:SharedArchiveFile={_unpublished(state, group)}"]
     argv += ["-cp", class_path(record, group)]
     return spawn(
@@ -113,13 +144,17 @@ def _publish(state: StateFolder, record: StackRecord, group: str) -> None:
     written, archive = _unpublished(state, group), archive_of(record, group)
     if not written.is_file():
         return
-    archive.parent.mkdir(parents=True, exist_ok=True)
     part = archive.with_suffix(f".{os.getpid()}")
     shutil.move(written, part)  # the cache may be on another disk
     part.replace(archive)
     by_age = sorted(archive.parent.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in by_age[_KEPT:]:
         old.unlink(missing_ok=True)
+
+
+def _lists(state: StateFolder, group: str) -> list[Path]:
+    """What the group's JVMs have noted; nothing where they map an archive."""
+    return sorted((state.path / "classes" / group).glob("*.lst"))
 
 
 def _unpublished(state: StateFolder, group: str) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
@@ -19,7 +20,7 @@ import psutil
 from tidemark.errors import TestbedError, UsageError
 from tidemark.process import ProcessId, end, tail
 from tidemark.stack import archives, launch, ready
-from tidemark.stack.pausing import held, pause_process, resume_process
+from tidemark.stack.pausing import STOPPED_S, held, pause_process, resume_process
 from tidemark.stack.ports import free_ports
 from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus
 from tidemark.stack.spec import StackSpec
@@ -210,7 +211,7 @@ class LocalStack:
     def _end(self, name: str, ask_s: float) -> None:
         part = self._part(name)
         if part.process is not None:
-            end([part.process], ask_s=ask_s)
+            end(_family(part.process) if part.kind == "worker" else [part.process], ask_s=ask_s)
         self._state.discard("stopped", f"part-{name}")
         if part.owner is not None:
             self._state.forget_part(name)
@@ -253,6 +254,32 @@ def _runs(part: PartRecord) -> bool:
 
 def _identity(executor: Executor) -> ProcessId:
     return ProcessId(executor.pid, executor.create_time)
+
+
+def _family(worker: ProcessId) -> list[ProcessId]:
+    """A worker and its executors, as a container or a machine would take them along.
+
+    Left to itself, an executor that its worker was just starting outlives it. The worker is stopped first, so that it
+    starts no more.
+    """
+    process = worker.process()
+    if process is None or not worker.signal(signal.SIGSTOP):
+        return [worker]
+    wait_until(
+        lambda: worker.paused or not worker.alive, STOPPED_S, lambda: "a worker to be stopped", poll_s=0.001
+    )
+    try:
+        children = process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return [worker]
+    return [worker, *(found for child in children if (found := _as_id(child)) is not None)]
+
+
+def _as_id(process: psutil.Process) -> ProcessId | None:
+    try:
+        return ProcessId(process.pid, process.create_time())
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _status(part: PartRecord) -> PartStatus:

@@ -15,7 +15,7 @@ from tidemark.process import ProcessId
 from tidemark.stack.state import StateFolder, Stopped
 from tidemark.wait import wait_until
 
-_STOPPED_S = 60.0
+STOPPED_S = 60.0
 """Calibration: the kernel stops a process within milliseconds; a thread in the middle of disk I/O is waited for."""
 
 
@@ -28,7 +28,7 @@ def pause_process(state: StateFolder, target: ProcessId, name: str) -> None:
             f"{name} cannot be paused", detail=f"process {target.pid} does not run", hint="start it first"
         )
     wait_until(
-        lambda: target.paused or not target.alive, _STOPPED_S, lambda: f"{name} to be stopped", poll_s=0.001
+        lambda: target.paused or not target.alive, STOPPED_S, lambda: f"{name} to be stopped", poll_s=0.001
     )
 
 

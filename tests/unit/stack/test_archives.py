@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import fcntl
+import os
+
 import pytest
 
 from tidemark.stack import archives
@@ -29,6 +32,13 @@ def record(stack_record, tmp_path, executable):
     return stack_record
 
 
+def note(state, record) -> None:
+    """What the JVMs of a stack without archives leave."""
+    for group in archives.GROUPS:
+        archives.options(state, record, group, "x")
+        (state.path / "classes" / group / "x.lst").write_text("java/lang/Object id: 0\n")
+
+
 def write_all(state, record) -> None:
     writer = archives.Writer()
 
@@ -43,6 +53,7 @@ def test_the_first_stack_notes_its_classes_and_later_ones_map_them(state, record
     state.make()
     assert archives.options(state, record, "spark", "master")[0].startswith("-XX:DumpLoadedClassList=")
     assert archives.options(state, record, "broker", "broker")[0].startswith("-XX:DumpLoadedClassList=")
+    note(state, record)
     write_all(state, record)
     archive = archives.archive_of(record, "spark")
     assert f"-XX:SharedArchiveFile={archive}" in archives.options(state, record, "spark", "master")
@@ -50,8 +61,7 @@ def test_the_first_stack_notes_its_classes_and_later_ones_map_them(state, record
 
 def test_the_lists_of_a_group_become_one_without_what_holds_for_one_process_only(state, record):
     state.make()
-    for group in archives.GROUPS:
-        archives.options(state, record, group, "x")
+    note(state, record)
     lists = state.path / "classes" / "spark"
     (lists / "master.lst").write_text("# list\njava/lang/Object id: 0\norg/A id: 7\nTorn/Li")
     (lists / "driver.lst").write_text(
@@ -70,13 +80,12 @@ def test_another_pyspark_has_another_archive(record, tmp_path):
 
 def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
     state.make()
-    for group in archives.GROUPS:
-        archives.options(state, record, group, "x")
+    note(state, record)
     monkeypatch.setattr(archives, "_KEPT", 1)
     folder = archives.archive_of(record, "spark").parent
     folder.mkdir(parents=True)
     (folder / "old.jsa").touch()
-    archives.Writer()
+    os.utime(folder / "old.jsa", (0, 0))
     writer = archives.Writer()
 
     def written() -> bool:
@@ -85,3 +94,26 @@ def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
 
     wait_until(written, 20, lambda: "the old archive to go")
     assert len(list(folder.glob("*.jsa"))) == 1
+
+
+def test_one_writes_at_a_time(state, record):
+    state.make()
+    note(state, record)
+    folder = archives.archive_of(record, "spark").parent
+    folder.mkdir(parents=True)
+    writer = archives.Writer()
+    with (folder / "lock").open("w") as somebody:
+        fcntl.flock(somebody, fcntl.LOCK_EX)
+        for _ in range(3):
+            writer.look(state, record)
+        assert not list((state.path / "classes").glob("*.lst"))
+    write_all(state, record)
+
+
+def test_without_a_list_nothing_is_written(state, record):
+    """The stack maps archives that somebody has deleted since."""
+    state.make()
+    writer = archives.Writer()
+    for _ in range(3):
+        writer.look(state, record)
+    assert len(archives.missing(record)) == 2
