@@ -65,9 +65,8 @@ def cold_start(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: st
         try:
             _start_all(state, record, say)
         except DaemonDied:
-            ports = [record.kafka_port, record.controller_port, record.master_port, *record.worker_ports]
             end_processes(state)
-            lost = [port for port in ports if not can_bind(port)]
+            lost = [port for port in _ports(state, record) if not can_bind(port)]
             if not lost or attempt == ATTEMPTS:
                 raise
             say(f"somebody else took port {lost[0]}; starting again")
@@ -151,7 +150,7 @@ def _start_all(state: StateFolder, record: StackRecord, say: Say) -> None:
 
 def _plan(spec: StackSpec, tools: Toolchain, digest: str) -> StackRecord:
     asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
-    ports = free_ports(3 + spec.workers)
+    ports = [port for port in free_ports(4 + spec.workers) if port != asked]
     return StackRecord(
         digest=digest,
         backend=spec.backend,
@@ -161,13 +160,19 @@ def _plan(spec: StackSpec, tools: Toolchain, digest: str) -> StackRecord:
         kafka_port=asked or ports[0],
         controller_port=ports[1],
         master_port=ports[2],
-        worker_ports=ports[3:],
+        worker_ports=ports[3 : 3 + spec.workers],
         java=str(tools.java),
         spark_home=str(tools.spark.home),
         broker_jars=[],
         connector_jars=[],
         versions={},
     )
+
+
+def _ports(state: StateFolder, record: StackRecord) -> list[int]:
+    """Every port that the stack was to have."""
+    own = [record.kafka_port, record.controller_port, record.master_port, *record.worker_ports]
+    return own + [launch.port_of(part) for part in state.parts() if part.kind == "driver"]
 
 
 def _formatted_broker(state: StateFolder, record: StackRecord) -> PartRecord:

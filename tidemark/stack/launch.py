@@ -130,10 +130,25 @@ def await_log(part: PartRecord, *texts: str, timeout_s: float = UP_S) -> None:
     _await(part, said, f"to log {' or '.join(map(repr, texts))}", timeout_s)
 
 
+def port_of(part: PartRecord) -> int:
+    """The port of a part's address."""
+    return int(part.address.rsplit(":", 1)[1])
+
+
 def await_port(part: PartRecord, timeout_s: float = UP_S) -> None:
-    """Wait until a part accepts connections at its address."""
-    port = int(part.address.rsplit(":", 1)[1])
+    """Wait until a part accepts connections at its address; raises ``DaemonDied`` if somebody else does.
+
+    A driver that cannot have its port does not end by itself.
+    """
+    port = port_of(part)
     _await(part, lambda: listens(port), f"to listen at {part.address}", timeout_s)
+    process = part.process.process() if part.process is not None else None
+    if process is None or port not in {at.laddr.port for at in process.net_connections("tcp") if at.laddr}:
+        raise DaemonDied(
+            f"the {part.name} did not get its port",
+            detail=f"another program listens at {part.address}",
+            hint="try again: another port is chosen",
+        )
 
 
 def await_master(part: PartRecord) -> None:

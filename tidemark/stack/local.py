@@ -61,11 +61,6 @@ class LocalStack:
         """Versions of what runs."""
         return dict(self._record.versions)
 
-    @property
-    def kept(self) -> bool:
-        """Whether the stack lives until ``tidemark down``."""
-        return self._record.kept
-
     def parts(self) -> list[str]:
         """The names of all parts."""
         return [part.name for part in self._state.parts()]

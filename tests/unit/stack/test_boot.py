@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import DaemonDied
-from tidemark.stack import StackSpec, boot, jars
+from tidemark.stack import StackSpec, boot, jars, launch
 from tidemark.stack.boot import Toolchain
 from tidemark.stack.ports import LOOPBACK
 from tidemark.stack.toolchain import Spark
@@ -45,6 +45,17 @@ def test_a_port_that_was_lost_to_somebody_else_is_replaced(start, state):
         record = start(start_all)
     assert record.master_port == tried[1] != tried[0]
     assert "took port" in start.said[0]
+
+
+def test_a_drivers_port_that_was_lost_is_seen(state, part, sleeper):
+    """Somebody else answers where the driver should."""
+    state.make()
+    with socket.create_server((LOOPBACK, 0)) as somebody:
+        address = f"sc://{LOOPBACK}:{somebody.getsockname()[1]}"
+        driver = part("driver", "driver", address=address, process=sleeper())
+        with pytest.raises(DaemonDied, match="did not get its port") as error:
+            launch.await_port(driver)
+    assert address in error.value.detail
 
 
 def test_a_daemon_that_dies_of_something_else_is_not_tried_again(start):
