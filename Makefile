@@ -19,6 +19,11 @@ LOCKED  := $(VENV)/.locked-$(call digest,requirements-build.lock requirements.lo
 PROJECT := $(VENV)/.project-$(call digest,pyproject.toml requirements-build.lock)
 
 ARGS ?=
+# local, compose (containers) or external; if not said: see "tidemark up --help".
+BACKEND ?=
+ifneq ($(BACKEND),)
+export TIDEMARK_BACKEND := $(BACKEND)
+endif
 
 .PHONY: help venv up down demo test long lint bench lock clean
 
@@ -73,10 +78,12 @@ lint: venv ## ruff (rules and format), mypy --strict, import-linter
 bench: venv ## side-by-side measurements: ratios on the screen, JSON in bench/results
 	@$(BIN)/python -m bench $(ARGS)
 
-lock: venv ## resolve both locks anew (ARGS=--upgrade for newer versions)
+lock: venv ## resolve the locks anew (ARGS=--upgrade for newer versions)
 	@$(PIP) install --quiet --target build/uv --upgrade uv
-	@for lock in 'requirements.lock --all-extras --group dev pyproject.toml' 'requirements-build.lock --group build'; do \
-		build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	@for lock in 'requirements.lock --universal --all-extras --group dev pyproject.toml' \
+		'requirements-build.lock --universal --group build' \
+		'compose/requirements.lock --python-platform linux --constraint requirements.lock --group containers'; do \
+		build/uv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
 			--custom-compile-command 'make lock' $(ARGS) --output-file $$lock; done
 
 clean: ## remove the venv, caches and builds; runs/ and .tidemark/ stay

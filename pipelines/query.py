@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 FETCH_MAX_WAIT_MS = 20
 """A cached consumer left a fetch waiting at the broker when its last task ended; the next batch's first fetch queues
 behind it, for Kafka's default of 500 ms in every batch."""
+LOST_LEADER = {
+    "kafka.request.timeout.ms": "5000",
+    "kafka.default.api.timeout.ms": "8000",
+    "fetchOffset.numRetries": "12",
+}
+"""Kafka's admin client goes on asking a leader that has died until its own deadline, by default a minute, in which the
+query stands still; then Spark asks anew, and by default gives up after three times."""
 
 KEEP_ALL = 100_000
 """Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""
@@ -52,6 +59,7 @@ def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", FETCH_MAX_WAIT_MS)
+        .options(**LOST_LEADER)
         .option("subscribe", dict(args.input)[name])
         .option("startingOffsets", "earliest")
     )

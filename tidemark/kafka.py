@@ -39,6 +39,9 @@ them.
 ANSWER_S = 15.0
 """Calibration: a broker answers an admin request in 5-50 ms; one that is just starting within 5 s."""
 
+TRY_S = 3.0
+"""Calibration: as ANSWER_S, of one try: who asks a leader that has just died, asks another one next time."""
+
 TOPIC_S = 30.0
 """Calibration: a topic has its leaders 10-100 ms after it was created."""
 
@@ -46,6 +49,14 @@ DRAIN_S = 60.0
 """Calibration: 100,000 records are read in a second; a transaction that nobody ends is aborted after its
 timeout.
 """
+
+NO_ANSWER = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+)
+"""Nobody was there to ask."""
 
 SETTLE_S = 1.0
 """How long an output must stay as it is to count as finished: a late duplicate is a finding."""
@@ -74,10 +85,13 @@ Ends = dict[str, dict[int, int]]
 
 
 def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
-    """Create topics (name -> partitions) that keep records of any age; wait until each has its leaders."""
+    """Create topics (name -> partitions) that keep records of any age; wait until each has its leaders.
+
+    They have as many replicas as the broker gives by default (``default.replication.factor``).
+    """
     admin = _admin(broker)
     wanted = [
-        NewTopic(name, num_partitions=partitions, replication_factor=1, config=TOPIC_SETTINGS)
+        NewTopic(name, num_partitions=partitions, config=TOPIC_SETTINGS)
         for name, partitions in layout.items()
     ]
     for name, future in admin.create_topics(wanted, operation_timeout=ANSWER_S).items() if wanted else ():
@@ -306,18 +320,22 @@ def _offsets(
 
     def look() -> list[Ends] | None:
         ends: Ends = {name: {} for name in topics}
-        for place, future in admin.list_offsets(asked, **options).items() if asked else ():
+        answers = admin.list_offsets(asked, request_timeout=TRY_S, **options) if asked else {}
+        for place, future in answers.items():
             with _answered(broker, f"tell the offsets of {place.topic!r}"):
                 try:
                     ends[place.topic][place.partition] = future.result(ANSWER_S).offset
                 except KafkaException as exception:
-                    if exception.args[0].code() not in NOT_YET:
+                    if exception.args[0].code() not in (*NOT_YET, *NO_ANSWER):
                         raise
                     trouble[:] = [exception.args[0].str()]
                     return None
         return [{name: dict(sorted(parts.items())) for name, parts in ends.items()}]
 
-    [found] = wait_until(look, ANSWER_S, lambda: f"the offsets of {', '.join(topics)}: {trouble}")
+    try:
+        [found] = wait_until(look, ANSWER_S, lambda: f"the offsets of {', '.join(topics)}: {trouble}")
+    except DeadlineExceeded as error:
+        raise _unreachable(broker, error.message) from error
     return found
 
 
@@ -333,7 +351,7 @@ def _answered(broker: Broker, what: str, *, forgive: Sequence[int] = ()) -> Iter
             return
         if refusal.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             raise UsageError(f"cannot {what}: it exists", hint="choose another name") from exception
-        if refusal.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+        if refusal.code() in NO_ANSWER:
             raise _unreachable(broker, refusal.str()) from exception
         raise TestbedError(
             f"the broker at {_address(broker)!r} did not {what}", detail=refusal.str(), hint=SEE_LOG

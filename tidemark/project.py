@@ -10,6 +10,7 @@ what               checkout                 wheel
 =================  =======================  ================
 ``root()``         the clone                the current folder
 ``payload()``      the clone                ``tidemark/_payload``
+``compose_dir()``  ``root()/compose``       ``payload()/compose``
 ``state_dir()``    ``root()/.tidemark``     the same
 ``runs_dir()``     ``root()/runs``          the same
 ``cache_dir()``    ``tidemark`` in ``$XDG_CACHE_HOME``, or in ``~/.cache``
@@ -47,6 +48,11 @@ def root() -> Path:
 def payload() -> Path:
     """The folder that holds the packages ``producers`` and ``pipelines``."""
     return PACKAGE.parent if is_checkout() else PACKAGE / PAYLOAD
+
+
+def compose_dir() -> Path:
+    """The folder of what the compose backend gives to Docker: the image's recipe and its lock."""
+    return payload() / "compose"
 
 
 def state_dir() -> Path:

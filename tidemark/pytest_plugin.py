@@ -29,9 +29,9 @@ FAILED = pytest.StashKey[bool]()
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """A running stack, shared by all tests and all workers."""
-    from tidemark.stack import StackSpec, lease
+    from tidemark.stack import lease, spec_to_lease
 
-    with lease(StackSpec()) as leased:
+    with lease(spec_to_lease()) as leased:
         yield leased
 
 

@@ -1,53 +1,30 @@
 """What every backend of a stack has to do: start, stop, kill, pause, resume, logs, status; executors; own drivers.
 
 Nothing here knows how a backend does it. The stack is one of its own, because its parts are killed; tests take turns at
-it, also under ``pytest -n``, and each leaves it whole.
+it, also under ``pytest -n``, and each leaves it whole. Containers are skipped, with the reason, where there is no
+engine for them and nobody asked for them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import uuid
-from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tidemark import kafka, project
+from tidemark import kafka
 from tidemark.errors import TestbedError, UsageError
-from tidemark.stack import PartState, StackSpec, lease
+from tidemark.stack import POWERS, PartState
 from tidemark.wait import wait_until
 
-BACKENDS = ("local",)
 ANSWER_S = 60.0
 """Calibration: an executor is replaced within 3 s, a Spark session answers within 5 s; both on two idle cores."""
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def leased(request):
-    home = project.state_dir() / "conformance" / request.param
-    with ExitStack() as cleanup:
-        with turn(
-            home
-        ):  # a lease mends what it finds broken: never what another worker's test has just broken
-            stack = cleanup.enter_context(lease(StackSpec(backend=request.param), home=home))
-        yield stack
-
-
-@contextmanager
-def turn(home):
-    """One worker of ``pytest -n`` at a time."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "turn").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 @pytest.fixture
-def stack(leased):
+def stack(own_stack):
     """The stack, for this test alone."""
-    with turn(leased.state_dir.parent):
-        yield leased
+    return own_stack
 
 
 @pytest.fixture
@@ -276,6 +253,24 @@ def test_a_driver_of_ones_own_stands_beside_the_other(stack):
     finally:
         stack.stop("mine")
     assert "mine" not in stack.parts()
+
+
+def test_a_part_is_cut_off_where_there_is_a_network(stack, topic):
+    if "network" not in POWERS[stack.spec.backend]:
+        with pytest.raises(UsageError, match="cannot be cut off") as error:
+            stack.cut_off("broker")
+        assert "BACKEND=compose" in error.value.hint
+        return
+    write_record(stack, topic, "before")
+    stack.cut_off("broker")
+    try:
+        assert states(stack)["broker"] is PartState.RUNNING
+        with pytest.raises(TestbedError):
+            records(stack, topic)
+    finally:
+        stack.reconnect("broker")
+    write_record(stack, topic, "after")
+    assert records(stack, topic) == ["before", "after"]
 
 
 def test_a_held_driver_stands_still_for_the_block_only(stack):

@@ -21,6 +21,7 @@ ASKED = {
         *GROUPS["dev"],
     ],
     "requirements-build.lock": [*PROJECT["build-system"]["requires"], *GROUPS["build"]],
+    "compose/requirements.lock": GROUPS["containers"],
 }
 PINNED = re.compile(
     r"^([A-Za-z0-9._-]+)==([^ ;\\]+)([^\n]*)\n((?:    --hash=sha256:[0-9a-f]{64}[^\n]*\n)*)", re.MULTILINE
@@ -72,6 +73,17 @@ def test_both_locks_agree():
         name for name, version, _ in _pins("requirements.lock") if build.get(name, version) != version
     ]
     assert not differing, f"{differing}: other versions in the two locks\nfix: make lock ARGS=--upgrade"
+
+
+def test_the_image_has_the_versions_and_the_files_of_the_clone():
+    """A client and the executors that run its functions must agree; the hashes are of every platform's files."""
+    clone = {(name, version, hashes) for name, version, hashes in _pins("requirements.lock")}
+    differing = [
+        f"{name}=={version}"
+        for name, version, hashes in _pins("compose/requirements.lock")
+        if (name, version, hashes) not in clone
+    ]
+    assert not differing, f"{differing}: not so in requirements.lock\n{FIX}"
 
 
 def test_each_dependency_says_what_it_is_for():

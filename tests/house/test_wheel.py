@@ -76,7 +76,9 @@ def test_everything_that_is_in_the_tree_is_in_the_wheel(wheel: Path):
     listed = [tree.name_of(path) for path in tree.files()]
     wanted = {name for name in listed if name.startswith("tidemark/")}
     wanted |= {
-        f"tidemark/_payload/{name}" for name in listed if name.startswith(("producers/", "pipelines/"))
+        f"tidemark/_payload/{name}"
+        for name in listed
+        if name.startswith(("producers/", "pipelines/", "compose/"))
     }
     packed = {name for name in names if name.startswith("tidemark/")}
     assert packed == wanted, f"fix: tool.hatch.build in pyproject.toml; differing: {sorted(packed ^ wanted)}"

@@ -50,6 +50,11 @@ def test_an_installation_takes_the_current_folder(copy: Path, tmp_path: Path):
     assert (is_checkout, Path(root), Path(payload)) == ("False", tmp_path, site / "tidemark" / "_payload")
 
 
+def test_what_docker_is_given_lies_in_the_payload():
+    assert project.compose_dir() == project.payload() / "compose"
+    assert (project.compose_dir() / "Dockerfile").is_file()
+
+
 def test_the_digest_is_the_same_for_a_checkout_and_its_wheel(copy: Path, tmp_path: Path):
     assert report(copy, tmp_path)[3] == report(as_wheel(copy), tmp_path)[3] == project.code_sha256()
 

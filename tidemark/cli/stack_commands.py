@@ -29,6 +29,8 @@ SparkOption = Annotated[
         "--spark", metavar="PYTHON", help="An interpreter whose PySpark is to run; this one's if not said."
     ),
 ]
+BACKEND_VARIABLE = "TIDEMARK_BACKEND"
+KINDS = {"local": "local processes", "compose": "containers", "external": "external"}
 _MIB = 1 << 20
 
 
@@ -41,26 +43,58 @@ def register(app: typer.Typer) -> None:
 
 
 def up_command(
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            envvar=BACKEND_VARIABLE,
+            help="local (processes), compose (containers) or external; if not said, that of the running stack, "
+            "else containers where an engine and Compose answer.",
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Spark workers.")] = 2,
+    brokers: Annotated[int, typer.Option(help="Kafka brokers: 1, or 3 of which one may be lost.")] = 1,
     kafka_port: Annotated[int | None, typer.Option(help="Kafka's port; a free one if not said.")] = None,
     spark: SparkOption = None,
+    bootstrap: Annotated[
+        str, typer.Option(help="external: Kafka's HOST:PORT, as this machine sees it.")
+    ] = "",
+    bootstrap_inside: Annotated[
+        str, typer.Option(help="external: Kafka's HOST:PORT as Spark sees it, where that is another.")
+    ] = "",
+    remote: Annotated[str, typer.Option(help="external: the Spark Connect server, sc://HOST:PORT.")] = "",
+    shared_dir: Annotated[
+        Path | None,
+        typer.Option(help="external: a folder that Spark and this machine see under the same path."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start the stack, or find it running; it lives until `tidemark down`."""
-    from tidemark.stack import up
+    from tidemark.stack import StackSpec, up
+    from tidemark.stack.choice import backend_to_start
+    from tidemark.stack.spec import External
 
     began = time.monotonic()
+    chosen, why = backend_to_start(backend)
+    external = None
+    if bootstrap or remote or shared_dir is not None or chosen == "external":
+        external = External(bootstrap, remote, str((shared_dir or Path()).absolute()), bootstrap_inside)
+    spec = StackSpec(chosen, spark or Path(sys.executable), workers, kafka_port, brokers, external)
     with _progress(as_json) as say:
-        stack = up(_spec(workers, kafka_port, spark), progress=say)
-    described = {**_described(stack), "seconds": round(time.monotonic() - began, 2)}
-    if as_json:
-        typer.echo(json.dumps(described))
-        return
+        stack = up(spec, progress=say)
+    described = {**_described(stack), "seconds": round(time.monotonic() - began, 2), "why": why}
+    typer.echo(json.dumps(described) if as_json else "\n".join(_up_lines(described)))
+
+
+def _up_lines(described: dict[str, Any]) -> Iterator[str]:
     versions = described["versions"]
-    typer.echo(f"up after {described['seconds']:.1f} s: Kafka {versions['kafka']}, Spark {versions['spark']}")
-    typer.echo(f"  Kafka          {described['bootstrap_servers']}")
-    typer.echo(f"  Spark Connect  {described['remote']}")
-    typer.echo(f"  logs           {described['state_dir']}/logs")
+    shown = ", ".join(
+        f"{name.capitalize()} {versions[name]}" for name in ("kafka", "spark") if name in versions
+    )
+    yield f"up after {described['seconds']:.1f} s: {shown}"
+    yield f"  backend        {KINDS[described['backend']]} ({described['why']})"
+    yield f"  Kafka          {described['bootstrap_servers']}"
+    yield f"  Spark Connect  {described['remote']}"
+    yield f"  state          {described['state_dir']}"
 
 
 def down_command(as_json: AsJson = False) -> None:
@@ -108,7 +142,7 @@ def doctor_command(spark: SparkOption = None, as_json: AsJson = False) -> None:
     """Look at everything that a stack needs, and say what to do; exit code 4 if one cannot start."""
     from tidemark.stack.doctor import Finding, examine
 
-    looks = examine(_spec(2, None, spark))
+    looks = examine(_spec(spark))
     if as_json:
         typer.echo(json.dumps([vars(look) for look in looks]))
     else:
@@ -119,10 +153,10 @@ def doctor_command(spark: SparkOption = None, as_json: AsJson = False) -> None:
     raise typer.Exit(EXIT_TESTBED if any(look.finding is Finding.BAD for look in looks) else EXIT_VALID)
 
 
-def _spec(workers: int, kafka_port: int | None, spark: Path | None) -> StackSpec:
-    from tidemark.stack import StackSpec
+def _spec(spark: Path | None) -> StackSpec:
+    from tidemark.stack import spec_to_lease
 
-    return StackSpec(python=spark or Path(sys.executable), workers=workers, kafka_port=kafka_port)
+    return spec_to_lease(spark)
 
 
 def _described(stack: Stack) -> dict[str, Any]:

@@ -50,7 +50,8 @@ class Collector:
         self._output = places.output
         self._checkpoint = places.checkpoint
         self._driver = driver = places.driver
-        self._log_start = driver.event_log.stat().st_size if driver.event_log.exists() else 0
+        log = driver.event_log
+        self._log_start = log.stat().st_size if log is not None and log.exists() else 0
         self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._query_id: str | None = None
         self._faults: list[Fault] = []
@@ -92,6 +93,9 @@ class Collector:
     def _failed_tasks(self) -> dict[int, int]:
         """From the event log, once it has caught up with the last committed batch."""
         if self._query_id is None:
+            return {}
+        if self._driver.event_log is None:
+            self.note("no event log of the driver is to be seen: which tasks failed is not known")
             return {}
         events = QueryEvents(self._driver.event_log, self._log_start, self._query_id)
         committed = self._checkpoint.committed()

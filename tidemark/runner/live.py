@@ -151,7 +151,7 @@ class LiveRun:
         arguments = [
             "pipelines", str(Path(name).resolve()) if name.endswith(".py") else name,
             f"--remote={driver.remote}/;session_id={session_id}",
-            f"--bootstrap={self._stack.bootstrap_servers}",
+            f"--bootstrap={self._stack.bootstrap_inside}",
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
             f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
             f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from tidemark.oracle import Verdict, judge
 from tidemark.runner.live import LiveRun
 from tidemark.runner.options import RunOptions
 from tidemark.runner.programs import run_program, write_code_zip
-from tidemark.stack import StackSpec, lease
+from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.trace import TraceReader, trace_sha256
 
 PROGRAM_S = 600.0
@@ -55,22 +56,34 @@ def new_run_directory(options: RunOptions, contract: Contract) -> RunDirectory:
     return directory
 
 
-def run(options: RunOptions, contract: Contract, directory: RunDirectory) -> RunResult:
-    """Run one pipeline on a real stack and judge it.
+def run(
+    options: RunOptions, contract: Contract, directory: RunDirectory, *, stack: Stack | None = None
+) -> RunResult:
+    """Run one pipeline on a real stack, ``stack`` or else one that is leased for it, and judge it.
 
     Raises ``TidemarkError``; the evidence gathered until then stays in the run directory.
     """
+    spec = spec_to_lease(options.python) if stack is None else stack.spec
+    _must_be_possible(options, spec)
     trace = _prepare_trace(options, contract, directory)
-    spec = StackSpec(python=options.python) if options.python else StackSpec()
     options.report("stack", 0, 1)
-    with lease(spec) as stack:
+    with lease(spec) if stack is None else nullcontext(stack) as used:
         options.report("stack", 1, 1)
-        LiveRun(options, contract, directory, trace, stack).go()
+        LiveRun(options, contract, directory, trace, used).go()
     options.report("judge", 0, 1)
     verdict = judge(directory)
     directory.write_json("verdict", verdict)
     options.report("judge", 1, 1)
     return RunResult(verdict, directory.path, trace_sha256(trace), options.command())
+
+
+def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
+    if options.kill_executors and "processes" not in POWERS[spec.backend]:
+        raise UsageError(
+            f"{options.kill_executors} executors cannot be killed: the stack is {spec.backend}",
+            detail="its processes belong to somebody else",
+            hint="leave out --kill-executors (0), or take a stack of your own: `tidemark up --backend local`",
+        )
 
 
 def _prepare_trace(options: RunOptions, contract: Contract, directory: RunDirectory) -> Path:

@@ -1,10 +1,12 @@
 """The stack: broker, Spark master, workers, drivers. ``lease`` it to use it, ``up`` keeps one, ``down`` ends it."""
 
+from tidemark.stack.choice import spec_to_lease
 from tidemark.stack.leasing import current, down, lease, up
-from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus, Stack
+from tidemark.stack.protocol import POWERS, Driver, Executor, PartState, PartStatus, Stack
 from tidemark.stack.spec import StackSpec
 
 __all__ = [
+    "POWERS",
     "Driver",
     "Executor",
     "PartState",
@@ -14,5 +16,6 @@ __all__ = [
     "current",
     "down",
     "lease",
+    "spec_to_lease",
     "up",
 ]

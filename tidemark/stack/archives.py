@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -43,24 +43,36 @@ def options(state: StateFolder, record: StackRecord, group: str, name: str) -> l
     return [f"-XX:DumpLoadedClassList={lists / name}.lst"]
 
 
+def folder() -> Path:
+    """The part of the user's cache that holds the archives; containers see it under the same path."""
+    path = project.cache_dir() / "classes"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def archive_of(record: StackRecord, group: str) -> Path:
     """Where a stack's archive of a group is, or would be: its name tells all that it depends on."""
-    java = os.path.realpath(record.java)
     key = hashlib.sha256()
-    for part in (java, os.stat(java).st_mtime_ns, class_path(record, group), settings.DAEMON_JVM):
+    for part in (*_installation(record, group), class_path(record, group), settings.DAEMON_JVM):
         key.update(f"{part}\n".encode())
+    return folder() / f"{group}-{key.hexdigest()[:16]}.jsa"
+
+
+def _installation(record: StackRecord, group: str) -> Iterator[object]:
+    """Which Java, and which jars: those of an image, or those of this machine."""
+    if record.image:
+        yield record.image
+        return
+    java = os.path.realpath(record.java)
+    yield java
+    yield os.stat(java).st_mtime_ns
     if group == "spark":
-        key.update(str(os.stat(Path(record.spark_home, "jars")).st_mtime_ns).encode())
-    return project.cache_dir() / "classes" / f"{group}-{key.hexdigest()[:16]}.jsa"
+        yield os.stat(Path(record.spark_home, "jars")).st_mtime_ns
 
 
 def class_path(record: StackRecord, group: str) -> str:
-    """The class path of a group's JVMs. Spark's is what Spark gives its executors, or they could not share."""
-    if group == "broker":
-        return ":".join(record.broker_jars)
-    home = Path(record.spark_home)
-    slf4j = next(iter(sorted(home.glob("jars/slf4j-api-*.jar"))), home / "jars")
-    return f"{home}/conf:{slf4j}:{home}/jars/*"
+    """The class path of a group's JVMs."""
+    return ":".join(record.broker_jars) if group == "broker" else record.spark_class_path
 
 
 def missing(record: StackRecord) -> list[str]:
@@ -106,9 +118,7 @@ class Writer:
             self._writing = _write(state, record, self._group)
 
     def _take_turn(self) -> bool:
-        folder = project.cache_dir() / "classes"
-        folder.mkdir(parents=True, exist_ok=True)
-        self._turn = (folder / "lock").open("wb")
+        self._turn = (folder() / "lock").open("wb")
         try:
             fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -124,17 +134,21 @@ class Writer:
 
 def _write(state: StateFolder, record: StackRecord, group: str) -> ProcessId:
     """Have Java write an archive of the classes that a group's JVMs have loaded so far."""
-    folder = state.path / "classes"
-    merged = folder / f"{group}.lst"
+    place = state.path / "classes"
+    merged = place / f"{group}.lst"
     merged.write_text("".join(sorted(_names(_lists(state, group)))), encoding="utf-8")
     modules = settings.SPARK_MODULES if group == "spark" else ()
     argv = ["nice", "-n", "19", record.java, "-Xshare:dump", *settings.DAEMON_JVM, *modules]
     argv += [f"-XX:SharedClassListFile={merged}", f"-XX:SharedArchiveFile={_unpublished(state, group)}"]
     argv += ["-cp", class_path(record, group)]
+    if record.image:
+        from tidemark.stack.compose import run_in_image
+
+        argv = run_in_image(state, record.image, argv)
     return spawn(
         argv,
         log=state.path / "logs" / f"classes-{group}.log",
-        cwd=folder,
+        cwd=place,
         env=base_environment(**{TOKEN_VARIABLE: state.token() or ""}),
     )
 

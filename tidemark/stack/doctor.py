@@ -16,10 +16,13 @@ from pathlib import Path
 import psutil
 
 from tidemark import project
-from tidemark.errors import TidemarkError
+from tidemark.errors import EngineError, TidemarkError
 from tidemark.process import marked
 from tidemark.stack import jars as jar_cache
+from tidemark.stack.boot import LEAST_DISK
+from tidemark.stack.leasing import attach
 from tidemark.stack.ports import LOOPBACK, free_ports
+from tidemark.stack.protocol import PartState
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import TOKEN_VARIABLE, Lease, StateFolder
 from tidemark.stack.toolchain import check_java, find_java, find_spark
@@ -29,7 +32,6 @@ ENOUGH_MEMORY = 4 * GIB
 LEAST_MEMORY = 2 * GIB
 """Calibration: a stack with two drivers and their executors takes 3 GiB; the tests and the clients a little more."""
 ENOUGH_DISK = 2 * GIB
-LEAST_DISK = GIB // 4
 """Calibration: the jars take 54 MB; a stack's data, logs and checkpoints a few hundred MB a day of testing."""
 
 
@@ -58,6 +60,7 @@ def examine(spec: StackSpec, home: Path | None = None) -> list[Look]:
         ("java", _java),
         ("pyspark", lambda: _pyspark(spec)),
         ("jars", lambda: _jars(spec)),
+        ("engine", lambda: _engine(spec)),
         ("loopback", _loopback),
         ("memory", lambda: _memory(state)),
         ("disk", lambda: _disk(state)),
@@ -97,6 +100,18 @@ def _jars(spec: StackSpec) -> Look:
         hint = "the next `tidemark up` deletes what is wrong, the one after it fetches that anew"
         return Look("jars", Finding.BAD, f"wrong checksum: {names} ({where})", hint)
     return Look("jars", Finding.GOOD, f"{len(jars)}, all as locked ({where})")
+
+
+def _engine(spec: StackSpec) -> Look:
+    from tidemark.stack.engine import check_compose, connect
+
+    try:
+        docker = connect().version()["Version"]
+        return Look("engine", Finding.GOOD, f"Docker {docker}, Compose {check_compose()}")
+    except EngineError as error:
+        if spec.backend == "compose":
+            raise
+        return Look("engine", Finding.GOOD, f"{error.message}; local processes need none")
 
 
 def _loopback() -> Look:
@@ -156,7 +171,7 @@ def _stack(state: StateFolder) -> Look:
             f"what is left of a start that died: {len(marked(TOKEN_VARIABLE, token))} processes, {state.path}",
             "`tidemark down` ends and removes it",
         )
-    gone = [part.name for part in state.parts() if part.process is None or not part.process.alive]
+    gone = [part.name for part in attach(state, record).status() if part.state is PartState.STOPPED]
     if gone:
         text, hint = f"not running: {', '.join(gone)}", "`tidemark up` starts what is missing"
         return Look("stack", Finding.WARNING, text, hint)

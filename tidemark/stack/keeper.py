@@ -16,8 +16,8 @@ from pathlib import Path
 from tidemark.errors import DeadlineExceeded, TidemarkError
 from tidemark.process import Conversation, end, marked
 from tidemark.stack import archives, boot, ready
-from tidemark.stack.local import LocalStack
-from tidemark.stack.pausing import resume_the_abandoned
+from tidemark.stack.leasing import attach
+from tidemark.stack.protocol import PartState, Stack
 from tidemark.stack.state import TOKEN_VARIABLE, Session, StackRecord, StateFolder
 from tidemark.wait import pause
 
@@ -30,6 +30,7 @@ Duty = Callable[[StateFolder, StackRecord], None]
 def keep(state: StateFolder, token: str) -> None:
     """Watch until the stack with this token is gone."""
     duties: tuple[Duty, ...] = (undo_the_dead, archives.Writer().look)
+    backend = state.backend()
     while state.token() == token:
         record = state.read()
         if record is not None:
@@ -39,15 +40,17 @@ def keep(state: StateFolder, token: str) -> None:
             _end_unless_needed(state, token)
         pause(LOOK_S)
     end(marked(TOKEN_VARIABLE, token))
+    if backend == "compose":
+        from tidemark.stack.containers import remove_stack
+
+        remove_stack(token)
 
 
 def undo_the_dead(state: StateFolder, record: StackRecord) -> None:
     """Resume, end and release what belongs to processes that have died."""
-    resume_the_abandoned(state)
-    for part in state.parts():
-        if part.owner is not None and not part.owner.alive:
-            LocalStack(state, record).stop(part.name)
-    _release_sessions(state, record)
+    stack = attach(state, record)
+    stack.undo_the_dead()
+    _release_sessions(state, record, stack)
 
 
 def _do(duty: Duty, state: StateFolder, record: StackRecord) -> None:
@@ -57,11 +60,13 @@ def _do(duty: Duty, state: StateFolder, record: StackRecord) -> None:
         traceback.print_exc()
 
 
-def _release_sessions(state: StateFolder, record: StackRecord) -> None:
+def _release_sessions(state: StateFolder, record: StackRecord, stack: Stack) -> None:
     dead = [(path, found) for path, found in state.records("sessions", Session) if not found.owner.alive]
-    running = {part.address for part in state.parts() if part.process is not None and part.process.alive}
+    if not dead:
+        return
+    running = {part.address for part in stack.status() if part.state is PartState.RUNNING}
     if any(session.remote in running for _, session in dead):
-        with ready.open_probe(state, record) as probe:
+        with ready.open_probe(state, record.python) as probe:
             for _, session in dead:
                 _release(probe, session)
     for path, _ in dead:
@@ -89,6 +94,8 @@ def _end_unless_needed(state: StateFolder, token: str) -> None:
                 boot.end_stack(state)
     except DeadlineExceeded:
         return  # somebody starts or ends it at this moment
+    except TidemarkError as error:
+        print(f"the stack could not be ended, and will be tried again: {error}", flush=True)
 
 
 def main() -> None:

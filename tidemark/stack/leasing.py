@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -16,22 +16,22 @@ from uuid import uuid4
 from tidemark import __version__, project
 from tidemark.errors import TestbedError
 from tidemark.process import ProcessId
-from tidemark.stack import boot
-from tidemark.stack.boot import Toolchain
-from tidemark.stack.local import LocalStack
-from tidemark.stack.pausing import resume_the_abandoned
+from tidemark.stack import boot, external
+from tidemark.stack.backends import Backend, backend_of, runtime_of
+from tidemark.stack.external import ExternalStack
+from tidemark.stack.running import RunningStack
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import Lease, StackRecord, StateFolder
-from tidemark.stack.toolchain import find_java, find_spark
 
 Say = Callable[[str], None]
+AnyStack = RunningStack | ExternalStack
 
 
 def quiet(_text: str) -> None:
     """Progress that nobody wants to see."""
 
 
-def up(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> LocalStack:
+def up(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> AnyStack:
     """A stack that lives until :func:`down`: the running one if it is the same, else a new one."""
     state = StateFolder(home or project.state_dir())
     with state.lock():
@@ -49,15 +49,22 @@ def down(*, home: Path | None = None) -> bool:
     return there
 
 
-def current(*, home: Path | None = None) -> LocalStack | None:
+def current(*, home: Path | None = None) -> AnyStack | None:
     """The stack of this project, ready or partly broken, or ``None``."""
     state = StateFolder(home or project.state_dir())
     record = state.read()
-    return LocalStack(state, record) if record is not None and record.ready else None
+    return attach(state, record) if record is not None and record.ready else None
+
+
+def attach(state: StateFolder, record: StackRecord) -> AnyStack:
+    """The stack of a record."""
+    if record.external is not None:
+        return ExternalStack(state, record)
+    return RunningStack(state, record, runtime_of(state, record.backend))
 
 
 @contextmanager
-def lease(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> Iterator[LocalStack]:
+def lease(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> Iterator[AnyStack]:
     """Use a stack for the length of the block; one that nobody keeps ends with its last lease."""
     state = StateFolder(home or project.state_dir())
     name = f"{os.getpid()}-{uuid4().hex[:8]}"
@@ -79,14 +86,14 @@ def _give_back(state: StateFolder, name: str) -> None:
                 boot.end_stack(state)
 
 
-def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) -> LocalStack:
+def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) -> AnyStack:
     """The stack for ``spec``; the caller holds the lock."""
-    tools = Toolchain(find_java(), find_spark(spec.python))
-    digest = digest_of(spec, tools)
+    backend = None if spec.external is not None else backend_of(spec, state.home)
+    digest = digest_of(backend.identity() if backend is not None else [spec])
     record = state.read()
     if record is not None and record.ready and record.digest == digest:
-        stack = LocalStack(state, record)
-        resume_the_abandoned(state)
+        stack = attach(state, record)
+        stack.undo_the_dead()
         boot.ensure_keeper(state)
         if mended := stack.mend():
             progress(f"started again: {', '.join(mended)}")
@@ -101,20 +108,25 @@ def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) 
         keep = keep or (record is not None and record.kept)
         if state.path.exists():
             progress("ending the stack that was there")
-        record = _build(state, spec, tools, digest, progress)
+        record = _build(state, spec, backend, digest, progress)
     if keep and not record.kept:
         record.kept = True
         state.write(record)
-    return LocalStack(state, record)
+    return attach(state, record)
 
 
-def _build(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: str, progress: Say) -> StackRecord:
+def _build(
+    state: StateFolder, spec: StackSpec, backend: Backend | None, digest: str, progress: Say
+) -> StackRecord:
     boot.end_stack(state)
     try:
-        state.make()
+        state.make(spec.backend)
         state.add("leases", Lease(ProcessId.own()), "starting")
         boot.ensure_keeper(state)
-        record = boot.cold_start(state, spec, tools, digest, progress)
+        if backend is None:
+            record = external.noted(state, spec, digest)
+        else:
+            record = boot.cold_start(state, backend, digest, progress)
         record.ready = True
         state.write(record)
         state.discard("leases", "starting")
@@ -130,11 +142,10 @@ def _build(state: StateFolder, spec: StackSpec, tools: Toolchain, digest: str, p
         raise
 
 
-def digest_of(spec: StackSpec, tools: Toolchain) -> str:
-    """What a stack is made of, as one number: spec, versions, Java, the code and the lock of ``tidemark.stack``."""
+def digest_of(identity: Iterable[object]) -> str:
+    """What a stack is made of, as one number: its backend's identity, the code and the lock of ``tidemark.stack``."""
     digest = hashlib.sha256()
-    java = os.path.realpath(tools.java)
-    for part in (__version__, spec, tools.spark, java, os.stat(java).st_mtime_ns):
+    for part in (__version__, *identity):
         digest.update(f"{part}\n".encode())
     folder = Path(__file__).parent
     for path in sorted([*folder.rglob("*.py"), *folder.glob("*.lock"), folder.parent / "process.py"]):

@@ -38,6 +38,15 @@ def listens(port: int) -> bool:
         return client.connect_ex((LOOPBACK, port)) == 0
 
 
+def answers(host: str, port: int) -> bool:
+    """Whether somebody accepts connections on a port of another address, which may be far away."""
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
 def free_ports(count: int) -> list[int]:
     """``count`` different ports that can be bound; raises ``TestbedError`` if there are none."""
     highest = min(_first_ephemeral(), 65536)

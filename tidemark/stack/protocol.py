@@ -1,7 +1,8 @@
 """The protocol that every backend speaks: one vocabulary, ``start stop kill pause resume logs status``.
 
-Free of any backend. Parts are named ``broker``, ``master``, ``worker-1`` …, ``driver``, and as the caller likes for
-drivers of one's own. A part keeps its name and its address over a restart.
+Free of any backend. Parts are named ``broker`` (with three: ``broker-2`` and ``broker-3`` besides), ``master``,
+``worker-1`` …, ``driver``, and as the caller likes for drivers of one's own. A part keeps its name and its address
+over a restart. What a backend cannot do it refuses with ``UsageError``; :data:`POWERS` says which can do what.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from typing import Protocol
 
 from tidemark.stack.spec import StackSpec
 
+POWERS: dict[str, frozenset[str]] = {
+    "local": frozenset({"processes"}),
+    "compose": frozenset({"processes", "network"}),
+    "external": frozenset(),
+}
+"""Backend -> what can be done to its parts: ``processes`` (start, stop, kill, pause), ``network`` (cut off)."""
+
 
 class PartState(StrEnum):
     """What a part does."""
@@ -26,7 +34,10 @@ class PartState(StrEnum):
 
 @dataclass(frozen=True)
 class PartStatus:
-    """One line of ``tidemark status``. ``rss_bytes`` is resident memory of the part and of its executors."""
+    """One line of ``tidemark status``. ``rss_bytes`` is resident memory of the part and of its executors.
+
+    ``pid`` is its process on the machine that runs it; for a container, that of its first process.
+    """
 
     name: str
     state: PartState
@@ -37,18 +48,23 @@ class PartStatus:
 
 @dataclass(frozen=True)
 class Driver:
-    """A running driver: its Spark Connect address, application, event log (being appended) and log."""
+    """A running driver: its Spark Connect address, its application, and the event log (being appended).
+
+    ``event_log`` is ``None`` where this machine cannot see one.
+    """
 
     name: str
     remote: str
     app_id: str
-    event_log: Path
-    log: Path
+    event_log: Path | None
 
 
 @dataclass(frozen=True, order=True)
 class Executor:
-    """A living executor of one driver's application. ``create_time`` tells it from a later process of that id."""
+    """A living executor of one driver's application. ``create_time`` tells it from a later process of that id.
+
+    ``pid`` is that of the machine or of the container which its worker runs in.
+    """
 
     executor_id: str
     worker: str
@@ -65,7 +81,11 @@ class Stack(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Kafka's address as host, driver and executors see it."""
+        """Kafka's address as this machine sees it."""
+
+    @property
+    def bootstrap_inside(self) -> str:
+        """Kafka's address as driver and executors see it."""
 
     @property
     def state_dir(self) -> Path:
@@ -95,6 +115,12 @@ class Stack(Protocol):
 
     def resume(self, part: str) -> None:
         """SIGCONT."""
+
+    def cut_off(self, part: str) -> None:
+        """Take a part off the network; its process goes on. Undone by :meth:`reconnect`, as a pause is."""
+
+    def reconnect(self, part: str) -> None:
+        """Bring a part back to the network, at its address."""
 
     def logs(self, part: str, lines: int = 50) -> str:
         """The end of a part's log."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.process import Conversation, base_environment
-from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StateFolder
 from tidemark.wait import wait_until
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 ROUND_TRIP_S = 60.0
 """Calibration: 0.3 s on a broker that is up; a broker that just got its port may take seconds to elect itself."""
@@ -18,8 +22,11 @@ PLACE_S = 90.0
 _PROGRAM = Path(__file__).parent / "inside" / "connect.py"
 
 
-def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
-    """Create a topic, write a record, read it back, delete the topic. ``unless`` raises to end the wait."""
+def round_trip(bootstrap: str, unless: Callable[[], object], *, brokers: int = 1) -> None:
+    """Create a topic on ``brokers`` brokers, write a record, read it back, delete the topic.
+
+    ``unless`` raises to end the wait.
+    """
     from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -31,10 +38,12 @@ def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
     }
     topic = f"tidemark-ready-{uuid.uuid4().hex[:8]}"
     admin = AdminClient(client)
+    _await_brokers(admin, bootstrap, brokers, unless)
     producer = Producer({**client, "acks": "all"})
     consumer = Consumer({**client, "group.id": topic, "enable.auto.commit": False})
     try:
-        made = admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=30)[topic]
+        wanted = NewTopic(topic, 1, brokers, config={"min.insync.replicas": "1"})
+        made = admin.create_topics([wanted], operation_timeout=30)[topic]
         wait_until(
             made.done, ROUND_TRIP_S, lambda: f"the broker at {bootstrap} to create a topic", unless=unless
         )
@@ -62,11 +71,36 @@ def round_trip(bootstrap: str, unless: Callable[[], object]) -> None:
         consumer.close()
 
 
-def open_probe(state: StateFolder, record: StackRecord) -> Conversation:
-    """A client in the stack's own interpreter. Opened early, it imports PySpark while the daemons start."""
+def _await_brokers(admin: AdminClient, bootstrap: str, count: int, unless: Callable[[], object]) -> None:
+    """Wait until ``count`` brokers are there, and what they replicate is on as many of them as it can be."""
+    if count == 1:
+        return  # the round trip says it all
+    from confluent_kafka import KafkaException
+
+    seen = "no answer"
+
+    def whole() -> bool:
+        nonlocal seen
+        try:
+            known = admin.list_topics(timeout=5)
+        except KafkaException as error:
+            seen = str(error)
+            return False
+        parts = [part for topic in known.topics.values() for part in topic.partitions.values()]
+        behind = sum(len(part.isrs) < min(count, len(part.replicas)) for part in parts)
+        seen = f"{len(known.brokers)} brokers, {behind} of {len(parts)} partitions behind"
+        return len(known.brokers) >= count and not behind
+
+    wait_until(
+        whole, ROUND_TRIP_S, lambda: f"{count} brokers at {bootstrap} to be in step: {seen}", unless=unless
+    )
+
+
+def open_probe(state: StateFolder, python: str) -> Conversation:
+    """A client in the interpreter of the stack's clients. Opened early, it imports PySpark while the daemons start."""
     env = base_environment(**{TOKEN_VARIABLE: state.token() or ""})
     return Conversation(
-        [record.python, "-I", str(_PROGRAM)], log=state.path / "logs" / "probe.log", cwd=state.path, env=env
+        [python, "-I", str(_PROGRAM)], log=state.path / "logs" / "probe.log", cwd=state.path, env=env
     )
 
 

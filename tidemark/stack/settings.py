@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
-
-from tidemark.stack.ports import LOOPBACK
 
 WORKER_CORES = 8
 WORKER_MEMORY = "16g"
 """Declared, not taken: it only must not be what limits how many executors a worker is given."""
 BROKER_HEAP = ("-Xms96m", "-Xmx512m")
-DAEMON_HEAP = ("-Xms24m", "-Xmx128m")
-DRIVER_HEAP = ("-Xms128m", "-Xmx1g")
+DAEMON_HEAP = ("-Xms16m", "-Xmn4m", "-Xmx128m")
+DRIVER_HEAP = ("-Xms96m", "-Xmx1g")
 """Small beginnings: left alone, a JVM begins with 1/64 of the machine, and fills it before it collects."""
 EXECUTORS_PER_DRIVER = 2
 DAEMON_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k")
@@ -64,24 +63,46 @@ logger.values.level = warn
 """
 
 
-def broker_properties(data: Path, port: int, controller_port: int) -> str:
-    """``server.properties`` of a single broker that is its own controller (KRaft combined mode)."""
+@dataclass(frozen=True)
+class BrokerNetwork:
+    """Where the brokers of a cluster are, each list in the order of their node ids, which begin with 1.
+
+    ``host`` is what clients on this machine use, ``inside`` what brokers, driver and executors use; empty where that is
+    the same. ``controller`` is the quorum's. ``bind`` is the address that a broker listens at.
+    """
+
+    bind: str
+    host: Sequence[str]
+    inside: Sequence[str]
+    controller: Sequence[str]
+
+
+def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
+    """``server.properties`` of a broker that is a controller as well (KRaft combined mode)."""
+    named = {"HOST": network.host, "INTERNAL": network.inside, "CONTROLLER": network.controller}
+    own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
+    listeners = [f"{name}://{network.bind}:{address.rsplit(':', 1)[1]}" for name, address in own.items()]
+    replicas = len(network.host)
+    in_sync = max(1, replicas - 1)
     settings = {
         "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
-        "listeners": f"HOST://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-        "advertised.listeners": f"HOST://{LOOPBACK}:{port}",
-        "listener.security.protocol.map": "HOST:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "node.id": node,
+        "controller.quorum.voters": ",".join(f"{n}@{at}" for n, at in enumerate(network.controller, 1)),
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(f"{name}://{address}" for name, address in own.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in own),
         "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "HOST",
+        "inter.broker.listener.name": "INTERNAL" if network.inside else "HOST",
         "log.dirs": data,
-        # One broker: its internal topics cannot have a second replica.
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
+        # One broker has no second replica. Of three, each holds everything, and two must have a record before it
+        # counts as written: any one of them may be lost.
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
         # Fifty partitions each by default: seconds of work at the first commit and at every restart.
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.num.partitions": 4,
@@ -122,15 +143,21 @@ def worker_conf() -> dict[str, str]:
     return {"spark.port.maxRetries": "0", "spark.worker.cleanup.enabled": "false"}
 
 
-def driver_conf(folder: Path, event_logs: Path, connect_port: int, jars: list[Path]) -> dict[str, str]:
-    """Settings of a driver: a Spark Connect server whose executors have one core each."""
+def driver_network(host: str, bind: str, connect_port: int) -> dict[str, str]:
+    """Where a driver is: ``host`` for its executors, ``bind`` the address that it listens at."""
     return {
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
-        "spark.connect.grpc.binding.address": LOOPBACK,
+        "spark.driver.host": host,
+        "spark.driver.bindAddress": bind,
+        "spark.connect.grpc.binding.address": bind,
         "spark.connect.grpc.binding.port": str(connect_port),
         "spark.connect.grpc.port.maxRetries": "0",
-        "spark.jars": ",".join(map(str, jars)),
+    }
+
+
+def driver_conf(folder: Path, event_logs: Path, jars: Sequence[str]) -> dict[str, str]:
+    """Settings of a driver: a Spark Connect server whose executors have one core each."""
+    return {
+        "spark.jars": ",".join(jars),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executor.cores": "1",

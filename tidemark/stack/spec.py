@@ -11,20 +11,66 @@ from pathlib import Path
 
 from tidemark.errors import UsageError
 
+BACKENDS = ("local", "compose", "external")
+
+
+@dataclass(frozen=True)
+class External:
+    """A cluster that somebody else runs: its addresses, and a folder that it and this machine both see.
+
+    ``bootstrap_inside`` is Kafka's address as the cluster sees it, where that is another than this machine's.
+    """
+
+    bootstrap_servers: str
+    remote: str
+    shared_dir: str
+    bootstrap_inside: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.remote.startswith("sc://"):
+            raise UsageError(
+                f"{self.remote!r} is not the address of a Spark Connect server",
+                hint="it looks like sc://host:15002",
+            )
+        if not self.bootstrap_servers:
+            raise UsageError("an external stack without a broker", hint="name it: --bootstrap host:9092")
+        if not Path(self.shared_dir).is_dir():
+            raise UsageError(
+                f"there is no folder {self.shared_dir!r}",
+                hint="name a folder that Spark's driver, its executors and this machine see under the same path",
+            )
+
 
 @dataclass(frozen=True)
 class StackSpec:
-    """``python`` is the interpreter whose PySpark is run; ``kafka_port=None`` takes a free one."""
+    """``python`` is the interpreter whose PySpark is run; ``kafka_port=None`` takes a free one.
+
+    ``external`` belongs to the backend of that name, for which the rest says nothing.
+    """
 
     backend: str = "local"
     python: Path = Path(sys.executable)
     workers: int = 2
     kafka_port: int | None = None
+    brokers: int = 1
+    external: External | None = None
 
     def __post_init__(self) -> None:
-        if self.backend != "local":
-            raise UsageError(f"there is no backend {self.backend!r}", hint="the backend is `local`")
+        if self.backend not in BACKENDS:
+            raise UsageError(
+                f"there is no backend {self.backend!r}", hint=f"a backend is one of {', '.join(BACKENDS)}"
+            )
         if not 1 <= self.workers <= 8:
             raise UsageError(f"a stack of {self.workers} workers", hint="choose 1 to 8 workers")
+        if self.brokers not in (1, 3):
+            raise UsageError(
+                f"a stack of {self.brokers} brokers",
+                hint="choose 1, or 3 for topics that outlive the loss of one",
+            )
         if self.kafka_port is not None and not 1024 <= self.kafka_port <= 65535:
             raise UsageError(f"port {self.kafka_port} for Kafka", hint="choose a port from 1024 to 65535")
+        if (self.external is None) == (self.backend == "external"):
+            raise UsageError(
+                f"a stack with backend {self.backend!r} and {'no' if self.external is None else 'an'} external cluster",
+                hint="`tidemark up --backend external` takes --bootstrap, --remote and --shared-dir",
+            )

@@ -3,15 +3,17 @@
 Below ``PROJECT/.tidemark``: ``lock`` (taken by whoever starts or ends a stack) and ``stack/``::
 
     token            the mark of its processes
+    backend          how it is run
     stack.json       what the stack is: spec, digest, ports, versions, ready, kept
     parts/NAME.json  how a part is started (argv, environment), and which process it is now
     leases/*.json    who uses the stack
-    stopped/*.json   who stopped (SIGSTOP) which process: undone when the owner is dead
+    stopped/*.json   who stopped which process, or cut off which part: undone when the owner is dead
     sessions/*.json  Connect sessions, by owner: released when the owner is dead
     logs/ event-logs/ work/ broker/ worker-1/ … driver/
 
-Every process of a stack carries its token in its environment (``TIDEMARK_STACK``), children of children too: that is
-how the last of them is found. Records are written whole or not at all; one that belongs to a dead process is void.
+Every process of a stack carries its token in its environment (``TIDEMARK_STACK``), children of children too, and every
+container as a label: that is how the last of them is found. Records are written whole or not at all; one that belongs
+to a dead process is void.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import msgspec
 
 from tidemark.errors import DeadlineExceeded, TestbedError
 from tidemark.process import ProcessId
+from tidemark.stack.spec import External, StackSpec
 from tidemark.wait import wait_until
 
 TOKEN_VARIABLE = "TIDEMARK_STACK"
@@ -38,28 +41,54 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class StackRecord(msgspec.Struct, kw_only=True):
-    """``stack.json``. ``digest`` says what the stack was made of: another one is another stack."""
+    """``stack.json``. ``digest`` says what the stack was made of: another one is another stack.
+
+    ``java``, ``spark_home``, ``worker_python`` and the jars are paths as the parts see them; ``python`` is the
+    interpreter of the clients. ``spark_conf`` are the settings of a driver that depend on its Spark.
+    """
 
     digest: str
     backend: str
     python: str
     workers: int
     asked_kafka_port: int | None
-    kafka_port: int
-    controller_port: int
+    kafka_ports: list[int]
+    controller_ports: list[int]
     master_port: int
     worker_ports: list[int]
     java: str
+    java_home: str
     spark_home: str
+    spark_class_path: str
+    worker_python: str
     broker_jars: list[str]
     connector_jars: list[str]
     versions: dict[str, str]
+    spark_conf: dict[str, str] = {}
+    image: str = ""
+    external: External | None = None
     ready: bool = False
     kept: bool = False
 
+    @property
+    def spec(self) -> StackSpec:
+        """What the stack was asked to be."""
+        return StackSpec(
+            self.backend,
+            Path(self.python),
+            self.workers,
+            self.asked_kafka_port,
+            max(1, len(self.kafka_ports)),
+            self.external,
+        )
+
 
 class PartRecord(msgspec.Struct, kw_only=True):
-    """``parts/NAME.json``. ``owner`` is set for a driver of one's own: it is ended with its owner."""
+    """``parts/NAME.json``. ``owner`` is set for a driver of one's own: it is ended with its owner.
+
+    ``before`` is run once, before the first start. ``process`` and ``log`` are those of a process of this machine; a
+    part in a container has neither.
+    """
 
     name: str
     kind: str
@@ -68,9 +97,15 @@ class PartRecord(msgspec.Struct, kw_only=True):
     cwd: str
     log: str
     address: str
+    before: list[str] = []
     process: ProcessId | None = None
     log_start: int = 0
     owner: ProcessId | None = None
+
+    @property
+    def port(self) -> int:
+        """The port of its address."""
+        return int(self.address.rsplit(":", 1)[1])
 
 
 class Lease(msgspec.Struct):
@@ -79,10 +114,22 @@ class Lease(msgspec.Struct):
     owner: ProcessId
 
 
-class Stopped(msgspec.Struct):
-    """``stopped/*.json``: ``owner`` sent SIGSTOP to ``target``."""
+class Target(msgspec.Struct, frozen=True):
+    """What can be stopped for a while: a process of this machine; or a container, or a process inside of one.
 
-    target: ProcessId
+    With ``container``, ``pid`` is that inside of it, and 0 means all of it. ``network``: not stopped, but cut off.
+    """
+
+    pid: int = 0
+    create_time: float = 0.0
+    container: str = ""
+    network: bool = False
+
+
+class Stopped(msgspec.Struct):
+    """``stopped/*.json``: ``owner`` stopped ``target``."""
+
+    target: Target
     owner: ProcessId
 
 
@@ -153,11 +200,19 @@ class StateFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def make(self) -> str:
+    def backend(self) -> str:
+        """How the stack, or what is left of it, is run."""
+        try:
+            return (self.path / "backend").read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return "local"
+
+    def make(self, backend: str = "local") -> str:
         """Make the folder of a new stack; returns its token."""
         token = secrets.token_hex(16)
         try:
             self.path.mkdir(parents=True)
+            (self.path / "backend").write_text(backend, encoding="utf-8")
             (self.path / "token").write_text(token, encoding="utf-8")
         except OSError as error:
             raise TestbedError(

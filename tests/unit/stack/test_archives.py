@@ -83,7 +83,6 @@ def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
     note(state, record)
     monkeypatch.setattr(archives, "_KEPT", 1)
     folder = archives.archive_of(record, "spark").parent
-    folder.mkdir(parents=True)
     (folder / "old.jsa").touch()
     os.utime(folder / "old.jsa", (0, 0))
     writer = archives.Writer()
@@ -100,7 +99,6 @@ def test_one_writes_at_a_time(state, record):
     state.make()
     note(state, record)
     folder = archives.archive_of(record, "spark").parent
-    folder.mkdir(parents=True)
     writer = archives.Writer()
     with (folder / "lock").open("w") as somebody:
         fcntl.flock(somebody, fcntl.LOCK_EX)

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.errors import DaemonDied
-from tidemark.stack import StackSpec, boot, jars, launch
-from tidemark.stack.boot import Toolchain
+from tidemark.errors import DaemonDied, TestbedError
+from tidemark.stack import StackSpec, backends, boot, jars, launch
+from tidemark.stack.backends import LocalBackend
 from tidemark.stack.ports import LOOPBACK
-from tidemark.stack.toolchain import Spark
+from tidemark.stack.processes import ProcessRuntime
+from tidemark.stack.toolchain import find_spark
 
 
 @pytest.fixture
-def start(state, monkeypatch, tmp_path):
+def start(state, monkeypatch):
     """A function that starts a stack whose daemons are started by ``start_all``; what it says is in ``start.said``."""
-    monkeypatch.setattr(boot, "check_java", lambda _java: "17")
+    monkeypatch.setattr(backends, "check_java", lambda _java: "17")
     monkeypatch.setattr(jars, "provide", lambda *_: {g: [] for g in ("broker", "connector", "spark-4.2.0")})
-    tools = Toolchain(Path("java"), Spark(Path(sys.executable), "3.11", "4.2.0", tmp_path))
 
-    def one(start_all):
+    def one(start_all, spec=None):
         monkeypatch.setattr(boot, "_start_all", start_all)
-        return boot.cold_start(state, StackSpec(), tools, "digest", one.said.append)
+        return boot.cold_start(state, LocalBackend(spec or StackSpec()), "digest", one.said.append)
 
     one.said = []
     state.make()
@@ -33,7 +33,7 @@ def test_a_port_that_was_lost_to_somebody_else_is_replaced(start, state):
     with socket.socket() as somebody:
         tried = []
 
-        def start_all(_state, record, _say):
+        def start_all(_state, record, _runtime, _say):
             tried.append(record.master_port)
             if len(tried) == 1:
                 somebody.bind((LOOPBACK, record.master_port))
@@ -54,14 +54,14 @@ def test_a_drivers_port_that_was_lost_is_seen(state, part, sleeper):
         address = f"sc://{LOOPBACK}:{somebody.getsockname()[1]}"
         driver = part("driver", "driver", address=address, process=sleeper())
         with pytest.raises(DaemonDied, match="did not get its port") as error:
-            launch.await_port(driver)
+            launch.await_driver(ProcessRuntime(state), driver)
     assert address in error.value.detail
 
 
 def test_a_daemon_that_dies_of_something_else_is_not_tried_again(start):
     tried = []
 
-    def start_all(_state, record, _say):
+    def start_all(_state, record, _runtime, _say):
         tried.append(record)
         raise DaemonDied("the broker died while it started")
 
@@ -77,7 +77,31 @@ def test_a_record_says_what_the_stack_is_made_of(start):
         "kafka": jars.kafka_version(),
         "spark": "4.2.0",
         "connector": "4.2.0",
-        "python": "3.11",
+        "python": find_spark(Path(sys.executable)).python_version,
     }
-    ports = [record.kafka_port, record.controller_port, record.master_port, *record.worker_ports]
+    ports = [*record.kafka_ports, *record.controller_ports, record.master_port, *record.worker_ports]
     assert len(set(ports)) == 5
+
+
+def test_three_brokers_have_ports_of_their_own(start):
+    record = start(lambda *_: None, StackSpec(brokers=3, kafka_port=None))
+    assert len({*record.kafka_ports, *record.controller_ports}) == 6
+    assert record.spec == StackSpec(brokers=3)
+
+
+def test_a_full_disk_is_seen_before_anything_is_started(start, monkeypatch):
+    monkeypatch.setattr(boot, "LEAST_DISK", 1 << 60)
+    with pytest.raises(TestbedError, match="the disk is full") as error:
+        start(lambda *_: pytest.fail("it was started"))
+    assert "make room" in error.value.hint
+
+
+def test_the_last_words_of_a_part_say_what_happened_and_not_where_in_the_code(state, part, tmp_path):
+    driver = part("driver", "driver")
+    Path(driver.log).write_text(
+        "Exception in thread main java.io.IOException: No space left on device\n"
+        + "\tat org.apache.spark.Somewhere.in(Spark.scala:1)\n" * 40
+        + "\t... 12 more\n"
+    )
+    said = launch.last_words(ProcessRuntime(state), driver)
+    assert said == "Exception in thread main java.io.IOException: No space left on device"

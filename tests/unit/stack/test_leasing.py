@@ -12,8 +12,10 @@ import pytest
 
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.process import ProcessId, end, marked, tail
-from tidemark.stack import StackSpec, boot, current, down, launch, lease, leasing, up
-from tidemark.stack.state import TOKEN_VARIABLE, Lease, StateFolder
+from tidemark.stack import StackSpec, boot, current, down, lease, leasing, running, up
+from tidemark.stack.backends import LocalBackend
+from tidemark.stack.processes import ProcessRuntime
+from tidemark.stack.state import TOKEN_VARIABLE, Lease, PartRecord, StateFolder
 from tidemark.wait import wait_until
 
 SPEC = StackSpec()
@@ -37,16 +39,17 @@ class Boot:
         self.starts = 0
         self.error: BaseException | None = None
 
-    def __call__(self, state, spec, tools, digest, _say):
+    def __call__(self, state, backend, digest, _say):
         from tests.unit.stack.conftest import SLEEPER, fake_record
 
         self.starts += 1
         record = fake_record(state.home)
+        spec = backend.spec
         record.digest, record.workers, record.python = digest, spec.workers, str(spec.python)
         for name, kind in (("broker", "broker"), ("driver", "driver")):
             env = {**os.environ, TOKEN_VARIABLE: state.token()}
             log = str(state.path / "logs" / f"{name}.log")
-            part = launch.PartRecord(
+            part = PartRecord(
                 name=name,
                 kind=kind,
                 argv=SLEEPER,
@@ -55,7 +58,7 @@ class Boot:
                 log=log,
                 address="127.0.0.1:1",
             )
-            launch.launch(state, part)
+            ProcessRuntime(state).start([part])
             if self.error is not None:
                 raise self.error
         return record
@@ -71,7 +74,7 @@ def home(tmp_path):
 def cold_start(monkeypatch):
     fake = Boot()
     monkeypatch.setattr(boot, "cold_start", fake)
-    monkeypatch.setattr(leasing.LocalStack, "_bring_up", lambda *_: None)
+    monkeypatch.setattr(running.RunningStack, "_bring_up", lambda *_: None)
     return fake
 
 
@@ -196,13 +199,14 @@ def test_a_keeper_that_died_is_replaced(home):
     assert second.owner.alive
 
 
-def test_the_digest_tells_specs_and_interpreters_apart(executable):
-    spark = leasing.find_spark(Path(sys.executable))
-    tools = boot.Toolchain(executable("java", ""), spark)
-    one = leasing.digest_of(SPEC, tools)
-    assert one == leasing.digest_of(StackSpec(), tools)
-    assert one != leasing.digest_of(StackSpec(kafka_port=20000), tools)
-    other = boot.Toolchain(
-        tools.java, leasing.find_spark(executable("python", f'exec {sys.executable} "$@"'))
-    )
-    assert one != leasing.digest_of(SPEC, other)
+def test_the_digest_tells_specs_and_interpreters_apart(executable, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(executable("java", "").parents[1]))
+
+    def digest(spec):
+        return leasing.digest_of(LocalBackend(spec).identity())
+
+    one = digest(SPEC)
+    assert one == digest(StackSpec())
+    assert one != digest(StackSpec(kafka_port=20000))
+    assert one != digest(StackSpec(brokers=3))
+    assert one != digest(StackSpec(python=executable("python", f'exec {sys.executable} "$@"')))

@@ -4,51 +4,66 @@ import pytest
 
 from tidemark.errors import DaemonDied
 from tidemark.process import ProcessId, end
-from tidemark.stack.pausing import held, pause_process, resume_process, resume_the_abandoned
-from tidemark.stack.state import Stopped
+from tidemark.stack.pausing import go_on, held, stop, undo_the_abandoned
+from tidemark.stack.processes import ProcessRuntime
+from tidemark.stack.state import Stopped, Target
 from tidemark.wait import wait_until
 
 
 @pytest.fixture
-def target(state, sleeper) -> ProcessId:
+def process(state, sleeper) -> ProcessId:
     state.make()
     return sleeper()
 
 
-def test_a_paused_process_goes_on_when_resumed(state, target):
-    pause_process(state, target, "x")
-    assert target.paused
-    resume_process(state, target, "x")
-    wait_until(lambda: not target.paused, 5, lambda: "the resume")
+@pytest.fixture
+def target(process) -> Target:
+    return Target(process.pid, process.create_time)
 
 
-def test_a_held_process_stands_still_in_the_block_only(state, target):
-    with held(state, target, "driver"):
-        assert target.paused
-    wait_until(lambda: not target.paused, 5, lambda: "the resume")
+@pytest.fixture
+def runtime(state) -> ProcessRuntime:
+    return ProcessRuntime(state)
+
+
+def goes_on(process: ProcessId) -> None:
+    wait_until(lambda: not process.paused, 5, lambda: "the resume")
+
+
+def test_a_paused_process_goes_on_when_resumed(state, runtime, process, target):
+    stop(state, runtime, target, "x")
+    assert process.paused
+    go_on(state, runtime, target, "x")
+    goes_on(process)
+
+
+def test_a_held_process_stands_still_in_the_block_only(state, runtime, process, target):
+    with held(state, runtime, target, "driver"):
+        assert process.paused
+    goes_on(process)
     assert state.records("stopped", Stopped) == []
 
 
-def test_a_hold_does_not_resume_what_somebody_paused(state, target):
-    pause_process(state, target, "part-driver")
-    with held(state, target, "driver"):
+def test_a_hold_does_not_resume_what_somebody_paused(state, runtime, process, target):
+    stop(state, runtime, target, "part-driver")
+    with held(state, runtime, target, "driver"):
         pass
-    assert target.paused
+    assert process.paused
 
 
-def test_what_a_dead_process_paused_is_resumed(state, target, sleeper):
+def test_what_a_dead_process_paused_is_resumed(state, runtime, process, target, sleeper):
     owner = sleeper()
-    pause_process(state, target, "x")
+    stop(state, runtime, target, "x")
     state.add("stopped", Stopped(target, owner), "x")
-    resume_the_abandoned(state)
-    assert target.paused
+    undo_the_abandoned(state, runtime)
+    assert process.paused
     end([owner], ask_s=0)
-    resume_the_abandoned(state)
-    wait_until(lambda: not target.paused, 5, lambda: "the resume")
+    undo_the_abandoned(state, runtime)
+    goes_on(process)
 
 
-def test_a_process_that_is_gone_cannot_be_paused(state, target):
-    end([target], ask_s=0)
+def test_a_process_that_is_gone_cannot_be_paused(state, runtime, process, target):
+    end([process], ask_s=0)
     with pytest.raises(DaemonDied, match="driver"):
-        pause_process(state, target, "driver")
+        stop(state, runtime, target, "driver")
     assert state.records("stopped", Stopped) == []

@@ -44,7 +44,9 @@ def running(monkeypatch):
 def test_up_hands_its_options_on_and_says_where_things_are(monkeypatch):
     asked = []
     monkeypatch.setattr(stack, "up", lambda spec, **_: asked.append(spec) or FakeStack(PARTS))
-    done = run("up", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python")
+    done = run(
+        "up", "--backend", "local", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python"
+    )
     assert done.exit_code == 0
     assert asked == [StackSpec(python=Path("other/python"), workers=3, kafka_port=19092)]
     assert "sc://127.0.0.1:15002" in done.stdout

@@ -4,6 +4,8 @@ Runs in the stack's own interpreter, which has PySpark and perhaps nothing of ti
 
 ``{"do": "place", "remote": ..., "count": n}``    runs n one-row tasks, answers ``{"places": [folder of each]}``
 ``{"do": "release", "remote": ..., "session_id": ..., "user_id": ...}``    ends a session and its queries
+``{"do": "examine", "remote": ..., "bootstrap": ..., "folder": ...}``    has Kafka read and a folder written; answers
+``{"versions": {...}, "conf": {...}}`` of the driver
 
 A question that fails is answered ``{"error": "..."}``.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
@@ -57,12 +60,36 @@ def release(question: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def examine(question: dict[str, Any]) -> dict[str, Any]:
+    """See that a driver has the Kafka connector and reaches Kafka; have a Python worker's rows written to a folder."""
+    session = SparkSession.builder.remote(question["remote"]).create()
+    try:
+        kafka = session.read.format("kafka").option("kafka.bootstrap.servers", question["bootstrap"])
+        kafka.option("subscribePattern", "tidemark-no-such-topic").load().count()
+
+        def version(_number: int) -> str:
+            import platform
+
+            return platform.python_version()
+
+        asked: Any = udf(version, StringType(), useArrow=False)
+        numbers = session.range(0, 1, 1, 1)
+        rows = numbers.select(asked(numbers.id).alias("python"))
+        python = rows.collect()[0].python
+        rows.write.json(Path(question["folder"]).as_uri())
+        names = ("spark.app.id", "spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.compress")
+        conf = {name: session.conf.get(name, "") for name in names}
+        return {"versions": {"spark": session.version, "python": python}, "conf": conf}
+    finally:
+        session.stop()
+
+
 def main() -> None:
     """Answer one question a line."""
     for line in sys.stdin:
         question = json.loads(line)
         try:
-            answer = {"place": place, "release": release}[question["do"]](question)
+            answer = {"place": place, "release": release, "examine": examine}[question["do"]](question)
         except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)

@@ -1,0 +1,74 @@
+"""A stack that tests may harm: one of its own for each backend, besides the one that all tests share."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.backends import BACKENDS, must_be_available
+from tidemark import project
+from tidemark.contract import Contract
+from tidemark.oracle import Verdict
+from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.stack import Stack, StackSpec, lease
+
+
+@contextmanager
+def turn(home: Path) -> Iterator[None]:
+    """One worker of ``pytest -n`` at a time."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "turn").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def stack_to_harm(name: str, spec: StackSpec) -> Iterator[Stack]:
+    """A leased stack with a state folder of its own."""
+    must_be_available(spec.backend)
+    home = project.state_dir() / name / spec.backend
+    with ExitStack() as cleanup:
+        with turn(
+            home
+        ):  # a lease mends what it finds broken: never what another worker's test has just broken
+            leased = cleanup.enter_context(lease(spec, home=home))
+        yield leased
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def leased(request: pytest.FixtureRequest) -> Iterator[Stack]:
+    with stack_to_harm("conformance", StackSpec(backend=request.param)) as stack:
+        yield stack
+
+
+@pytest.fixture
+def own_stack(leased: Stack) -> Iterator[Stack]:
+    """A stack of one backend, for this test alone."""
+    with turn(leased.state_dir.parent):
+        yield leased
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Callable[..., Verdict]:
+    """A function that runs a small left outer join on a stack and returns the verdict."""
+    known: list[Contract] = []
+
+    def judge(stack: Stack, name: str = "run", **options: object) -> Verdict:
+        asked = RunOptions("left_outer", run_dir=tmp_path / name, **{"impressions": 150, **options})
+        contract = known[0] if known else describe(asked.pipeline)
+        known[:] = [contract]
+        return run(asked, contract, new_run_directory(asked, contract), stack=stack).verdict
+
+    return judge
+
+
+def shown(verdict: Verdict) -> str:
+    """What an assertion says when a verdict is not the right one."""
+    return json.dumps(
+        {"findings": [str(finding) for finding in verdict.findings], "anchors": verdict.anchors}
+    )

@@ -1,0 +1,169 @@
+"""Containers when things go wrong: a clear error, or a clean recovery, and nothing left behind.
+
+Each test has a state folder of its own, and calls the command as a user does. What a stack has left is found by its
+label in the engine, not by what tidemark believes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.backends import must_be_available
+from tests.e2e.conftest import shown
+from tests.e2e.test_stack_lifecycle import arguments, tidemark
+from tidemark import project
+from tidemark.stack import StackSpec, current, down, lease
+from tidemark.stack.compose import HOME_LABEL
+from tidemark.stack.state import Lease, StateFolder
+from tidemark.wait import wait_until
+
+GONE_S = 60.0
+"""Calibration: five containers are removed within 3 s."""
+RESTART_VARIABLE = "TIDEMARK_ENGINE_RESTART"
+"""The command that restarts the engine, where it may be restarted: CI's own."""
+UP = ("up", "--backend", "compose", "--json")
+
+
+@pytest.fixture(autouse=True)
+def containers():
+    must_be_available("compose")
+
+
+@pytest.fixture
+def home(tmp_path):
+    yield tmp_path / "home"
+    down(home=tmp_path / "home")
+
+
+def left(home: Path) -> list[str]:
+    """The containers and networks in the engine that belong to a state folder."""
+    found = []
+    for what in (["ps", "--all"], ["network", "ls"]):
+        asked = ["docker", *what, "--filter", f"label={HOME_LABEL}={home}", "--format", "{{.ID}}"]
+        found += subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    return found
+
+
+def nothing_is_left(home: Path) -> None:
+    wait_until(
+        lambda: not left(home) and not (home / "stack").exists(),
+        GONE_S,
+        lambda: f"nothing of {home}: {left(home)}, {list(home.glob('stack/*'))}",
+    )
+
+
+def test_up_is_found_mended_and_ended_and_all_files_are_the_callers(home):
+    first = tidemark(home, *UP)
+    assert first.returncode == 0, first.stderr
+    stack = json.loads(first.stdout)
+    assert stack["backend"] == "compose"
+    again = json.loads(tidemark(home, "up", "--json").stdout)
+    assert again["remote"] == stack["remote"]
+    assert again["seconds"] < 2
+    files = [home, *home.rglob("*")]
+    assert {path.lstat().st_uid for path in files} == {os.getuid()}
+    assert {path.lstat().st_gid for path in files} == {os.getgid()}
+
+    current(home=home).kill("broker")
+    assert tidemark(home, "status").returncode == 4
+    assert "not running: broker" in tidemark(home, "doctor").stdout
+    assert tidemark(home, "up").returncode == 0
+    assert tidemark(home, "status").returncode == 0
+
+    assert tidemark(home, "down").stdout.strip() == "down"
+    nothing_is_left(home)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
+)
+def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
+    env = {**os.environ, "PYTHONPATH": str(project.PACKAGE.parent)}
+    with subprocess.Popen(
+        arguments(home, *UP), env=env, cwd=home.parent, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ) as up:
+        wait_until(lambda: len(left(home)) >= 3, GONE_S, lambda: "two containers and a network")
+        up.send_signal(number)
+        assert up.wait(GONE_S) == code
+    nothing_is_left(home)
+
+
+def test_what_a_killed_test_and_its_keeper_left_is_removed_by_the_next_start(home, judged):
+    """Nobody is left who could clean up, and somebody deletes the folder: only the labels remain."""
+    assert tidemark(home, *UP).returncode == 0
+    state = StateFolder(home)
+    for _, keeper in state.records("keepers", Lease):
+        keeper.owner.signal(signal.SIGKILL)
+        wait_until(lambda owner=keeper.owner: not owner.alive, GONE_S, lambda: "the keeper to be gone")
+    forgotten = left(home)
+    assert len(forgotten) == 6
+    (home / "stack").rename(home.with_name("taken away"))
+
+    with lease(StackSpec("compose"), home=home) as stack:
+        assert not set(forgotten) & set(left(home))
+        verdict = judged(stack)
+        assert verdict.verdict == "VALID", shown(verdict)
+    nothing_is_left(home)
+
+
+def test_a_full_disk_is_one_clear_error(home):
+    with small_disk(home):
+        done = tidemark(home, *UP)
+        assert done.returncode == 4
+        assert done.stderr.startswith("error: ")
+        assert "Traceback" not in done.stderr
+        assert "hint: " in done.stderr
+        assert "the disk is full" in done.stderr
+        nothing_is_left(home)
+
+
+@contextmanager
+def small_disk(folder: Path):
+    """A disk of 400 KB: the stack's folder can be made, and not much more."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tidemark", folder], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no small disk here: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_stack_outlives_a_restart_of_the_engine(home, judged):
+    command = os.environ.get(RESTART_VARIABLE)
+    if not command:
+        pytest.skip(f"the engine may not be restarted here: {RESTART_VARIABLE} names no command")
+    assert tidemark(home, *UP).returncode == 0
+    before = current(home=home).driver().remote
+    subprocess.run(shlex.split(command), check=True, timeout=120)
+    status = tidemark(home, "status")
+    assert status.returncode == 4
+    assert "stopped" in status.stdout
+    done = tidemark(home, *UP)
+    assert done.returncode == 0, done.stderr
+    stack = current(home=home)
+    assert stack.driver().remote == before
+    verdict = judged(stack)
+    assert verdict.verdict == "VALID", shown(verdict)
+
+
+def test_an_engine_that_is_gone_is_one_clear_error_and_nothing_is_lost(home, tmp_path):
+    assert tidemark(home, *UP).returncode == 0
+    elsewhere = {"DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
+    for words in (("status",), UP, ("down",)):
+        done = tidemark(home, *words, **elsewhere)
+        assert done.returncode == 4
+        assert done.stderr.startswith("error: no container engine answers at unix://")
+        assert "BACKEND=local" in done.stderr
+    assert tidemark(home, "status").returncode == 0

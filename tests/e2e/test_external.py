@@ -1,0 +1,103 @@
+"""A stack that somebody else runs: here the one that all tests share, known by its addresses alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.e2e.conftest import shown
+from tidemark.errors import TestbedError, UsageError
+from tidemark.evidence import RunDirectory
+from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.stack import PartState, StackSpec, current, down, spec_to_lease, up
+from tidemark.stack.spec import External
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("external") / "home"
+    yield home
+    down(home=home)
+
+
+@pytest.fixture(scope="module")
+def spec(stack):
+    addresses = stack.bootstrap_servers, stack.driver().remote, str(stack.work_dir("external"))
+    return StackSpec("external", external=External(*addresses, bootstrap_inside=stack.bootstrap_inside))
+
+
+@pytest.fixture(scope="module")
+def external(home, spec):
+    return up(spec, home=home)
+
+
+def test_it_is_noted_and_found_again(external, home, spec, stack):
+    assert current(home=home).spec == spec == spec_to_lease(home=home)
+    assert [part.state for part in external.status()] == [PartState.RUNNING] * 2
+    assert external.versions["spark"] == stack.versions["spark"]
+    assert external.driver().event_log == stack.driver().event_log
+
+
+@pytest.mark.parametrize("pace", ["backlog", "stepped"])
+def test_a_run_on_it_is_valid(external, judged, pace):
+    verdict = judged(external, pace=pace, impressions=400)
+    assert verdict.verdict == "VALID", shown(verdict)
+
+
+def test_a_run_without_a_visible_event_log_says_so(external, judged, tmp_path):
+    external._record.spark_conf["event-logs"] = ""
+    assert judged(external, "blind").verdict == "VALID"
+    assert "no event log" in " ".join(RunDirectory(tmp_path / "blind").manifest.notes)
+
+
+@pytest.mark.parametrize("word", ["start", "stop", "kill", "pause", "resume", "cut_off", "reconnect"])
+def test_its_parts_are_not_ours_to_touch(external, word):
+    with pytest.raises(UsageError, match="the stack is external") as error:
+        getattr(external, word)("broker")
+    assert "tidemark up --backend local" in error.value.hint
+
+
+def test_its_executors_are_not_ours_to_kill(external, tmp_path):
+    with pytest.raises(UsageError, match="external"):
+        external.kill_executor("driver", "0")
+    with pytest.raises(UsageError, match="external"):
+        external.start_driver("mine")
+    options = RunOptions("left_outer", impressions=100, kill_executors=1, run_dir=tmp_path / "kills")
+    contract = describe("left_outer")
+    with pytest.raises(UsageError, match="1 executors cannot be killed") as error:
+        run(options, contract, new_run_directory(options, contract), stack=external)
+    assert "--kill-executors" in error.value.hint
+
+
+def test_one_that_does_not_answer_is_one_clear_error(stack, tmp_path):
+    nobody = External(stack.bootstrap_servers, "sc://127.0.0.1:9", str(tmp_path))
+    with pytest.raises(TestbedError, match=r"sc://127\.0\.0\.1:9") as error:
+        up(StackSpec("external", external=nobody), home=tmp_path / "home")
+    assert error.value.hint
+    assert not (tmp_path / "home" / "stack").exists()
+
+
+def test_addresses_that_cannot_be_are_wrong_usage(tmp_path):
+    with pytest.raises(UsageError, match="not the address of a Spark Connect server"):
+        External("127.0.0.1:9092", "spark://127.0.0.1:7077", str(tmp_path))
+    with pytest.raises(UsageError, match="there is no folder"):
+        External("127.0.0.1:9092", "sc://127.0.0.1:15002", str(tmp_path / "nowhere"))
+
+
+def test_the_command_line_takes_note_of_one(stack, tmp_path):
+    import subprocess
+
+    from tests.e2e.test_stack_lifecycle import arguments
+
+    home = tmp_path / "home"
+    words = ["up", "--backend", "external", "--bootstrap", stack.bootstrap_servers, "--json"]
+    words += ["--bootstrap-inside", stack.bootstrap_inside, "--remote", stack.driver().remote]
+    words += ["--shared-dir", str(stack.work_dir("external"))]
+    try:
+        done = subprocess.run(arguments(home, *words), capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["backend"] == "external"
+    finally:
+        assert down(home=home)
+    assert stack.driver().remote  # forgotten, not ended

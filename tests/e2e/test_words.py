@@ -1,0 +1,58 @@
+"""Each word of the protocol, done to each part, and then a run: whatever was done, the join is right afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.conftest import shown
+from tidemark.stack import POWERS
+from tidemark.stack.choice import asked_backend
+from tidemark.wait import wait_until
+
+PARTS = ("broker", "master", "worker-1", "worker-2", "driver")
+UNDONE_BY = {"stop": "start", "kill": "start", "pause": "resume"}
+EVERY_DAY = ("kill", "pause") if asked_backend() != "compose" else tuple(UNDONE_BY)
+"""Where containers are asked for, this is what they are asked for."""
+EXECUTORS_S = 60.0
+"""Calibration: the master gives a driver its executors back within 3 s."""
+
+
+def is_valid(verdict) -> None:
+    assert verdict.verdict == "VALID", shown(verdict)
+
+
+@pytest.mark.parametrize(
+    ("part", "word"),
+    [
+        pytest.param(part, word, marks=[] if word in EVERY_DAY else pytest.mark.long)
+        for part in PARTS
+        for word in UNDONE_BY
+    ],
+)
+def test_a_run_is_valid_after_a_part_was_harmed_and_mended(own_stack, judged, part, word):
+    getattr(own_stack, word)(part)
+    getattr(own_stack, UNDONE_BY[word])(part)
+    is_valid(judged(own_stack))
+
+
+def test_a_run_is_valid_after_an_executor_was_harmed(own_stack, judged):
+    def both():
+        found = own_stack.executors("driver")
+        return found if len(found) == 2 else None
+
+    paused, killed = wait_until(
+        both, EXECUTORS_S, lambda: f"two executors, not {own_stack.executors('driver')}"
+    )
+    own_stack.pause_executor("driver", paused.executor_id)
+    own_stack.resume_executor("driver", paused.executor_id)
+    is_valid(judged(own_stack, "after-pause"))
+    own_stack.kill_executor("driver", killed.executor_id)
+    is_valid(judged(own_stack, "after-kill"))
+
+
+def test_a_run_is_valid_after_the_broker_was_off_the_network(own_stack, judged):
+    if "network" not in POWERS[own_stack.spec.backend]:
+        pytest.skip("processes of one machine have no network to be cut off")
+    own_stack.cut_off("broker")
+    own_stack.reconnect("broker")
+    is_valid(judged(own_stack))

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.stack.conftest import fake_record
+from tidemark.errors import UsageError
+from tidemark.stack import StackSpec, engine
+from tidemark.stack.choice import BACKEND_VARIABLE, backend_to_start, spec_to_lease
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(monkeypatch):
+    monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def running(state):
+    """A function that lets a stack of that backend run."""
+
+    def run(backend: str, **more: object) -> None:
+        state.make(backend)
+        record = fake_record(state.home)
+        record.backend, record.ready = backend, True
+        for name, value in more.items():
+            setattr(record, name, value)
+        state.write(record)
+
+    return run
+
+
+def test_up_takes_containers_where_they_are_to_be_had(state, monkeypatch):
+    monkeypatch.setattr(engine, "why_not", lambda: "")
+    assert backend_to_start(None, home=state.home)[0] == "compose"
+
+
+def test_up_takes_processes_elsewhere_and_says_why(state, monkeypatch):
+    monkeypatch.setattr(engine, "why_not", lambda: "there is no Compose v2")
+    assert backend_to_start(None, home=state.home) == ("local", "there is no Compose v2")
+
+
+def test_up_takes_what_was_asked_for(state, running):
+    running("local")
+    assert backend_to_start("compose", home=state.home) == ("compose", "as asked")
+
+
+def test_up_takes_what_runs(state, running, monkeypatch):
+    monkeypatch.setattr(engine, "why_not", lambda: "")
+    running("local")
+    assert backend_to_start(None, home=state.home)[0] == "local"
+
+
+def test_a_lease_takes_processes_where_nothing_runs(state):
+    assert spec_to_lease(home=state.home) == StackSpec()
+
+
+def test_a_lease_takes_the_stack_that_runs(state, running):
+    running("compose", workers=3, kafka_ports=[1, 2, 3])
+    assert spec_to_lease(home=state.home) == StackSpec("compose", workers=3, brokers=3)
+
+
+def test_a_lease_takes_what_the_environment_asks_for(state, running, monkeypatch):
+    running("local")
+    monkeypatch.setenv(BACKEND_VARIABLE, "compose")
+    assert spec_to_lease(home=state.home) == StackSpec("compose")
+
+
+def test_a_lease_with_another_interpreter_is_otherwise_the_same(state, running, tmp_path):
+    running("local", workers=3)
+    assert spec_to_lease(tmp_path, home=state.home) == replace(StackSpec(workers=3), python=tmp_path)
+
+
+def test_a_backend_that_there_is_not_is_wrong_usage(state, monkeypatch):
+    monkeypatch.setenv(BACKEND_VARIABLE, "kubernetes")
+    with pytest.raises(UsageError, match="kubernetes") as error:
+        spec_to_lease(home=state.home)
+    assert "local, compose, external" in error.value.hint
+
+
+def test_an_external_stack_has_to_be_noted_first(state, monkeypatch):
+    monkeypatch.setenv(BACKEND_VARIABLE, "external")
+    with pytest.raises(UsageError, match="no external stack"):
+        spec_to_lease(home=state.home)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"backend": "external"}, "no external cluster"),
+        ({"brokers": 2}, "2 brokers"),
+        ({"workers": 9}, "9 workers"),
+        ({"backend": "podman"}, "podman"),
+    ],
+)
+def test_a_spec_that_cannot_be_is_wrong_usage(wrong, says):
+    with pytest.raises(UsageError, match=says) as error:
+        StackSpec(**wrong)
+    assert error.value.hint

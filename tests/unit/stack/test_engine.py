@@ -1,0 +1,137 @@
+"""What is said where there is no container engine that will do. The engines here are programs that answer wrongly."""
+
+from __future__ import annotations
+
+import json
+import os
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from tidemark.errors import EngineError
+from tidemark.stack import engine
+
+
+@pytest.fixture
+def docker(executable, monkeypatch):
+    """A function that puts a ``docker`` on PATH which does this, and nothing else beside it."""
+
+    def put(text: str) -> None:
+        folder = executable("docker", text).parent
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/bin")
+
+    return put
+
+
+@pytest.fixture
+def engine_of(tmp_path, monkeypatch):
+    """A function that starts an engine which says it has this API version, and nothing else."""
+    servers = []
+
+    def start(api: str) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = json.dumps({"Version": "19.03.1", "ApiVersion": api, "MinAPIVersion": "1.12"}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def address_string(self):
+                return "unix"
+
+            def log_message(self, *_):
+                pass
+
+        class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+            daemon_threads = True
+
+        path = str(tmp_path / "engine.sock")
+        servers.append(Server(path, Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+
+    yield start
+    engine._close()
+    engine._clients.clear()
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def refused(ask, says: str) -> EngineError:
+    with pytest.raises(EngineError, match=says) as error:
+        ask()
+    assert "BACKEND=local" in error.value.hint
+    assert error.value.exit_code == 4
+    return error.value
+
+
+def test_no_engine(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    assert "No such file" in refused(engine.connect, "no container engine answers at unix://").detail
+
+
+def test_an_engine_that_is_too_old(engine_of):
+    engine_of("1.40")
+    assert "1.41" in refused(engine.connect, "too old: Docker 19.03.1").detail
+
+
+def test_an_engine_that_is_new_enough(engine_of):
+    engine_of("1.41")
+    assert engine.connect() is engine.connect()
+
+
+def test_an_engine_on_another_machine(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://example.invalid:2375")
+    assert "share folders" in refused(engine.connect, "on another machine").detail
+
+
+def test_no_docker_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refused(engine.check_compose, "there is no `docker` command")
+
+
+def test_no_compose(docker):
+    docker("echo \"docker: 'compose' is not a docker command.\" >&2; exit 1")
+    assert "not a docker command" in refused(engine.check_compose, "there is no Compose v2").detail
+
+
+def test_compose_version_one(docker):
+    docker("echo 1.29.2")
+    refused(engine.check_compose, "Compose 1.29.2 is too old")
+
+
+@pytest.mark.parametrize("version", ["v2.24.0", "2.40.3", "2.40.3+ds1", "5.0.1"])
+def test_compose_that_will_do(docker, version):
+    docker(f"echo {version}")
+    assert engine.check_compose() == version.removeprefix("v")
+
+
+def test_the_reason_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    assert engine.why_not() == f"no container engine answers at unix://{tmp_path}/no.sock"
+
+
+def test_a_full_disk_of_the_engine_has_its_own_hint():
+    from docker.errors import APIError
+
+    with pytest.raises(EngineError) as error, engine.asked("make a container"):
+        raise APIError("500", explanation="mkdir /var/lib/x: no space left on device")
+    assert "docker system df" in error.value.hint
+    assert "no space left" in error.value.detail
+
+
+def test_the_current_context_is_asked(docker, tmp_path, monkeypatch):
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text('{"currentContext": "rootless"}')
+    docker(f'[ "$5" = rootless ] && echo unix://{tmp_path}/rootless.sock')
+    refused(engine.connect, "rootless.sock")
+
+
+def test_the_networks_mtu_is_a_number_that_ethernet_can_have():
+    assert 500 < engine.network_mtu() <= 1500

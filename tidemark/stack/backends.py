@@ -1,0 +1,156 @@
+"""What the backends have to have before a stack can be started, and how they plan it.
+
+A backend is found for a spec by :func:`backend_of`, the runtime of a stack that is there by :func:`runtime_of`. Finding
+is cheap: a warm ``tidemark up`` passes through here, and nothing of containers is imported for a stack of processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tidemark.stack import jars as jar_cache
+from tidemark.stack import settings
+from tidemark.stack.ports import asked_port, free_ports
+from tidemark.stack.processes import ProcessRuntime
+from tidemark.stack.runtime import Runtime
+from tidemark.stack.spec import StackSpec
+from tidemark.stack.state import StackRecord, StateFolder
+from tidemark.stack.toolchain import Spark, check_java, find_java, find_spark
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Supplies:
+    """What was fetched or built for a stack: where things are, as its parts will see them."""
+
+    java: str
+    java_home: str
+    spark_home: str
+    spark_class_path: str
+    worker_python: str
+    broker_jars: list[str]
+    connector_jars: list[str]
+    versions: dict[str, str]
+    image: str = ""
+
+
+class Backend(Protocol):
+    """How stacks of a kind are made ready."""
+
+    spec: StackSpec
+
+    def identity(self) -> Iterable[object]:
+        """What a stack of this spec depends on besides the code of tidemark: another one is another stack."""
+
+    def provide(self, say: Say) -> Supplies:
+        """Have everything that a stack needs, fetched or built if need be. Ports are not chosen yet."""
+
+    def plan(self, state: StateFolder, supplies: Supplies, digest: str) -> StackRecord:
+        """Choose ports and say what the stack will be."""
+
+
+def backend_of(spec: StackSpec, home: Path) -> Backend:
+    """The backend for a spec; raises ``TidemarkError`` if this machine cannot have it."""
+    if spec.backend == "local":
+        return LocalBackend(spec)
+    from tidemark.stack.compose import ComposeBackend
+
+    return ComposeBackend(spec, home)
+
+
+def runtime_of(state: StateFolder, backend: str) -> Runtime:
+    """The runtime of a stack, or of what is left of one."""
+    if backend == "compose":
+        from tidemark.stack.containers import ContainerRuntime
+
+        return ContainerRuntime(state)
+    return ProcessRuntime(state)
+
+
+class LocalBackend:
+    """Processes of this machine, with its Java and the PySpark of an interpreter."""
+
+    def __init__(self, spec: StackSpec) -> None:
+        self.spec = spec
+        self._java = find_java()
+        self._spark = find_spark(spec.python)
+
+    def identity(self) -> Iterable[object]:
+        """The spec, PySpark, Java."""
+        java = os.path.realpath(self._java)
+        return self.spec, self._spark, java, os.stat(java).st_mtime_ns
+
+    def provide(self, say: Say) -> Supplies:
+        """Check Java, fetch the jars."""
+        java_version = check_java(self._java)
+        groups = jar_groups(self._spark)
+        jars = jar_cache.provide(self._java, self._spark, groups, say)
+        return Supplies(
+            java=str(self._java),
+            java_home=str(Path(os.path.realpath(self._java)).parents[1]),
+            spark_home=str(self._spark.home),
+            spark_class_path=spark_class_path(self._spark, str(self._spark.home)),
+            worker_python=str(self.spec.python),
+            broker_jars=[str(path) for path in jars["broker"]],
+            connector_jars=[str(path) for group in groups[1:] for path in jars[group]],
+            versions={"java": java_version, **versions_of(self._spark)},
+        )
+
+    def plan(self, _state: StateFolder, supplies: Supplies, digest: str) -> StackRecord:
+        """Free ports for every part."""
+        spec = self.spec
+        asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
+        ports = iter([port for port in free_ports(3 + 2 * spec.brokers + spec.workers) if port != asked])
+        kafka = [asked or next(ports), *(next(ports) for _ in range(spec.brokers - 1))]
+        return planned(
+            spec,
+            supplies,
+            digest,
+            settings.checkpoint_conf(self._spark.home),
+            kafka_ports=kafka,
+            controller_ports=[next(ports) for _ in range(spec.brokers)],
+            master_port=next(ports),
+            worker_ports=[next(ports) for _ in range(spec.workers)],
+        )
+
+
+def jar_groups(spark: Spark) -> tuple[str, str, str]:
+    """The groups of the lock that a stack with this Spark needs: the broker's first."""
+    return "broker", "connector", f"spark-{jar_cache.connector_version(spark.version)}"
+
+
+def spark_class_path(spark: Spark, home: str) -> str:
+    """The class path that Spark gives its executors, with Spark in ``home``: they share its archives."""
+    slf4j = next(iter(sorted(spark.jars.glob("slf4j-api-*.jar"))), spark.jars / "slf4j-api.jar")
+    return f"{home}/conf:{home}/jars/{slf4j.name}:{home}/jars/*"
+
+
+def versions_of(spark: Spark) -> dict[str, str]:
+    """Versions that are the same for all backends."""
+    return {
+        "kafka": jar_cache.kafka_version(),
+        "spark": spark.version,
+        "connector": jar_cache.connector_version(spark.version),
+        "python": spark.python_version,
+    }
+
+
+def planned(
+    spec: StackSpec, supplies: Supplies, digest: str, spark_conf: dict[str, str], **ports: object
+) -> StackRecord:
+    """The record of a stack that is about to be started."""
+    return StackRecord(
+        digest=digest,
+        backend=spec.backend,
+        python=str(spec.python),
+        workers=spec.workers,
+        asked_kafka_port=spec.kafka_port,
+        spark_conf=spark_conf,
+        **vars(supplies),
+        **ports,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,88 @@
+"""What is done to single processes inside a worker's container: run there, by its own Python.
+
+Free of tidemark. Every process is named by its id and its time of creation, so that nobody else's is ever signalled.
+
+``list APP``            for each living executor of an application a line of JSON: ``executor_id pid create_time``
+``halt PID CREATED``    SIGSTOP, and wait until it is stopped; exit code 3 if it is gone
+``go-on PID CREATED``   SIGCONT; nothing happens to one that is gone
+``kill PID CREATED``    SIGKILL, and wait until it is gone
+``lives PID CREATED``   exit code 3 if it is gone
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+
+GONE = 3
+_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_WAIT_S = 60.0
+"""Calibration: milliseconds; a thread in the middle of disk I/O is waited for."""
+_SLACK_S = 0.02
+
+
+def list_executors(app_id: str) -> None:
+    """Print the living executors of an application."""
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+            if _CLASS not in line or app_id not in line or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            number = line[line.index("--executor-id") + 1]
+            known = {"executor_id": number, "pid": process.pid, "create_time": process.create_time()}
+            print(json.dumps(known))
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+def find(pid: int, create_time: float) -> psutil.Process | None:
+    """The living process of that id and time, or ``None``."""
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - create_time) <= _SLACK_S
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.NoSuchProcess:
+        return None
+
+
+def do(what: str, pid: int, create_time: float) -> int:
+    """Do one of the things of the module's list to a process; returns the exit code."""
+    process = find(pid, create_time)
+    if process is None:
+        return GONE if what in ("halt", "lives") else 0
+    try:
+        if what == "halt":
+            process.send_signal(signal.SIGSTOP)
+            _until(lambda: _is_stopped(process) or find(pid, create_time) is None)
+        elif what == "go-on":
+            process.send_signal(signal.SIGCONT)
+        elif what == "kill":
+            process.send_signal(signal.SIGKILL)
+            _until(lambda: find(pid, create_time) is None)
+    except psutil.NoSuchProcess:
+        return GONE if what == "halt" else 0
+    return 0
+
+
+def _is_stopped(process: psutil.Process) -> bool:
+    return bool(process.status() == psutil.STATUS_STOPPED)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit("the process does not heed the signal")
+        time.sleep(0.002)  # noqa: TID251 (tidemark.wait is not to be had in here)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "list":
+        list_executors(sys.argv[2])
+    else:
+        sys.exit(do(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
