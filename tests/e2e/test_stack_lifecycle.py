@@ -31,6 +31,7 @@ project.state_dir = lambda: home
 from tidemark.cli import main
 main()
 """
+UP = ("up", "--backend", "local")
 LIVING_S = 60.0
 """Calibration: the first three daemons run within 3 s of a start, the last process of a stack ends within 6 s."""
 
@@ -77,13 +78,13 @@ def nothing_is_left(home: Path, processes: list[ProcessId]) -> None:
 
 @pytest.mark.smoke
 def test_up_is_found_mended_and_ended(home):
-    first = tidemark(home, "up", "--json")
+    first = tidemark(home, *UP, "--json")
     assert first.returncode == 0, first.stderr
     stack = json.loads(first.stdout)
     assert stack["remote"].startswith("sc://127.0.0.1:")
 
     began = time.monotonic()
-    second = tidemark(home, "up", "--json")
+    second = tidemark(home, *UP, "--json")
     took_s = time.monotonic() - began
     assert json.loads(second.stdout)["remote"] == stack["remote"]
     assert took_s < 1.5, f"the second `tidemark up` took {took_s:.2f} s"
@@ -94,7 +95,7 @@ def test_up_is_found_mended_and_ended(home):
     ProcessId.of(broker["pid"]).signal(signal.SIGKILL)
     assert tidemark(home, "status").returncode == 4
     assert "not running: broker" in tidemark(home, "doctor").stdout
-    assert tidemark(home, "up").returncode == 0
+    assert tidemark(home, *UP).returncode == 0
     assert tidemark(home, "status").returncode == 0
     assert tidemark(home, "doctor").returncode == 0
 
@@ -109,7 +110,7 @@ def test_up_is_found_mended_and_ended(home):
 )
 def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
     env = {**os.environ, "PYTHONPATH": str(project.PACKAGE.parent)}
-    with subprocess.Popen(arguments(home, "up"), env=env, cwd=home.parent, stderr=subprocess.DEVNULL) as up:
+    with subprocess.Popen(arguments(home, *UP), env=env, cwd=home.parent, stderr=subprocess.DEVNULL) as up:
         processes = started(home, 2)
         up.send_signal(number)
         assert up.wait(LIVING_S) == code
@@ -129,7 +130,7 @@ def java_that(tmp_path: Path, what: str) -> dict[str, str]:
 
 def test_a_daemon_that_dies_at_start_shows_its_last_words(home, tmp_path):
     env = java_that(tmp_path, 'case "$*" in *kafka.Kafka*) echo "no room on the moon"; exit 1;; esac')
-    done = tidemark(home, "up", **env)
+    done = tidemark(home, *UP, **env)
     assert done.returncode == 4
     assert done.stderr.startswith("error: the broker died while it started\n")
     assert "no room on the moon" in done.stderr
@@ -140,14 +141,14 @@ def test_a_daemon_that_dies_at_start_shows_its_last_words(home, tmp_path):
 
 def test_an_old_java_is_one_clear_error(home, tmp_path):
     env = java_that(tmp_path, "echo 'openjdk version \"11.0.22\" 2024-01-16' >&2; exit 0")
-    done = tidemark(home, "up", **env)
+    done = tidemark(home, *UP, **env)
     assert done.returncode == 4
     assert done.stderr.startswith("error: Java 11 is too old\n")
     assert "hint: install Java 17" in done.stderr
 
 
 def test_no_java_is_one_clear_error(home, tmp_path):
-    done = tidemark(home, "up", PATH=str(tmp_path), JAVA_HOME="")
+    done = tidemark(home, *UP, PATH=str(tmp_path), JAVA_HOME="")
     assert done.returncode == 4
     assert done.stderr.startswith("error: there is no Java\n")
     assert "Traceback" not in done.stderr
@@ -156,7 +157,7 @@ def test_no_java_is_one_clear_error(home, tmp_path):
 def test_a_port_that_was_asked_for_and_is_taken_is_one_clear_error(home):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        done = tidemark(home, "up", "--kafka-port", str(port))
+        done = tidemark(home, *UP, "--kafka-port", str(port))
     assert done.returncode == 4
     assert done.stderr.startswith(f"error: port {port} is taken\n")
     assert not (home / "stack").exists()
@@ -166,9 +167,9 @@ ABANDON = """
 import sys
 from pathlib import Path
 from pyspark.sql.connect.session import SparkSession
-from tidemark.stack import StackSpec, lease
+from tidemark.stack import lease, spec_to_lease
 
-with lease(StackSpec()) as stack:
+with lease(spec_to_lease()) as stack:
     own = stack.start_driver(sys.argv[1])
     session = SparkSession.builder.remote(stack.driver().remote).create()
     with stack.register_session(session.session_id, "driver"):

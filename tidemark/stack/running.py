@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -181,11 +182,15 @@ class RunningStack:
 
     def mend(self) -> list[str]:
         """Start the parts of the stack that do not run; returns their names."""
-        parts = [part for part in self._state.parts() if part.owner is None]
-        gone = [part.name for part in parts if not self._runtime.runs(part)]
-        for name in gone:
+        parts = self._state.parts()
+        gone = [part for part in parts if not self._runtime.runs(part)]
+        if {part.kind for part in parts if part not in gone} <= {"broker"}:
+            # Of all that the master remembers nobody is left: it would wait a minute for them to answer.
+            shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
+        mended = [part.name for part in gone if part.owner is None]
+        for name in mended:
             self.start(name)
-        return gone
+        return mended
 
     def undo_the_dead(self) -> None:
         """Let go on what dead processes have stopped, and end the drivers that they owned."""
