@@ -11,6 +11,7 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.evidence import RunDirectory
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.stack import PartState, StackSpec, current, down, spec_to_lease, up
+from tidemark.stack.choice import BACKEND_VARIABLE
 from tidemark.stack.spec import External
 
 
@@ -32,7 +33,8 @@ def external(home, spec):
     return up(spec, home=home)
 
 
-def test_it_is_noted_and_found_again(external, home, spec, stack):
+def test_it_is_noted_and_found_again(external, home, spec, stack, monkeypatch):
+    monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     assert current(home=home).spec == spec == spec_to_lease(home=home)
     assert [part.state for part in external.status()] == [PartState.RUNNING] * 2
     assert external.versions["spark"] == stack.versions["spark"]
