@@ -6,6 +6,7 @@ which the system has given to somebody else is never signalled. Every log goes t
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import selectors
@@ -293,6 +294,13 @@ def _has_ended(process: psutil.Process) -> bool:
 
 def _living(identities: Iterable[ProcessId]) -> list[ProcessId]:
     return [identity for identity in identities if identity.alive]
+
+
+@atexit.register
+def _let_go() -> None:
+    """Daemons that outlive this process are meant to: nobody here will wait for them."""
+    for child in _children:
+        child.returncode = child.poll() or 0
 
 
 def _reap() -> None:
