@@ -175,7 +175,7 @@ with lease(spec_to_lease()) as stack:
     with stack.register_session(session.session_id, "driver"):
         rows = session.readStream.format("rate").load().writeStream.format("noop")
         rows.option("checkpointLocation", sys.argv[2]).trigger(processingTime="200 milliseconds").start()
-        stack.pause("worker-1")
+        stack.pause("master")  # a container would take its executors along, and the query would stand still
         print("running", flush=True)
         sys.stdin.read()
 """
