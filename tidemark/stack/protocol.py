@@ -111,7 +111,10 @@ class Stack(Protocol):
         """SIGKILL, and wait until it is gone."""
 
     def pause(self, part: str) -> None:
-        """SIGSTOP. Undone by :meth:`resume`, and when the process that paused it has died."""
+        """SIGSTOP; a container with all in it, a worker's executors too.
+
+        Undone by :meth:`resume`, and when the process that paused it has died.
+        """
 
     def resume(self, part: str) -> None:
         """SIGCONT."""
