@@ -7,10 +7,11 @@ is cheap: a warm ``tidemark up`` passes through here, and nothing of containers 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from tidemark.stack import jars as jar_cache
 from tidemark.stack import settings
@@ -18,25 +19,10 @@ from tidemark.stack.ports import asked_port, free_ports
 from tidemark.stack.processes import ProcessRuntime
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.spec import StackSpec
-from tidemark.stack.state import StackRecord, StateFolder
+from tidemark.stack.state import StackRecord, StateFolder, Supplies
 from tidemark.stack.toolchain import Spark, check_java, find_java, find_spark
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Supplies:
-    """What was fetched or built for a stack: where things are, as its parts will see them."""
-
-    java: str
-    java_home: str
-    spark_home: str
-    spark_class_path: str
-    worker_python: str
-    broker_jars: list[str]
-    connector_jars: list[str]
-    versions: dict[str, str]
-    image: str = ""
 
 
 class Backend(Protocol):
@@ -50,7 +36,7 @@ class Backend(Protocol):
     def provide(self, say: Say) -> Supplies:
         """Have everything that a stack needs, fetched or built if need be. Ports are not chosen yet."""
 
-    def plan(self, state: StateFolder, supplies: Supplies, digest: str) -> StackRecord:
+    def plan(self, supplies: Supplies, digest: str) -> StackRecord:
         """Choose ports and say what the stack will be."""
 
 
@@ -88,7 +74,7 @@ class LocalBackend:
     def provide(self, say: Say) -> Supplies:
         """Check Java, fetch the jars."""
         java_version = check_java(self._java)
-        groups = jar_groups(self._spark)
+        groups = jar_cache.groups_of(self._spark.version)
         jars = jar_cache.provide(self._java, self._spark, groups, say)
         return Supplies(
             java=str(self._java),
@@ -101,12 +87,10 @@ class LocalBackend:
             versions={"java": java_version, **versions_of(self._spark)},
         )
 
-    def plan(self, _state: StateFolder, supplies: Supplies, digest: str) -> StackRecord:
+    def plan(self, supplies: Supplies, digest: str) -> StackRecord:
         """Free ports for every part."""
         spec = self.spec
-        asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
-        ports = iter([port for port in free_ports(3 + 2 * spec.brokers + spec.workers) if port != asked])
-        kafka = [asked or next(ports), *(next(ports) for _ in range(spec.brokers - 1))]
+        kafka, ports = published_ports(spec, 1 + spec.brokers + spec.workers)
         return planned(
             spec,
             supplies,
@@ -119,9 +103,11 @@ class LocalBackend:
         )
 
 
-def jar_groups(spark: Spark) -> tuple[str, str, str]:
-    """The groups of the lock that a stack with this Spark needs: the broker's first."""
-    return "broker", "connector", f"spark-{jar_cache.connector_version(spark.version)}"
+def published_ports(spec: StackSpec, others: int = 0) -> tuple[list[int], Iterator[int]]:
+    """The brokers' ports, the first of them as asked for, and ``others`` more that are free too."""
+    asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
+    ports = iter([port for port in free_ports(1 + spec.brokers + others) if port != asked])
+    return [asked or next(ports), *(next(ports) for _ in range(spec.brokers - 1))], ports
 
 
 def spark_class_path(spark: Spark, home: str) -> str:
@@ -143,7 +129,7 @@ def versions_of(spark: Spark) -> dict[str, str]:
 def planned(
     spec: StackSpec, supplies: Supplies, digest: str, spark_conf: dict[str, str], **ports: object
 ) -> StackRecord:
-    """The record of a stack that is about to be started."""
+    """The record of a stack, before it is ready."""
     return StackRecord(
         digest=digest,
         backend=spec.backend,
@@ -151,6 +137,7 @@ def planned(
         workers=spec.workers,
         asked_kafka_port=spec.kafka_port,
         spark_conf=spark_conf,
-        **vars(supplies),
+        external=spec.external,
+        **msgspec.structs.asdict(supplies),
         **ports,  # type: ignore[arg-type]
     )

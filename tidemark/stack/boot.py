@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tidemark import project
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.process import base_environment, spawn
 from tidemark.stack import commands, launch, ready
-from tidemark.stack.backends import Backend, runtime_of
+from tidemark.stack.backends import Backend, Say, runtime_of
 from tidemark.stack.ports import can_bind, free_ports
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.state import Lease, PartRecord, StackRecord, StateFolder
@@ -24,8 +23,6 @@ LEAST_DISK = 1 << 28
 """Calibration: a stack that has just started has written 20 MB; a day of testing a few hundred."""
 ATTEMPTS = 3
 """Calibration: a port is lost between its choice and the daemon's bind about never; twice in a row is no accident."""
-
-Say = Callable[[str], None]
 
 
 def cold_start(state: StateFolder, backend: Backend, digest: str, say: Say) -> StackRecord:
@@ -37,7 +34,7 @@ def cold_start(state: StateFolder, backend: Backend, digest: str, say: Say) -> S
     _must_have_room(state.path)
     supplies = backend.provide(say)
     for attempt in range(1, ATTEMPTS + 1):
-        record = backend.plan(state, supplies, digest)
+        record = backend.plan(supplies, digest)
         runtime = runtime_of(state, record.backend)
         try:
             _start_all(state, record, runtime, say)

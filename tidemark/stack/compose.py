@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tidemark import project
 from tidemark.errors import DaemonDied, DeadlineExceeded, EngineError, JavaError
 from tidemark.stack import archives, backends, engine, image, settings
-from tidemark.stack.backends import Say, Supplies
-from tidemark.stack.ports import asked_port, free_ports
+from tidemark.stack.backends import Say
 from tidemark.stack.spec import StackSpec
-from tidemark.stack.state import StackRecord, StateFolder
+from tidemark.stack.state import StackRecord, StateFolder, Supplies
 from tidemark.stack.toolchain import find_java, find_spark
 
 if TYPE_CHECKING:
@@ -75,17 +74,16 @@ class ComposeBackend:
         if removed := remove_the_forgotten(StateFolder(self._home)):
             say(f"removed what was left of an earlier stack: {', '.join(removed)}")
 
-    def plan(self, _state: StateFolder, supplies: Supplies, digest: str) -> StackRecord:
+    def plan(self, supplies: Supplies, digest: str) -> StackRecord:
         """Free ports for what is published; the others are those that everybody uses."""
         spec = self.spec
-        asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
-        ports = iter([port for port in free_ports(1 + spec.brokers) if port != asked])
+        kafka, _ = backends.published_ports(spec)
         return backends.planned(
             spec,
             supplies,
             digest,
             settings.checkpoint_conf(self._spark.home),
-            kafka_ports=[asked or next(ports), *(next(ports) for _ in range(spec.brokers - 1))],
+            kafka_ports=kafka,
             controller_ports=[_CONTROLLER_PORT] * spec.brokers,
             master_port=_MASTER_PORT,
             worker_ports=[_WORKER_PORT] * spec.workers,

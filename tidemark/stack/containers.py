@@ -169,7 +169,7 @@ class ContainerRuntime:
         if token is not None:
             if logs is not None:
                 self._save_logs(logs)
-            remove_labelled(self._api, f"{STACK_LABEL}={token}")
+            remove_stack(token)
         # Last, because where the engine does not answer nothing is to be ended: what runs inside carries the token too.
         ProcessRuntime(self._state).end_all(logs)
 
@@ -200,7 +200,7 @@ class ContainerRuntime:
         try:
             code, output = self._exec(known["Id"], "list", app_id)
         except EngineError as error:
-            if _is_conflict(error) or isinstance(error.__cause__, NotFound):
+            if _is_out_of_reach(error):
                 return []  # it was stopped between the two questions
             raise
         if code != 0:
@@ -216,7 +216,7 @@ class ContainerRuntime:
         try:
             code, output = self._exec(target.container, what, str(target.pid), repr(target.create_time))
         except EngineError as error:
-            if _is_conflict(error) or isinstance(error.__cause__, NotFound):
+            if _is_out_of_reach(error):
                 return _GONE
             raise
         if code not in (0, _GONE):
@@ -310,7 +310,7 @@ class ContainerRuntime:
             with engine.asked(f"remove {name}"):
                 self._api.remove_container(name, force=True)
         except EngineError as error:
-            if not isinstance(error.__cause__, NotFound) and not _is_conflict(error):
+            if not _is_out_of_reach(error):
                 raise
 
     def _name(self, part: PartRecord) -> str:
@@ -345,7 +345,7 @@ def remove_labelled(api: Any, *labels: str, spare: str = "") -> list[str]:
 
 
 def remove_stack(token: str) -> None:
-    """Remove the containers and the network of a stack whose folder was taken away."""
+    """Remove the containers and the network of a stack, which is found by its token: its folder may be gone."""
     remove_labelled(engine.connect(), f"{STACK_LABEL}={token}")
 
 
@@ -357,6 +357,11 @@ def remove_the_forgotten(state: StateFolder) -> list[str]:
 def _is_conflict(error: EngineError) -> bool:
     cause = error.__cause__
     return isinstance(cause, APIError) and cause.status_code == _CONFLICT
+
+
+def _is_out_of_reach(error: EngineError) -> bool:
+    """Whether there is no such container, or it does not run, or is paused, or is being removed by somebody else."""
+    return _is_conflict(error) or isinstance(error.__cause__, NotFound)
 
 
 def _resident_bytes(memory: dict[str, Any]) -> int:

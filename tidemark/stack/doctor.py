@@ -89,8 +89,7 @@ def _pyspark(spec: StackSpec) -> Look:
 
 
 def _jars(spec: StackSpec) -> Look:
-    connector = jar_cache.connector_version(find_spark(spec.python).version)
-    jars = jar_cache.locked("broker", "connector", f"spark-{connector}")
+    jars = jar_cache.locked(*jar_cache.groups_of(find_spark(spec.python).version))
     where = jar_cache.cache_folder()
     if missing := jar_cache.missing(jars):
         hint = "the next `tidemark up` fetches them: it needs the network once"

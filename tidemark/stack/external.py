@@ -18,11 +18,12 @@ from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.stack import ready
+from tidemark.stack.backends import planned
 from tidemark.stack.ports import answers
 from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus
 from tidemark.stack.running import noted_session
 from tidemark.stack.spec import External, StackSpec
-from tidemark.stack.state import StackRecord, StateFolder
+from tidemark.stack.state import StackRecord, StateFolder, Supplies
 
 _PARTS = ("broker", "driver")
 
@@ -205,27 +206,8 @@ def noted(state: StateFolder, spec: StackSpec, digest: str) -> StackRecord:
     ready.round_trip(external.bootstrap_servers, lambda: None)
     answer = _examine(state, spec, external)
     conf = dict(answer["conf"])
-    return StackRecord(
-        digest=digest,
-        backend=spec.backend,
-        python=str(spec.python),
-        workers=spec.workers,
-        asked_kafka_port=spec.kafka_port,
-        kafka_ports=[],
-        controller_ports=[],
-        master_port=0,
-        worker_ports=[],
-        java="",
-        java_home="",
-        spark_home="",
-        spark_class_path="",
-        worker_python="",
-        broker_jars=[],
-        connector_jars=[],
-        versions=answer["versions"],
-        spark_conf={"app-id": conf["spark.app.id"], "event-logs": event_log_folder(conf)},
-        external=external,
-    )
+    spark_conf = {"app-id": conf["spark.app.id"], "event-logs": event_log_folder(conf)}
+    return planned(spec, Supplies(versions=answer["versions"]), digest, spark_conf)
 
 
 def _examine(state: StateFolder, spec: StackSpec, external: External) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +25,7 @@ from tidemark import project
 from tidemark.errors import TestbedError
 from tidemark.process import tail
 from tidemark.stack import jars
+from tidemark.stack.backends import Say
 from tidemark.stack.toolchain import Spark, find_java
 
 REPOSITORY = "tidemark"
@@ -50,8 +50,6 @@ _SPACE_HINT = (
     "the user's cache must be writable and have 2 GB free (XDG_CACHE_HOME moves it), the engine 4 GB: "
     "`docker system df` shows what takes it, `docker builder prune` frees what only builds use"
 )
-
-Say = Callable[[str], None]
 
 
 def tag_of() -> str:
@@ -126,8 +124,8 @@ def _folder() -> Path:
 
 def _groups() -> dict[str, tuple[str, ...]]:
     """Group in the image -> groups of the jars' lock."""
-    connector = jars.connector_version(pyspark_version())
-    return {"broker": ("broker",), "connector": ("connector", f"spark-{connector}")}
+    broker, *connector = jars.groups_of(pyspark_version())
+    return {"broker": (broker,), "connector": tuple(connector)}
 
 
 def _build(name: str, spark: Spark, java: Path | None, say: Say) -> None:

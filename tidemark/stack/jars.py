@@ -72,6 +72,11 @@ def connector_version(spark_version: str) -> str:
     return found
 
 
+def groups_of(spark_version: str) -> tuple[str, ...]:
+    """The lock's groups that a stack with this Spark needs, the broker's first; the others are the connector's."""
+    return "broker", "connector", f"spark-{connector_version(spark_version)}"
+
+
 def locked(*groups: str) -> list[Jar]:
     """The lock's jars of some groups, in its order."""
     lines = LOCK.read_text(encoding="utf-8").splitlines()

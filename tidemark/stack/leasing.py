@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -17,13 +17,12 @@ from tidemark import __version__, project
 from tidemark.errors import TestbedError
 from tidemark.process import ProcessId
 from tidemark.stack import boot, external
-from tidemark.stack.backends import Backend, backend_of, runtime_of
+from tidemark.stack.backends import Backend, Say, backend_of, runtime_of
 from tidemark.stack.external import ExternalStack
 from tidemark.stack.running import RunningStack
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import Lease, StackRecord, StateFolder
 
-Say = Callable[[str], None]
 AnyStack = RunningStack | ExternalStack
 
 

@@ -40,11 +40,24 @@ LOCK_S = 300.0
 R = TypeVar("R", bound=msgspec.Struct)
 
 
-class StackRecord(msgspec.Struct, kw_only=True):
+class Supplies(msgspec.Struct, kw_only=True):
+    """What was fetched or built for a stack: paths as its parts see them. An external stack has versions only."""
+
+    versions: dict[str, str]
+    java: str = ""
+    java_home: str = ""
+    spark_home: str = ""
+    spark_class_path: str = ""
+    worker_python: str = ""
+    broker_jars: list[str] = []
+    connector_jars: list[str] = []
+    image: str = ""
+
+
+class StackRecord(Supplies, kw_only=True):
     """``stack.json``. ``digest`` says what the stack was made of: another one is another stack.
 
-    ``java``, ``spark_home``, ``worker_python`` and the jars are paths as the parts see them; ``python`` is the
-    interpreter of the clients. ``spark_conf`` are the settings of a driver that depend on its Spark.
+    ``python`` is the interpreter of the clients. ``spark_conf`` are the settings of a driver that depend on its Spark.
     """
 
     digest: str
@@ -52,20 +65,11 @@ class StackRecord(msgspec.Struct, kw_only=True):
     python: str
     workers: int
     asked_kafka_port: int | None
-    kafka_ports: list[int]
-    controller_ports: list[int]
-    master_port: int
-    worker_ports: list[int]
-    java: str
-    java_home: str
-    spark_home: str
-    spark_class_path: str
-    worker_python: str
-    broker_jars: list[str]
-    connector_jars: list[str]
-    versions: dict[str, str]
+    kafka_ports: list[int] = []
+    controller_ports: list[int] = []
+    master_port: int = 0
+    worker_ports: list[int] = []
     spark_conf: dict[str, str] = {}
-    image: str = ""
     external: External | None = None
     ready: bool = False
     kept: bool = False
