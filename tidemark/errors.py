@@ -7,7 +7,8 @@ to do (``hint``), and knows the exit code of the command line:
     ├── UsageError          2   wrong usage or input: the caller can mend it by calling differently
     │   ├── BrokenTrace         a line of a trace cannot be read
     │   ├── BrokenEvidence      a file of a run directory cannot be read
-    │   └── BrokenContract      a pipeline's contract contradicts itself
+    │   ├── BrokenContract      a pipeline's contract contradicts itself
+    │   └── SinkRefused         the exactly-once sink will not write: settings, checkpoint and ledger do not fit
     └── TestbedError        4   the testbed itself failed: the machine has to be mended
         ├── JavaError           no Java, or one that Spark cannot use
         ├── FetchError          a jar could not be fetched, or is not the one that was locked
@@ -15,6 +16,7 @@ to do (``hint``), and knows the exit code of the command line:
         ├── DaemonDied          a process of the stack ended by itself; its last log lines are the detail
         ├── PortTaken           a port that was asked for belongs to somebody else
         ├── PipelineFailed      the query under test ended with an error of its own
+        ├── SinkFailed          Kafka did not take a batch of the exactly-once sink; nothing of it is visible
         └── DeadlineExceeded    a condition did not come true in time
 """
 
@@ -66,6 +68,10 @@ class BrokenContract(UsageError):
     """A contract contradicts itself."""
 
 
+class SinkRefused(UsageError):
+    """The exactly-once sink will not write, because it could not keep its promise."""
+
+
 class TestbedError(TidemarkError):
     """The testbed itself failed."""
 
@@ -94,6 +100,10 @@ class PortTaken(TestbedError):
 
 class PipelineFailed(TestbedError):
     """The query under test ended with an error of its own."""
+
+
+class SinkFailed(TestbedError):
+    """Kafka did not take what the exactly-once sink wrote; the batch is run again."""
 
 
 class DeadlineExceeded(TestbedError):

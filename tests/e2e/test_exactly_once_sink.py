@@ -1,0 +1,233 @@
+"""The exactly-once sink in queries on a real stack: rows once, whatever is restarted, killed or mistaken."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import array, col, expr, lit, rand, struct, when
+
+from tests.e2e.sinks import Copy, await_output
+from tidemark import kafka
+from tidemark.errors import SinkRefused
+from tidemark.sink.ledger import committed
+from tidemark.sink.start import write_exactly_once
+
+pytestmark = [pytest.mark.e2e]
+
+
+@pytest.fixture(scope="module")
+def session(stack):
+    session = SparkSession.builder.remote(stack.driver().remote).create()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def copy(stack, session):
+    return Copy(stack, session)
+
+
+def failure_of(copy, *args, **how):
+    with pytest.raises(StreamingQueryException) as failed:
+        copy.run(*args, **how)
+    return str(failed.value)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("how", [{"partitions": 2}, {"partitions": 3}, {"partitions": 1, "key": ()}])
+def test_every_row_is_there_once_and_after_a_restart_only_the_new_ones_come(how, copy):
+    copy.feed(250)
+    query = copy.run(**how)
+    assert copy.values() == copy.wanted()
+
+    copy.feed(120)
+    copy.run(**how)
+    assert copy.values() == copy.wanted()
+
+    entries = [
+        entry for group, entry in committed({"bootstrap.servers": copy.bootstrap}) if query.id in group
+    ]
+    assert len(entries) == how["partitions"]
+    assert all(entry.offsets for entry in entries)
+
+
+@pytest.mark.smoke
+def test_a_batch_that_is_run_again_adds_nothing_where_sparks_own_sink_adds_duplicates(copy, stack, session):
+    copy.feed(250)
+    copy.run()
+    copy.forget("commits")
+    copy.run()
+    assert copy.values() == copy.wanted()
+
+    other = Copy(stack, session)
+    other.feed(250)
+    other.run_with_spark()
+    other.forget("commits")
+    other.run_with_spark()
+    assert set(other.values()) == set(other.wanted())
+    assert len(other.values()) > other.fed
+
+
+def test_records_are_those_of_sparks_own_sink(copy, stack, session):
+    other = Copy(stack, session)
+    for sink in (copy, other):
+        sink.feed(100)
+        sink.output = copy.output if sink is copy else other.output
+    records = copy.source().withColumn(
+        "headers", array(struct(lit("h").alias("key"), lit(b"1").alias("value")))
+    )
+    copy.run(records)
+    written = other.source().withColumn(
+        "headers", array(struct(lit("h").alias("key"), lit(b"1").alias("value")))
+    )
+    query = written.writeStream.format("kafka").options(**other.options(), includeHeaders="true")
+    query.trigger(availableNow=True).start().awaitTermination(60)
+
+    def rows(sink):
+        found = kafka.drain(sink.bootstrap, sink.output, settle_s=0.2)
+        return sorted((row.key, row.value, row.partition, tuple(row.headers)) for row in found)
+
+    assert rows(copy) == rows(other)
+    assert len(rows(copy)) == 100
+
+
+def test_headers_say_which_task_wrote_a_record(copy):
+    copy.feed(150)
+    query = copy.run(provenance=True)
+    headers = [dict(row.headers) for row in kafka.drain(copy.bootstrap, copy.output, settle_s=0.2)]
+    assert {found["query"] for found in headers} == {query.id}
+    assert {found["batch"] for found in headers} == {"0", "1"}
+    assert {found["partition"] for found in headers} == {"0", "1"}
+    assert {found["attempt"] for found in headers} == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"partitions": 3}, "partitions 2 before, 3 now"),
+        ({"partitions": 1, "key": ()}, "partitions 2 before, 1 now"),
+        ({"key": "value"}, "key expressions"),
+        ({"options": {"topic": "OTHER"}}, "topic"),
+    ],
+)
+def test_settings_changed_in_the_middle_of_a_batch_are_refused_and_between_batches_are_not(
+    change, said, copy
+):
+    if "options" in change:
+        change = {"options": {"topic": f"{copy.output}-2"}}
+        kafka.create_topics(copy.bootstrap, {f"{copy.output}-2": 1})
+    copy.feed(100)
+    copy.run()
+    copy.forget("commits")
+    text = failure_of(copy, **change)
+    assert "was begun with other settings" in text
+    assert said in text
+
+    copy.run()
+    assert copy.values() == copy.wanted()
+    if "options" not in change:
+        copy.feed(100)
+        copy.run(**change)
+        assert copy.values() == copy.wanted()
+
+
+def test_a_checkpoint_rolled_back_by_two_batches_is_refused(copy):
+    copy.feed(300)
+    copy.run()
+    for log in ("commits", "commits", "offsets", "offsets"):
+        copy.forget(log)
+    assert "is older than what Kafka holds" in failure_of(copy)
+    assert copy.values() == copy.wanted()
+
+
+def test_a_checkpoint_rolled_back_by_one_batch_is_refused_if_the_batch_is_another_now(copy):
+    copy.feed(150)
+    copy.run()
+    copy.forget("commits")
+    copy.forget("offsets")
+    copy.feed(150)
+    assert "was made of other input" in failure_of(copy)
+    assert copy.values() == [str(number) for number in range(150)]
+
+
+def test_a_batch_older_than_what_brokers_remember_is_refused_unless_forced(copy):
+    copy.feed(50)
+    copy.run()
+    batch = copy.forget("commits")
+    path = copy.checkpoint / "offsets" / str(batch)
+    version, about, *sources = path.read_text().split("\n")
+    old = json.loads(about) | {"batchTimestampMs": 1_700_000_000_000}
+    path.write_text("\n".join([version, json.dumps(old, separators=(",", ":")), *sources]))
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+    text = failure_of(copy)
+    assert f"batch {batch} was begun" in text
+    assert "ignoreExpiry" in text
+    copy.run(options={"ignoreExpiry": "true"})
+    assert copy.values() == copy.wanted()
+
+
+def test_a_row_without_a_topic_stops_the_query_and_nothing_is_lost_once_it_is_mended(copy):
+    copy.feed(100)
+    to_sink = lit(copy.output)
+    copy.extra = {"topic": None}
+    spoiled = copy.source().withColumn("topic", when(col("value") != "7", to_sink))
+    assert "a row has no topic" in failure_of(copy, spoiled)
+
+    copy.run(copy.source().withColumn("topic", to_sink))
+    assert copy.values() == copy.wanted()
+
+
+def test_a_row_too_large_stops_the_query_and_nothing_is_lost_once_it_is_mended(copy):
+    copy.feed(100)
+    huge = when(col("value") == "7", expr("repeat('x', 2000000)")).otherwise(col("value"))
+    text = failure_of(copy, copy.source().withColumn("value", huge), partitions=1, key=())
+    assert "MSG_SIZE_TOO_LARGE" in text
+    assert "max.request.size" in text
+    assert copy.values() == []
+
+    copy.run(partitions=1, key=())
+    assert copy.values() == copy.wanted()
+
+
+def test_what_would_break_the_promise_is_refused_before_the_query_starts(copy, session):
+    refused = {
+        "the key": {"key": rand()},
+        "but no key": {"key": ()},
+        "there is no topic 'nowhere'": {"options": {"topic": "nowhere"}},
+        "kafka.acks is '1'": {"options": {"kafka.acks": "1"}},
+        "asyncprogresstrackingenabled": {"options": {"asyncProgressTrackingEnabled": "true"}},
+    }
+    for said, how in refused.items():
+        with pytest.raises(SinkRefused) as error:
+            copy.start(**how)
+        assert said in str(error.value)
+    with pytest.raises(SinkRefused, match="cast it to string or binary"):
+        copy.start(copy.source().withColumn("value", lit(1)))
+    with pytest.raises(SinkRefused, match="'headers' is of type map<string,string>"):
+        copy.start(copy.source().withColumn("headers", expr("map('a', 'b')")))
+    with pytest.raises(SinkRefused, match="checkpointLocation"):
+        write_exactly_once(copy.source(), {"kafka.bootstrap.servers": copy.inside, "topic": copy.output})
+
+
+def test_rows_are_there_once_though_executors_are_killed_while_they_are_written(stack):
+    driver = stack.start_driver(f"sink-{Copy.__name__.lower()}")
+    session = SparkSession.builder.remote(driver.remote).create()
+    try:
+        copy = Copy(stack, session)
+        copy.feed(60_000)
+        query = copy.start(copy.source(per_batch=20_000))
+        for rows in (100, 21_000, 41_000):
+            await_output(copy, rows)
+            victims = stack.executors(driver.name)
+            if victims and query.isActive:
+                stack.kill_executor(driver.name, victims[0].executor_id)
+        assert query.awaitTermination(180)
+        assert copy.values() == copy.wanted()
+        assert "Lost executor" in stack.logs(driver.name, 5000)
+    finally:
+        session.stop()
+        stack.stop(driver.name)

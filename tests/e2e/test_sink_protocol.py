@@ -1,0 +1,193 @@
+"""One task of the exactly-once sink against a real broker, killed at each point of the protocol."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tidemark import kafka
+from tidemark.sink.ledger import committed
+
+pytestmark = [pytest.mark.e2e]
+
+PROGRAM = Path(__file__).parent / "sink_writer.py"
+POINTS = (
+    "first-rows",
+    "starting",
+    "initialised",
+    "looked-up",
+    "begun",
+    "producing",
+    "produced",
+    "sent-entry",
+    "committed",
+    "closed",
+)
+UNWRITTEN = POINTS[: POINTS.index("committed")]
+
+
+class Writer:
+    """A task in a process of its own."""
+
+    def __init__(self, **told: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), json.dumps(told)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def reached(self) -> str:
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def go_on(self) -> tuple[str, dict]:
+        said, _ = self.process.communicate("on\n", timeout=150)
+        word, _, rest = said.strip().splitlines()[-1].partition(" ")
+        return word, json.loads(rest)
+
+
+@pytest.fixture
+def told(stack):
+    topic = f"protocol-{uuid.uuid4().hex[:8]}"
+    kafka.create_topics(
+        stack.bootstrap_servers, {topic: 2, "tidemark-ledger": 1} if _first(stack) else {topic: 2}
+    )
+    return {
+        "bootstrap": stack.bootstrap_servers,
+        "topic": topic,
+        "query": uuid.uuid4().hex,
+        "batch": 0,
+        "rows": 20,
+    }
+
+
+def _first(stack) -> bool:
+    return "tidemark-ledger" not in kafka.partitions(stack.bootstrap_servers)
+
+
+def values(told):
+    return sorted(row.value for row in kafka.drain(told["bootstrap"], told["topic"], settle_s=0.2))
+
+
+def wanted(*batches, rows=20):
+    return sorted(f"{batch}-{number}" for batch in batches for number in range(rows))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_task_killed_anywhere_and_run_again_writes_each_row_once(point, told):
+    victim = Writer(**told, stop_at=point)
+    assert victim.reached() == f"at {point}"
+    victim.kill()
+
+    word, said = Writer(**told).go_on()
+
+    assert word == "done"
+    assert said["new"] == (point in UNWRITTEN)
+    assert said["rows"] == 20
+    assert values(told) == wanted(0)
+
+
+def test_batch_follows_batch_and_the_ledger_names_the_last(told):
+    for batch in range(3):
+        assert Writer(**{**told, "batch": batch}).go_on()[1]["new"]
+
+    assert values(told) == wanted(0, 1, 2)
+    entries = dict(committed({"bootstrap.servers": told["bootstrap"]}))
+    entry = entries[f"tidemark.{told['query']}.0.0"]
+    assert (entry.next_batch, entry.rows, entry.topic) == (3, 20, told["topic"])
+
+
+@pytest.mark.parametrize("point", ["looked-up", "begun", "produced", "sent-entry"])
+def test_a_task_that_was_taken_for_dead_writes_nothing(point, told):
+    sleeper = Writer(**told, stop_at=point)
+    assert sleeper.reached() == f"at {point}"
+
+    assert Writer(**told).go_on()[1]["new"]
+    word, said = sleeper.go_on()
+
+    assert word == "failed"
+    assert "a second copy of the query" in said["message"]
+    assert values(told) == wanted(0)
+
+
+def test_a_partition_without_rows_does_not_talk_to_kafka(told):
+    word, said = Writer(**{**told, "rows": 0, "bootstrap": "127.0.0.1:1"}).go_on()
+    assert (word, said) == ("done", {"rows": 0, "new": False, "passed": []})
+
+
+def test_a_checkpoint_that_was_rolled_back_is_refused(told):
+    for batch in (0, 1, 2):
+        Writer(**{**told, "batch": batch}).go_on()
+    word, said = Writer(**{**told, "batch": 1}).go_on()
+    assert word == "failed"
+    assert "is older than what Kafka holds: batch 2" in said["message"]
+    assert values(told) == wanted(0, 1, 2)
+
+
+def test_a_batch_of_other_input_is_refused(told):
+    Writer(**told, offsets="aa").go_on()
+    assert Writer(**told, offsets="aa").go_on()[0] == "done"
+    word, said = Writer(**told, offsets="bb").go_on()
+    assert word == "failed"
+    assert "made of other input" in said["message"]
+
+
+def test_other_partitions_in_the_middle_of_a_batch_are_refused_by_every_task(told):
+    Writer(**told, partition=1).go_on()
+
+    for partition in (0, 1, 2):
+        word, said = Writer(**told, partition=partition, run="next", options={"partitions": "3"}).go_on()
+        assert word == "failed"
+        assert "partitions 2 before, 3 now" in said["message"]
+    assert Writer(**told, partition=0, run="back").go_on()[1]["new"]
+    assert len(values(told)) == 40
+
+
+def test_rows_that_differ_when_a_batch_is_run_again_are_refused(told):
+    Writer(**told).go_on()
+    word, said = Writer(**{**told, "rows": 19}).go_on()
+    assert word == "failed"
+    assert "19, not 20" in said["message"]
+
+
+def test_a_topic_that_is_not_there_is_said_at_once(told):
+    word, said = Writer(**{**told, "topic": "nowhere"}).go_on()
+    assert word == "failed"
+    assert "could not find topic 'nowhere'" in said["message"]
+
+
+def test_a_transaction_longer_than_its_timeout_is_said_so(told):
+    slow = Writer(**told, stop_at="produced", options={"kafka.transaction.timeout.ms": "1000"})
+    slow.reached()
+
+    def aborted() -> bool:
+        ends = kafka.end_offsets(told["bootstrap"], [told["topic"]])
+        return sum(ends[told["topic"]].values()) > 20 and ends == kafka.stable_offsets(
+            told["bootstrap"], [told["topic"]]
+        )
+
+    from tidemark.wait import wait_until
+
+    wait_until(aborted, 60, lambda: "the broker to abort the transaction")
+    word, said = slow.go_on()
+    assert word == "failed"
+    assert "longer than its timeout of 1 s" in said["message"]
+    assert "kafka.transaction.timeout.ms" in said["message"]
+    assert Writer(**told).go_on()[1]["new"]
+    assert values(told) == wanted(0)
+
+
+def test_a_timeout_that_the_broker_does_not_allow_is_said_so(told):
+    word, said = Writer(**told, options={"kafka.transaction.timeout.ms": "86400000"}).go_on()
+    assert word == "failed"
+    assert "INVALID_TRANSACTION_TIMEOUT" in said["message"]
+    assert "what the broker allows" in said["message"]

@@ -1,0 +1,172 @@
+"""Entries of the ledger, as they are stored, and the rules by which they forbid to write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer
+
+from tidemark.errors import SinkRefused
+from tidemark.sink.fit import Task, must_fit, must_repeat
+from tidemark.sink.inflight import local_path, must_be_fresh, newest, read_offsets
+from tidemark.sink.ledger import NONE, Entry, Names, group_metadata, read_entry
+from tidemark.sink.records import KEYS, KeySum, check_columns, records
+
+TASK = Task(query="q", run="r", batch=5, partition=0, attempt=0, partitions=2)
+MINE = Entry(6, 2, 10, "00", "aa", "layout", "out", "cluster", "r")
+
+
+def test_an_entry_is_stored_as_ascii_and_read_back():
+    stored = replace(MINE, topic="ü").to_metadata()
+    assert stored.isascii()
+    assert read_entry("g", 6, stored) == replace(MINE, topic="ü")
+    assert read_entry("g", NONE, None) is None
+
+
+@pytest.mark.parametrize("metadata", ["", None, "somebody's", '{"v":2}', "[]"])
+def test_an_offset_of_somebody_else_is_no_entry(metadata):
+    with pytest.raises(SinkRefused, match="somebody else commits offsets"):
+        read_entry("g", 6, metadata)
+
+
+def test_the_group_without_members_is_the_one_that_a_consumer_would_name():
+    group = Names("tidemark", "4a6e0f2e", "0").group(3)
+    consumer = Consumer({"group.id": group, "bootstrap.servers": "localhost:1", "log_level": 0})
+    assert group == "tidemark.4a6e0f2e.0.3"
+    assert group_metadata(group) == consumer.consumer_group_metadata()
+    consumer.close()
+
+
+def test_the_batch_before_may_have_been_written_in_any_way():
+    must_fit(replace(MINE, next_batch=5, partitions=8, layout="other", topic="old", offsets="bb"), MINE, TASK)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"next_batch": 7}, "rolled back"),
+        ({"partitions": 3}, "partitions 3 before, 2 now"),
+        ({"layout": "other"}, "key expressions"),
+        ({"topic": "old"}, "topic 'old' before, 'out' now"),
+        ({"cluster": "old"}, "cluster 'old' before"),
+        ({"offsets": "bb"}, "rolled back by a batch"),
+    ],
+)
+def test_what_was_begun_otherwise_is_refused(change, said):
+    with pytest.raises(SinkRefused) as refused:
+        must_fit(replace(MINE, **change), MINE, TASK)
+    assert said in str(refused.value)
+
+
+def test_offsets_that_nobody_could_see_are_not_compared():
+    must_fit(replace(MINE, offsets=""), MINE, TASK)
+    must_fit(MINE, replace(MINE, offsets=""), TASK)
+
+
+def batch(*hashes):
+    return pa.RecordBatch.from_pydict(
+        {"value": ["v"] * len(hashes), KEYS: pa.array(hashes, pa.int64())},
+    )
+
+
+def fingerprint(*batches):
+    keys = KeySum()
+    for one in batches:
+        keys.add(one)
+    return keys
+
+
+def test_a_fingerprint_knows_no_order_and_no_batches():
+    one = fingerprint(batch(1, -2, 3), batch(2**63 - 1, -(2**63)))
+    other = fingerprint(batch(-(2**63), 3, 2**63 - 1, 1, -2))
+    assert (str(one), one.rows) == (str(other), other.rows)
+    assert int(str(one), 16) == (1 - 2 + 3 - 1) % 2**64
+
+
+def test_a_partition_with_other_keys_is_refused():
+    keys = fingerprint(batch(1, 2))
+    there = replace(MINE, rows=2, keys=str(keys))
+    must_repeat(there, fingerprint(batch(2), batch(1)), TASK)
+    with pytest.raises(SinkRefused, match="2, not 2, with other keys"):
+        must_repeat(there, fingerprint(batch(1, 3)), TASK)
+    with pytest.raises(SinkRefused, match="3, not 2\n"):
+        must_repeat(there, fingerprint(batch(1, 2, 0)), TASK)
+
+
+OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767225600000,"conf":{}}\n{"in":{"0":5}}\n-\n'
+
+
+def test_the_newest_batch_of_a_checkpoint_is_found(tmp_path):
+    (tmp_path / "offsets").mkdir()
+    for name, text in (("9", "v1\n{}\n"), ("10", OFFSETS), (".10.crc", "x"), (".11.tmp", "x")):
+        (tmp_path / "offsets" / name).write_text(text)
+    found = newest(str(tmp_path))
+    assert found is not None
+    assert (found.batch, found.time_ms) == (10, 1767225600000)
+    assert newest(f"file://{tmp_path}") == found
+
+
+def test_a_fingerprint_is_of_the_sources_not_of_the_time():
+    again = read_offsets(10, OFFSETS.replace("1767225600000", "1767225600001"))
+    other = read_offsets(10, OFFSETS.replace('"0":5', '"0":6'))
+    assert again.offsets == read_offsets(10, OFFSETS).offsets != other.offsets
+
+
+def test_a_checkpoint_that_cannot_be_seen_is_not_looked_at(tmp_path):
+    assert newest(None) is None
+    assert newest("hdfs://name/cp") is None
+    assert newest(str(tmp_path / "nowhere")) is None
+    assert local_path("s3a://bucket/cp") is None
+
+
+def test_a_batch_that_waited_for_longer_than_brokers_remember_is_refused():
+    batch = read_offsets(10, OFFSETS)
+    must_be_fresh(batch, 86_400 * 5, datetime(2026, 1, 5, tzinfo=UTC))
+    with pytest.raises(SinkRefused, match=r"batch 10 was begun 5\.5 days ago"):
+        must_be_fresh(batch, 86_400 * 5, datetime(2026, 1, 6, 12, tzinfo=UTC))
+    must_be_fresh(batch, float("inf"), datetime(2027, 1, 6, 12, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "said"),
+    [
+        ({"key": "string"}, "t", "no column 'value'"),
+        ({"value": "int"}, "t", "cast it to string or binary"),
+        ({"value": "string"}, None, "no topic is given"),
+        (
+            {"value": "string", "headers": "map<string,string>"},
+            "t",
+            "'headers' is of type map<string,string>",
+        ),
+        ({"value": "string", "user": "string"}, "t", "'user' has no place"),
+    ],
+)
+def test_columns_that_are_no_record_are_refused(columns, topic, said):
+    with pytest.raises(SinkRefused, match=said):
+        check_columns(columns, topic)
+
+
+def test_a_row_becomes_a_record():
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "value": ["ü", None],
+            "key": [None, "k"],
+            "topic": ["a", "b"],
+            "partition": pa.array([None, 3], pa.int32()),
+            "headers": [[{"key": "h", "value": b"1"}], None],
+        }
+    )
+    assert list(records(rows, None, [("batch", b"7")])) == [
+        ("a", "ü".encode(), None, -1, [("h", b"1"), ("batch", b"7")]),
+        ("b", None, b"k", 3, [("batch", b"7")]),
+    ]
+    assert [record[0] for record in records(rows, "fixed", [])] == ["fixed", "fixed"]
+
+
+def test_a_row_without_a_topic_is_refused():
+    rows = pa.RecordBatch.from_pydict({"value": ["v"], "topic": pa.array([None], pa.string())})
+    with pytest.raises(SinkRefused, match="a row has no topic"):
+        list(records(rows, None, []))

@@ -1,0 +1,171 @@
+"""The ledger: which batch of which partition of a query is in Kafka. Free of Spark.
+
+An entry is a committed consumer offset: of the group ``<prefix>.<query>.<sink>.<partition>``, for partition 0 of the
+ledger topic (which stays empty). Its offset is the id of the *next* batch, its metadata an :class:`Entry` as ASCII
+JSON. It is written by the transaction that writes the rows, so either both are there or neither.
+
+Reading asks for stable offsets only: while a transaction is being completed the broker answers
+``UNSTABLE_OFFSET_COMMIT``, which is asked again. An error is on the *partition* of the answer, beside an offset of
+-1001: read as "none" it would write a batch twice.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidemark.errors import SinkFailed, SinkRefused
+from tidemark.wait import pause
+
+VERSION = 1
+NONE = -1001
+TRY_S = 5.0
+"""Calibration: a coordinator answers within 1-5 ms, one that is just being elected within some seconds."""
+AGAIN_S = 0.005
+"""Calibration: offsets are stable 1-15 ms after the transaction that wrote them."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of the last batch of one partition.
+
+    ``keys`` is the fingerprint of the keys of its rows, ``offsets`` that of what the batch read (empty if nobody could
+    see it), ``layout`` that of the key expressions; ``run`` is the query's run that wrote it.
+    """
+
+    next_batch: int
+    partitions: int
+    rows: int
+    keys: str
+    offsets: str
+    layout: str
+    topic: str
+    cluster: str
+    run: str
+
+    def to_metadata(self) -> str:
+        """As it is stored: ASCII, below the broker's limit of 4096 bytes."""
+        fields = {name: value for name, value in asdict(self).items() if name != "next_batch"}
+        return json.dumps({"v": VERSION, **fields}, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Names:
+    """How the entries of one sink of one query are named."""
+
+    prefix: str
+    query: str
+    sink: str
+
+    def group(self, partition: int) -> str:
+        """The group, and the transactional id, of one partition."""
+        return f"{self.prefix}.{self.query}.{self.sink}.{partition}"
+
+
+def group_metadata(group: str) -> bytes:
+    """What ``send_offsets_to_transaction`` wants of a group without members: generation -1, no member, no instance.
+
+    The form is librdkafka's own (``CGMDv2``); made by hand, because its only other source is a consumer per task.
+    """
+    return b"CGMDv2:" + struct.pack("<i", -1) + group.encode() + b"\0" + b"\0" + b"\1"
+
+
+def look_up(admin: Any, group: str, ledger: str, timeout_s: float) -> Entry | None:
+    """The entry of a group, or ``None`` if there is none.
+
+    Raises:
+        SinkFailed: the broker did not say within ``timeout_s``, or may not say.
+        SinkRefused: somebody else's offset is there.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    again = {
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+    }
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            place = _ask(admin, group, ledger)
+            error = place.error
+            if error is None:
+                return read_entry(group, place.offset, place.metadata)
+        except KafkaException as exception:
+            error = exception.args[0]
+        if error.code() not in again or time.monotonic() > deadline:
+            raise _unread(group, error)
+        pause(AGAIN_S)
+
+
+def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
+    """A committed offset as an entry; raises ``SinkRefused`` for one that this sink did not write."""
+    if offset == NONE:
+        return None
+    try:
+        fields = json.loads(metadata or "")
+        if fields.pop("v") != VERSION:
+            raise ValueError("another version")
+        return Entry(next_batch=offset, **fields)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SinkRefused(
+            f"the ledger entry of group {group!r} cannot be read: offset {offset}, metadata {metadata!r}",
+            detail="somebody else commits offsets under this name, or a newer version of the sink wrote it",
+            hint="set the option transactionalIdPrefix to a name that nobody else uses",
+        ) from error
+
+
+def committed(client: Mapping[str, str], ledger: str = "tidemark-ledger") -> Iterator[tuple[str, Entry]]:
+    """Every entry on a cluster: (group, entry), by group. ``client`` are librdkafka's settings.
+
+    Raises:
+        SinkFailed: no broker answers.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"log_level": 0, **client})
+    try:
+        listed = admin.list_consumer_groups(request_timeout=TRY_S).result().valid
+    except KafkaException as exception:
+        raise _unread("*", exception.args[0]) from exception
+    for group in sorted(group.group_id for group in listed):
+        place = _ask(admin, group, ledger)
+        if place.error is None and place.offset != NONE:
+            entry = read_entry(group, place.offset, place.metadata)
+            if entry is not None:
+                yield group, entry
+
+
+def _ask(admin: Any, group: str, ledger: str) -> Any:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(ledger, 0)])]
+    answer = admin.list_consumer_group_offsets(asked, require_stable=True, request_timeout=TRY_S)
+    return answer[group].result().topic_partitions[0]
+
+
+def _unread(group: str, error: Any) -> SinkFailed:
+    from confluent_kafka import KafkaError
+
+    code = error.code()
+    if code in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+        hint = (
+            "allow READ and DESCRIBE on groups that begin with transactionalIdPrefix, and on the ledger topic"
+        )
+    else:
+        hint = "the batch is run again; look whether the brokers of kafka.bootstrap.servers can be reached"
+    return SinkFailed(
+        f"cannot read the ledger entry of group {group!r}",
+        detail=f"{error}; without it nobody can say whether the rows are already in Kafka",
+        hint=hint,
+    )
