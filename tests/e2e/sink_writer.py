@@ -38,7 +38,8 @@ def main() -> None:
         partitions=options.partitions,
         offsets=told.get("offsets", ""),
     )
-    values = [f"{told['batch']}-{number}" for number in range(told["rows"])]
+    pad = "." * told.get("pad", 0)
+    values = [f"{told['batch']}-{number}{pad}" for number in range(told["rows"])]
     half = len(values) // 2
     batches = [pa.RecordBatch.from_pydict({"value": part}) for part in (values[:half], values[half:])]
     passed: list[str] = []

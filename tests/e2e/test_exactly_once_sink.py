@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -18,9 +23,16 @@ from tidemark.sink.start import write_exactly_once
 pytestmark = [pytest.mark.e2e]
 
 
+def connect(driver):
+    """A session whose queries share the driver's Python processes."""
+    session = SparkSession.builder.remote(driver.remote).create()
+    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
+    return session
+
+
 @pytest.fixture(scope="module")
 def session(stack):
-    session = SparkSession.builder.remote(stack.driver().remote).create()
+    session = connect(stack.driver())
     yield session
     session.stop()
 
@@ -215,7 +227,7 @@ def test_what_would_break_the_promise_is_refused_before_the_query_starts(copy, s
 
 def test_rows_are_there_once_though_executors_are_killed_while_they_are_written(stack):
     driver = stack.start_driver(f"sink-{Copy.__name__.lower()}")
-    session = SparkSession.builder.remote(driver.remote).create()
+    session = connect(driver)
     try:
         copy = Copy(stack, session)
         copy.feed(60_000)
@@ -231,3 +243,43 @@ def test_rows_are_there_once_though_executors_are_killed_while_they_are_written(
     finally:
         session.stop()
         stack.stop(driver.name)
+
+
+def test_rows_are_there_once_though_the_driver_is_killed_while_they_are_written(stack):
+    victim = stack.start_driver("sink-victim")
+    copy = None
+    try:
+        session = connect(victim)
+        copy = Copy(stack, session)
+        copy.feed(20_000)
+        copy.start(copy.source(per_batch=10_000))
+        await_output(copy, 100)
+    finally:
+        stack.kill("sink-victim")
+    session = connect(stack.driver())
+    copy.session = session
+    copy.run(copy.source(per_batch=10_000))
+    session.stop()
+    assert copy.values() == copy.wanted()
+
+
+def test_a_classic_session_will_do(stack, tmp_path):
+    topic = f"classic-{uuid.uuid4().hex[:8]}"
+    kafka.create_topics(stack.bootstrap_servers, {topic: 2})
+    program = Path(__file__).parent / "sink_classic.py"
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    for _ in range(
+        2
+    ):  # the second goes on where the first was stopped, in the middle of a batch as like as not
+        subprocess.run(
+            [sys.executable, program, stack.bootstrap_servers, topic, tmp_path / "checkpoint"],
+            env=environment,
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+    values = [int(row.value) for row in kafka.drain(stack.bootstrap_servers, topic)]
+    assert len(values) >= 200
+    assert sorted(values) == list(range(len(values)))

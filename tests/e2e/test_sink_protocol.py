@@ -9,9 +9,11 @@ import uuid
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tidemark import kafka
 from tidemark.sink.ledger import committed
+from tidemark.wait import pause, wait_until
 
 pytestmark = [pytest.mark.e2e]
 
@@ -34,6 +36,8 @@ UNWRITTEN = POINTS[: POINTS.index("committed")]
 class Writer:
     """A task in a process of its own."""
 
+    told_on = False
+
     def __init__(self, **told: object) -> None:
         self.process = subprocess.Popen(
             [sys.executable, str(PROGRAM), json.dumps(told)],
@@ -49,14 +53,25 @@ class Writer:
         self.process.kill()
         self.process.communicate()
 
+    def let_go(self) -> None:
+        self.told_on = True
+        self.process.stdin.write("on\n")
+        self.process.stdin.flush()
+
     def go_on(self) -> tuple[str, dict]:
-        said, _ = self.process.communicate("on\n", timeout=150)
+        more = None if self.told_on else "on\n"
+        said, _ = self.process.communicate(more, timeout=150)
         word, _, rest = said.strip().splitlines()[-1].partition(" ")
         return word, json.loads(rest)
 
 
 @pytest.fixture
 def told(stack):
+    return made(stack)
+
+
+def made(stack):
+    """What tasks of a query are told, its topics made."""
     topic = f"protocol-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(
         stack.bootstrap_servers, {topic: 2, "tidemark-ledger": 1} if _first(stack) else {topic: 2}
@@ -175,8 +190,6 @@ def test_a_transaction_longer_than_its_timeout_is_said_so(told):
             told["bootstrap"], [told["topic"]]
         )
 
-    from tidemark.wait import wait_until
-
     wait_until(aborted, 60, lambda: "the broker to abort the transaction")
     word, said = slow.go_on()
     assert word == "failed"
@@ -191,3 +204,72 @@ def test_a_timeout_that_the_broker_does_not_allow_is_said_so(told):
     assert word == "failed"
     assert "INVALID_TRANSACTION_TIMEOUT" in said["message"]
     assert "what the broker allows" in said["message"]
+
+
+def test_a_record_that_the_broker_finds_too_large_is_said_so(told):
+    admin = AdminClient({"bootstrap.servers": told["bootstrap"]})
+    limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    asked = ConfigResource("topic", told["topic"], incremental_configs=[limit])
+    admin.incremental_alter_configs([asked])[asked].result()
+
+    word, said = Writer(**{**told, "pad": 5000}, options={"kafka.compression.type": "none"}).go_on()
+
+    assert word == "failed"
+    assert "MSG_SIZE_TOO_LARGE" in said["message"]
+    assert "max.message.bytes" in said["message"]
+    assert Writer(**told).go_on()[1]["new"]
+    assert values(told) == wanted(0)
+
+
+def test_without_its_ledger_a_batch_is_written_again(told):
+    """What the sink does not promise, so that nobody believes it by chance."""
+    Writer(**told).go_on()
+    group = f"tidemark.{told['query']}.0.0"
+    admin = AdminClient({"bootstrap.servers": told["bootstrap"]})
+    admin.delete_consumer_groups([group])[group].result(30)
+    assert Writer(**told).go_on()[1]["new"]
+    assert len(values(told)) == 40
+
+
+UNANSWERED_S = 0.5
+"""How long a request may be on its way to a broker that does not answer: a thousand times what it takes."""
+
+
+def test_a_commit_that_is_answered_late_counts_once(own_stack):
+    told = made(own_stack)
+    writer = Writer(**told, stop_at="sent-entry")
+    writer.reached()
+    own_stack.pause("broker")
+    writer.let_go()
+    pause(UNANSWERED_S)
+    own_stack.resume("broker")
+    assert writer.go_on()[1]["new"]
+    assert values(told) == wanted(0)
+    assert not Writer(**told).go_on()[1]["new"]
+
+
+def test_a_task_killed_while_its_commit_is_unanswered_leaves_no_doubt(own_stack):
+    told = made(own_stack)
+    writer = Writer(**told, stop_at="sent-entry")
+    writer.reached()
+    own_stack.pause("broker")
+    writer.let_go()
+    pause(UNANSWERED_S)
+    writer.kill()
+    own_stack.resume("broker")
+    assert Writer(**told).go_on()[0] == "done"
+    assert values(told) == wanted(0)
+
+
+@pytest.mark.parametrize("point", ["produced", "sent-entry"])
+def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(point, own_stack):
+    told = made(own_stack)
+    writer = Writer(**told, stop_at=point)
+    writer.reached()
+    own_stack.kill("broker")
+    writer.let_go()
+    own_stack.start("broker")
+    word, _ = writer.go_on()
+    again, said = Writer(**told).go_on()
+    assert (again, said["new"]) == ("done", word == "failed")
+    assert values(told) == wanted(0)

@@ -34,6 +34,7 @@ from tidemark.sink.cluster import look_around
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import KEYS, check_columns
 from tidemark.sink.source import FORMAT, KafkaExactlyOnce
+from tidemark.sink.work import prepare, write
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -79,9 +80,14 @@ def write_exactly_once(
         records = records.repartition(partitions, *expressions).withColumn(KEYS, xxhash64(*expressions))
     else:
         records = records.repartition(1)
-    with _by_value():
-        session.dataSource.register(KafkaExactlyOnce)
+    _register(session)
     return records.writeStream.format(FORMAT).options(**{**options, **own})
+
+
+def _register(session: SparkSession) -> None:
+    with _by_value():
+        parcel = cloudpickle.dumps((prepare, write))  # type: ignore[no-untyped-call]
+        session.dataSource.register(type(FORMAT, (KafkaExactlyOnce,), {"parcel": parcel}))
 
 
 def _fingerprint(expressions: Sequence[Column]) -> str:

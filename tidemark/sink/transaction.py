@@ -271,7 +271,7 @@ class _Writer:
             return
 
     def _note(self, error: Any, _message: object) -> None:
-        if error is not None and error.name() != "_PURGE_QUEUE":
+        if error is not None and not error.name().startswith("_PURGE"):
             self._refused.append(error)
 
     def _unproduced(self, error: Exception) -> Exception:

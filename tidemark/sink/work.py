@@ -1,0 +1,79 @@
+"""What the sink does in Spark's Python processes: look at the checkpoint on the driver, write in a task.
+
+Both functions travel as one parcel of bytes (``tidemark.sink.source``), and so does all that they use of ``tidemark``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark import TaskContext
+
+from tidemark.errors import SinkRefused
+from tidemark.sink.fit import Task
+from tidemark.sink.inflight import must_be_fresh, newest
+from tidemark.sink.options import SinkOptions, read_options
+from tidemark.sink.records import check_columns
+from tidemark.sink.transaction import Written, write_task
+
+PROPERTIES = (
+    "sql.streaming.queryId",
+    "streaming.sql.batchId",
+    "spark.jobGroup.id",
+    "__is_continuous_processing",
+)
+"""What Spark tells a task of its query, batch, run and mode."""
+
+
+def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> tuple[int, str] | None:
+    """On the driver, once a batch: the batch that is about to be written, and the fingerprint of its source offsets.
+
+    ``None`` if the checkpoint cannot be seen from here.
+
+    Raises:
+        SinkRefused: options or columns will not do, or the batch is too old.
+    """
+    told = read_options(options)
+    check_columns(columns, told.topic)
+    in_flight = newest(told.checkpoint)
+    if in_flight is None:
+        return None
+    must_be_fresh(in_flight, told.expiry_guard_s)
+    return in_flight.batch, in_flight.offsets
+
+
+def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: tuple[int, str] | None) -> Written:
+    """In a task: write its partition; raises what ``write_task`` raises."""
+    told = read_options(options)
+    return write_task(batches, _task(told, in_flight), told)
+
+
+def _task(told: SinkOptions, in_flight: tuple[int, str] | None) -> Task:
+    context = TaskContext.get()
+    if context is None:
+        raise SinkRefused("the exactly-once sink runs outside of a task", hint="use it in a streaming query")
+    properties = {name: context.getLocalProperty(name) for name in PROPERTIES}
+    query, batch, run, continuous = properties.values()
+    if query is None or batch is None or continuous == "true":
+        raise SinkRefused(
+            f"the query runs without micro-batches: {properties}",
+            detail="the ledger is kept by batch, and there are none to keep it by",
+            hint="use a processing-time trigger or availableNow",
+        )
+    task = Task(
+        query=query,
+        run=run or "",
+        batch=int(batch),
+        partition=context.partitionId(),
+        attempt=context.attemptNumber(),
+        partitions=told.partitions,
+        offsets=in_flight[1] if in_flight is not None and in_flight[0] == int(batch) else "",
+    )
+    if task.partition >= task.partitions:
+        raise SinkRefused(
+            f"there is a partition {task.partition}, but the sink was told of {task.partitions}",
+            detail="which row is in which partition decides what is written again after a failure",
+            hint="start the query with tidemark.sink.write_exactly_once, and change no data frame after it",
+        )
+    return task
