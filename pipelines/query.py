@@ -10,11 +10,14 @@ from pyspark.sql.functions import col, struct, to_json
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    ToSink = Callable[[DataFrame], DataFrame]
 
 FETCH_MAX_WAIT_MS = 20
 """A cached consumer left a fetch waiting at the broker when its last task ended; the next batch's first fetch queues
@@ -27,6 +30,9 @@ LOST_LEADER = {
 """Kafka's admin client goes on asking a leader that has died until its own deadline, by default a minute, in which the
 query stands still; then Spark asks anew, and by default gives up after three times."""
 
+SINK_PARTITIONS = 2
+"""One for each of a driver's executors."""
+
 KEEP_ALL = 100_000
 """Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""
 
@@ -36,6 +42,7 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
     """A session on the driver, with the settings of the command line."""
     session = SparkSession.builder.remote(args.remote).create()
     try:
+        session.conf.set("spark.sql.artifact.isolation.enabled", "false")  # or each query gets Pythons of its own
         session.conf.set("spark.sql.streaming.minBatchesToRetain", KEEP_ALL)
         session.conf.set("spark.sql.streaming.numRecentProgressUpdates", KEEP_ALL)
         for name, value in args.conf:
@@ -50,7 +57,9 @@ def start_query(session: SparkSession, module: ModuleType, args: Namespace) -> S
     contract = module.CONTRACT
     left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
     records = _records(module.build(left, right), contract.output.left_id)
-    return _write(getattr(module, "to_sink", _with_provenance)(records), args)
+    writer = _SINKS[args.sink](records, getattr(module, "to_sink", None), args)
+    trigger = f"{args.trigger_ms} milliseconds"
+    return writer.queryName(args.query_name).trigger(processingTime=trigger).outputMode("append").start()
 
 
 def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
@@ -74,21 +83,36 @@ def _records(rows: DataFrame, key: str) -> DataFrame:
     )
 
 
-def _with_provenance(records: DataFrame) -> DataFrame:
+def _exactly_once(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataStreamWriter:
+    """The sink of ``tidemark.sink``: each batch of each partition in one transaction, with an entry in its ledger."""
+    from tidemark.sink.start import write_exactly_once
+
+    options = {
+        "kafka.bootstrap.servers": args.bootstrap,
+        "topic": args.output,
+        "checkpointLocation": args.checkpoint,
+    }
+    whole = to_sink(records) if to_sink is not None else records
+    return write_exactly_once(whole, options, partitions=SINK_PARTITIONS, key="key", provenance=to_sink is None)
+
+
+def _spark(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataStreamWriter:
+    """Spark's own Kafka sink, which promises no more than at-least-once."""
     from tidemark.sink.provenance import with_provenance
 
-    return with_provenance(records)
-
-
-def _write(records: DataFrame, args: Namespace) -> StreamingQuery:
+    whole = to_sink(records) if to_sink is not None else with_provenance(records)
     return (
-        records.writeStream.format("kafka")
+        whole.writeStream.format("kafka")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("includeHeaders", "true")
         .option("topic", args.output)
         .option("checkpointLocation", args.checkpoint)
-        .queryName(args.query_name)
-        .trigger(processingTime=f"{args.trigger_ms} milliseconds")
-        .outputMode("append")
-        .start()
     )
+
+
+_SINKS: Mapping[str, Callable[[DataFrame, ToSink | None, Namespace], DataStreamWriter]] = {
+    "exactly-once": _exactly_once,
+    "spark": _spark,
+}
+SINKS = tuple(_SINKS)
+"""What ``--sink`` takes, the default first."""

@@ -26,6 +26,10 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def query_id(self) -> str:
+        """The query's id, which it keeps over its runs. Raises ``OSError`` while there is none."""
+        return str(json.loads((self.path / "metadata").read_text())["id"])
+
     def planned(self) -> list[int]:
         """Ids of the batches that were planned, in order."""
         return _ids(self.path / "offsets")

@@ -20,11 +20,12 @@ typed. JSON Lines files may be compressed (``.zst``).
 ``batches.jsonl``   one line per planned batch, by batch id::
 
     {"batch": 0, "watermark_ms": 0, "end_offsets": {"impressions": {"0": 400}, "clicks": {"0": 40}},
-     "committed": true, "runs": 1, "failed_tasks": 0}
+     "committed": true, "runs": 1, "restarted": false, "failed_tasks": 0}
 
     ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how
-    often the batch was started, ``failed_tasks`` how many task attempts of it did not end in success (from the event
-    log).
+    often the batch was started. ``restarted`` says that the query was started again and began with this batch, be it
+    for the first time; a batch that was run again is always one. ``failed_tasks`` is how many task attempts of it did
+    not end in success (from the event logs).
 
 ``output.jsonl``    every record of the output topic, read at read_committed::
 
@@ -94,6 +95,7 @@ class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     end_offsets: dict[str, dict[str, int]]
     committed: bool = True
     runs: int = 1
+    restarted: bool = False
     failed_tasks: int = 0
 
 

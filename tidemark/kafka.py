@@ -141,6 +141,23 @@ def start_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     return _offsets(_admin(broker), broker, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
+@contextmanager
+def watched_ends(broker: Broker, topic: str) -> Iterator[Callable[[], dict[int, int]]]:
+    """Tells the end offset of each partition, rows of open transactions included, in 1-2 ms: its client stays."""
+    settings = {**_client(broker), "group.id": "tidemark-watcher", "isolation.level": "read_uncommitted"}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    places = [TopicPartition(topic, number) for number in end_offsets(broker, [topic])[topic]]
+
+    def ends() -> dict[int, int]:
+        with _answered(broker, f"tell the offsets of {topic!r}"):
+            return {place.partition: consumer.get_watermark_offsets(place, ANSWER_S)[1] for place in places}
+
+    try:
+        yield ends
+    finally:
+        consumer.close()
+
+
 def read_all(broker: Broker, topic: str) -> Iterator[OutputRecord]:
     """The committed records of a topic, up to its last stable offset of now; by partition, each in order."""
     stable = stable_offsets(broker, [topic])[topic]

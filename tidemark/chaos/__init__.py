@@ -1,1 +1,1 @@
-"""Faults: things done to a stack on purpose, each at a known moment, with proof that it hit."""
+"""Faults: planned by a seed, struck at a named point in the life of a batch, journalled with what was seen."""

@@ -46,7 +46,13 @@ def run_command(
     ] = None,
     speed: Annotated[float, typer.Option(min=0.001, help="How many times real time, at pace timed.")] = 1.0,
     kill_executors: Annotated[int, typer.Option(min=0, help="SIGKILL this many executors on the way.")] = 0,
-    sink: Annotated[str, typer.Option(help="spark: Spark's own Kafka sink (at-least-once).")] = "spark",
+    kill_drivers: Annotated[
+        int,
+        typer.Option(min=0, help="SIGKILL the driver this often, with a batch written but not committed."),
+    ] = 0,
+    sink: Annotated[
+        str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")
+    ] = "exactly-once",
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
@@ -59,13 +65,14 @@ def run_command(
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
     from tidemark.runner import RunOptions, describe, new_run_directory, run
+    from tidemark.runner.options import SINKS
 
     _check_choice("--pace", pace, (None, *PACES))
-    _check_choice("--sink", sink, ("spark",))
+    _check_choice("--sink", sink, SINKS)
     with _progress(quiet=as_json or not sys.stderr.isatty()) as report:
         options = RunOptions(
             pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
-            kill_executors=kill_executors, sink=sink, python=spark, conf=tuple(conf or ()),
+            kill_executors=kill_executors, kill_drivers=kill_drivers, sink=sink, python=spark, conf=tuple(conf or ()),
             generator=tuple(shlex.split(generate)), run_dir=run_dir, report=report,
         )  # fmt: skip
         contract = describe(pipeline, spark)

@@ -15,8 +15,9 @@ and ``late_watermark`` W[N-1] (0 for the first batch; not W[N]: ``WatermarkPropa
 5. the next watermark is ``max(W[N], policy over both inputs of (latest event time seen, in ms, - delay))``;
    late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0.
 
-A batch that was run again was run by a restarted query, which has forgotten the latest event times (not W
-itself).
+A query that was started again has forgotten the latest event times of both inputs, not W itself (the map in
+``WatermarkTracker`` is kept in no file); so W stands still until both have shown a row again. A batch that was run
+again was run by such a query.
 
 W is *predicted* from rows, never copied from the checkpoint: rows are judged by the watermarks that the
 contract promises. Where the checkpoint differs, ``wrong_watermarks`` is the one finding for the cause, and
@@ -62,7 +63,7 @@ def predict(history: History) -> Prediction:
     for batch in history.batches:
         number = batch.plan.batch
         prediction.watermarks_ms.append(tracker.watermark_ms)
-        if batch.plan.runs > 1:
+        if batch.plan.restarted or batch.plan.runs > 1:
             tracker.restart()
         left = _readable(batch.rows[LEFT], prediction.fate)
         right = _readable(batch.rows[RIGHT], prediction.fate)

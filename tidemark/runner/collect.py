@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,25 +16,26 @@ from tidemark.evidence import FORMAT, Batch, Fault, InputTopic, Manifest, Output
 from tidemark.jsonlines import write_lines
 from tidemark.runner.eventlog import QueryEvents
 from tidemark.runner.options import RunOptions
-from tidemark.stack import Driver, Stack
+from tidemark.runner.query import Query
+from tidemark.stack import Stack
 from tidemark.trace import TraceReader, trace_sha256
 from tidemark.wait import wait_until
 
 LOG_S = 20.0
 """Calibration: Spark's listener bus writes the end of a job within milliseconds; it may lag on a busy machine."""
 
-DELIVERY_OF_SINK = {"spark": Delivery.AT_LEAST_ONCE}
+DELIVERY_OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a run happens: trace, topics (``inputs`` by logical name), checkpoint, driver."""
+    """Where a run happens: trace, topics (``inputs`` by logical name), checkpoint, query."""
 
     trace: Path
     inputs: dict[str, str]
     output: str
     checkpoint: Checkpoint
-    driver: Driver
+    query: Query
 
 
 class Collector:
@@ -49,23 +52,16 @@ class Collector:
         self._inputs = places.inputs
         self._output = places.output
         self._checkpoint = places.checkpoint
-        self._driver = driver = places.driver
-        log = driver.event_log
-        self._log_start = log.stat().st_size if log is not None and log.exists() else 0
+        self._query = places.query
         self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._query_id: str | None = None
         self._faults: list[Fault] = []
-        self._progress: list[dict[str, Any]] = []
+        self._last_progress: list[dict[str, Any]] = []
         self._notes: list[str] = []
         self._records: list[OutputRecord] | None = None
 
-    def started(self, answer: dict[str, Any]) -> None:
-        """The query runs."""
-        self._query_id = str(answer["query_id"])
-
     def stopped(self, answer: dict[str, Any]) -> None:
-        """The query was stopped and handed over its progress reports."""
-        self._progress = answer["progress"]
+        """The query was stopped and handed over the progress reports of its last run."""
+        self._last_progress = answer["progress"]
 
     def journal(self, faults: list[Fault]) -> None:
         """What was done to the stack."""
@@ -83,42 +79,53 @@ class Collector:
         """Write every file of the evidence that can be written."""
         if self._records is None:  # the run did not get as far as draining
             self._records = list(kafka.read_all(self._stack.bootstrap_servers, self._output))
-        failed = self._failed_tasks()
+        logs = list(self._event_logs())
+        self._await_last_batch(logs)
         self._directory.write_lines("output", self._records)
-        self._directory.write_lines("batches", self._batches(failed))
+        self._directory.write_lines("batches", self._batches(logs))
         self._directory.write_lines("faults", self._faults)
-        self._directory.write_lines("progress", self._progress)
+        self._directory.write_lines("progress", self._progress(logs))
+        events = (line for log in logs for line in log.excerpt())
+        write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events)
         self._directory.write_json("manifest", self._manifest())
 
-    def _failed_tasks(self) -> dict[int, int]:
-        """From the event log, once it has caught up with the last committed batch."""
-        if self._query_id is None:
-            return {}
-        if self._driver.event_log is None:
-            self.note("no event log of the driver is to be seen: which tasks failed is not known")
-            return {}
-        events = QueryEvents(self._driver.event_log, self._log_start, self._query_id)
-        committed = self._checkpoint.committed()
-        if committed:
-            last = committed[-1]
-            wait_until(
-                lambda: events.job_ended(last),
-                LOG_S,
-                lambda: f"the event log to have the end of batch {last}",
-            )
-        write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events.excerpt())
-        return dict(events.failed_tasks())
+    def _event_logs(self) -> Iterator[QueryEvents]:
+        """One for each run of the query."""
+        query_id = self._query.query_id
+        if query_id is None:
+            return  # it never started
+        for run in self._query.runs:
+            if run.driver.event_log is not None:
+                yield QueryEvents(run.driver.event_log, run.log_start, query_id)
+            else:
+                self.note("no event log of the driver is to be seen: which tasks failed is not known")
 
-    def _batches(self, failed: dict[int, int]) -> list[Batch]:
+    def _await_last_batch(self, logs: list[QueryEvents]) -> None:
+        """Until the event log has caught up with the checkpoint, unless the last run of the query did nothing."""
+        committed = self._checkpoint.committed()
+        if logs and committed and committed[-1] >= self._query.runs[-1].first_batch:
+            last = committed[-1]
+            ended = lambda: logs[-1].job_ended(last)  # noqa: E731
+            wait_until(ended, LOG_S, lambda: f"the event log to have the end of batch {last}")
+
+    def _progress(self, logs: list[QueryEvents]) -> list[dict[str, Any]]:
+        """Of all runs; those whose driver died told it to nobody but their event log."""
+        return [report for log in logs[:-1] for report in log.progress()] + self._last_progress
+
+    def _batches(self, logs: list[QueryEvents]) -> list[Batch]:
         logical = {topic: name for name, topic in self._inputs.items()}
         committed = set(self._checkpoint.committed())
+        failed = sum((log.failed_tasks() for log in logs), Counter[int]())
+        later = self._query.runs[1:]
         return [
             Batch(
                 batch=number,
                 watermark_ms=planned.watermark_ms,
                 end_offsets={logical[topic]: ends for topic, ends in planned.end_offsets.items()},
                 committed=number in committed,
-                failed_tasks=failed.get(number, 0),
+                runs=1 + sum(run.first_batch == number and run.replays for run in later),
+                restarted=any(run.first_batch == number for run in later),
+                failed_tasks=failed[number],
             )
             for number in self._checkpoint.planned()
             for planned in [self._checkpoint.batch(number)]
@@ -148,11 +155,11 @@ class Collector:
             code_sha256=project.code_sha256(),
             backend=self._stack.spec.backend,
             sink=self._options.sink,
-            query_id=self._query_id,
+            query_id=self._query.query_id,
             started_utc=self._started_utc,
             command=self._options.command(),
             notes=self._notes,
         )
 
     def _fault_anchors(self) -> list[str]:
-        return ["fault_hit_running_batch"] if self._options.kill_executors else []
+        return ["fault_hit_running_batch"] if self._options.kills else []

@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+_PROGRESS = "StreamingQueryListener$QueryProgressEvent"
+_HEAD = 100
+"""Characters within which a line names its event."""
+
 _KEPT = (
     '"SparkListenerJobStart"',
     '"SparkListenerStageCompleted"',
@@ -35,6 +39,12 @@ class QueryEvents:
             if event["Task End Reason"]["Reason"] != "Success":
                 failed[batch] += 1
         return failed
+
+    def progress(self) -> Iterator[dict[str, Any]]:
+        """The query's progress reports, as its own ``recentProgress`` has them."""
+        for event in self._events((_PROGRESS,)):
+            if event["progress"]["id"] == self.query_id:
+                yield event["progress"]
 
     def job_ended(self, batch: int) -> bool:
         """Whether the log has the end of at least one job of that batch: it is written after the tasks' ends."""
@@ -82,7 +92,7 @@ class QueryEvents:
         with self.path.open("rb") as log:
             log.seek(self.start)
             for line in log:
-                head = line[:60].decode(errors="replace")
+                head = line[:_HEAD].decode(errors="replace")
                 if line.endswith(b"\n") and any(kind in head for kind in kinds):
                     yield line.rstrip(b"\n"), json.loads(line)
 

@@ -13,7 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from tidemark import kafka
-from tidemark.chaos.executors import ExecutorKiller, plan_strikes
+from tidemark.chaos.outputs import watched
+from tidemark.chaos.scene import Scene
+from tidemark.chaos.striker import Striker
+from tidemark.chaos.strikes import plan_strikes
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract
 from tidemark.evidence import RunDirectory
@@ -21,14 +24,15 @@ from tidemark.runner.collect import Collector, Places
 from tidemark.runner.options import RunOptions
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.programs import Program
+from tidemark.runner.query import Query
 from tidemark.stack import Driver, Stack
 from tidemark.trace import Header, TraceReader
 
 SLICE_S = 300.0
 """Calibration: a slice of 30,000 records is acknowledged in half a second."""
 
-START_S = 120.0
-"""Calibration: a query starts in 0.1 s on a warm driver, in 10 s on a cold one on a busy machine."""
+STOP_S = 120.0
+"""Calibration: a query stops within 1 s."""
 
 OUTPUT_PARTITIONS = 2
 
@@ -61,30 +65,29 @@ class LiveRun:
             report("driver", 0, 1)
             driver = cleanup.enter_context(self._driver())
             report("driver", 1, 1)
-            places = Places(self._trace, self._inputs, self._output, self._checkpoint, driver)
+            query = Query(self._stack, driver, self._checkpoint, self._pipeline)
+            places = Places(self._trace, self._inputs, self._output, self._checkpoint, query)
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
             cleanup.callback(collector.finish)
-            self._query(collector, driver)
+            self._query(collector, query)
 
-    def _query(self, collector: Collector, driver: Driver) -> None:
+    def _query(self, collector: Collector, query: Query) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
-        session_id = str(uuid.uuid4())
         with ExitStack() as programs:
-            programs.enter_context(self._stack.register_session(session_id, driver.name))
-            pipeline = programs.enter_context(self._pipeline(driver, session_id))  # gets ready meanwhile
+            programs.enter_context(query)  # its program gets ready meanwhile
             publisher = programs.enter_context(self._publisher(self._trace))
             for number in range(self._before_start()):
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
-            feed = Feed(pipeline, self._checkpoint, partial(self._stack.hold, driver.name), self._input_ends)
-            collector.started(pipeline.ask("start", START_S))
-            with self._faults(collector, driver):
+            feed = Feed(query, self._checkpoint, self._input_ends)
+            query.start()
+            with self._faults(collector, query):
                 self._publish(publisher, feed, collector)
                 feed.wait_until_read()
             self._flush(feed, programs)
             self._options.report("drain", 0, 1)
             collector.drain()
-            collector.stopped(pipeline.ask("stop", START_S))
+            collector.stopped(query.ask("stop", STOP_S))
             self._options.report("drain", 1, 1)
 
     def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:
@@ -110,24 +113,33 @@ class LiveRun:
         self._options.report("flush", 1, 1)
 
     @contextmanager
-    def _faults(self, collector: Collector, driver: Driver) -> Iterator[None]:
+    def _faults(self, collector: Collector, query: Query) -> Iterator[None]:
         """Strike while the trace is published; afterwards the journal is complete."""
-        rng = random.Random(f"faults-{self._options.seed}")
-        batches = self._header.slices + self._header.slices // 2
-        strikes = plan_strikes(rng, self._options.kill_executors, batches)
-        killer = ExecutorKiller(self._stack, driver.name, self._checkpoint, strikes=strikes, rng=rng)
-        killer.start()
-        try:
+        if not self._options.kills:
             yield
-        finally:
-            collector.journal(killer.finish())
-        if killer.error is not None:
-            raise killer.error
+            return
+        rng = random.Random(f"faults-{self._options.seed}")
+        strikes = plan_strikes(
+            rng,
+            executors=self._options.kill_executors,
+            drivers=self._options.kill_drivers,
+            batches=self._header.slices + self._header.slices // 2,
+        )
+        bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
+        with watched(self._options.sink, bootstrap, self._output, self._checkpoint) as output:
+            striker = Striker(Scene(self._stack, driver, self._checkpoint, output), strikes, rng)
+            striker.start()
+            try:
+                yield
+            finally:
+                collector.journal(striker.finish())
+        if striker.error is not None:
+            raise striker.error
 
     @contextmanager
     def _driver(self) -> Iterator[Driver]:
-        """The shared driver, or one of the run's own: a run that kills executors must not kill a neighbour's."""
-        if not self._options.kill_executors:
+        """The shared driver, or one of the run's own: a run that kills must not kill a neighbour's."""
+        if not self._options.kills:
             yield self._stack.driver()
             return
         driver = self._stack.start_driver(self._name)
@@ -153,7 +165,7 @@ class LiveRun:
             f"--remote={driver.remote}/;session_id={session_id}",
             f"--bootstrap={self._stack.bootstrap_inside}",
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
-            f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
+            f"--output={self._output}", f"--sink={self._options.sink}", f"--checkpoint={self._checkpoint.path}",
             f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",
             *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
         ]  # fmt: skip

@@ -11,6 +11,10 @@ Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
 
 
+SINKS = ("exactly-once", "spark")
+"""Who writes the output, the default first; each run is judged by its own sink's promise."""
+
+
 def report_nothing(_what: str, _done: int, _total: int) -> None:
     """The ``Report`` of a quiet run."""
 
@@ -26,12 +30,18 @@ class RunOptions:
     trace: Path | None = None
     generator: tuple[str, ...] = ()
     kill_executors: int = 0
-    sink: str = "spark"
+    kill_drivers: int = 0
+    sink: str = SINKS[0]
     speed: float = 1.0
     python: Path | None = None
     run_dir: Path | None = None
     conf: tuple[str, ...] = ()
     report: Report = field(default=report_nothing, compare=False)
+
+    @property
+    def kills(self) -> int:
+        """How many faults are asked for."""
+        return self.kill_executors + self.kill_drivers
 
     def command(self) -> str:
         """The command that replays this run."""
@@ -43,7 +53,9 @@ class RunOptions:
             parts += ["--generate", shlex.join(self.generator)] if self.generator else []
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
+        parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
         parts += ["--kill-executors", str(self.kill_executors)] if self.kill_executors else []
+        parts += ["--kill-drivers", str(self.kill_drivers)] if self.kill_drivers else []
         parts += ["--spark", str(self.python)] if self.python else []
         for pair in self.conf:
             parts += ["--conf", pair]

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from tidemark.checkpoint import Checkpoint, PlannedBatch
 from tidemark.errors import DeadlineExceeded, PipelineFailed
 from tidemark.runner.programs import Program
+from tidemark.runner.query import Query
 from tidemark.wait import wait_until
 
 TRIGGER_MS = 100
@@ -42,9 +42,8 @@ EndOffsets = dict[str, dict[str, int]]
 class Feed:
     """The running query as pacing sees it."""
 
-    pipeline: Program
+    query: Query
     checkpoint: Checkpoint
-    hold: Callable[[], AbstractContextManager[None]]
     end_offsets: Callable[[], EndOffsets]
 
     def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
@@ -81,8 +80,8 @@ class Feed:
         return planned
 
     def check(self) -> None:
-        """Raise ``PipelineFailed`` if the query ended by itself."""
-        self.pipeline.ask("status", BATCH_S)
+        """Raise ``PipelineFailed`` if the query ended by itself; start it again if its driver died."""
+        self.query.ask("status", BATCH_S)
 
     def is_flushed(self, watermark_ms: int) -> bool:
         """Whether a batch whose eviction watermark is at least ``watermark_ms`` is committed."""
@@ -90,7 +89,10 @@ class Feed:
         return bool(committed) and self.checkpoint.batch(committed[-1]).watermark_ms >= watermark_ms
 
     def _wait_for_no_data_batch(self, planned: PlannedBatch) -> None:
-        """A join runs once more when its watermark moved (``shouldRunAnotherBatch``); a query without one does not."""
+        """A join runs once more when its watermark moved (``shouldRunAnotherBatch``); a query without one does not.
+
+        Nor does one that was started again in between: it waits for data.
+        """
         if self.checkpoint.next_watermark_ms(planned.batch) <= planned.watermark_ms:
             return
         deadline = time.monotonic() + GRACE_S
@@ -98,7 +100,7 @@ class Feed:
         def is_over() -> bool:
             if self.checkpoint.planned()[-1] > planned.batch:
                 return self.checkpoint.running() is None
-            return time.monotonic() > deadline
+            return time.monotonic() > deadline or self.query.began_after(planned.batch)
 
         wait_until(
             is_over, BATCH_S, lambda: f"the no-data batch after batch {planned.batch}{self._state()}",
@@ -110,9 +112,9 @@ class Feed:
             window = _window()
             if not (self._is_idle() and self._is_idle()):
                 return False
-            with self.hold():
+            with self.query.held() as alive:
                 # Nothing ran since the second look: the interval is the same, and within it the query sleeps.
-                if _window() != window:
+                if not alive or _window() != window:
                     return False
                 act()
             return True
@@ -120,12 +122,12 @@ class Feed:
         wait_until(acted, BATCH_S, lambda: f"the query to be idle{self._state()}")
 
     def _is_idle(self) -> bool:
-        status = self.pipeline.ask("status", BATCH_S)
+        status = self.query.ask("status", BATCH_S)
         return not status["isTriggerActive"] and status["message"] in IDLE_WORDS
 
     def _state(self) -> str:
         try:
-            status = self.pipeline.ask("status", 5.0)
+            status = self.query.ask("status", 5.0)
         except PipelineFailed as failure:
             return f"; {failure}"
         return f"; planned {self.checkpoint.planned()[-1:]}, committed {self.checkpoint.committed()[-1:]}, {status}"

@@ -13,8 +13,9 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +23,9 @@ from typing import Any, Self
 from tidemark import project
 from tidemark.errors import DeadlineExceeded, PipelineFailed, TestbedError, TidemarkError, UsageError
 from tidemark.process import tail
+
+LOOK_S = 0.5
+"""How often who waits for an answer looks whether it can still come."""
 
 END_S = 20.0
 """Calibration: a pipeline asked to stop ends in 1-3 s; one whose driver is dead is killed after this."""
@@ -102,26 +106,23 @@ class Program:
     ) -> None:
         self.close()
 
-    def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
-        """Send a command and return its answer."""
+    def ask(
+        self, command: str, timeout_s: float, *, unless: Callable[[], object] | None = None
+    ) -> dict[str, Any]:
+        """Send a command and return its answer; see :meth:`answer`."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(command + "\n")
             self._process.stdin.flush()
         except (BrokenPipeError, ValueError):
             raise self._ended() from None
-        return self.answer(timeout_s, command)
+        return self.answer(timeout_s, command, unless=unless)
 
-    def answer(self, timeout_s: float, asked: str = "its first line") -> dict[str, Any]:
-        """The next line that the program says."""
-        try:
-            answer = self._answers.get(timeout=timeout_s)
-        except queue.Empty:
-            raise DeadlineExceeded(
-                f"waited {timeout_s:g} s for `python -m {self.name}` to answer {asked!r}",
-                detail=self._last_words(),
-                hint=f"its log is {self.log}; `tidemark status` says whether the stack is well",
-            ) from None
+    def answer(
+        self, timeout_s: float, asked: str = "its first line", *, unless: Callable[[], object] | None = None
+    ) -> dict[str, Any]:
+        """The next line that the program says. ``unless`` raises what makes waiting for it pointless."""
+        answer = self._next(timeout_s, asked, unless)
         if answer is None:
             raise self._ended()
         if answer.get("event") == "failed":
@@ -147,6 +148,28 @@ class Program:
         self._reader.join(END_S)
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    def kill(self) -> None:
+        """End the program at once: whom it talked to is gone."""
+        self._process.kill()
+
+    def _next(
+        self, timeout_s: float, asked: str, unless: Callable[[], object] | None
+    ) -> dict[str, Any] | None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._answers.get(timeout=min(LOOK_S, max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                if unless is not None:
+                    unless()
+                if time.monotonic() >= deadline:
+                    break
+        raise DeadlineExceeded(
+            f"waited {timeout_s:g} s for `python -m {self.name}` to answer {asked!r}",
+            detail=self._last_words(),
+            hint=f"its log is {self.log}; `tidemark status` says whether the stack is well",
+        )
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -78,11 +78,12 @@ def run(
 
 
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
-    if options.kill_executors and "processes" not in POWERS[spec.backend]:
+    if options.kills and "processes" not in POWERS[spec.backend]:
         raise UsageError(
-            f"{options.kill_executors} executors cannot be killed: the stack is {spec.backend}",
+            f"{options.kills} executors and drivers cannot be killed: the stack is {spec.backend}",
             detail="its processes belong to somebody else",
-            hint="leave out --kill-executors (0), or take a stack of your own: `tidemark up --backend local`",
+            hint="leave out --kill-executors and --kill-drivers, or take a stack of your own:"
+            " `tidemark up --backend local`",
         )
 
 

@@ -22,6 +22,9 @@ from tidemark.errors import SinkFailed, SinkRefused
 from tidemark.wait import pause
 
 VERSION = 1
+DEFAULT_PREFIX = "tidemark"
+DEFAULT_LEDGER = "tidemark-ledger"
+DEFAULT_SINK = "0"
 NONE = -1001
 TRY_S = 5.0
 """Calibration: a coordinator answers within 1-5 ms, one that is just being elected within some seconds."""
@@ -124,7 +127,7 @@ def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
         ) from error
 
 
-def committed(client: Mapping[str, str], ledger: str = "tidemark-ledger") -> Iterator[tuple[str, Entry]]:
+def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterator[tuple[str, Entry]]:
     """Every entry on a cluster: (group, entry), by group. ``client`` are librdkafka's settings.
 
     Raises:

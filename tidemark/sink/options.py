@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark.errors import SinkRefused
+from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK
 
 DAY_S = 86_400.0
 
@@ -149,9 +150,9 @@ def read_options(given: Mapping[str, str]) -> SinkOptions:
         partitions=_whole(options, "partitions", "1"),
         keys=options.get("keyfingerprint", ""),
         provenance=_yes(options, "provenance"),
-        sink=_name(options, "sinkid", "0"),
-        prefix=_name(options, "transactionalidprefix", "tidemark"),
-        ledger=_name(options, "ledgertopic", "tidemark-ledger"),
+        sink=_name(options, "sinkid", DEFAULT_SINK),
+        prefix=_name(options, "transactionalidprefix", DEFAULT_PREFIX),
+        ledger=_name(options, "ledgertopic", DEFAULT_LEDGER),
         checkpoint=options.get("checkpointlocation"),
         expiry_guard_s=float("inf") if _yes(options, "ignoreexpiry") else _guard(options),
     )

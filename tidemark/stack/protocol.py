@@ -108,7 +108,7 @@ class Stack(Protocol):
         """Ask a part to end, kill it if it does not. A driver of one's own is forgotten."""
 
     def kill(self, part: str) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL, and wait until it is gone. :meth:`start` brings it back, a driver of one's own too."""
 
     def pause(self, part: str) -> None:
         """SIGSTOP; a container with all in it, a worker's executors too.

@@ -23,6 +23,8 @@ from tidemark.stack.runtime import Runtime
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import PartRecord, Session, StackRecord, StateFolder
 
+STOP_S = 5.0
+"""Calibration: a part ends within 2 s of being asked."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 
@@ -76,8 +78,11 @@ class RunningStack:
                 self._bring_up(record)
 
     def stop(self, part: str) -> None:
-        """Ask a part to end; kill it if it does not."""
-        self._end(part, ask_s=5.0)
+        """Ask a part to end; kill it if it does not. A driver of one's own is forgotten."""
+        record = self._end(part, ask_s=STOP_S)
+        if record.owner is not None:
+            self._runtime.forget(record)
+            self._state.forget_part(part)
 
     def kill(self, part: str) -> None:
         """SIGKILL a part."""
@@ -219,13 +224,11 @@ class RunningStack:
                     count = commands.executors_of_a_driver(self._record)
                     ready.warm_up(probe, part, count, lambda: launch.must_live(self._runtime, part))
 
-    def _end(self, name: str, ask_s: float) -> None:
+    def _end(self, name: str, ask_s: float) -> PartRecord:
         part = self._part(name)
         self._runtime.end(part, ask_s)
         self._state.discard("stopped", f"part-{name}")
-        if part.owner is not None:
-            self._runtime.forget(part)
-            self._state.forget_part(name)
+        return part
 
     def _part(self, name: str) -> PartRecord:
         part = self._state.part(name)

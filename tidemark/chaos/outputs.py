@@ -1,0 +1,85 @@
+"""What a query's sink has written of a batch, seen from outside while the query runs.
+
+``written`` of a batch means that every sink partition has written its rows. For the exactly-once sink its ledger says
+so. Spark's own sink leaves no such trace: there the output's end offsets must stand still while the driver is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from confluent_kafka.admin import AdminClient
+
+from tidemark import kafka
+from tidemark.checkpoint import Checkpoint
+from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Names, look_up
+
+LOOK_S = 5.0
+"""Calibration: a coordinator answers within 5 ms."""
+
+STILL_S = 1.0
+"""Calibration: between the first record of a batch and the last lie some hundred milliseconds."""
+
+Proof = dict[str, Any]
+
+
+class Output(Protocol):
+    """One query's output."""
+
+    def ends(self) -> dict[int, int]:
+        """The end offsets of the output topic, rows of open transactions included; cheap."""
+
+    def written(self, batch: int) -> Proof | None:
+        """What shows that every sink partition has written the batch; ``None`` while nothing does."""
+
+
+class _Ledger:
+    """Of the exactly-once sink."""
+
+    def __init__(self, bootstrap: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]) -> None:
+        self.ends = ends
+        self._checkpoint = checkpoint
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def written(self, batch: int) -> Proof | None:
+        """Every partition has an entry of this batch."""
+        names = Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
+        entries: dict[str, int] = {}
+        partition = count = 0
+        while partition <= count:
+            entry = look_up(self._admin, names.group(partition), DEFAULT_LEDGER, LOOK_S)
+            if entry is None or entry.next_batch != batch + 1:
+                return None
+            entries[str(partition)], count = entry.next_batch, entry.partitions - 1
+            partition += 1
+        return {"ledger": entries, "ends": _named(self.ends())}
+
+
+class _Ends:
+    """Of Spark's own sink."""
+
+    def __init__(self, ends: Callable[[], dict[int, int]]) -> None:
+        self.ends = ends
+        self._seen: dict[int, int] = {}
+        self._since = 0.0
+
+    def written(self, batch: int) -> Proof | None:  # noqa: ARG002 (the other one's)
+        """Nothing has come for a while."""
+        ends, now = self.ends(), time.monotonic()
+        if ends != self._seen:
+            self._seen, self._since = ends, now
+        return {"ends": _named(ends)} if now - self._since >= STILL_S else None
+
+
+@contextmanager
+def watched(sink: str, bootstrap: str, topic: str, checkpoint: Checkpoint) -> Iterator[Output]:
+    """The output of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
+    with kafka.watched_ends(bootstrap, topic) as ends:
+        yield _Ledger(bootstrap, checkpoint, ends) if sink == "exactly-once" else _Ends(ends)
+
+
+def _named(ends: dict[int, int]) -> dict[str, int]:
+    return {str(partition): end for partition, end in sorted(ends.items())}

@@ -1,0 +1,108 @@
+"""Carries out planned strikes, one after the other, in a thread of its own while a trace is published.
+
+A strike that came too late for its batch lets that batch go and takes the next. The next strike waits until the batch
+that was hit is committed. The journal says what was seen; what could not be carried out before the run was over is in
+it as not done.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from tidemark.chaos.drivers import kill_driver
+from tidemark.chaos.executors import kill_executor
+from tidemark.chaos.scene import Scene, now_utc
+from tidemark.chaos.strikes import KILL_DRIVER, Strike
+from tidemark.errors import DeadlineExceeded
+from tidemark.evidence import Fault
+from tidemark.wait import pause, wait_until
+
+RECOVERY_S = 240.0
+"""Calibration: a batch whose executor or driver was killed took up to 40 s on a busy machine; several times that."""
+
+
+class Striker:
+    """Strikes at one query."""
+
+    def __init__(self, scene: Scene, strikes: Sequence[Strike], rng: random.Random) -> None:
+        self.journal: list[Fault] = []
+        self.error: Exception | None = None
+        self._scene = scene
+        self._strikes = strikes
+        self._rng = rng
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="striker", daemon=True)
+
+    def start(self) -> None:
+        """Begin to lie in wait."""
+        self._thread.start()
+
+    def finish(self) -> list[Fault]:
+        """Stop; returns the journal."""
+        self._over.set()
+        self._thread.join()
+        missed = self._strikes[len(self.journal) :]
+        self.journal += [Fault(fault=strike.fault, at_utc=now_utc(), done=False) for strike in missed]
+        return self.journal
+
+    def _work(self) -> None:
+        try:
+            for strike in self._strikes:
+                self._carry_out(strike)
+        except _Over:
+            return
+        except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
+            self.error = error
+
+    def _carry_out(self, strike: Strike) -> None:
+        not_before, done = strike.batch, None
+        while done is None:
+            batch, ends = self._await_batch(not_before)
+            done = self._strike(strike, batch, ends)
+            not_before = batch + (strike.fault == KILL_DRIVER)
+        self.journal.append(done)
+        struck_at = time.monotonic()
+        committed = lambda: done.batch in self._scene.checkpoint.committed()  # noqa: E731
+        self._until(committed, f"batch {done.batch} to be committed after {done.fault}")
+        done.recovery_s = round(time.monotonic() - struck_at, 2)
+
+    def _await_batch(self, not_before: int) -> tuple[int, dict[int, int]]:
+        """The first batch from ``not_before`` on that runs, and where the output ended just before it was planned."""
+        ends: dict[int, int] = {}
+
+        def running() -> int:
+            """Its id plus one, so that it is truthy."""
+            nonlocal ends
+            batch = self._scene.checkpoint.running()
+            if batch is not None and batch >= not_before:
+                return batch + 1
+            ends = self._scene.output.ends()
+            return 0
+
+        return self._until(running, "a running batch") - 1, ends
+
+    def _strike(self, strike: Strike, batch: int, ends: dict[int, int]) -> Fault | None:
+        if strike.fault == KILL_DRIVER:
+            return kill_driver(self._scene, batch, ends)
+        pause(strike.delay_s)
+        return kill_executor(self._scene, batch, self._rng)
+
+    def _until(self, condition: Callable[[], int | bool], what: str) -> int:
+        def look() -> int:
+            value = condition()
+            if not value and self._over.is_set():
+                raise _Over
+            return value
+
+        try:
+            return wait_until(look, RECOVERY_S, lambda: what, poll_s=0.01)
+        except DeadlineExceeded as error:
+            error.hint = "the driver's log in the run directory says what it was doing"
+            raise
+
+
+class _Over(Exception):
+    """The run has ended; the remaining strikes are not carried out."""
