@@ -54,6 +54,11 @@ class Checkpoint:
                 offsets.update(json.loads(line))
         return PlannedBatch(batch, int(json.loads(metadata)["batchWatermarkMs"]), offsets)
 
+    def partitions(self, batch: int) -> int:
+        """How many shuffle partitions a batch was planned with, which a stateful query keeps."""
+        metadata = json.loads((self.path / "offsets" / str(batch)).read_text().splitlines()[1])
+        return int(metadata["conf"]["spark.sql.shuffle.partitions"])
+
     def next_watermark_ms(self, batch: int) -> int:
         """The watermark that a committed batch left for the next one."""
         _version, body = (self.path / "commits" / str(batch)).read_text().splitlines()[:2]

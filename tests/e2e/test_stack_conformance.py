@@ -215,6 +215,17 @@ def test_a_killed_driver_comes_back_at_its_address(stack):
     assert run_job(after) == 10
 
 
+def test_a_killed_driver_of_ones_own_comes_back_at_its_address(stack, own_driver):
+    stack.kill(own_driver.name)
+    with pytest.raises(TestbedError, match="does not run"):
+        stack.driver(own_driver.name)
+    stack.start(own_driver.name)
+    after = stack.driver(own_driver.name)
+    assert after.remote == own_driver.remote
+    assert after.app_id != own_driver.app_id
+    assert run_job(after) == 10
+
+
 def test_a_driver_outlives_many_killed_executors_and_a_killed_master(stack, own_driver):
     def kill_one() -> None:
         victim = await_executors(stack, own_driver.name)[0]

@@ -1,12 +1,14 @@
 """What a query's sink has written of a batch, seen from outside while the query runs.
 
 ``written`` of a batch means that every sink partition has written its rows. For the exactly-once sink its ledger says
-so. Spark's own sink leaves no such trace: there the output's end offsets must stand still while the driver is stopped.
+so. Spark's own sink keeps no such record: there every partition must have rows of the batch in the output (by their
+headers), and the output must stand still, while the driver is stopped.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -58,27 +60,48 @@ class _Ledger:
         return {"ledger": entries, "ends": _named(self.ends())}
 
 
-class _Ends:
+class _Topic:
     """Of Spark's own sink."""
 
-    def __init__(self, ends: Callable[[], dict[int, int]]) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]
+    ) -> None:
         self.ends = ends
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._checkpoint = checkpoint
         self._seen: dict[int, int] = {}
         self._since = 0.0
 
-    def written(self, batch: int) -> Proof | None:  # noqa: ARG002 (the other one's)
-        """Nothing has come for a while."""
+    def written(self, batch: int) -> Proof | None:
+        """All partitions have rows there, and nothing has come for a while."""
         ends, now = self.ends(), time.monotonic()
         if ends != self._seen:
             self._seen, self._since = ends, now
-        return {"ends": _named(ends)} if now - self._since >= STILL_S else None
+        if now - self._since < STILL_S:
+            return None
+        rows = self._rows(batch, ends)
+        whole = len(rows) == self._checkpoint.partitions(batch)
+        return {"rows": dict(sorted(rows.items())), "ends": _named(ends)} if whole else None
+
+    def _rows(self, batch: int, ends: dict[int, int]) -> Counter[str]:
+        """How many rows of a batch each sink partition has in the output."""
+        found: Counter[str] = Counter()
+        for message in kafka.read_messages(self._bootstrap, self._topic, ends):
+            headers = {name: kafka.visible(value) for name, value in kafka.headers(message)}
+            if headers.get("batch") == str(batch):
+                found[headers.get("partition") or "?"] += 1
+        return found
 
 
 @contextmanager
 def watched(sink: str, bootstrap: str, topic: str, checkpoint: Checkpoint) -> Iterator[Output]:
     """The output of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
     with kafka.watched_ends(bootstrap, topic) as ends:
-        yield _Ledger(bootstrap, checkpoint, ends) if sink == "exactly-once" else _Ends(ends)
+        if sink == "exactly-once":
+            yield _Ledger(bootstrap, checkpoint, ends)
+        else:
+            yield _Topic(bootstrap, topic, checkpoint, ends)
 
 
 def _named(ends: dict[int, int]) -> dict[str, int]:

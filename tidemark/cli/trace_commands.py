@@ -64,7 +64,7 @@ def replay_command(
             "the pace 'stepped' publishes a slice when the one before has been processed",
             hint="name the checkpoint of the query to follow (--checkpoint DIR), or give --pace backlog",
         )
-    address = bootstrap or _stack_address()
+    address = bootstrap or stack_address()
     topics = _topics(topic, list(header.topics))
     if create:
         _create_missing(address, header, topics)
@@ -109,9 +109,9 @@ def record_command(
         raise UsageError("no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC")
     if not out.parent.is_dir():
         raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
-    broker = {"bootstrap.servers": bootstrap or _stack_address(), **dict(map(_pair, kafka_conf or ()))}
+    broker = {"bootstrap.servers": bootstrap or stack_address(), **dict(map(pair, kafka_conf or ()))}
     options = RecordOptions(
-        topics=dict(map(_pair, topic)), pace=_pace(pace), slice_s=slice_s, contract=_contract(contract)
+        topics=dict(map(pair, topic)), pace=_pace(pace), slice_s=slice_s, contract=_contract(contract)
     )
     with _bar("records read", as_json) as report:
         sha256, header = record(broker, options, out, lambda done: report("read", done, 0))
@@ -120,7 +120,8 @@ def record_command(
     )
 
 
-def _stack_address() -> str:
+def stack_address() -> str:
+    """Where the running stack's broker is; raises ``UsageError`` if none runs."""
     from tidemark.stack import current
 
     stack = current()
@@ -138,7 +139,7 @@ def _create_missing(bootstrap: str, header: Header, topics: dict[str, str]) -> N
 
 
 def _topics(pairs: Sequence[str] | None, logical: Sequence[str]) -> dict[str, str]:
-    given = dict(map(_pair, pairs or ()))
+    given = dict(map(pair, pairs or ()))
     for name in given:
         if name not in logical:
             raise UsageError(f"the trace has no topic {name!r}", hint=f"it has {', '.join(logical)}")
@@ -152,7 +153,8 @@ def _pace(text: str) -> Pace:
     raise UsageError(f"there is no pace {text!r}", hint=f"choose one of {', '.join(PACES)}")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """``NAME=VALUE``; raises ``UsageError`` for anything else."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise UsageError(f"cannot read {text!r}", hint="write NAME=VALUE")

@@ -12,6 +12,7 @@ Reading asks for stable offsets only: while a transaction is being completed the
 from __future__ import annotations
 
 import json
+import re
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,10 @@ TRY_S = 5.0
 """Calibration: a coordinator answers within 1-5 ms, one that is just being elected within some seconds."""
 AGAIN_S = 0.005
 """Calibration: offsets are stable 1-15 ms after the transaction that wrote them."""
+
+
+_GROUP = re.compile(r"(.+)\.([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(.+)\.([0-9]+)")
+"""Prefix and sink may have dots in them; a query's id is a UUID."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,12 @@ class Names:
     def group(self, partition: int) -> str:
         """The group, and the transactional id, of one partition."""
         return f"{self.prefix}.{self.query}.{self.sink}.{partition}"
+
+
+def read_group(group: str) -> tuple[Names, int] | None:
+    """The names and the partition that a group stands for; ``None`` for one of somebody else."""
+    found = _GROUP.fullmatch(group)
+    return (Names(found[1], found[2], found[3]), int(found[4])) if found else None
 
 
 def group_metadata(group: str) -> bytes:
@@ -138,15 +149,20 @@ def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterat
 
     admin = AdminClient({"log_level": 0, **client})
     try:
-        listed = admin.list_consumer_groups(request_timeout=TRY_S).result().valid
+        listed = admin.list_consumer_groups(request_timeout=TRY_S).result()
+        trouble = [str(error) for error in listed.errors]  # of brokers that did not answer
     except KafkaException as exception:
-        raise _unread("*", exception.args[0]) from exception
-    for group in sorted(group.group_id for group in listed):
-        place = _ask(admin, group, ledger)
-        if place.error is None and place.offset != NONE:
-            entry = read_entry(group, place.offset, place.metadata)
-            if entry is not None:
-                yield group, entry
+        trouble = [str(exception.args[0])]
+    if trouble:
+        raise SinkFailed(
+            f"cannot list the groups at {client.get('bootstrap.servers')!r}",
+            detail=trouble[0],
+            hint="look whether its brokers can be reached, and whether this client may DESCRIBE groups",
+        )
+    for group in sorted(group.group_id for group in listed.valid):
+        entry = look_up(admin, group, ledger, TRY_S)
+        if entry is not None:
+            yield group, entry
 
 
 def _ask(admin: Any, group: str, ledger: str) -> Any:

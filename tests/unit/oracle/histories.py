@@ -184,7 +184,7 @@ class Run:
                 bounds[topic].append(end)
                 sides.append([row for n in range(start, end) if (row := self.row(side, topic, n))])
             batches.append((sides[0], sides[1]))
-        rerun = frozenset(plan.batch for plan in self.plans if plan.runs > 1)
+        rerun = frozenset(plan.batch for plan in self.plans if plan.runs > 1 or plan.restarted)
         delays = self.contract.left.watermark_delay_ms, self.contract.right.watermark_delay_ms
         return Naive(self.contract.kind, self.contract.bound, delays, self.contract.policy).run(
             batches, rerun

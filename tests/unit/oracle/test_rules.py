@@ -7,6 +7,8 @@ spells out its eviction watermark, which the model has to predict; the naive mod
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
@@ -114,9 +116,25 @@ def test_a_record_that_is_no_event_is_nothing_to_the_join() -> None:
     assert prediction.batch_of == {}
 
 
-def test_a_query_that_was_restarted_has_forgotten_what_its_inputs_showed() -> None:
-    run = Run().batch("i1 a 100", "c1 b 50", watermark=0).batch("", "c2 b 80", watermark=50, runs=2)
+@pytest.mark.parametrize("how", [{"runs": 2}, {"runs": 2, "restarted": True}, {"restarted": True}])
+def test_a_query_that_was_restarted_has_forgotten_what_its_inputs_showed(how: dict[str, Any]) -> None:
+    run = Run().batch("i1 a 100", "c1 b 50", watermark=0).batch("", "c2 b 80", watermark=50, **how)
     emitted(run.batch("i2 a 101", watermark=50).batch(watermark=80))
+
+
+def test_a_query_that_goes_on_remembers_them() -> None:
+    run = Run().batch("i1 a 100", "c1 b 50", watermark=0).batch("", "c2 b 80", watermark=50)
+    emitted(run.batch("i2 a 101", watermark=80).batch(watermark=80))
+
+
+def test_an_expiry_that_a_restart_puts_off_is_not_yet_due() -> None:
+    run = (
+        Run("left_outer")
+        .batch("i1 a 10", "c1 b 5", watermark=0)
+        .batch("", "c2 b 30", watermark=5, restarted=True)
+    )
+    due = emitted(run.batch("i2 b 40", "c3 d 45", watermark=5).batch(watermark=40))
+    assert due["i1 -"] == 3
 
 
 # Joining and the state

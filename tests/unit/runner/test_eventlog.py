@@ -71,3 +71,11 @@ def test_the_excerpt_has_this_querys_lines_and_the_executors(log):
     assert [json.loads(line) for line in QueryEvents(path, 0, "mine").excerpt()] == json.loads(
         json.dumps(mine)
     )
+
+
+def test_the_progress_of_a_query_is_told_as_the_query_tells_it(log):
+    name = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+    reports = [{"id": query, "batchId": batch} for query, batch in (("mine", 0), ("theirs", 0), ("mine", 1))]
+    path = log(*({"Event": name, "progress": report} for report in reports))
+
+    assert list(QueryEvents(path, 0, "mine").progress()) == [reports[0], reports[2]]

@@ -1,0 +1,65 @@
+"""Drivers killed with a batch written and not committed: the one moment that tells exactly-once from at-least-once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tidemark.evidence import RunDirectory
+
+pytestmark = [pytest.mark.chaos]
+
+SCHEDULE = {"seed": 5, "impressions": 1500, "kill_drivers": 1, "kill_executors": 1}
+
+
+def the_driver_kill(run):
+    [fault] = [fault for fault in run.faults() if fault.fault == "KillDriver"]
+    assert fault.done
+    assert fault.point == "written"
+    assert fault.proof["planned"]
+    assert not fault.proof["committed"]
+    assert fault.recovery_s is not None
+    return fault
+
+
+def rows_of(run, batch):
+    """Output records of one batch: (before the kill, after it), as Kafka has them."""
+    ends = {int(partition): end for partition, end in the_driver_kill(run).proof["ends"].items()}
+    of_batch = [record for record in run.output() if dict(record.headers)["batch"] == str(batch)]
+    before = Counter(record.value for record in of_batch if record.offset < ends[record.partition])
+    return before, Counter(record.value for record in of_batch) - before
+
+
+def test_a_driver_killed_with_its_batch_written_doubles_nothing(run_pipeline):
+    result = run_pipeline("left_outer", **SCHEDULE)
+
+    assert result.verdict.verdict == "VALID", result.verdict
+    assert result.verdict.delivery == "exactly-once"
+    run = RunDirectory(result.run_dir)
+    fault = the_driver_kill(run)
+    assert set(fault.proof["ledger"].values()) == {fault.batch + 1}
+    before, after = rows_of(run, fault.batch)
+    assert before.total() > 0
+    assert after.total() == 0
+    # One timeline: every batch once, that one begun twice, reports of both runs.
+    batches = run.batches()
+    assert [batch.batch for batch in batches] == list(range(len(batches)))
+    assert [batch.batch for batch in batches if batch.runs == 2 and batch.restarted] == [fault.batch]
+    reports = {report["batchId"]: report["runId"] for report in run.progress()}
+    assert len(set(reports.values())) == 2
+    assert set(range(len(batches))) - set(reports) <= {fault.batch - 1}  # its report had no time to be logged
+
+
+def test_with_sparks_own_sink_the_same_kill_doubles_the_whole_batch(run_pipeline):
+    result = run_pipeline("left_outer", sink="spark", **SCHEDULE)
+
+    assert result.verdict.verdict == "VALID", result.verdict
+    assert result.verdict.delivery == "at-least-once"
+    run = RunDirectory(result.run_dir)
+    fault = the_driver_kill(run)
+    before, after = rows_of(run, fault.batch)
+    assert before.total() == sum(fault.proof["rows"].values()) > 0
+    assert before <= after  # each once more
+    assert result.verdict.counts["duplicates_excused"] >= before.total()
+    assert [batch.batch for batch in run.batches() if batch.runs == 2] == [fault.batch]

@@ -1,0 +1,39 @@
+"""A driver that dies, of whatever, is started again, and its query goes on: on the real engine, judged."""
+
+from __future__ import annotations
+
+from tests.e2e.conftest import shown
+from tidemark.evidence import RunDirectory
+
+
+def test_a_driver_that_somebody_kills_between_two_batches_is_started_again(own_stack, judged, tmp_path):
+    """Nothing is run again; but Spark has forgotten the latest event times, and the judge must know."""
+    killed: list[int] = []
+
+    def kill_at_slice_two(what: str, done: int, _total: int) -> None:
+        if (what, done) == ("publish", 2) and not killed:
+            own_stack.kill("driver")
+            killed.append(done)
+
+    verdict = judged(own_stack, impressions=400, report=kill_at_slice_two)
+
+    assert killed
+    assert verdict.verdict == "VALID", shown(verdict)
+    batches = RunDirectory(tmp_path / "run").batches()
+    assert sum(batch.restarted for batch in batches) == 1
+    assert {batch.runs for batch in batches} == {1}
+
+
+def test_a_driver_that_dies_again_and_again_is_started_each_time(own_stack, judged, tmp_path):
+    seen: set[int] = set()
+
+    def kill_at_each_slice(what: str, done: int, total: int) -> None:
+        if what == "publish" and done < min(total, 4) and done not in seen:
+            seen.add(done)
+            own_stack.kill("driver")
+
+    verdict = judged(own_stack, impressions=400, report=kill_at_each_slice)
+
+    assert len(seen) > 1
+    assert verdict.verdict == "VALID", shown(verdict)
+    assert sum(batch.restarted for batch in RunDirectory(tmp_path / "run").batches()) == len(seen)

@@ -1,0 +1,82 @@
+"""``tidemark ledger``: what the exactly-once sink has committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemark.cli.trace_commands import AsJson, Bootstrap, pair, stack_address
+from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX
+
+if TYPE_CHECKING:
+    from tidemark.sink.ledger import Entry, Names
+
+    Row = tuple[Names, int, Entry]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("ledger")(ledger_command)
+
+
+def ledger_command(
+    bootstrap: Bootstrap = "",
+    query: Annotated[str, typer.Option(help="Only of this query: its id, or how it begins.")] = "",
+    prefix: Annotated[
+        str, typer.Option(help="The sink's option transactionalIdPrefix; empty: any.")
+    ] = DEFAULT_PREFIX,
+    topic: Annotated[str, typer.Option(help="The sink's option ledgerTopic.")] = DEFAULT_LEDGER,
+    client: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for Kafka's client (librdkafka's names); repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the exactly-once sink has committed: per query and partition, the last batch and its rows."""
+    settings = {"bootstrap.servers": bootstrap or stack_address(), **dict(map(pair, client or ()))}
+    rows = [row for row in _rows(settings, topic, prefix) if row[0].query.startswith(query)]
+    if as_json:
+        typer.echo(json.dumps([_as_json(row) for row in rows]))
+    elif rows:
+        _print(rows)
+    else:
+        of = f" of query {query}" if query else ""
+        typer.echo(f"the ledger {topic!r} at {settings['bootstrap.servers']} has no entry{of}", err=True)
+
+
+def _rows(settings: dict[str, str], topic: str, prefix: str) -> Iterator[Row]:
+    from tidemark.sink.ledger import committed, read_group
+
+    for group, entry in committed(settings, topic):
+        known = read_group(group)
+        if known is not None and prefix in ("", known[0].prefix):
+            yield *known, entry
+
+
+def _as_json(row: Row) -> dict[str, object]:
+    names, partition, entry = row
+    return {
+        "query": names.query,
+        "sink": names.sink,
+        "partition": partition,
+        "partitions": entry.partitions,
+        "batch": entry.next_batch - 1,
+        "rows": entry.rows,
+        "topic": entry.topic,
+        "run": entry.run,
+        "prefix": names.prefix,
+        "cluster": entry.cluster,
+    }
+
+
+def _print(rows: list[Row]) -> None:
+    typer.echo(f"{'QUERY':36}  {'SINK':6} {'PARTITION':>9} {'BATCH':>7} {'ROWS':>9}  {'TOPIC':24} RUN")
+    for names, partition, entry in sorted(rows, key=lambda row: (row[0].query, row[0].sink, row[1])):
+        of = f"{partition} of {entry.partitions}"
+        topic = entry.topic or "(in the rows)"
+        batch, count = entry.next_batch - 1, entry.rows
+        typer.echo(
+            f"{names.query}  {names.sink:6} {of:>9} {batch:>7} {count:>9,}  {topic:24} {entry.run[:8] or '-'}"
+        )
