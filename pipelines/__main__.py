@@ -121,7 +121,9 @@ def _arguments() -> argparse.Namespace:
         "--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC, for each input"
     )
     parser.add_argument("--output", help="the output topic")
-    parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="what writes the output (%(default)s)")
+    parser.add_argument(
+        "--sink", choices=SINKS, default=SINKS[0], help="what writes the output (%(default)s)"
+    )
     parser.add_argument("--checkpoint", help="the checkpoint folder, as the driver sees it")
     parser.add_argument("--query-name", default="tidemark", help="the query's name in Spark")
     parser.add_argument("--trigger-ms", type=int, default=0, help="processing-time trigger, in milliseconds")

@@ -42,7 +42,9 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
     """A session on the driver, with the settings of the command line."""
     session = SparkSession.builder.remote(args.remote).create()
     try:
-        session.conf.set("spark.sql.artifact.isolation.enabled", "false")  # or each query gets Pythons of its own
+        session.conf.set(
+            "spark.sql.artifact.isolation.enabled", "false"
+        )  # or each query gets Pythons of its own
         session.conf.set("spark.sql.streaming.minBatchesToRetain", KEEP_ALL)
         session.conf.set("spark.sql.streaming.numRecentProgressUpdates", KEEP_ALL)
         for name, value in args.conf:
@@ -93,7 +95,9 @@ def _exactly_once(records: DataFrame, to_sink: ToSink | None, args: Namespace) -
         "checkpointLocation": args.checkpoint,
     }
     whole = to_sink(records) if to_sink is not None else records
-    return write_exactly_once(whole, options, partitions=SINK_PARTITIONS, key="key", provenance=to_sink is None)
+    return write_exactly_once(
+        whole, options, partitions=SINK_PARTITIONS, key="key", provenance=to_sink is None
+    )
 
 
 def _spark(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataStreamWriter:
