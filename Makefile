@@ -66,7 +66,7 @@ demo: venv ## 20,000 impressions through a left outer join, three executors kill
 test: venv ## the whole suite but "long"
 	@$(BIN)/python -m pytest $(ARGS)
 
-long: venv ## the full matrices, and installing the wheel from an empty environment
+long: venv ## the full matrices, 100,000 impressions with eleven kills, the wheel in an empty environment
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
 lint: venv ## ruff (rules and format), mypy --strict, import-linter
