@@ -6,10 +6,12 @@ import json
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tidemark.evidence import RunDirectory
 from tidemark.wait import wait_until
 
 pytestmark = [pytest.mark.e2e]
@@ -59,6 +61,7 @@ def test_a_broken_line_of_a_trace_is_named_by_its_number(tmp_path):
         (["run", "inner", "--sink", "parquet"], "'parquet' is not one of"),
         (["check", "nowhere"], "'nowhere' is not a run directory"),
         (["replay", "nowhere.jsonl", "--bootstrap", "127.0.0.1:1"], "nowhere.jsonl"),
+        (["ledger", "--bootstrap", "127.0.0.1:1", "--client", "nothing"], "cannot read 'nothing'"),
     ],
 )
 def test_wrong_usage_says_what_and_leaves_with_2(arguments, says, tmp_path):
@@ -89,10 +92,35 @@ def test_a_run_prints_one_json_object(stack, tmp_path):
     shown = json.loads(done.stdout)
     wanted = {"verdict", "delivery", "trace_sha256", "run_dir", "findings", "counts", "anchors", "faults"}
     assert wanted <= set(shown)
-    assert (shown["verdict"], shown["delivery"]) == ("VALID", "at-least-once")
+    assert (shown["verdict"], shown["delivery"]) == ("VALID", "exactly-once")
     again = tidemark("check", run_dir, "--json")
     assert again.returncode == 0
     assert json.loads(again.stdout)["counts"] == shown["counts"]
+
+
+def test_the_ledger_shows_the_last_batch_of_each_partition_of_a_query(run_pipeline, stack):
+    run = RunDirectory(run_pipeline("inner", impressions=300).run_dir)
+    written = Counter(
+        (dict(record.headers)["partition"], dict(record.headers)["batch"]) for record in run.output()
+    )
+    last = {name: max(int(batch) for of, batch in written if of == name) for name, _ in written}
+
+    query = run.manifest.query_id
+    done = tidemark("ledger", "--bootstrap", stack.bootstrap_servers, "--query", query, "--json")
+
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert {str(row["partition"]): row["batch"] for row in shown} == last
+    assert all(row["rows"] == written[str(row["partition"]), str(row["batch"])] for row in shown)
+    table = tidemark("ledger", "--bootstrap", stack.bootstrap_servers, "--query", query[:8])
+    assert table.stdout.count(query) == len(last)
+
+
+def test_a_ledger_that_cannot_be_reached_is_not_an_empty_one():
+    done = tidemark("ledger", "--bootstrap", "127.0.0.1:1")
+
+    assert done.returncode == 4
+    assert "cannot list the groups at '127.0.0.1:1'" in done.stderr
 
 
 def test_ctrl_c_in_the_middle_of_a_run_stops_clean_and_keeps_the_evidence(stack, tmp_path):
