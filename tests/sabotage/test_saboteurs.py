@@ -23,6 +23,7 @@ class Saboteur(NamedTuple):
     caught_as: str
     added: str = ""
     generator: tuple[str, ...] = ()
+    drivers_killed: int = 0
 
 
 SABOTEURS = {
@@ -65,6 +66,11 @@ SABOTEURS = {
         "    from tidemark.sink.provenance import with_provenance\n"
         "    return with_provenance(records.selectExpr('key', 'value', 'explode(array(1, 2)) AS n').drop('n'))\n",
     ),
+    "sink that does not look into its ledger": Saboteur(
+        "left_outer", {}, "duplicate_rows", "import tidemark.sink.transaction\n"
+        "tidemark.sink.transaction.look_up = lambda *_: None\n",
+        drivers_killed=1,
+    ),
 }  # fmt: skip
 
 
@@ -80,7 +86,8 @@ def test_a_saboteur_is_caught_by_name(name, run_pipeline, tmp_path):
     broken = tmp_path / "saboteur.py"
     broken.write_text(f"{source}\n\n{saboteur.added}")
 
-    verdict = run_pipeline(broken, impressions=400, seed=11, generator=saboteur.generator).verdict
+    options = {"generator": saboteur.generator, "kill_drivers": saboteur.drivers_killed}
+    verdict = run_pipeline(broken, impressions=400, seed=11, **options).verdict
 
     assert verdict.verdict == "INVALID", verdict
     assert saboteur.caught_as in verdict.findings_total, verdict.findings_total

@@ -8,6 +8,8 @@ the driver goes on, nothing is lost, and the next batch is tried.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidemark.chaos.outputs import Proof
 from tidemark.chaos.scene import Scene, now_utc
 from tidemark.chaos.strikes import KILL_DRIVER
@@ -22,25 +24,32 @@ FINISH_S = 5.0
 """Calibration: executors finish a batch's tasks within 1 s; a partition without rows never writes."""
 
 
-def kill_driver(scene: Scene, batch: int, ends: dict[int, int]) -> Fault | None:
+def kill_driver(
+    scene: Scene, batch: int, ends: dict[int, int], *, unless: Callable[[], object]
+) -> Fault | None:
     """Kill the driver at ``written``; ``None`` if the batch had passed it, or never reached it.
 
-    ``ends`` are the end offsets of the output before the batch wrote anything.
+    ``ends`` are the end offsets of the output before the batch wrote anything. ``unless`` raises what ends the wait for
+    its rows.
     """
-    if not _is_writing(scene, batch, ends):
+    if not _is_writing(scene, batch, ends, unless):
         return None
     app_id = scene.stack.driver(scene.driver).app_id
     scene.stack.pause(scene.driver)
-    proof = _look(scene, batch)
+    proof: Proof | None = None
+    try:
+        proof = _look(scene, batch)
+    finally:
+        if proof is None:
+            scene.stack.resume(scene.driver)
     if proof is None:
-        scene.stack.resume(scene.driver)
         return None
     scene.stack.kill(scene.driver)
     seen = {"app_id": app_id, "planned": True, "committed": batch in scene.checkpoint.committed(), **proof}
     return Fault(fault=KILL_DRIVER, at_utc=now_utc(), done=True, batch=batch, point="written", proof=seen)
 
 
-def _is_writing(scene: Scene, batch: int, ends: dict[int, int]) -> bool:
+def _is_writing(scene: Scene, batch: int, ends: dict[int, int], unless: Callable[[], object]) -> bool:
     """Wait until rows of the batch have reached the output; False if it was over before that was seen."""
     running = True
 
@@ -49,7 +58,7 @@ def _is_writing(scene: Scene, batch: int, ends: dict[int, int]) -> bool:
         running = scene.checkpoint.running() == batch
         return not running or scene.output.ends() != ends
 
-    wait_until(moved, BATCH_S, lambda: f"rows of batch {batch} in the output", poll_s=0.001)
+    wait_until(moved, BATCH_S, lambda: f"rows of batch {batch} in the output", unless=unless, poll_s=0.001)
     return running
 
 

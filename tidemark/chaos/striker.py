@@ -86,15 +86,19 @@ class Striker:
 
     def _strike(self, strike: Strike, batch: int, ends: dict[int, int]) -> Fault | None:
         if strike.fault == KILL_DRIVER:
-            return kill_driver(self._scene, batch, ends)
+            return kill_driver(self._scene, batch, ends, unless=self._go_on)
         pause(strike.delay_s)
         return kill_executor(self._scene, batch, self._rng)
+
+    def _go_on(self) -> None:
+        if self._over.is_set():
+            raise _Over
 
     def _until(self, condition: Callable[[], int | bool], what: str) -> int:
         def look() -> int:
             value = condition()
-            if not value and self._over.is_set():
-                raise _Over
+            if not value:
+                self._go_on()
             return value
 
         try:

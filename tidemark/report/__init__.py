@@ -63,6 +63,7 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
         f"{n['duplicates_excused']:,} excused, {verdict.findings_total.get('duplicate_rows', 0):,} not",
     )
     batches = [(n["data_batches"], "with data"), (n["no_data_batches"], "without")]
+    batches += [(n["batches_run_again"], "run again")] if n["batches_run_again"] else []
     yield "batches", _list([(n["batches"], ""), *batches])
     yield (
         "faults",
@@ -75,7 +76,8 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
 
 _COUNTED = (
     "rows_in", "late", "unreadable", "null_key", "duplicate_events", "semi_rows", "joined_rows", "matched",
-    "null_rows", "duplicates_excused", "data_batches", "no_data_batches", "batches", "faults_done", "failed_tasks",
+    "null_rows", "duplicates_excused", "data_batches", "no_data_batches", "batches", "batches_run_again", "faults_done",
+    "failed_tasks",
 )  # fmt: skip
 """Counts that a table shows: 0 where a judgement did not get as far as counting."""
 

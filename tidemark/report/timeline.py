@@ -62,4 +62,5 @@ def _watermark(batch: Batch) -> str:
 def _struck(batch: Batch, faults: Iterable[Fault]) -> str:
     mine = [fault for fault in faults if fault.done and fault.batch == batch.batch]
     marks = [f"  ⚡ {fault.fault} ({fault.recovery_s or 0:.1f} s)" for fault in mine]
+    marks += ["  ↻ begun again" if batch.runs > 1 else "  ↻ after a restart"] if batch.restarted else []
     return "".join(marks) + ("" if batch.committed else "  not committed")
