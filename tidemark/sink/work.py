@@ -16,6 +16,7 @@ from tidemark.sink.inflight import must_be_fresh, newest
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import check_columns
 from tidemark.sink.transaction import Written, write_task
+from tidemark.sink.whole import ended_in_order, input_of_task, whole
 
 PROPERTIES = (
     "sql.streaming.queryId",
@@ -46,7 +47,8 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> tuple[int
 def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: tuple[int, str] | None) -> Written:
     """In a task: write its partition; raises what ``write_task`` raises."""
     told = read_options(options)
-    return write_task(batches, _task(told, in_flight), told)
+    with ended_in_order():
+        return write_task(whole(batches, input_of_task()), _task(told, in_flight), told)
 
 
 def _task(told: SinkOptions, in_flight: tuple[int, str] | None) -> Task:

@@ -1,0 +1,139 @@
+"""What a query leaves behind that is stopped or killed while it writes: no transaction open, no part of a batch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.e2e.sinks import Copy
+from tidemark import kafka
+from tidemark.sink.ledger import committed
+from tidemark.wait import wait_until
+
+pytestmark = [pytest.mark.e2e]
+
+PROGRAM = Path(__file__).parent / "sink_classic.py"
+SLOW = {"kafka.linger.ms": "20", "kafka.buffer.memory": "65536"}
+"""64 KiB every 20 ms, so that the rows below take seconds."""
+ROWS, SIZE = 30_000, 500
+OPEN_S = 240.0
+"""Calibration: 15-40 s for a classic session, a first batch and its Python, longer on a machine that is busy."""
+CLOSED_S = 20.0
+"""Calibration: 1-3 s after the stop, on two busy cores; by itself a transaction ends after 120 s."""
+
+
+def ends(bootstrap, topic):
+    high = kafka.end_offsets(bootstrap, [topic])[topic]
+    return sum(high.values()), sum(kafka.stable_offsets(bootstrap, [topic])[topic].values())
+
+
+def await_open(bootstrap, topic):
+    """Wait until rows are in the topic that no reader at read_committed may see yet."""
+
+    def is_open():
+        high, stable = ends(bootstrap, topic)
+        return high > stable
+
+    wait_until(is_open, OPEN_S, lambda: f"an open transaction in {topic}")
+
+
+def await_closed(bootstrap, topic):
+    """Wait until a reader at read_committed is let through to the end."""
+
+    def is_closed():
+        high, stable = ends(bootstrap, topic)
+        return high == stable
+
+    wait_until(is_closed, CLOSED_S, lambda: f"readers of {topic} to be let through: {ends(bootstrap, topic)}")
+
+
+def entries(bootstrap, query):
+    return [entry for group, entry in committed({"bootstrap.servers": bootstrap}) if query in group]
+
+
+def connect(driver):
+    session = SparkSession.builder.remote(driver.remote).create()
+    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    return session
+
+
+def large(stack, session):
+    copy = Copy(stack, session)
+    copy.feed(ROWS, [f"{number}".rjust(SIZE).encode() for number in range(ROWS)])
+    return copy
+
+
+def is_whole(copy):
+    found = sorted(int(row.value) for row in kafka.drain(copy.bootstrap, copy.output, settle_s=0.2))
+    return found == list(range(ROWS))
+
+
+@pytest.mark.parametrize("how", [{"partitions": 1, "key": ()}, {"partitions": 2}])
+def test_a_query_stopped_in_the_middle_of_a_batch_leaves_nothing_of_it_and_no_reader_waiting(how, stack):
+    session = connect(stack.driver())
+    try:
+        copy = large(stack, session)
+        query = copy.start(copy.source(ROWS), options=SLOW, **how)
+        await_open(copy.bootstrap, copy.output)
+        query.stop()
+        await_closed(copy.bootstrap, copy.output)
+        assert len(entries(copy.bootstrap, query.id)) < how["partitions"]
+
+        copy.run(copy.source(ROWS), **how)
+        assert is_whole(copy)
+        assert sum(entry.rows for entry in entries(copy.bootstrap, query.id)) == ROWS
+    finally:
+        session.stop()
+
+
+def test_a_driver_that_is_killed_leaves_no_reader_waiting_either(stack):
+    session = connect(stack.start_driver("sink-killed"))
+    try:
+        copy = large(stack, session)
+        copy.start(copy.source(ROWS), options=SLOW)
+        await_open(copy.bootstrap, copy.output)
+    finally:
+        stack.kill("sink-killed")
+    await_closed(copy.bootstrap, copy.output)
+
+    copy.session = connect(stack.driver())
+    copy.run(copy.source(ROWS))
+    copy.session.stop()
+    assert is_whole(copy)
+
+
+def test_a_classic_session_that_ends_in_the_middle_of_a_batch_leaves_no_reader_waiting(stack, tmp_path):
+    topic = f"classic-{uuid.uuid4().hex[:8]}"
+    kafka.create_topics(stack.bootstrap_servers, {topic: 2})
+    asked = [sys.executable, PROGRAM, stack.bootstrap_servers, topic, tmp_path / "checkpoint"]
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    how = {
+        "env": environment,
+        "cwd": tmp_path,
+        "text": True,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+    }
+
+    first = subprocess.Popen([*asked, "slowly"], stdin=subprocess.PIPE, **how)
+    try:
+        await_open(stack.bootstrap_servers, topic)
+        said, _ = first.communicate("stop\n", timeout=200)
+    finally:
+        first.kill()
+    assert first.returncode == 0, said
+    await_closed(stack.bootstrap_servers, topic)
+    assert not list(kafka.read_all(stack.bootstrap_servers, topic))
+
+    again = subprocess.run(asked, timeout=400, **how)
+    assert again.returncode == 0, again.stdout
+    values = sorted(int(row.value) for row in kafka.drain(stack.bootstrap_servers, topic))
+    assert len(values) >= 2 * ROWS
+    assert values == list(range(len(values)))
