@@ -15,7 +15,10 @@ from tidemark.sink.records import KeySum
 
 @dataclass(frozen=True)
 class Task:
-    """One partition of one batch of one run of a query. ``offsets`` is the fingerprint of what the batch reads."""
+    """One partition of one batch of one run of a query. ``offsets`` is the fingerprint of what the batch reads.
+
+    ``again``: an earlier run is known to have begun the batch.
+    """
 
     query: str
     run: str
@@ -24,6 +27,7 @@ class Task:
     attempt: int
     partitions: int
     offsets: str = ""
+    again: bool = False
 
     def stamp(self) -> list[tuple[str, bytes | None]]:
         """Headers that trace a record to the task that wrote it."""

@@ -13,11 +13,15 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
 from tidemark.errors import SinkRefused
 
 DAY_S = 86_400.0
+
+Seen = tuple[int, str, bool]
+"""What tasks are told of the batch in flight: its id, its fingerprint, and whether an earlier run began it."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +78,14 @@ def must_be_fresh(batch: InFlight, guard_s: float, now: datetime | None = None) 
             hint="compare the topic with the batch by its header or by hand; then set the option ignoreExpiry to true "
             "for one start (or expiryGuardSeconds, if the brokers keep offsets for longer)",
         )
+
+
+def must_have_a_ledger(query: str, batch: int) -> NoReturn:
+    """Raise ``SinkRefused``: a batch is run again, and nobody knows what of it is in Kafka."""
+    raise SinkRefused(
+        f"batch {batch} of query {query} was begun before, but the ledger knows nothing of this query",
+        detail="rows of it that are in Kafka already would be written twice: its groups or the ledger topic were "
+        "deleted, sinkId or transactionalIdPrefix is another, or the query was run with another sink until now",
+        hint="if another sink began the batch, start the query with that one, and let it end; if this one did, and no "
+        "batch before had any rows, or duplicates will do, set the option newLedger to true for one start",
+    )

@@ -73,6 +73,11 @@ class Names:
         """The group, and the transactional id, of one partition."""
         return f"{self.prefix}.{self.query}.{self.sink}.{partition}"
 
+    def has(self, group: str) -> bool:
+        """Whether it is the group of some partition of this sink."""
+        start, _, partition = group.rpartition(".")
+        return start == f"{self.prefix}.{self.query}.{self.sink}" and partition.isdecimal()
+
 
 def read_group(group: str) -> tuple[Names, int] | None:
     """The names and the partition that a group stands for; ``None`` for one of somebody else."""

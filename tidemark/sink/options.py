@@ -102,6 +102,8 @@ OWN = {
     "ledgertopic",
     "expiryguardseconds",
     "ignoreexpiry",
+    "newledger",
+    "startedms",
 }
 OF_SPARK = {"checkpointlocation", "path", "queryname"}
 UNSAFE = {"asyncprogresstrackingenabled"}
@@ -110,7 +112,10 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What one sink was told. ``client`` are librdkafka's settings; ``keys`` stands for the key expressions."""
+    """What one sink was told. ``client`` are librdkafka's settings; ``keys`` stands for the key expressions.
+
+    ``started_ms`` is the driver's clock when the sink was made: a batch that was begun before is run again.
+    """
 
     client: Mapping[str, str | int | bool]
     topic: str | None
@@ -122,6 +127,8 @@ class SinkOptions:
     ledger: str
     checkpoint: str | None
     expiry_guard_s: float
+    new_ledger: bool
+    started_ms: int
 
     @property
     def timeout_s(self) -> float:
@@ -155,6 +162,8 @@ def read_options(given: Mapping[str, str]) -> SinkOptions:
         ledger=_name(options, "ledgertopic", DEFAULT_LEDGER),
         checkpoint=options.get("checkpointlocation"),
         expiry_guard_s=float("inf") if _yes(options, "ignoreexpiry") else _guard(options),
+        new_ledger=_yes(options, "newledger"),
+        started_ms=_whole(options, "startedms", "1"),
     )
 
 

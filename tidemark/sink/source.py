@@ -63,7 +63,7 @@ class Writer(DataSourceStreamArrowWriter):
         self._parcel = parcel
         self._options = options
         self._columns = columns
-        self._in_flight: tuple[int, str] | None = None
+        self._in_flight: tuple[int, str, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """On its way to the tasks: now, and only now, the checkpoint's newest batch is the one to be written."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
-from pyspark.sql.functions import col, count, xxhash64
+from pyspark.sql.functions import col, count, current_timestamp, unix_millis, xxhash64
 
 from tidemark.errors import SinkRefused
 from tidemark.sink.cluster import look_around
@@ -75,7 +75,7 @@ def write_exactly_once(
     check_columns({field.name: field.dataType.simpleString() for field in records.schema.fields}, told.topic)
     _check_session(session, told)
     _check_key(records, expressions, partitions)
-    _check_cluster(session, told)
+    own["startedMs"] = str(_check_cluster(session, told))
     if partitions > 1:
         records = records.repartition(partitions, *expressions).withColumn(KEYS, xxhash64(*expressions))
     else:
@@ -133,18 +133,23 @@ def _check_key(records: DataFrame, expressions: Sequence[Column], partitions: in
             ) from error
 
 
-def _check_cluster(session: SparkSession, told: SinkOptions) -> None:
-    """Look at Kafka from where the query will: inside a task. The addresses there may be none of this machine's."""
+def _check_cluster(session: SparkSession, told: SinkOptions) -> int:
+    """Look at Kafka from where the query will: inside a task. The addresses there may be none of this machine's.
+
+    Returns the driver's clock from before, in milliseconds.
+    """
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"answer": [json.dumps(look_around(told))]})
 
     with _by_value():
-        [row] = session.range(0, 1, 1, 1).mapInArrow(look, "answer STRING").collect()
+        looked = session.range(0, 1, 1, 1).mapInArrow(look, "answer STRING")
+        [row] = looked.withColumn("now", unix_millis(current_timestamp())).collect()
     answer: dict[str, Any] = json.loads(row.answer)
     if answer:
         raise SinkRefused(answer["message"], detail=answer["detail"], hint=answer["hint"])
+    return int(row.now)
 
 
 @contextmanager

@@ -27,10 +27,13 @@ from tidemark.errors import SinkFailed
 from tidemark.sink.cluster import admin_settings
 from tidemark.sink.faults import failed, too_long
 from tidemark.sink.fit import Task, must_fit, must_repeat
+from tidemark.sink.inflight import must_have_a_ledger
 from tidemark.sink.ledger import Entry, Names, group_metadata, look_up
 from tidemark.sink.options import SinkOptions
 from tidemark.sink.records import KeySum, plain, records
 
+HIDDEN = "enable.sparse.connections"
+"""A setting that librdkafka does not document: whether it connects only when it has something to ask."""
 ABORT_S = 5.0
 """Calibration: an abort takes 5-20 ms."""
 ROOM_S = 0.005
@@ -109,9 +112,7 @@ class _Writer:
 
     def ledger_entry(self) -> Entry | None:
         """This partition's entry. Fences whoever wrote under this name before, and then looks; the order matters."""
-        from confluent_kafka.admin import AdminClient
-
-        admin = AdminClient(admin_settings(self._options))
+        admin = _new_admin(self._options)
         with ThreadPoolExecutor(1) as other:
             ready = other.submit(self._initialise)
             self._cluster = self._cluster_of(admin)
@@ -168,16 +169,33 @@ class _Writer:
         return str(known.cluster_id)
 
     def _look_at_the_others(self, admin: Any, own: Entry | None) -> None:
-        """The first time in a run: nobody may have written this very batch with other partitions or keys."""
-        count, partition = max(self._task.partitions, own.partitions if own else 0), 0
-        while partition < count:
-            if partition != self._task.partition:
-                group = self._names.group(partition)
-                entry = look_up(admin, group, self._options.ledger, self._options.timeout_s)
-                if entry is not None:
-                    must_fit(entry, self._mine(0, ""), self._task)
-                    count = max(count, entry.partitions)
-            partition += 1
+        """The first time in a run: nobody may have written this very batch with other partitions or keys.
+
+        Every task looks at every entry of the query before it writes anything, also at those of partitions that
+        there are no longer. Of a batch that was begun in an earlier run there has to be one, of whatever batch.
+        """
+        known = {self._names.group(number) for number in range(max(self._task.partitions, 1))}
+        known |= self._listed(admin)
+        found = own is not None
+        for group in sorted(known - {self._group}):
+            entry = look_up(admin, group, self._options.ledger, self._options.timeout_s)
+            if entry is not None:
+                must_fit(entry, self._mine(0, ""), self._task)
+                found = True
+        if self._task.again and self._task.batch > 0 and not found and not self._options.new_ledger:
+            must_have_a_ledger(self._task.query, self._task.batch)
+
+    def _listed(self, admin: Any) -> set[str]:
+        """The groups of this query and sink that Kafka knows."""
+        from confluent_kafka import KafkaException
+
+        try:
+            answer = admin.list_consumer_groups(request_timeout=TRY_S).result()
+        except KafkaException as exception:
+            raise failed("list the groups of its ledger", exception.args[0]) from exception
+        for error in answer.errors:
+            raise failed("list the groups of its ledger", error.args[0])
+        return {group.group_id for group in answer.valid if self._names.has(group.group_id)}
 
     def _produce(self, batches: Iterator[Any]) -> KeySum:
         keys, topic, producer = KeySum(), self._options.topic, self._producer
@@ -288,19 +306,27 @@ class _Writer:
 
 
 def _new_producer(options: SinkOptions, group: str, on_delivery: Callable[[Any, object], None]) -> Any:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import Producer
 
-    settings = {**options.client, "transactional.id": group, "on_delivery": on_delivery}
+    return _new(Producer, {**options.client, "transactional.id": group, "on_delivery": on_delivery})
+
+
+def _new_admin(options: SinkOptions) -> Any:
+    """A client for the look-up; one that waits for no timer of 50 ms before it asks for the first time."""
+    from confluent_kafka.admin import AdminClient
+
+    return _new(AdminClient, {**admin_settings(options), HIDDEN: options.client[HIDDEN]})
+
+
+def _new(kind: Any, settings: dict[str, Any]) -> Any:
+    from confluent_kafka import KafkaException
+
     try:
-        return Producer(settings)
+        return kind(settings)
     except KafkaException as exception:
-        if (
-            "enable.sparse.connections" in exception.args[0].str()
-        ):  # hidden, and may go one day: only slower then
-            return Producer(
-                {name: settings[name] for name in settings if name != "enable.sparse.connections"}
-            )
-        raise failed("make a producer of its options", exception.args[0]) from exception
+        if HIDDEN in exception.args[0].str():  # it may go one day: only slower then
+            return kind({name: settings[name] for name in settings if name != HIDDEN})
+        raise failed("make a client of its options", exception.args[0]) from exception
 
 
 def _fingerprint(batches: Iterator[Any]) -> KeySum:

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 
 from tidemark.errors import SinkRefused
 from tidemark.sink.fit import Task
-from tidemark.sink.inflight import must_be_fresh, newest
+from tidemark.sink.inflight import Seen, must_be_fresh, newest
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import check_columns
 from tidemark.sink.transaction import Written, write_task
@@ -27,10 +27,8 @@ PROPERTIES = (
 """What Spark tells a task of its query, batch, run and mode."""
 
 
-def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> tuple[int, str] | None:
-    """On the driver, once a batch: the batch that is about to be written, and the fingerprint of its source offsets.
-
-    ``None`` if the checkpoint cannot be seen from here.
+def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> Seen | None:
+    """On the driver, once a batch: the batch that is about to be written; ``None`` if the checkpoint is elsewhere.
 
     Raises:
         SinkRefused: options or columns will not do, or the batch is too old.
@@ -41,17 +39,17 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> tuple[int
     if in_flight is None:
         return None
     must_be_fresh(in_flight, told.expiry_guard_s)
-    return in_flight.batch, in_flight.offsets
+    return in_flight.batch, in_flight.offsets, in_flight.time_ms < told.started_ms
 
 
-def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: tuple[int, str] | None) -> Written:
+def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: Seen | None) -> Written:
     """In a task: write its partition; raises what ``write_task`` raises."""
     told = read_options(options)
     with ended_in_order():
         return write_task(whole(batches, input_of_task()), _task(told, in_flight), told)
 
 
-def _task(told: SinkOptions, in_flight: tuple[int, str] | None) -> Task:
+def _task(told: SinkOptions, in_flight: Seen | None) -> Task:
     context = TaskContext.get()
     if context is None:
         raise SinkRefused("the exactly-once sink runs outside of a task", hint="use it in a streaming query")
@@ -63,6 +61,7 @@ def _task(told: SinkOptions, in_flight: tuple[int, str] | None) -> Task:
             detail="the ledger is kept by batch, and there are none to keep it by",
             hint="use a processing-time trigger or availableNow",
         )
+    seen = in_flight if in_flight is not None and in_flight[0] == int(batch) else (0, "", False)
     task = Task(
         query=query,
         run=run or "",
@@ -70,7 +69,8 @@ def _task(told: SinkOptions, in_flight: tuple[int, str] | None) -> Task:
         partition=context.partitionId(),
         attempt=context.attemptNumber(),
         partitions=told.partitions,
-        offsets=in_flight[1] if in_flight is not None and in_flight[0] == int(batch) else "",
+        offsets=seen[1],
+        again=seen[2],
     )
     if task.partition >= task.partitions:
         raise SinkRefused(
