@@ -10,6 +10,7 @@ that pickles fast and imports nothing, and all that works is in it as bytes, pic
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -67,17 +68,26 @@ class Writer(DataSourceStreamArrowWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         """On its way to the tasks: now, and only now, the checkpoint's newest batch is the one to be written."""
+        _settle()
         prepare, _ = pickle.loads(self._parcel)
         return {**self.__dict__, "_in_flight": prepare(self._options, self._columns)}
 
     def write(self, iterator: Iterator[Any]) -> Done:
         """One partition of one batch; raises what ``tidemark.sink.work.write`` raises."""
+        _settle()
         _, write = pickle.loads(self._parcel)
         written = write(iterator, self._options, self._in_flight)
         return Done(written.partition, written.rows, written.new)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Nothing is left to do: each task has committed its own."""
+        _settle()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing can be undone, and nothing need be: what is written is found when the batch is run again."""
+
+
+def _settle() -> None:
+    """Once in a process: what is loaded stays, so that Spark's collection of garbage after each task passes it by."""
+    if not gc.get_freeze_count():
+        gc.freeze()
