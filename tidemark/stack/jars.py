@@ -77,9 +77,9 @@ def groups_of(spark_version: str) -> tuple[str, ...]:
     return "broker", "connector", f"spark-{connector_version(spark_version)}"
 
 
-def locked(*groups: str) -> list[Jar]:
+def locked(*groups: str, lock: Path = LOCK) -> list[Jar]:
     """The lock's jars of some groups, in its order."""
-    lines = LOCK.read_text(encoding="utf-8").splitlines()
+    lines = lock.read_text(encoding="utf-8").splitlines()
     jars = [Jar(*line.split()) for line in lines if line and not line.startswith("#")]
     return [jar for jar in jars if jar.group in groups]
 
@@ -95,13 +95,13 @@ def missing(jars: Iterable[Jar]) -> list[Jar]:
 
 
 def provide(
-    java: Path, spark: Spark, groups: Iterable[str], say: Callable[[str], None]
+    java: Path, spark: Spark, groups: Iterable[str], say: Callable[[str], None], lock: Path = LOCK
 ) -> dict[str, list[Path]]:
-    """The paths of the jars of each group, fetched if need be, every one verified.
+    """The paths of the jars of each group of a lock, fetched if need be, every one verified.
 
     Raises ``FetchError`` if a jar cannot be had or has another checksum than the lock says; that jar is deleted.
     """
-    wanted = {group: locked(group) for group in groups}
+    wanted = {group: locked(group, lock=lock) for group in groups}
     jars = [jar for group in wanted.values() for jar in group]
     if missing(jars):
         with _cache_lock():
