@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemark.errors import SinkFailed
 
@@ -17,18 +17,15 @@ FENCED = (
     "where a second copy of the query runs on the same checkpoint, end it; a task that was taken for dead is harmless; "
     "a batch longer than kafka.transaction.timeout.ms needs a longer one, or fewer rows (maxOffsetsPerTrigger)"
 )
-OLD = "brokers of Kafka 2.5 or newer are needed, 3.6.1 or newer are advised"
-LOGIN = "correct kafka.security.protocol, kafka.sasl.* and kafka.ssl.*; files must be there on every executor"
+OLD = "brokers of Kafka 3.6.1 or newer are needed"
+LOGIN = "look at kafka.security.protocol, kafka.sasl.* and kafka.ssl.*, whose files must be there on every executor"
 SIZE = (
     "raise kafka.max.request.size (the client's limit) and the topic's max.message.bytes (the broker's), or make the "
     "value smaller; the query goes on where it stopped"
 )
 HINTS = {
     "MSG_SIZE_TOO_LARGE": SIZE,
-    "TOPIC_AUTHORIZATION_FAILED": RIGHTS,
-    "GROUP_AUTHORIZATION_FAILED": RIGHTS,
     "CLUSTER_AUTHORIZATION_FAILED": RIGHTS,
-    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": RIGHTS,
     "UNKNOWN_TOPIC_OR_PART": TOPIC,
     "_UNKNOWN_TOPIC": TOPIC,
     "_UNKNOWN_PARTITION": "the column 'partition' names one that the topic does not have; correct it",
@@ -45,19 +42,59 @@ HINTS = {
     "_SSL": LOGIN,
 }
 AGAIN = "the batch is run again; look whether all brokers of kafka.bootstrap.servers can be reached from the executors"
+NO_ANSWER = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT")
+"""What a client says of a broker that hangs up, too: a wrong login is among the reasons."""
+NOTHING = "nothing of this attempt is visible to readers at read_committed"
+DOUBT = "whether the commit was taken is not known: the next attempt looks, and writes the rows if they are not there"
 
 
-def failed(what: str, error: Any, *, known: Any = None) -> SinkFailed:
-    """``error`` (a ``KafkaError``) of a step as one of ours. ``known`` is the first of a record."""
+class Place(NamedTuple):
+    """What a task writes to: its group, which is its transactional id as well, the ledger topic, the output topic."""
+
+    group: str
+    ledger: str
+    topic: str
+
+
+def failed(
+    what: str, error: Any, *, known: Any = None, place: Place | None = None, in_doubt: bool = False
+) -> SinkFailed:
+    """``error`` (a ``KafkaError``) of a step as one of ours. ``known`` is the first of a record.
+
+    ``in_doubt``: a commit may have been taken all the same.
+    """
     reason = known or error
     detail = f"{reason.str()} ({reason.name()})"
     if known is not None and known.code() != error.code():
         detail += f"; of the transaction: {error.str()}"
     return SinkFailed(
         f"the exactly-once sink could not {what}",
-        detail=f"{detail}\nnothing of this attempt is visible to readers at read_committed",
-        hint=HINTS.get(reason.name(), AGAIN),
+        detail=f"{detail}\n{DOUBT if in_doubt else NOTHING}",
+        hint=_hint(reason, place),
     )
+
+
+def missing_right(error: Any, place: Place) -> str:
+    """The right that an error of Kafka asks for, or nothing."""
+    name = error.name()
+    if name == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+        return f"allow WRITE on transactional id {place.group!r}"
+    if name == "GROUP_AUTHORIZATION_FAILED":
+        return f"allow READ on group {place.group!r}"
+    if name == "TOPIC_AUTHORIZATION_FAILED" and place.ledger in error.str():
+        return f"allow READ on the ledger topic {place.ledger!r}"
+    if name == "TOPIC_AUTHORIZATION_FAILED":
+        return f"allow WRITE on topic {place.topic!r}"
+    return ""
+
+
+def _hint(reason: Any, place: Place | None) -> str:
+    right = missing_right(reason, place) if place is not None else ""
+    if right:
+        return f"{right}; in all, {RIGHTS}"
+    if reason.name() in NO_ANSWER:
+        return f"{AGAIN}; {LOGIN}"
+    return HINTS.get(reason.name(), AGAIN)
 
 
 def too_long(took_s: float, timeout_s: float, error: Any) -> SinkFailed:

@@ -72,7 +72,7 @@ def must_be_fresh(batch: InFlight, guard_s: float, now: datetime | None = None) 
     age_s = (now or datetime.now(UTC)).timestamp() - batch.time_ms / 1000
     if age_s > guard_s:
         raise SinkRefused(
-            f"batch {batch.batch} was begun {age_s / DAY_S:.1f} days ago, and has not ended",
+            f"batch {batch.batch} was begun {_told(age_s)} ago, and has not ended",
             detail="brokers forget committed offsets after offsets.retention.minutes (7 days, if nobody changed it), "
             "so an empty ledger no longer proves that nothing was written",
             hint="compare the topic with the batch by its header or by hand; then set the option ignoreExpiry to true "
@@ -89,3 +89,7 @@ def must_have_a_ledger(query: str, batch: int) -> NoReturn:
         hint="if another sink began the batch, start the query with that one, and let it end; if this one did, and no "
         "batch before had any rows, or duplicates will do, set the option newLedger to true for one start",
     )
+
+
+def _told(age_s: float) -> str:
+    return f"{age_s / DAY_S:.1f} days" if age_s > DAY_S else f"{age_s:.0f} s"

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemark.errors import SinkFailed, SinkRefused
+from tidemark.sink.faults import RIGHTS
 from tidemark.wait import pause
 
 VERSION = 1
@@ -122,7 +123,7 @@ def look_up(admin: Any, group: str, ledger: str, timeout_s: float) -> Entry | No
         except KafkaException as exception:
             error = exception.args[0]
         if error.code() not in again or time.monotonic() > deadline:
-            raise _unread(group, error)
+            raise _unread(group, error, ledger)
         pause(AGAIN_S)
 
 
@@ -178,18 +179,20 @@ def _ask(admin: Any, group: str, ledger: str) -> Any:
     return answer[group].result().topic_partitions[0]
 
 
-def _unread(group: str, error: Any) -> SinkFailed:
-    from confluent_kafka import KafkaError
-
-    code = error.code()
-    if code in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+def _unread(group: str, error: Any, ledger: str) -> SinkFailed:
+    code = error.name()
+    if code in ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"):
+        where = f"group {group!r}" if code.startswith("GROUP") else f"the ledger topic {ledger!r}"
+        hint = f"allow READ on {where}; in all, {RIGHTS}"
+    elif code == "UNSTABLE_OFFSET_COMMIT":
         hint = (
-            "allow READ and DESCRIBE on groups that begin with transactionalIdPrefix, and on the ledger topic"
+            "a transaction of this group has not ended: one of a task that goes on, which ends soon, or one that the "
+            "brokers have lost, which `kafka-transactions.sh find-hanging` shows; the batch is run again"
         )
     else:
         hint = "the batch is run again; look whether the brokers of kafka.bootstrap.servers can be reached"
     return SinkFailed(
         f"cannot read the ledger entry of group {group!r}",
-        detail=f"{error}; without it nobody can say whether the rows are already in Kafka",
+        detail=f"{error.str()} ({code}); without it nobody can say whether the rows are already in Kafka",
         hint=hint,
     )

@@ -16,6 +16,8 @@ from tidemark.errors import SinkRefused
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK
 
 DAY_S = 86_400.0
+TRUSTED = 0.7
+"""Of the time for which brokers keep offsets: a batch older than that may be forgotten while it is looked for."""
 
 SAME = frozenset(
     {
@@ -88,6 +90,7 @@ DEFAULTS: dict[str, str | int | bool] = {
     "queue.buffering.max.kbytes": 131_072,  # what a task holds at most
     "partitioner": "murmur2_random",  # as Java's: one key, one partition, whoever writes
     "enable.sparse.connections": False,  # else the first request waits for timers of 50 and 500 ms
+    "topic.metadata.propagation.max.ms": 5000,  # for as long, a topic that is not there may be one that is being made
     "log_level": 3,
 }
 
@@ -104,6 +107,7 @@ OWN = {
     "ignoreexpiry",
     "newledger",
     "startedms",
+    "offsetskeptseconds",
 }
 OF_SPARK = {"checkpointlocation", "path", "queryname"}
 UNSAFE = {"asyncprogresstrackingenabled"}
@@ -269,4 +273,8 @@ def _name(options: Mapping[str, str], name: str, default: str) -> str:
 
 
 def _guard(options: Mapping[str, str]) -> float:
-    return float(_whole(options, "expiryguardseconds", str(int(5 * DAY_S))))
+    """As said, or five days; never more than what is safe with brokers that keep offsets for a shorter time."""
+    said = float(_whole(options, "expiryguardseconds", str(int(5 * DAY_S))))
+    if "offsetskeptseconds" not in options:
+        return said
+    return min(said, TRUSTED * _whole(options, "offsetskeptseconds", ""))

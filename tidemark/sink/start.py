@@ -75,7 +75,7 @@ def write_exactly_once(
     check_columns({field.name: field.dataType.simpleString() for field in records.schema.fields}, told.topic)
     _check_session(session, told)
     _check_key(records, expressions, partitions)
-    own["startedMs"] = str(_check_cluster(session, told))
+    own |= _check_cluster(session, told)
     if partitions > 1:
         records = records.repartition(partitions, *expressions).withColumn(KEYS, xxhash64(*expressions))
     else:
@@ -133,10 +133,10 @@ def _check_key(records: DataFrame, expressions: Sequence[Column], partitions: in
             ) from error
 
 
-def _check_cluster(session: SparkSession, told: SinkOptions) -> int:
+def _check_cluster(session: SparkSession, told: SinkOptions) -> dict[str, str]:
     """Look at Kafka from where the query will: inside a task. The addresses there may be none of this machine's.
 
-    Returns the driver's clock from before, in milliseconds.
+    Returns what the sink is to know: the driver's clock from before, and for how long brokers keep offsets.
     """
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -147,9 +147,12 @@ def _check_cluster(session: SparkSession, told: SinkOptions) -> int:
         looked = session.range(0, 1, 1, 1).mapInArrow(look, "answer STRING")
         [row] = looked.withColumn("now", unix_millis(current_timestamp())).collect()
     answer: dict[str, Any] = json.loads(row.answer)
-    if answer:
+    if "message" in answer:
         raise SinkRefused(answer["message"], detail=answer["detail"], hint=answer["hint"])
-    return int(row.now)
+    return {
+        "startedMs": str(row.now),
+        **({"offsetsKeptSeconds": answer["kept_s"]} if "kept_s" in answer else {}),
+    }
 
 
 @contextmanager

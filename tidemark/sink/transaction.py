@@ -25,7 +25,7 @@ from typing import Any
 
 from tidemark.errors import SinkFailed
 from tidemark.sink.cluster import admin_settings
-from tidemark.sink.faults import failed, too_long
+from tidemark.sink.faults import Place, failed, too_long
 from tidemark.sink.fit import Task, must_fit, must_repeat
 from tidemark.sink.inflight import must_have_a_ledger
 from tidemark.sink.ledger import Entry, Names, group_metadata, look_up
@@ -37,6 +37,7 @@ HIDDEN = "enable.sparse.connections"
 ABORT_S = 5.0
 """Calibration: an abort takes 5-20 ms."""
 ROOM_S = 0.005
+COMMIT = "commit its transaction"
 TRY_S = 10.0
 """One try of a request that may be asked again: 10 times what the slowest answer of a healthy broker takes."""
 
@@ -92,6 +93,7 @@ class _Writer:
         self._at = at
         self._names = Names(options.prefix, task.query, options.sink)
         self._group = self._names.group(task.partition)
+        self._place = Place(self._group, options.ledger, options.topic or "that the row names")
         self._deadline = time.monotonic() + options.timeout_s
         self._refused: list[Any] = []
         self._cluster = ""
@@ -127,6 +129,8 @@ class _Writer:
 
     def write(self, batches: Iterator[Any]) -> int:
         """Rows and entry in one transaction; returns the number of rows."""
+        from confluent_kafka import KafkaError
+
         began = time.monotonic()
         self._deadline = began + self._options.timeout_s
         self._step("begin a transaction", self._producer.begin_transaction)
@@ -136,12 +140,13 @@ class _Writer:
             self._at("produced")
             self._send_entry(keys)
             self._at("sent-entry")
-            self._step("commit its transaction", lambda: self._producer.commit_transaction(TRY_S), again=True)
+            self._step(COMMIT, lambda: self._producer.commit_transaction(TRY_S), again=True)
         except BaseException as error:
             self._abort()
             took_s = time.monotonic() - began
             cause = getattr(error.__cause__, "args", [None])[0]
-            if isinstance(error, SinkFailed) and cause is not None and took_s > self._options.timeout_s:
+            is_ended = isinstance(cause, KafkaError) and not cause.retriable()
+            if isinstance(error, SinkFailed) and is_ended and took_s > self._options.timeout_s:
                 raise too_long(took_s, self._options.timeout_s, cause) from error
             raise
         return keys.rows
@@ -165,7 +170,7 @@ class _Writer:
         except KafkaException as exception:
             raise failed("reach Kafka", exception.args[0]) from exception
         if topic and known.topics[topic].error is not None:
-            raise failed(f"find topic {topic!r}", known.topics[topic].error)
+            raise failed(f"find topic {topic!r}", known.topics[topic].error, place=self._place)
         return str(known.cluster_id)
 
     def _look_at_the_others(self, admin: Any, own: Entry | None) -> None:
@@ -270,14 +275,24 @@ class _Writer:
         """Do it; ask again while Kafka says that this may help, until the deadline."""
         from confluent_kafka import KafkaException
 
+        is_asked_why = False
         while True:
             try:
                 do()
                 return
             except KafkaException as exception:
                 error = exception.args[0]
+                if again and error.name() == "_STATE" and not is_asked_why:
+                    is_asked_why = (
+                        True  # the transaction has failed meanwhile: asked once more, Kafka says of what
+                    )
+                    continue
                 if not (again and error.retriable() and time.monotonic() < self._deadline):
-                    raise failed(what, error, known=next(iter(self._refused), None)) from exception
+                    known = next(iter(self._refused), None)
+                    in_doubt = what == COMMIT and not error.txn_requires_abort()
+                    raise failed(
+                        what, error, known=known, place=self._place, in_doubt=in_doubt
+                    ) from exception
 
     def _abort(self) -> None:
         """So that readers need not wait; where it fails, the next producer of this name does it, or the timeout."""
@@ -297,7 +312,7 @@ class _Writer:
 
         known = next(iter(self._refused), None)
         if isinstance(error, KafkaException):
-            return failed("hand a row to Kafka", error.args[0], known=known)
+            return failed("hand a row to Kafka", error.args[0], known=known, place=self._place)
         return SinkFailed(
             "the exactly-once sink could not hand a row to Kafka",
             detail=f"{type(error).__name__}: {error}",
