@@ -3,7 +3,8 @@
     python sink_writer.py '{"bootstrap": ..., "topic": ..., "query": ..., "batch": 0, "rows": 10, "stop_at": "begun"}'
 
 At ``stop_at`` it prints ``at POINT`` and waits for a line on standard input; it ends with ``done`` and what it did, or
-``failed`` and the error.
+``failed`` and the error. ``columns`` has the cells of other columns than ``value``; ``pad`` makes every value longer,
+``last_pad`` the last.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ from tidemark.sink.options import read_options
 from tidemark.sink.transaction import write_task
 
 
+def rows(told: dict, values: list[str], first: int) -> pa.RecordBatch:
+    """Rows with these values, and what ``columns`` says of them."""
+    more = {name: cells[first : first + len(values)] for name, cells in told.get("columns", {}).items()}
+    return pa.RecordBatch.from_pydict({"value": values, **more})
+
+
 def main() -> None:
     told = json.loads(sys.argv[1])
     options = read_options(
         {
             "kafka.bootstrap.servers": told["bootstrap"],
-            "topic": told["topic"],
+            **({} if "topic" in told.get("columns", {}) else {"topic": told["topic"]}),
             "partitions": "2",
             **told.get("options", {}),
         }
@@ -40,8 +47,9 @@ def main() -> None:
     )
     pad = "." * told.get("pad", 0)
     values = [f"{told['batch']}-{number}{pad}" for number in range(told["rows"])]
+    values[-1:] = [value + "." * told.get("last_pad", 0) for value in values[-1:]]
     half = len(values) // 2
-    batches = [pa.RecordBatch.from_pydict({"value": part}) for part in (values[:half], values[half:])]
+    batches = [rows(told, values[:half], 0), rows(told, values[half:], half)]
     passed: list[str] = []
 
     def at(point: str) -> None:

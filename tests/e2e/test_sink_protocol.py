@@ -2,99 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import uuid
-from pathlib import Path
-
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from tests.e2e.tasks import POINTS, UNWRITTEN, Writer, made, values, wanted
 from tidemark import kafka
 from tidemark.sink.ledger import committed
 from tidemark.wait import pause, wait_until
 
 pytestmark = [pytest.mark.e2e]
 
-PROGRAM = Path(__file__).parent / "sink_writer.py"
-POINTS = (
-    "first-rows",
-    "starting",
-    "initialised",
-    "looked-up",
-    "begun",
-    "producing",
-    "produced",
-    "sent-entry",
-    "committed",
-    "closed",
-)
-UNWRITTEN = POINTS[: POINTS.index("committed")]
-
-
-class Writer:
-    """A task in a process of its own."""
-
-    told_on = False
-
-    def __init__(self, **told: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), json.dumps(told)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def reached(self) -> str:
-        return self.process.stdout.readline().strip()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def let_go(self) -> None:
-        self.told_on = True
-        self.process.stdin.write("on\n")
-        self.process.stdin.flush()
-
-    def go_on(self) -> tuple[str, dict]:
-        more = None if self.told_on else "on\n"
-        said, _ = self.process.communicate(more, timeout=150)
-        word, _, rest = said.strip().splitlines()[-1].partition(" ")
-        return word, json.loads(rest)
-
 
 @pytest.fixture
 def told(stack):
-    return made(stack)
-
-
-def made(stack):
-    """What tasks of a query are told, its topics made."""
-    topic = f"protocol-{uuid.uuid4().hex[:8]}"
-    kafka.create_topics(
-        stack.bootstrap_servers, {topic: 2, "tidemark-ledger": 1} if _first(stack) else {topic: 2}
-    )
-    return {
-        "bootstrap": stack.bootstrap_servers,
-        "topic": topic,
-        "query": uuid.uuid4().hex,
-        "batch": 0,
-        "rows": 20,
-    }
-
-
-def _first(stack) -> bool:
-    return "tidemark-ledger" not in kafka.partitions(stack.bootstrap_servers)
-
-
-def values(told):
-    return sorted(row.value for row in kafka.drain(told["bootstrap"], told["topic"], settle_s=0.2))
-
-
-def wanted(*batches, rows=20):
-    return sorted(f"{batch}-{number}" for batch in batches for number in range(rows))
+    return made(stack.bootstrap_servers)
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -221,6 +142,45 @@ def test_a_record_that_the_broker_finds_too_large_is_said_so(told):
     assert values(told) == wanted(0)
 
 
+BAD_ROWS = {
+    "no topic": ({"columns": {"topic": [None]}}, "a row has no topic"),
+    "a topic that is not there": (
+        {"columns": {"topic": ["nowhere"]}},
+        "create it, or correct the option topic",
+    ),
+    "no such partition": (
+        {"columns": {"partition": [99]}},
+        "the column 'partition' names one that the topic does not",
+    ),
+    "a negative partition": (
+        {"columns": {"partition": [-7]}},
+        "the column 'partition' names one that the topic does not",
+    ),
+    "a header's value": ({"columns": {"headers": [[{"key": "h", "value": 5}]]}}, "names of headers are text"),
+    "too large": ({"last_pad": 2_000_000}, "kafka.max.request.size"),
+}
+GOOD_CELLS = {"partition": 0, "headers": []}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_one_row_that_cannot_be_written_stops_the_task_and_once_it_is_mended_each_row_is_there_once(
+    case, told
+):
+    bad, hint = BAD_ROWS[case]
+    columns = {
+        name: [GOOD_CELLS.get(name, told["topic"])] * 19 + cells
+        for name, cells in bad.get("columns", {}).items()
+    }
+
+    word, said = Writer(**told, **bad | ({"columns": columns} if columns else {})).go_on()
+
+    assert word == "failed"
+    assert hint in said["message"]
+    assert values(told) == []
+    assert Writer(**told).go_on()[1]["new"]
+    assert values(told) == wanted(0)
+
+
 def test_without_its_ledger_a_batch_is_written_again(told):
     """What the sink does not promise, so that nobody believes it by chance."""
     Writer(**told).go_on()
@@ -236,7 +196,7 @@ UNANSWERED_S = 0.5
 
 
 def test_a_commit_that_is_answered_late_counts_once(own_stack):
-    told = made(own_stack)
+    told = made(own_stack.bootstrap_servers)
     writer = Writer(**told, stop_at="sent-entry")
     writer.reached()
     own_stack.pause("broker")
@@ -249,7 +209,7 @@ def test_a_commit_that_is_answered_late_counts_once(own_stack):
 
 
 def test_a_task_killed_while_its_commit_is_unanswered_leaves_no_doubt(own_stack):
-    told = made(own_stack)
+    told = made(own_stack.bootstrap_servers)
     writer = Writer(**told, stop_at="sent-entry")
     writer.reached()
     own_stack.pause("broker")
@@ -263,7 +223,7 @@ def test_a_task_killed_while_its_commit_is_unanswered_leaves_no_doubt(own_stack)
 
 @pytest.mark.parametrize("point", ["produced", "sent-entry"])
 def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(point, own_stack):
-    told = made(own_stack)
+    told = made(own_stack.bootstrap_servers)
     writer = Writer(**told, stop_at=point)
     writer.reached()
     own_stack.kill("broker")

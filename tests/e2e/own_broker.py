@@ -1,0 +1,122 @@
+"""A Kafka broker of a test's own: of any locked version, with settings of its own, and a second listener.
+
+It is a stack of one part: started, killed and ended as the stack's broker is, and ended by a keeper if the test is
+killed. Ports are free ones, and stay over a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidemark.process import ProcessId
+from tidemark.stack import boot, commands, jars, launch, ready
+from tidemark.stack.ports import LOOPBACK, free_ports
+from tidemark.stack.processes import ProcessRuntime
+from tidemark.stack.state import Lease, PartRecord, StackRecord, StateFolder
+from tidemark.stack.toolchain import find_java, find_spark
+
+LOCK = Path(__file__).with_name("brokers.lock")
+BEFORE_4 = "3.9.2"
+TOO_OLD = "3.5.2"
+LOG4J = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
+log4j.logger.kafka.server.KafkaConfig=WARN
+log4j.logger.org.apache.kafka.common.config.AbstractConfig=WARN
+"""
+
+
+class OwnBroker:
+    """One broker. ``bootstrap`` is its plain address; ``second`` the port of a listener that may advertise another."""
+
+    def __init__(self, home: Path, version: str | None = None) -> None:
+        self.state = StateFolder(home)
+        self.state.make()
+        self.state.add("leases", Lease(ProcessId.own()), "test")
+        plain, controller, self.second = free_ports(3)
+        self.bootstrap = f"{LOOPBACK}:{plain}"
+        self._runtime = ProcessRuntime(self.state)
+        self._record = _record(version, plain, controller)
+        self.state.write(self._record)
+
+    def make(self, advertised: int | None, settings: Mapping[str, str]) -> None:
+        """Write its configuration: the stack's, with these settings besides."""
+        part = commands.broker(self.state, self._record, 1)
+        listeners = f"HOST://{self.bootstrap},SECOND://{LOOPBACK}:{self.second}"
+        own = {
+            "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{self._record.controller_ports[0]}",
+            "advertised.listeners": listeners.replace(str(self.second), str(advertised or self.second)),
+            "listener.security.protocol.map": "HOST:PLAINTEXT,CONTROLLER:PLAINTEXT,SECOND:PLAINTEXT",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+            **settings,
+        }
+        with Path(part.cwd, "server.properties").open("a", encoding="utf-8") as file:
+            file.writelines(f"{name}={value}\n" for name, value in own.items())
+        Path(part.cwd, "log4j.properties").write_text(LOG4J, encoding="utf-8")
+        part.argv.insert(1, f"-Dlog4j.configuration=file:{part.cwd}/log4j.properties")
+        self.state.write_part(part)
+
+    @property
+    def part(self) -> PartRecord:
+        """How it is started, and which process it is."""
+        part = self.state.part("broker")
+        assert part is not None
+        return part
+
+    def start(self) -> None:
+        """Start it, again after a kill, and wait until a record goes through it."""
+        self._runtime.start([self.part])
+        ready.round_trip(self.bootstrap, lambda: launch.must_live(self._runtime, self.part))
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._runtime.end(self.part, 0)
+
+    def log(self) -> str:
+        """What it has logged."""
+        return self._runtime.log(self.part)
+
+
+@contextmanager
+def own_broker(
+    home: Path, version: str | None = None, *, advertised: int | None = None, **settings: str
+) -> Iterator[OwnBroker]:
+    """A running broker of this version (that of the stack, if not said); gone at exit, whatever happens.
+
+    Its second listener tells clients to come to the port ``advertised``. In names of settings ``_`` stands for a dot.
+    """
+    broker = OwnBroker(home, version)
+    try:
+        boot.ensure_keeper(broker.state)
+        broker.make(advertised, {name.replace("_", "."): value for name, value in settings.items()})
+        broker.start()
+        yield broker
+    finally:
+        with broker.state.lock():
+            boot.end_stack(broker.state)
+
+
+def _record(version: str | None, plain: int, controller: int) -> StackRecord:
+    java, python = find_java(), Path(sys.executable)
+    lock, group = (LOCK, f"kafka-{version}") if version else (jars.LOCK, "broker")
+    found = jars.provide(java, find_spark(python), [group], print, lock)[group]
+    return StackRecord(
+        digest="",
+        backend="local",
+        python=str(python),
+        workers=0,
+        asked_kafka_port=None,
+        kafka_ports=[plain],
+        controller_ports=[controller],
+        versions={"kafka": version or jars.kafka_version()},
+        java=str(java),
+        java_home=str(Path(os.path.realpath(java)).parents[1]),
+        worker_python=str(python),
+        broker_jars=[str(path) for path in found],
+    )
