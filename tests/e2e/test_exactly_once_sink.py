@@ -227,7 +227,7 @@ def test_a_classic_session_will_do(stack, tmp_path):
         2
     ):  # the second goes on where the first was stopped, in the middle of a batch as like as not
         subprocess.run(
-            [sys.executable, program, stack.bootstrap_servers, topic, tmp_path / "checkpoint"],
+            [sys.executable, program, stack.bootstrap_servers, topic, tmp_path / "checkpoint", "50"],
             env=environment,
             cwd=tmp_path,
             check=True,

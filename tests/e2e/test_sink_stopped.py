@@ -19,8 +19,8 @@ from tidemark.wait import wait_until
 pytestmark = [pytest.mark.e2e]
 
 PROGRAM = Path(__file__).parent / "sink_classic.py"
-SLOW = {"kafka.linger.ms": "20", "kafka.buffer.memory": "65536"}
-"""64 KiB every 20 ms, so that the rows below take seconds."""
+SLOW = {"kafka.linger.ms": "1000", "kafka.buffer.memory": "65536"}
+"""64 KiB a second, so that the rows below take minutes: what is stopped is stopped in the middle."""
 ROWS, SIZE = 30_000, 500
 OPEN_S = 240.0
 """Calibration: 15-40 s for a classic session, a first batch and its Python, longer on a machine that is busy."""
@@ -60,7 +60,7 @@ def entries(bootstrap, query):
 def connect(driver):
     session = SparkSession.builder.remote(driver.remote).create()
     session.conf.set("spark.sql.artifact.isolation.enabled", "false")
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     return session
 
 
@@ -112,7 +112,7 @@ def test_a_driver_that_is_killed_leaves_no_reader_waiting_either(stack):
 def test_a_classic_session_that_ends_in_the_middle_of_a_batch_leaves_no_reader_waiting(stack, tmp_path):
     topic = f"classic-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {topic: 2})
-    asked = [sys.executable, PROGRAM, stack.bootstrap_servers, topic, tmp_path / "checkpoint"]
+    asked = [sys.executable, PROGRAM, stack.bootstrap_servers, topic, tmp_path / "checkpoint", str(ROWS)]
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     how = {
         "env": environment,
