@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "kafka_exactly_once"
+USES = "tidemark uses"
+LOADED = 2
+"""Calibration: PySpark imports pandas on the way back from the first use."""
 
 
 @dataclass
@@ -37,7 +41,7 @@ class KafkaExactlyOnce(DataSource):
     """Rows to Kafka, each exactly once."""
 
     parcel = b""
-    """``prepare`` and ``write`` of ``tidemark.sink.work``, pickled by value."""
+    """``prepare`` and ``write`` of ``tidemark.sink.work``, pickled by value and compressed."""
 
     @classmethod
     def name(cls) -> str:
@@ -69,13 +73,13 @@ class Writer(DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """On its way to the tasks: now, and only now, the checkpoint's newest batch is the one to be written."""
         _settle()
-        prepare, _ = pickle.loads(self._parcel)
+        prepare, _ = _opened(self._parcel)
         return {**self.__dict__, "_in_flight": prepare(self._options, self._columns)}
 
     def write(self, iterator: Iterator[Any]) -> Done:
         """One partition of one batch; raises what ``tidemark.sink.work.write`` raises."""
         _settle()
-        _, write = pickle.loads(self._parcel)
+        _, write = _opened(self._parcel)
         written = write(iterator, self._options, self._in_flight)
         return Done(written.partition, written.rows, written.new)
 
@@ -88,6 +92,14 @@ class Writer(DataSourceStreamArrowWriter):
 
 
 def _settle() -> None:
-    """Once in a process: what is loaded stays, so that Spark's collection of garbage after each task passes it by."""
-    if not gc.get_freeze_count():
+    """Once in a process, when it has loaded what it needs: Spark collects garbage after each task, and need not look at
+    all that was loaded. Counted in ``gc`` itself, because this module is another one each time it is unpickled.
+    """
+    known = vars(gc)
+    known[USES] = known.get(USES, 0) + 1
+    if known[USES] == LOADED:
         gc.freeze()
+
+
+def _opened(parcel: bytes) -> Any:
+    return pickle.loads(zlib.decompress(parcel))

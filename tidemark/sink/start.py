@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def write_exactly_once(
 
 def _register(session: SparkSession) -> None:
     with _by_value():
-        parcel = cloudpickle.dumps((prepare, write))  # type: ignore[no-untyped-call]
+        parcel = zlib.compress(cloudpickle.dumps((prepare, write)), 9)  # type: ignore[no-untyped-call]
         session.dataSource.register(type(FORMAT, (KafkaExactlyOnce,), {"parcel": parcel}))
 
 
