@@ -15,9 +15,9 @@ from tidemark.sink.records import KeySum
 
 @dataclass(frozen=True)
 class Task:
-    """One partition of one batch of one run of a query. ``offsets`` is the fingerprint of what the batch reads.
+    """One partition of one batch of one run of a query.
 
-    ``again``: an earlier run is known to have begun the batch.
+    ``offsets`` is the fingerprint of what the batch reads; empty if the driver cannot see the checkpoint.
     """
 
     query: str
@@ -27,7 +27,6 @@ class Task:
     attempt: int
     partitions: int
     offsets: str = ""
-    again: bool = False
 
     def stamp(self) -> list[tuple[str, bytes | None]]:
         """Headers that trace a record to the task that wrote it."""
@@ -47,7 +46,8 @@ def must_fit(there: Entry, mine: Entry, task: Task) -> None:
             f"batch {task.batch} of query {task.query} is older than what Kafka holds: batch {there.next_batch - 1}",
             detail="the checkpoint was rolled back or is an old copy; written again, the rows would be there twice, "
             "and skipped, rows that were never written would be lost",
-            hint="restore the newest checkpoint; or start with a new one, and expect duplicates",
+            hint="end the second copy of the query, if one runs; else restore the newest checkpoint, or start with a "
+            "new one, and expect duplicates",
         )
     if there.next_batch < mine.next_batch:
         return

@@ -13,15 +13,14 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
 from tidemark.errors import SinkRefused
 
 DAY_S = 86_400.0
 
-Seen = tuple[int, str, bool]
-"""What tasks are told of the batch in flight: its id, its fingerprint, and whether an earlier run began it."""
+Seen = tuple[int, str]
+"""What tasks are told of the batch in flight: its id, and its fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,12 @@ def local_path(checkpoint: str) -> str | None:
     if parts.scheme in ("", "file"):
         return unquote(parts.path) if parts.scheme else checkpoint
     return None
+
+
+def query_id(checkpoint: str) -> str:
+    """The id of the query that a checkpoint is of; raises ``OSError`` where it cannot be seen."""
+    with open(os.path.join(local_path(checkpoint) or "", "metadata"), encoding="utf-8") as file:
+        return str(json.load(file)["id"])
 
 
 def newest(checkpoint: str | None) -> InFlight | None:
@@ -78,17 +83,6 @@ def must_be_fresh(batch: InFlight, guard_s: float, now: datetime | None = None) 
             hint="compare the topic with the batch by its header or by hand; then set the option ignoreExpiry to true "
             "for one start (or expiryGuardSeconds, if the brokers keep offsets for longer)",
         )
-
-
-def must_have_a_ledger(query: str, batch: int) -> NoReturn:
-    """Raise ``SinkRefused``: a batch is run again, and nobody knows what of it is in Kafka."""
-    raise SinkRefused(
-        f"batch {batch} of query {query} was begun before, but the ledger knows nothing of this query",
-        detail="rows of it that are in Kafka already would be written twice: its groups or the ledger topic were "
-        "deleted, sinkId or transactionalIdPrefix is another, or the query was run with another sink until now",
-        hint="if another sink began the batch, start the query with that one, and let it end; if this one did, and no "
-        "batch before had any rows, or duplicates will do, set the option newLedger to true for one start",
-    )
 
 
 def _told(age_s: float) -> str:

@@ -74,10 +74,11 @@ class Names:
         """The group, and the transactional id, of one partition."""
         return f"{self.prefix}.{self.query}.{self.sink}.{partition}"
 
-    def has(self, group: str) -> bool:
-        """Whether it is the group of some partition of this sink."""
+    def partition(self, group: str) -> int | None:
+        """The partition that a group is of; ``None`` for one of somebody else."""
         start, _, partition = group.rpartition(".")
-        return start == f"{self.prefix}.{self.query}.{self.sink}" and partition.isdecimal()
+        own = start == f"{self.prefix}.{self.query}.{self.sink}" and partition.isdecimal()
+        return int(partition) if own else None
 
 
 def read_group(group: str) -> tuple[Names, int] | None:
@@ -94,8 +95,10 @@ def group_metadata(group: str) -> bytes:
     return b"CGMDv2:" + struct.pack("<i", -1) + group.encode() + b"\0" + b"\0" + b"\1"
 
 
-def look_up(admin: Any, group: str, ledger: str, timeout_s: float) -> Entry | None:
+def look_up(admin: Any, group: str, ledger: str, timeout_s: float, *, stable: bool = True) -> Entry | None:
     """The entry of a group, or ``None`` if there is none.
+
+    An open transaction of this name is awaited; not ``stable``, what is committed so far is taken for all.
 
     Raises:
         SinkFailed: the broker did not say within ``timeout_s``, or may not say.
@@ -116,7 +119,7 @@ def look_up(admin: Any, group: str, ledger: str, timeout_s: float) -> Entry | No
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            place = _ask(admin, group, ledger)
+            place = _ask(admin, group, ledger, stable)
             error = place.error
             if error is None:
                 return read_entry(group, place.offset, place.metadata)
@@ -144,38 +147,49 @@ def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
         ) from error
 
 
+def listed(admin: Any, names: Names) -> list[int]:
+    """The partitions of a sink that Kafka knows; raises ``SinkFailed`` if a broker does not answer."""
+    found = map(names.partition, _groups(admin))
+    return [partition for partition in found if partition is not None]
+
+
 def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterator[tuple[str, Entry]]:
     """Every entry on a cluster: (group, entry), by group. ``client`` are librdkafka's settings.
 
     Raises:
-        SinkFailed: no broker answers.
+        SinkFailed: a broker does not answer.
     """
-    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"log_level": 0, **client})
-    try:
-        listed = admin.list_consumer_groups(request_timeout=TRY_S).result()
-        trouble = [str(error) for error in listed.errors]  # of brokers that did not answer
-    except KafkaException as exception:
-        trouble = [str(exception.args[0])]
-    if trouble:
-        raise SinkFailed(
-            f"cannot list the groups at {client.get('bootstrap.servers')!r}",
-            detail=trouble[0],
-            hint="look whether its brokers can be reached, and whether this client may DESCRIBE groups",
-        )
-    for group in sorted(group.group_id for group in listed.valid):
+    for group in sorted(_groups(admin)):
         entry = look_up(admin, group, ledger, TRY_S)
         if entry is not None:
             yield group, entry
 
 
-def _ask(admin: Any, group: str, ledger: str) -> Any:
+def _groups(admin: Any) -> list[str]:
+    from confluent_kafka import KafkaException
+
+    try:
+        answer = admin.list_consumer_groups(request_timeout=TRY_S).result()
+        trouble = [str(error) for error in answer.errors]  # of brokers that did not answer
+    except KafkaException as exception:
+        trouble = [str(exception.args[0])]
+    if trouble:
+        raise SinkFailed(
+            "cannot list the groups of the ledger",
+            detail=trouble[0],
+            hint="look whether the brokers can be reached, and whether this client may DESCRIBE groups",
+        )
+    return [group.group_id for group in answer.valid]
+
+
+def _ask(admin: Any, group: str, ledger: str, stable: bool) -> Any:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(ledger, 0)])]
-    answer = admin.list_consumer_group_offsets(asked, require_stable=True, request_timeout=TRY_S)
+    answer = admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=TRY_S)
     return answer[group].result().topic_partitions[0]
 
 

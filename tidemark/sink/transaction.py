@@ -27,8 +27,7 @@ from tidemark.errors import SinkFailed
 from tidemark.sink.cluster import admin_settings
 from tidemark.sink.faults import Place, failed, too_long
 from tidemark.sink.fit import Task, must_fit, must_repeat
-from tidemark.sink.inflight import must_have_a_ledger
-from tidemark.sink.ledger import Entry, Names, group_metadata, look_up
+from tidemark.sink.ledger import Entry, Names, group_metadata, listed, look_up
 from tidemark.sink.options import SinkOptions
 from tidemark.sink.records import KeySum, plain, records
 
@@ -71,7 +70,7 @@ def write_task(
     if first is None:
         return Written(task.partition, 0, new=False)
     at("first-rows")
-    with _Writer(task, options, at) as writer:
+    with Writer(task, options, at) as writer:
         entry = writer.ledger_entry()
         at("looked-up")
         if entry is not None and entry.next_batch == task.batch + 1:
@@ -84,10 +83,10 @@ def write_task(
     return Written(task.partition, count, new=True)
 
 
-class _Writer:
+class Writer:
     """One producer, and the one transaction that it makes. A context manager."""
 
-    def __init__(self, task: Task, options: SinkOptions, at: Callable[[str], None]) -> None:
+    def __init__(self, task: Task, options: SinkOptions, at: Callable[[str], None] = nowhere) -> None:
         self._task = task
         self._options = options
         self._at = at
@@ -98,7 +97,7 @@ class _Writer:
         self._refused: list[Any] = []
         self._cluster = ""
 
-    def __enter__(self) -> _Writer:
+    def __enter__(self) -> Writer:
         self._producer = _new_producer(self._options, self._group, self._note)
         return self
 
@@ -113,18 +112,33 @@ class _Writer:
                 return  # one that was fenced has nothing left to close; what it did not commit is not visible
 
     def ledger_entry(self) -> Entry | None:
+        """This partition's entry, once it is certain that nobody has written this very batch in another way.
+
+        For that every entry of the query is looked at the first time in a run, also those of partitions that there are
+        no longer. Where the driver sees the checkpoint, it has shut out whoever began a batch that is run again
+        (``rerun.py``), so what is committed says all; elsewhere a transaction that is open is awaited.
+        """
+        own, task = self.own_entry(), self._task
+        if own is not None and (own.next_batch == task.batch + 1 or own.run == task.run):
+            return own
+        numbers = {*range(task.partitions), *listed(self._admin, self._names)} - {task.partition}
+        for group in map(self._names.group, sorted(numbers)):
+            stable = not task.offsets
+            entry = look_up(self._admin, group, self._options.ledger, self._options.timeout_s, stable=stable)
+            if entry is not None:
+                must_fit(entry, self._mine(0, ""), task)
+        return own
+
+    def own_entry(self) -> Entry | None:
         """This partition's entry. Fences whoever wrote under this name before, and then looks; the order matters."""
-        admin = _new_admin(self._options)
+        self._admin = new_admin(self._options)
         with ThreadPoolExecutor(1) as other:
             ready = other.submit(self._initialise)
-            self._cluster = self._cluster_of(admin)
+            self._cluster = self._cluster_of(self._admin)
             ready.result()
-        own = look_up(admin, self._group, self._options.ledger, self._options.timeout_s)
+        own = look_up(self._admin, self._group, self._options.ledger, self._options.timeout_s)
         if own is not None:
             must_fit(own, self._mine(0, ""), self._task)
-            if own.next_batch == self._task.batch + 1 or own.run == self._task.run:
-                return own
-        self._look_at_the_others(admin, own)
         return own
 
     def write(self, batches: Iterator[Any]) -> int:
@@ -172,35 +186,6 @@ class _Writer:
         if topic and known.topics[topic].error is not None:
             raise failed(f"find topic {topic!r}", known.topics[topic].error, place=self._place)
         return str(known.cluster_id)
-
-    def _look_at_the_others(self, admin: Any, own: Entry | None) -> None:
-        """The first time in a run: nobody may have written this very batch with other partitions or keys.
-
-        Every task looks at every entry of the query before it writes anything, also at those of partitions that
-        there are no longer. Of a batch that was begun in an earlier run there has to be one, of whatever batch.
-        """
-        known = {self._names.group(number) for number in range(max(self._task.partitions, 1))}
-        known |= self._listed(admin)
-        found = own is not None
-        for group in sorted(known - {self._group}):
-            entry = look_up(admin, group, self._options.ledger, self._options.timeout_s)
-            if entry is not None:
-                must_fit(entry, self._mine(0, ""), self._task)
-                found = True
-        if self._task.again and self._task.batch > 0 and not found and not self._options.new_ledger:
-            must_have_a_ledger(self._task.query, self._task.batch)
-
-    def _listed(self, admin: Any) -> set[str]:
-        """The groups of this query and sink that Kafka knows."""
-        from confluent_kafka import KafkaException
-
-        try:
-            answer = admin.list_consumer_groups(request_timeout=TRY_S).result()
-        except KafkaException as exception:
-            raise failed("list the groups of its ledger", exception.args[0]) from exception
-        for error in answer.errors:
-            raise failed("list the groups of its ledger", error.args[0])
-        return {group.group_id for group in answer.valid if self._names.has(group.group_id)}
 
     def _produce(self, batches: Iterator[Any]) -> KeySum:
         keys, topic, producer = KeySum(), self._options.topic, self._producer
@@ -326,7 +311,7 @@ def _new_producer(options: SinkOptions, group: str, on_delivery: Callable[[Any, 
     return _new(Producer, {**options.client, "transactional.id": group, "on_delivery": on_delivery})
 
 
-def _new_admin(options: SinkOptions) -> Any:
+def new_admin(options: SinkOptions) -> Any:
     """A client for the look-up; one that waits for no timer of 50 ms before it asks for the first time."""
     from confluent_kafka.admin import AdminClient
 

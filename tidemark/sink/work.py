@@ -15,6 +15,7 @@ from tidemark.sink.fit import Task
 from tidemark.sink.inflight import Seen, must_be_fresh, newest
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import check_columns
+from tidemark.sink.rerun import take_over
 from tidemark.sink.transaction import Written, write_task
 from tidemark.sink.whole import ended_in_order, input_of_task, whole
 
@@ -31,7 +32,8 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> Seen | No
     """On the driver, once a batch: the batch that is about to be written; ``None`` if the checkpoint is elsewhere.
 
     Raises:
-        SinkRefused: options or columns will not do, or the batch is too old.
+        SinkRefused: options or columns will not do, the batch is too old, or it was begun in another way.
+        SinkFailed: it is run again, and Kafka does not say what of it is there.
     """
     told = read_options(options)
     check_columns(columns, told.topic)
@@ -39,7 +41,9 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> Seen | No
     if in_flight is None:
         return None
     must_be_fresh(in_flight, told.expiry_guard_s)
-    return in_flight.batch, in_flight.offsets, in_flight.time_ms < told.started_ms
+    if in_flight.time_ms < told.started_ms:
+        take_over(in_flight, told)
+    return in_flight.batch, in_flight.offsets
 
 
 def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: Seen | None) -> Written:
@@ -61,7 +65,7 @@ def _task(told: SinkOptions, in_flight: Seen | None) -> Task:
             detail="the ledger is kept by batch, and there are none to keep it by",
             hint="use a processing-time trigger or availableNow",
         )
-    seen = in_flight if in_flight is not None and in_flight[0] == int(batch) else (0, "", False)
+    seen = in_flight if in_flight is not None and in_flight[0] == int(batch) else (0, "")
     task = Task(
         query=query,
         run=run or "",
@@ -70,7 +74,6 @@ def _task(told: SinkOptions, in_flight: Seen | None) -> Task:
         attempt=context.attemptNumber(),
         partitions=told.partitions,
         offsets=seen[1],
-        again=seen[2],
     )
     if task.partition >= task.partitions:
         raise SinkRefused(
