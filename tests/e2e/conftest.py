@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.backends import BACKENDS, must_be_available
+from tests.e2e.own_broker import BEFORE_4, own_broker
+from tests.e2e.proxy import proxy
+from tests.e2e.sites import Site
 from tidemark import project
 from tidemark.contract import Contract
 from tidemark.oracle import Verdict
@@ -51,6 +54,20 @@ def own_stack(leased: Stack) -> Iterator[Stack]:
     """A stack of one backend, for this test alone."""
     with turn(leased.state_dir.parent):
         yield leased
+
+
+@pytest.fixture(scope="module", params=[None, BEFORE_4], ids=["stacks-own", BEFORE_4])
+def modules_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    home = tmp_path_factory.mktemp("broker")
+    with proxy() as between, own_broker(home, request.param, advertised=between.port) as broker:
+        yield Site(broker, between)
+
+
+@pytest.fixture
+def site(modules_site: Site) -> Iterator[Site]:
+    """A broker of the stack's version, and one before 4.0; each reached directly or through a proxy."""
+    yield modules_site
+    modules_site.proxy.open_up()
 
 
 @pytest.fixture
