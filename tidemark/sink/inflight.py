@@ -40,10 +40,14 @@ def local_path(checkpoint: str) -> str | None:
     return None
 
 
-def query_id(checkpoint: str) -> str:
-    """The id of the query that a checkpoint is of; raises ``OSError`` where it cannot be seen."""
-    with open(os.path.join(local_path(checkpoint) or "", "metadata"), encoding="utf-8") as file:
-        return str(json.load(file)["id"])
+def query_id(checkpoint: str | None) -> str | None:
+    """The id of the query that a checkpoint belongs to; ``None`` where that cannot be seen from here."""
+    folder = local_path(checkpoint) if checkpoint else None
+    try:
+        with open(os.path.join(folder or "", "metadata"), encoding="utf-8") as file:
+            return str(json.load(file)["id"]) if folder else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def newest(checkpoint: str | None) -> InFlight | None:

@@ -41,7 +41,7 @@ class KafkaExactlyOnce(DataSource):
     """Rows to Kafka, each exactly once."""
 
     parcel = b""
-    """``prepare`` and ``write`` of ``tidemark.sink.work``, pickled by value and compressed."""
+    """``prepare``, ``write`` and ``give_up`` of ``tidemark.sink.work``, pickled by value and compressed."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,13 +73,13 @@ class Writer(DataSourceStreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """On its way to the tasks: now, and only now, the checkpoint's newest batch is the one to be written."""
         _settle()
-        prepare, _ = _opened(self._parcel)
+        prepare, _, _ = _opened(self._parcel)
         return {**self.__dict__, "_in_flight": prepare(self._options, self._columns)}
 
     def write(self, iterator: Iterator[Any]) -> Done:
         """One partition of one batch; raises what ``tidemark.sink.work.write`` raises."""
         _settle()
-        _, write = _opened(self._parcel)
+        _, write, _ = _opened(self._parcel)
         written = write(iterator, self._options, self._in_flight)
         return Done(written.partition, written.rows, written.new)
 
@@ -87,8 +87,10 @@ class Writer(DataSourceStreamArrowWriter):
         """Nothing is left to do: each task has committed its own."""
         _settle()
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing can be undone, and nothing need be: what is written is found when the batch is run again."""
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """Nothing can be undone, and nothing need be; but readers must not wait for what a killed task left open."""
+        _, _, give_up = _opened(self._parcel)
+        give_up(self._options)
 
 
 def _settle() -> None:

@@ -35,7 +35,7 @@ from tidemark.sink.cluster import look_around
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import KEYS, check_columns
 from tidemark.sink.source import FORMAT, KafkaExactlyOnce
-from tidemark.sink.work import prepare, write
+from tidemark.sink.work import give_up, prepare, write
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -84,7 +84,7 @@ def write_exactly_once(
 
 def _register(session: SparkSession) -> None:
     with _by_value():
-        parcel = zlib.compress(cloudpickle.dumps((prepare, write)), 9)  # type: ignore[no-untyped-call]
+        parcel = zlib.compress(cloudpickle.dumps((prepare, write, give_up)), 9)  # type: ignore[no-untyped-call]
         session.dataSource.register(type(FORMAT, (KafkaExactlyOnce,), {"parcel": parcel}))
 
 

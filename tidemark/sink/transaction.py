@@ -98,7 +98,7 @@ class Writer:
         self._cluster = ""
 
     def __enter__(self) -> Writer:
-        self._producer = _new_producer(self._options, self._group, self._note)
+        self._producer = new_producer(self._options, self._group, self._note)
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -116,7 +116,7 @@ class Writer:
 
         For that every entry of the query is looked at the first time in a run, also those of partitions that there are
         no longer. Where the driver sees the checkpoint, it has shut out whoever began a batch that is run again
-        (``rerun.py``), so what is committed says all; elsewhere a transaction that is open is awaited.
+        (``takeover.py``), so what is committed says all; elsewhere a transaction that is open is awaited.
         """
         own, task = self.own_entry(), self._task
         if own is not None and (own.next_batch == task.batch + 1 or own.run == task.run):
@@ -305,7 +305,8 @@ class Writer:
         )
 
 
-def _new_producer(options: SinkOptions, group: str, on_delivery: Callable[[Any, object], None]) -> Any:
+def new_producer(options: SinkOptions, group: str, on_delivery: Callable[[Any, object], None]) -> Any:
+    """A producer of its own for a transactional id."""
     from confluent_kafka import Producer
 
     return _new(Producer, {**options.client, "transactional.id": group, "on_delivery": on_delivery})

@@ -12,10 +12,10 @@ from pyspark import TaskContext
 
 from tidemark.errors import SinkRefused
 from tidemark.sink.fit import Task
-from tidemark.sink.inflight import Seen, must_be_fresh, newest
+from tidemark.sink.inflight import Seen, must_be_fresh, newest, query_id
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import check_columns
-from tidemark.sink.rerun import take_over
+from tidemark.sink.takeover import end_transactions, take_over
 from tidemark.sink.transaction import Written, write_task
 from tidemark.sink.whole import ended_in_order, input_of_task, whole
 
@@ -41,8 +41,9 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> Seen | No
     if in_flight is None:
         return None
     must_be_fresh(in_flight, told.expiry_guard_s)
-    if in_flight.time_ms < told.started_ms:
-        take_over(in_flight, told)
+    query = query_id(told.checkpoint)
+    if query is not None and in_flight.time_ms < told.started_ms:
+        take_over(query, in_flight, told)
     return in_flight.batch, in_flight.offsets
 
 
@@ -51,6 +52,14 @@ def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: Seen | 
     told = read_options(options)
     with ended_in_order():
         return write_task(whole(batches, input_of_task()), _task(told, in_flight), told)
+
+
+def give_up(options: Mapping[str, str]) -> None:
+    """On the driver, when a batch failed or was stopped: no reader shall wait for what a killed worker left open."""
+    told = read_options(options)
+    query = query_id(told.checkpoint)
+    if query is not None:
+        end_transactions(query, told)
 
 
 def _task(told: SinkOptions, in_flight: Seen | None) -> Task:
