@@ -46,8 +46,7 @@ def driver_of_ones_own(stack: Stack, **conf: str) -> Iterator[Driver]:
     try:
         yield driver
     finally:
-        if driver.name in stack.parts():
-            stack.kill(driver.name)
+        stack.stop(driver.name)
 
 
 @contextmanager
@@ -261,16 +260,22 @@ def in_order(values: Iterable[str]) -> list[str]:
     return sorted(values, key=lambda text: (len(text), text))
 
 
+def classic_environment() -> dict[str, str]:
+    """For a program with a classic session: without what a Connect session leaves in the environment of its process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    return {**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+
 class Program:
     """The sink in a classic session, a process of its own, whose Spark uses a Python without ``tidemark``."""
 
     def __init__(self, python: Path, told: Mapping[str, Any]) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+        environment = classic_environment()
         environment.pop("PYTHONPATH", None)
         argv = [sys.executable, Path(__file__).with_name("sink_program.py"), json.dumps(told)]
         self.process = subprocess.Popen(
             argv,
-            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)},
+            env={**environment, "PYSPARK_PYTHON": str(python)},
             cwd=Path(told["checkpoint"]).parent,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -13,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import array, col, expr, lit, rand, struct, when
 
-from tests.e2e.sinks import Copy, connected, driver_of_ones_own
+from tests.e2e.sinks import Copy, classic_environment, connected, driver_of_ones_own
 from tidemark import kafka
 from tidemark.errors import SinkRefused
 from tidemark.sink.ledger import committed
@@ -222,13 +221,12 @@ def test_a_classic_session_will_do(stack, tmp_path):
     topic = f"classic-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {topic: 2})
     program = Path(__file__).parent / "sink_classic.py"
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     for _ in range(
         2
     ):  # the second goes on where the first was stopped, in the middle of a batch as like as not
         subprocess.run(
             [sys.executable, program, stack.bootstrap_servers, topic, tmp_path / "checkpoint", "50"],
-            env=environment,
+            env=classic_environment(),
             cwd=tmp_path,
             check=True,
             capture_output=True,

@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.e2e.sinks import Copy
-from tests.e2e.test_sink_protocol import Writer, made, values
+from tests.e2e.tasks import Writer, made, values
 from tidemark.sink.ledger import committed
 from tidemark.sink.start import write_exactly_once
 
@@ -90,7 +90,7 @@ def test_a_batch_that_another_sink_has_begun_is_left_to_that_sink(copy):
 def test_no_task_writes_anything_if_any_partition_of_the_batch_is_there_with_another_number_of_them(
     now, stack
 ):
-    told = made(stack)
+    told = made(stack.bootstrap_servers)
     assert Writer(**told, partition=1).go_on()[1]["new"]
 
     for partition in range(now):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import uuid
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.e2e.sinks import Copy
+from tests.e2e.sinks import Copy, classic_environment, driver_of_ones_own
 from tidemark import kafka
 from tidemark.sink.ledger import committed
 from tidemark.wait import wait_until
@@ -33,14 +32,14 @@ def ends(bootstrap, topic):
     return sum(high.values()), sum(kafka.stable_offsets(bootstrap, [topic])[topic].values())
 
 
-def await_open(bootstrap, topic):
+def await_open(bootstrap, topic, unless=None):
     """Wait until rows are in the topic that no reader at read_committed may see yet."""
 
     def is_open():
         high, stable = ends(bootstrap, topic)
         return high > stable
 
-    wait_until(is_open, OPEN_S, lambda: f"an open transaction in {topic}")
+    wait_until(is_open, OPEN_S, lambda: f"an open transaction in {topic}", unless=unless)
 
 
 def await_closed(bootstrap, topic):
@@ -94,14 +93,12 @@ def test_a_query_stopped_in_the_middle_of_a_batch_leaves_nothing_of_it_and_no_re
 
 
 def test_a_driver_that_is_killed_leaves_no_reader_waiting_either(stack):
-    session = connect(stack.start_driver("sink-killed"))
-    try:
-        copy = large(stack, session)
+    with driver_of_ones_own(stack) as driver:
+        copy = large(stack, connect(driver))
         copy.start(copy.source(ROWS), options=SLOW)
         await_open(copy.bootstrap, copy.output)
-    finally:
-        stack.kill("sink-killed")
-    await_closed(copy.bootstrap, copy.output)
+        stack.kill(driver.name)
+        await_closed(copy.bootstrap, copy.output)
 
     copy.session = connect(stack.driver())
     copy.run(copy.source(ROWS))
@@ -113,9 +110,8 @@ def test_a_classic_session_that_ends_in_the_middle_of_a_batch_leaves_no_reader_w
     topic = f"classic-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {topic: 2})
     asked = [sys.executable, PROGRAM, stack.bootstrap_servers, topic, tmp_path / "checkpoint", str(ROWS)]
-    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     how = {
-        "env": environment,
+        "env": classic_environment(),
         "cwd": tmp_path,
         "text": True,
         "stdout": subprocess.PIPE,
@@ -123,8 +119,12 @@ def test_a_classic_session_that_ends_in_the_middle_of_a_batch_leaves_no_reader_w
     }
 
     first = subprocess.Popen([*asked, "slowly"], stdin=subprocess.PIPE, **how)
+
+    def must_live():
+        assert first.poll() is None, first.communicate()[0]
+
     try:
-        await_open(stack.bootstrap_servers, topic)
+        await_open(stack.bootstrap_servers, topic, unless=must_live)
         said, _ = first.communicate("stop\n", timeout=200)
     finally:
         first.kill()
