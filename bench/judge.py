@@ -20,7 +20,7 @@ from pathlib import Path
 from tidemark.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.events import write_time
 from tidemark.evidence import FORMAT, Batch, InputTopic, Manifest, OutputRecord, RunDirectory
-from tidemark.oracle.history import left_of, read_history, right_of
+from tidemark.oracle.history import first_of, read_history, right_of
 from tidemark.oracle.operational import predict
 from tidemark.trace import Header, Record, TopicSpec, write_trace
 
@@ -167,7 +167,7 @@ def _write_output(run: RunDirectory, plans: list[dict[str, dict[str, int]]]) -> 
 
     def records() -> Iterator[OutputRecord]:
         for number, (identity, batch) in enumerate(prediction.batch_of.items()):
-            left = left_of(identity)
+            left = first_of(identity)
             value = fields(left, output.left_id, output.left_ref) | {"campaign_id": f"k-{left % 90}"}
             value |= fields(right_of(identity), output.right_id, output.right_ref)
             headers = [("query", "bench"), ("batch", str(batch)), ("partition", "0"), ("attempt", "0")]

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import col, struct, to_json
+from pyspark.sql.functions import coalesce, struct, to_json
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from pyspark.sql import DataFrame
@@ -58,7 +58,8 @@ def start_query(session: SparkSession, module: ModuleType, args: Namespace) -> S
     """Start the pipeline's query."""
     contract = module.CONTRACT
     left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
-    records = _records(module.build(left, right), contract.output.left_id)
+    ids = [name for name in (contract.output.left_id, contract.output.right_id) if name is not None]
+    records = _records(module.build(left, right), ids)
     writer = _SINKS[args.sink](records, getattr(module, "to_sink", None), args)
     trigger = f"{args.trigger_ms} milliseconds"
     return writer.queryName(args.query_name).trigger(processingTime=trigger).outputMode("append").start()
@@ -78,10 +79,12 @@ def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
     return (source.option("maxOffsetsPerTrigger", limit) if limit else source).load()
 
 
-def _records(rows: DataFrame, key: str) -> DataFrame:
-    """Output rows as Kafka records: the left id as key, all columns as JSON, NULLs shown."""
+def _records(rows: DataFrame, ids: Sequence[str]) -> DataFrame:
+    """Output rows as Kafka records: the left id as key (the right one where there is no left row), all columns as JSON,
+    NULLs shown.
+    """
     return rows.select(
-        col(key).alias("key"), to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value")
+        coalesce(*ids).alias("key"), to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value")
     )
 
 

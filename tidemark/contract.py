@@ -34,6 +34,8 @@ class JoinKind(StrEnum):
 
     INNER = "inner"
     LEFT_OUTER = "left_outer"
+    RIGHT_OUTER = "right_outer"
+    FULL_OUTER = "full_outer"
     LEFT_SEMI = "left_semi"
 
 

@@ -11,9 +11,13 @@ from tidemark.trace import trace_sha256
 
 pytestmark = [pytest.mark.e2e]
 
-JOINS = ("inner", "left_outer", "left_semi")
+JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 DEFECT = "left-semi-loses-same-batch-rows"
-EVERY_DAY = {("inner", "backlog", 3), ("left_outer", "stepped", 1), ("left_semi", "stepped", 2)}
+NULL_KEYS = "full-outer-joins-null-keys"
+EVERY_DAY = {
+    ("inner", "backlog", 3), ("left_outer", "stepped", 1), ("left_semi", "stepped", 2),
+    ("right_outer", "backlog", 4), ("full_outer", "stepped", 5),
+}  # fmt: skip
 CASES = [
     pytest.param(*case, marks=[] if case in EVERY_DAY else pytest.mark.long, id="-".join(map(str, case)))
     for case in itertools.product(JOINS, ("stepped", "backlog"), range(1, 11))
@@ -33,6 +37,9 @@ def test_a_sound_join_raises_no_alarm(join, pace, seed, run_pipeline):
         assert {finding.defect for finding in verdict.findings} <= {DEFECT}
         assert set(verdict.findings_total) <= {"lost_rows"}
         assert verdict.verdict == ("INVALID" if verdict.findings else "VALID")
+    elif join == "full_outer":
+        assert {finding.defect for finding in verdict.findings} <= {NULL_KEYS}
+        assert verdict.verdict == ("INVALID" if verdict.findings else "VALID")
     else:
         assert verdict.findings == []
         assert verdict.verdict == "VALID", verdict
@@ -46,6 +53,14 @@ def test_left_semi_under_a_backlog_loses_rows_and_the_defect_is_named(run_pipeli
     assert verdict.verdict == "INVALID"
     assert verdict.findings
     assert {(finding.property, finding.defect) for finding in verdict.findings} == {("lost_rows", DEFECT)}
+
+
+def test_a_full_outer_join_joins_null_keys_and_the_defect_is_named(run_pipeline):
+    verdict = run_pipeline("full_outer", seed=5, impressions=400, generator=("--null-keys", "0.4")).verdict
+
+    assert verdict.verdict == "INVALID"
+    assert set(verdict.findings_total) == {"missing_nulls", "phantom_rows"}
+    assert {finding.defect for finding in verdict.findings} == {NULL_KEYS}
 
 
 @pytest.mark.smoke

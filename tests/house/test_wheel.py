@@ -16,7 +16,7 @@ from tests.house import tree
 from tidemark import project
 
 SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-BUNDLED = ("inner", "left_outer", "left_semi", "flights_weather")
+BUNDLED = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "flights_weather")
 
 
 def _run(command: list[str | Path], cwd: Path, **environment: str) -> str:

@@ -36,7 +36,10 @@ def register(app: typer.Typer) -> None:
 
 def run_command(
     pipeline: Annotated[
-        str, typer.Argument(help="inner, left_outer, left_semi, flights_weather, or FILE.py")
+        str,
+        typer.Argument(
+            help="inner, left_outer, right_outer, full_outer, left_semi, flights_weather, or FILE.py"
+        ),
     ],
     seed: Annotated[int, typer.Option(help="What is generated, and when faults strike.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="How many impressions to generate.")] = 2_000,

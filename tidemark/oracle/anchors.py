@@ -8,9 +8,9 @@ for more. One that the kind of join cannot reach is not asked.
                               is owed
 ``all_input_read``            records were published, and committed batches read all of them
 ``every_fault_done``          each fault in the journal was really done
-``rows_joined``               a joined row came in its batch (inner, left outer)
+``rows_joined``               a joined row came in its batch (inner, outer)
 ``semi_row_emitted``          a semi row came in its batch (left semi)
-``null_row_after_expiry``     a NULL row came in its batch (left outer)
+``null_row_after_expiry``     a NULL row came in its batch (outer)
 ``late_row_dropped``          a row was late
 ``edge_row_seen``             a row lay within 1 ms of the late watermark of its batch
 ``unreadable_filtered``       a record was no event
@@ -27,16 +27,16 @@ from collections.abc import Sequence
 from tidemark.contract import JoinKind
 from tidemark.evidence import Fault
 from tidemark.oracle.bounds import left_expiry_ms, right_expiry_ms
-from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, History
+from tidemark.oracle.history import LEFT, NO_BATCH, PRESERVED, RIGHT, History
 from tidemark.oracle.operational import Prediction
 
 ALWAYS_ASKED = ("flushed", "all_input_read")
 RUNNING_POINTS = frozenset({"planned", "running", "half-written", "written", "no-data"})
 
 _KINDS = {
-    "rows_joined": (JoinKind.INNER, JoinKind.LEFT_OUTER),
+    "rows_joined": (JoinKind.INNER, *PRESERVED),
     "semi_row_emitted": (JoinKind.LEFT_SEMI,),
-    "null_row_after_expiry": (JoinKind.LEFT_OUTER,),
+    "null_row_after_expiry": (*PRESERVED,),
 }
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,16 +28,25 @@ import msgspec
 
 from tidemark.contract import Delivery, JoinKind
 from tidemark.evidence import OutputRecord
-from tidemark.oracle.declarative import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 from tidemark.oracle.explain import Explain
 from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.history import NO_BATCH, ROW_BITS, ROW_MASK, History, left_of, right_of
+from tidemark.oracle.history import NO_BATCH, PRESERVED, ROW_BITS, ROW_MASK, History, first_of, right_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.reading import OutputReader
 from tidemark.oracle.wording import Wording
 
 _PLACE_BITS = 48
 _PLACE_MASK = (1 << _PLACE_BITS) - 1
+
+
+@dataclass
+class Defects:
+    """What known defects of the engine do to this run: identity -> the defect's name."""
+
+    lost: dict[int, str] = field(default_factory=dict)
+    """Rows that are right, and that this engine does not give."""
+    added: dict[int, str] = field(default_factory=dict)
+    """Rows that this engine gives, and that are wrong."""
 
 
 @dataclass
@@ -71,13 +80,11 @@ class Came(NamedTuple):
 class Comparison:
     """One pass over the output, then a look at what never came."""
 
-    def __init__(
-        self, history: History, prediction: Prediction, lost_by_engine: Set[int], book: Book
-    ) -> None:
+    def __init__(self, history: History, prediction: Prediction, defects: Defects, book: Book) -> None:
         self.seen = Seen(dict(prediction.batch_of))
         self._history = history
         self._predicted = prediction.batch_of
-        self._lost_by_engine = lost_by_engine
+        self._defects = defects
         self._repeat = (
             "repeated_semi_rows" if history.contract.kind is JoinKind.LEFT_SEMI else "duplicate_rows"
         )
@@ -118,10 +125,12 @@ class Comparison:
         for identity, came, place in astray:
             self._judge_astray(identity, came, place)
         for identity, due in awaited.items():
-            if due >= 0 and self._owing[due]:
+            if due >= 0 and self._owing[due] and identity not in self._defects.added:
                 self._judge_missing(identity, due)
-        for identity in sorted(self._lost_by_engine):
-            self._judge_defect(identity)
+        for identity in sorted(self._defects.lost):
+            self._judge_lost(identity)
+        for identity in sorted(self._defects.added):
+            self._judge_added(identity)
         return self.seen
 
     def _choose(self, identities: list[int], batch: int) -> int:
@@ -163,26 +172,34 @@ class Comparison:
     def _judge_missing(self, identity: int, batch: int) -> None:
         """A row that is owed and did not come."""
         right = right_of(identity)
-        if self._history.is_sentinel(left_of(identity)) or (
+        if self._history.is_sentinel(first_of(identity)) or (
             right is not None and self._history.is_sentinel(right)
         ):
             return
-        is_null = right is None and self._history.contract.kind is JoinKind.LEFT_OUTER
+        is_null = right is None and self._history.contract.kind in PRESERVED
         name = "missing_nulls" if is_null else "lost_rows"
         self._add(name, identity, lambda: self._explain.owed(identity, batch), Came(batch, None))
 
-    def _judge_defect(self, identity: int) -> None:
-        """A left semi row that the engine loses by a known defect."""
-        batch = self._history.rows.batch[left_of(identity)]
+    def _judge_lost(self, identity: int) -> None:
+        """A right row that the engine does not give, by a known defect."""
+        defect = self._defects.lost[identity]
+        batch = self._history.rows.batch[first_of(identity)]
         if self.seen.came(identity) or not self._owing[batch]:
             return
-        came = Came(batch, None)
-        why = self._explain.lost_by_engine(identity, batch)
-        self._add("lost_rows", identity, lambda: why, came, defect=LEFT_SEMI_LOSES_SAME_BATCH_ROWS)
+        name, why = self._explain.lost_by_engine(identity, batch, defect)
+        self._add(name, identity, lambda: why, Came(batch, None), defect=defect)
+
+    def _judge_added(self, identity: int) -> None:
+        """A wrong row that the engine gives, by a known defect."""
+        if self.seen.came(identity):
+            defect, batch = self._defects.added[identity], self._predicted[identity]
+            came = Came(batch, ~self.seen.awaited[identity])
+            why = f"came in batch {batch}, but a NULL key matches nothing ({defect})"
+            self._add("phantom_rows", identity, lambda: why, came, defect=defect)
 
     def _unexpected(self, identity: int, came: Came, place: int) -> None:
         """A row that the operational opinion does not have."""
-        if identity in self._lost_by_engine:
+        if identity in self._defects.lost:
             self.seen.awaited.setdefault(identity, ~place)
             name, why = "opinions_disagree", "came, which is right, although the rules of this Spark lose it"
         else:

@@ -18,7 +18,7 @@ from tidemark.contract import JoinKind
 from tidemark.evidence import Fault
 from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.checks import Seen
-from tidemark.oracle.history import LEFT, NO_KEY, RIGHT, ROW_MASK, Fate, History
+from tidemark.oracle.history import LEFT, RIGHT, ROW_MASK, Fate, History
 from tidemark.oracle.operational import Prediction
 
 EDGE_US = 1 * US_PER_MS
@@ -50,9 +50,9 @@ def _rows(history: History, prediction: Prediction) -> dict[str, int]:
         counts["late"] += late
         counts["duplicate_events"] += _repeated(rows.id[row] for row in np.flatnonzero(mine).tolist())
     counts["unreadable"] = int(np.sum(fate == Fate.UNREADABLE))
-    counts["null_key"] = int(np.sum((key == NO_KEY) & (fate != Fate.UNREADABLE)))
+    counts["null_key"] = int(np.sum((key < 0) & (fate != Fate.UNREADABLE)))
     counts["edge"] = _edge_rows(history, prediction, end)
-    counts["matched"] = int(np.sum(np.frombuffer(prediction.matched, dtype=np.uint8)[:end]))
+    counts["matched"] = int(np.sum(np.frombuffer(prediction.matched, dtype=np.uint8)[:end][side == LEFT]))
     return counts
 
 

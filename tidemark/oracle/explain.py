@@ -7,9 +7,9 @@ Free of I/O. Asked only about rows that are wrong, so it may take its time.
 from __future__ import annotations
 
 from tidemark.contract import JoinKind
-from tidemark.oracle.bounds import left_expiry_ms
-from tidemark.oracle.declarative import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
-from tidemark.oracle.history import NO_BATCH, Fate, History, left_of, right_of
+from tidemark.oracle.bounds import left_expiry_ms, right_expiry_ms
+from tidemark.oracle.declarative import FULL_OUTER_JOINS_NULL_KEYS
+from tidemark.oracle.history import NO_BATCH, PRESERVED, Fate, History, first_of, right_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.partners import Partners
 from tidemark.oracle.wording import Wording, moment
@@ -32,23 +32,25 @@ class Explain:
 
     def owed(self, identity: int, batch: int) -> str:
         """Why a row that never came was owed by a batch."""
-        left, right = left_of(identity), right_of(identity)
+        left, right = first_of(identity), right_of(identity)
         where = f"never came, although {self._words.watermarks(batch)} is committed and owes it"
         if right is not None:
             return f"{where}: neither is late, their keys are equal and {self._distance(left, right)}"
-        if self._kind is JoinKind.LEFT_OUTER:
+        if self._kind in PRESERVED:
             return f"{where}: it has no accepted partner and {self._expiry(left)}"
         return (
             f"{where}: it is not late, and so is not its partner {self._name_partners(left, Fate.ACCEPTED)}"
         )
 
-    def lost_by_engine(self, identity: int, batch: int) -> str:
-        """Why the known defect of left semi took a row."""
-        names = self._name_partners(left_of(identity), Fate.ACCEPTED)
-        return (
+    def lost_by_engine(self, identity: int, batch: int, defect: str) -> Reason:
+        """Why a known defect took a row."""
+        if defect == FULL_OUTER_JOINS_NULL_KEYS:
+            why = f"never came: its key is NULL, which matches nothing, but it was joined ({defect})"
+            return "missing_nulls", why
+        names = self._name_partners(first_of(identity), Fate.ACCEPTED)
+        return "lost_rows", (
             f"never came: neither it nor its partner {names} is late, but all its partners came in its own"
-            f" {self._words.watermarks(batch)} and are at or before the right state watermark there"
-            f" ({LEFT_SEMI_LOSES_SAME_BATCH_ROWS})"
+            f" {self._words.watermarks(batch)} and are at or before the right state watermark there ({defect})"
         )
 
     def wrong_batch(self, identity: int, batch: int, due: int) -> Reason:
@@ -58,25 +60,25 @@ class Explain:
                 "misplaced_rows",
                 f"came in batch {batch}, which was never planned; it is due in batch {due}",
             )
-        if right_of(identity) is None and self._kind is JoinKind.LEFT_OUTER and batch < due:
-            why = f"came in {self._words.watermarks(batch)}, too early: {self._expiry(left_of(identity))}"
+        if right_of(identity) is None and self._kind in PRESERVED and batch < due:
+            why = f"came in {self._words.watermarks(batch)}, too early: {self._expiry(first_of(identity))}"
             return "premature_nulls", f"{why}, that is in {self._words.watermarks(due)}"
         return "misplaced_rows", f"came in batch {batch}; it is due in {self._words.watermarks(due)}"
 
     def unexpected(self, identity: int, batch: int) -> Reason:
         """A row that is never due."""
-        left, right = left_of(identity), right_of(identity)
+        left, right = first_of(identity), right_of(identity)
         for row in (left,) if right is None else (left, right):
             reason = self._cannot_take_part(row)
             if reason:
                 return reason
         if right is not None:
             return self._wrong_pair(left, right)
-        if self._kind is JoinKind.LEFT_OUTER:
+        if self._history.rows.side[left] in PRESERVED.get(self._kind, ()):
             return self._wrong_null(left, batch)
         if self._kind is JoinKind.LEFT_SEMI:
             return self._wrong_semi(left)
-        return "phantom_rows", "came, but an inner join has no NULL rows"
+        return "phantom_rows", f"came, but in a join of kind {self._kind} such a row is owed no NULL row"
 
     def _cannot_take_part(self, row: int) -> Reason | None:
         fate, place = self._prediction.fate[row], self._words.place(row)
@@ -102,7 +104,7 @@ class Explain:
         if not self._partners.match(left, right):
             if rows.key[left] != rows.key[right]:
                 return "phantom_rows", "came, but their keys are not equal"
-            if None in self._history.key_of(left):
+            if rows.key[left] < 0:
                 return "phantom_rows", "came, but a NULL key matches nothing"
             return "phantom_rows", f"came, but not {self._distance(left, right)}"
         return (
@@ -122,15 +124,16 @@ class Explain:
             return "late_rows_joined", f"came, but its only partner {late} was late and had to be dropped"
         return "phantom_rows", "came, but it has no partner by key and time"
 
-    def _name_partners(self, left: int, fate: Fate) -> str:
+    def _name_partners(self, row: int, fate: Fate) -> str:
         """The first few partners of one fate."""
-        found = [row for row in self._partners.of_left(left) if self._prediction.fate[row] == fate]
-        names = " and ".join(self._words.row(row) for row in found[:_PARTNERS_NAMED])
+        found = [other for other in self._partners.of(row) if self._prediction.fate[other] == fate]
+        names = " and ".join(self._words.row(other) for other in found[:_PARTNERS_NAMED])
         more = len(found) - _PARTNERS_NAMED
         return f"{names} and {more} more" if more > 0 else names
 
-    def _expiry(self, left: int) -> str:
-        expiry_ms = left_expiry_ms(self._history.contract.bound, self._history.rows.time_us[left])
+    def _expiry(self, row: int) -> str:
+        rows, expiry = self._history.rows, (left_expiry_ms, right_expiry_ms)
+        expiry_ms = expiry[rows.side[row]](self._history.contract.bound, rows.time_us[row])
         if expiry_ms is None:
             return "its time bound never lets it expire"
         return f"it expires when the eviction watermark reaches {moment(expiry_ms)}"

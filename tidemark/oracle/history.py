@@ -4,8 +4,8 @@ Free of I/O, of clients and of any opinion: it reads an :class:`Evidence` and kn
 row, but not which row was late. A row is an ``int``; the columns of :class:`Rows` are indexed by it. A
 million rows take about 200 MB, so there is no object per row.
 
-An *identity* is one ``int`` for an output row: the left row and the right row that it is made of, or the left
-row alone (a NULL row, a semi row). Identities are what predictions and output are compared by.
+An *identity* is one ``int`` for an output row: the left row and the right row that it is made of, or one row
+alone (a NULL row of either side, a semi row). Identities are what predictions and output are compared by.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord
 from tidemark.oracle.columns import ColumnReader, Columns
 
 LEFT, RIGHT = 0, 1
-NO_KEY = -1
+PRESERVED: dict[JoinKind, tuple[int, ...]] = {
+    JoinKind.LEFT_OUTER: (LEFT,),
+    JoinKind.RIGHT_OUTER: (RIGHT,),
+    JoinKind.FULL_OUTER: (LEFT, RIGHT),
+}
+"""The sides of an outer join whose rows come with NULLs where they have no partner."""
+NO_KEY = -(1 << 62)
+"""The key of a record that is no event."""
 NO_BATCH = -1
 ROW_BITS = 32
 ROW_MASK = (1 << ROW_BITS) - 1
@@ -72,7 +79,7 @@ class Rows:
     def __init__(self) -> None:
         self.side = bytearray()
         self.id: list[str | None] = []
-        self.key = array("q")  # its number in ``keys``, or NO_KEY if a part of it is NULL
+        self.key = array("q")  # its number in ``keys``, or ~number (below 0) if a part of it is NULL
         self.time_us = array("q")
         self.batch = array("i")
         self.fate = bytearray()
@@ -123,8 +130,10 @@ class History:
         return self.contract.right if side else self.contract.left
 
     def key_of(self, row: int) -> tuple[str | None, ...]:
-        """The join key of a row; for one with a NULL in it just NULLs."""
-        return self._key_of_number.get(self.rows.key[row]) or (None,) * len(self.contract.left.keys)
+        """The join key of a row."""
+        number = self.rows.key[row]
+        unknown = (None,) * len(self.contract.left.keys)
+        return self._key_of_number.get(number if number >= 0 else ~number, unknown)
 
     @cached_property
     def _key_of_number(self) -> dict[int, tuple[str | None, ...]]:
@@ -148,13 +157,13 @@ def pair(left_row: int, right_row: int) -> int:
     return left_row << ROW_BITS | (right_row + 1)
 
 
-def alone(left_row: int) -> int:
+def alone(row: int) -> int:
     """The identity of a NULL row, or of a semi row."""
-    return left_row << ROW_BITS
+    return row << ROW_BITS
 
 
-def left_of(identity: int) -> int:
-    """The left row of an identity."""
+def first_of(identity: int) -> int:
+    """The left row of an identity; of a row alone that row, whichever side it is of."""
     return identity >> ROW_BITS
 
 
@@ -175,7 +184,7 @@ def read_history(run: Evidence) -> History:
 
 def null_keys_are_filtered(kind: JoinKind, side: int) -> bool:
     """Whether Spark's ``InferFiltersFromConstraints`` keeps NULL keys of this side off the watermark."""
-    return side == RIGHT or kind is not JoinKind.LEFT_OUTER
+    return side not in PRESERVED.get(kind, ())
 
 
 def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
@@ -210,7 +219,7 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
     rows.time_us.extend([0 if time_us is None else time_us for time_us in columns.time_us])
     null_key = Fate.FILTERED if null_keys_are_filtered(history.contract.kind, side) else Fate.UNREAD
     for row in [first + at for at, key in enumerate(columns.key) if None in key]:
-        rows.key[row], rows.fate[row] = NO_KEY, null_key
+        rows.key[row], rows.fate[row] = ~rows.key[row], null_key
     for row in [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]:
         rows.key[row], rows.fate[row], rows.id[row] = NO_KEY, Fate.UNREADABLE, None
 

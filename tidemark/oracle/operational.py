@@ -9,11 +9,13 @@ and ``late_watermark`` W[N-1] (0 for the first batch; not W[N]: ``WatermarkPropa
    of the same batch is found once, by its right row); a left semi join takes the right rows first
    (SPARK-55973), emits each left state row that one matches and removes it, and never stores a left row that
    matched;
-3. a left row is stored even if it is already evictable, a right row is not;
-4. after all output of the batch, evictable rows leave the state, and an unmatched left row of a left outer
-   join leaves with a NULL row;
+3. a left row is stored even if it is already evictable, a right row is not, unless it is owed a NULL row;
+4. after all output of the batch, evictable rows leave the state, and an unmatched row of a preserved side
+   leaves with a NULL row;
 5. the next watermark is ``max(W[N], policy over both inputs of (latest event time seen, in ms, - delay))``;
-   late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0.
+   late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0;
+6. the operator itself compares keys byte by byte, so NULL keys match; only where a side is not preserved are they
+   filtered out beforehand. In a full outer join nobody does, and NULL keys are joined.
 
 A query that was started again has forgotten the latest event times of both inputs, not W itself (the map in
 ``WatermarkTracker`` is kept in no file); so W stands still until both have shown a row again. A batch that was run
@@ -31,7 +33,7 @@ from dataclasses import dataclass, field
 
 from tidemark.contract import JoinKind, WatermarkPolicy
 from tidemark.oracle.bounds import FOREVER_US, US_PER_MS, left_state_ms, right_state_ms, window
-from tidemark.oracle.history import LEFT, NO_KEY, RIGHT, ROW_BITS, ROW_MASK, Fate, History, alone, pair
+from tidemark.oracle.history import LEFT, PRESERVED, RIGHT, ROW_BITS, ROW_MASK, Fate, History, alone, pair
 
 State = dict[int, list[int]]
 """Key number -> its rows, each as ``time_us << ROW_BITS | row``, sorted."""
@@ -48,7 +50,7 @@ class Prediction:
     fate: bytearray = field(default_factory=bytearray)
     """Per row, a ``Fate``."""
     matched: bytearray = field(default_factory=bytearray)
-    """Per left row, whether it was joined."""
+    """Per row, whether it was joined."""
 
     def late_ms(self, batch: int) -> int:
         """The late watermark of a batch: the eviction watermark of the batch before."""
@@ -110,11 +112,12 @@ class _WatermarkTracker:
 
 
 class _Join:
-    """Inner and left outer."""
+    """Inner, and the outer joins."""
 
     def __init__(self, history: History, prediction: Prediction) -> None:
         rows, contract = history.rows, history.contract
-        self.outer = contract.kind is JoinKind.LEFT_OUTER
+        self.preserved = PRESERVED.get(contract.kind, ())
+        self.nulls_match = contract.kind is JoinKind.FULL_OUTER
         self.bound, self.window = contract.bound, window(contract.bound)
         self.time_us, self.key = rows.time_us, rows.key
         self.fate, self.matched, self.batch_of = prediction.fate, prediction.matched, prediction.batch_of
@@ -150,19 +153,21 @@ class _Join:
             if key[row] in known:
                 for other in self.partners(LEFT, row):
                     batch_of[pair(row, other)] = batch
-                    matched[row] = True
+                    matched[row] = matched[other] = True
         self.store(LEFT, left)
         known = self.states[LEFT]
         for row in right:
             if key[row] in known:
                 for other in self.partners(RIGHT, row):
                     batch_of[pair(other, row)] = batch
-                    matched[other] = True
+                    matched[row] = matched[other] = True
         self.store(RIGHT, self.lasting(right))
 
     def lasting(self, right: list[int]) -> list[int]:
-        """The right rows that are not evictable already, which are those that are stored."""
-        time_us, evictable_us = self.time_us, self.evictable_us[RIGHT]
+        """The right rows that are stored: those that are not evictable already, or are owed a NULL row."""
+        time_us, evictable_us, matched = self.time_us, self.evictable_us[RIGHT], self.matched
+        if RIGHT in self.preserved:
+            return [row for row in right if time_us[row] > evictable_us or not matched[row]]
         return [row for row in right if time_us[row] > evictable_us]
 
     def partners(self, side: int, row: int) -> list[int]:
@@ -182,12 +187,12 @@ class _Join:
         return time_us + self.window.lower_us, time_us + self.window.upper_us
 
     def store(self, side: int, rows: list[int]) -> None:
-        """Keep rows; one with a NULL key (left outer) only for its NULL row."""
+        """Keep rows; one with a NULL key, which matches nothing, only for its NULL row."""
         time_us, key, state = self.time_us, self.key, self.states[side]
         entries = [time_us[row] << ROW_BITS | row for row in rows]
         for row, entry in zip(rows, entries, strict=True):
             of = key[row]
-            if of == NO_KEY:
+            if of < 0 and not self.nulls_match:
                 continue
             others = state.get(of)
             if others is None:
@@ -199,15 +204,15 @@ class _Join:
         self.ageing[side].add(entries)
 
     def evict(self) -> None:
-        """End a batch: rows that can match no more leave, a left outer one without a match with its NULL row."""
+        """End a batch: rows that can match no more leave, a preserved one without a match with its NULL row."""
         for side in (LEFT, RIGHT):
             key, state, matched = self.key, self.states[side], self.matched
             batch, batch_of = self.batch, self.batch_of
-            owes_null = self.outer and side == LEFT
+            owes_null = side in self.preserved
             for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
                 row = entry & ROW_MASK
                 of = key[row]
-                if of != NO_KEY:
+                if of >= 0 or self.nulls_match:
                     if len(state[of]) == 1:
                         del state[of]
                     else:

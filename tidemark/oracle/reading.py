@@ -72,11 +72,13 @@ class OutputReader:
     def _by_refs(self, fields: tuple[Any, ...], batch: int) -> Read:
         left_id, right_id, left_partition, left_offset, right_partition, right_offset = fields
         lefts, rights = self._partitions
+        ids = self._ids
+        if left_partition is None and left_offset is None and left_id is None and not self._semi:
+            return self._right_alone(right_id, (right_partition, right_offset), batch)
         try:
             left = lefts[left_partition].row_at(left_offset)
         except (KeyError, IndexError, TypeError):
             return self._unknown(LEFT, left_id, (left_partition, left_offset), batch)
-        ids = self._ids
         if ids[left] != left_id and self._contradicts(left, left_id):
             return _corrupt(self._contradiction(left, left_id))
         if self._semi:
@@ -92,6 +94,16 @@ class OutputReader:
         if ids[right] != right_id and self._contradicts(right, right_id):
             return _corrupt(self._contradiction(right, right_id))
         return left << ROW_BITS | (right + 1), batch, ""
+
+    def _right_alone(self, right_id: Any, ref: tuple[Any, Any], batch: int) -> Read:
+        """A row without a left side: the NULL row of a right one."""
+        try:
+            right = self._partitions[RIGHT][ref[0]].row_at(ref[1])
+        except (KeyError, IndexError, TypeError):
+            return self._unknown(RIGHT, right_id, ref, batch)
+        if self._ids[right] != right_id and self._contradicts(right, right_id):
+            return _corrupt(self._contradiction(right, right_id))
+        return alone(right), batch, ""
 
     def _contradicts(self, row: int, claimed: Any) -> bool:
         """An id that is no string in JSON is compared as the STRING column that it was read into."""
@@ -119,6 +131,10 @@ class OutputReader:
     def _by_ids(self, left_id: str | None, right_id: str | None, batch: int) -> Read:
         if self._by_id is None:
             self._by_id = self._index()
+        if left_id is None and right_id is not None:
+            rights = self._by_id[RIGHT].get(right_id, [])
+            if rights:
+                return self._choose([alone(right) for right in rights], batch), batch, ""
         lefts = self._by_id[LEFT].get(left_id, [])
         if not lefts:
             return None, batch, f"no {self._history.side(LEFT).topic} event has the id {left_id!r}"

@@ -20,13 +20,23 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from tidemark.contract import JoinKind
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.oracle import anchors
-from tidemark.oracle.checks import Comparison, Seen
+from tidemark.oracle.checks import Comparison, Defects, Seen
 from tidemark.oracle.counts import tally
-from tidemark.oracle.declarative import KNOWN_DEFECTS, differences, engine_loses, has_defect, right_answer
+from tidemark.oracle.declarative import (
+    FULL_OUTER_JOINS_NULL_KEYS,
+    KNOWN_DEFECTS,
+    LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
+    differences,
+    engine_joins_nulls,
+    engine_loses,
+    has_defect,
+    right_answer,
+)
 from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.history import Evidence, History, left_of, read_history
+from tidemark.oracle.history import Evidence, History, first_of, read_history
 from tidemark.oracle.operational import Prediction, predict
 from tidemark.oracle.partners import Partners
 from tidemark.oracle.watermarks import check_watermarks
@@ -107,10 +117,10 @@ class _Judgement:
         prediction = self.stage("the engine's own rules", lambda: predict(history))
         if prediction is not None:
             self.stage("watermarks", lambda: check_watermarks(history, prediction, self.book))
-            lost = (
-                self.stage("the declarative answer", lambda: self.compare_opinions(prediction)) or frozenset()
+            defects = (
+                self.stage("the declarative answer", lambda: self.compare_opinions(prediction)) or Defects()
             )
-            comparison = Comparison(history, prediction, lost, self.book)
+            comparison = Comparison(history, prediction, defects, self.book)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:
@@ -144,24 +154,30 @@ class _Judgement:
             self.doubts.append(f"{name} could not be judged: {type(error).__name__}: {error}")
             return None
 
-    def compare_opinions(self, prediction: Prediction) -> frozenset[int]:
-        """The left semi rows that the known defect loses; any other difference becomes a finding."""
+    def compare_opinions(self, prediction: Prediction) -> Defects:
+        """What known defects of the engine change; any other difference becomes a finding."""
         history = self.history
         partners, words = Partners(history), Wording(history, prediction)
+        defects = Defects()
         more, less = differences(right_answer(history, prediction), prediction.batch_of)
-        lost = frozenset(
-            identity for identity in more if engine_loses(history, prediction, partners, left_of(identity))
-        )
         for identity in more:
-            if identity not in lost:
+            if engine_loses(history, prediction, partners, first_of(identity)):
+                defects.lost[identity] = LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+            elif engine_joins_nulls(history, identity):
+                defects.lost[identity] = FULL_OUTER_JOINS_NULL_KEYS
+            else:
                 self.disagree(identity, "SQL gives", "the engine's own rules do not", words)
         for identity in less:
-            self.disagree(identity, "the engine's own rules give", "SQL does not", words)
-        if has_defect(history.manifest.versions):
-            return lost
-        # An older Spark takes the left rows first, and so gives these rows, in the batch of all their partners.
-        prediction.batch_of.update((identity, history.rows.batch[left_of(identity)]) for identity in lost)
-        return frozenset()
+            if engine_joins_nulls(history, identity):
+                defects.added[identity] = FULL_OUTER_JOINS_NULL_KEYS
+            else:
+                self.disagree(identity, "the engine's own rules give", "SQL does not", words)
+        if history.contract.kind is JoinKind.LEFT_SEMI and not has_defect(history.manifest.versions):
+            # An older Spark takes the left rows first, and so gives these rows, in the batch of all their partners.
+            due = {identity: history.rows.batch[first_of(identity)] for identity in defects.lost}
+            prediction.batch_of.update(due)
+            return Defects()
+        return defects
 
     def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
         """Two opinions differ in a row, and nobody knows why."""

@@ -9,7 +9,7 @@ from tidemark.contract import Bound
 from tidemark.events import write_time
 from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.findings import Finding
-from tidemark.oracle.history import NO_BATCH, History, left_of, right_of
+from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, History, first_of, right_of
 from tidemark.oracle.operational import Prediction
 
 
@@ -37,7 +37,7 @@ class Wording:
     def output_row(self, identity: int) -> str:
         """An output row, by what it is made of."""
         right = right_of(identity)
-        left = self.row(left_of(identity))
+        left = self.row(first_of(identity))
         if right is not None:
             return f"the row of {left} and {self.row(right)}"
         if self._history.contract.output.right_id is None:
@@ -59,12 +59,15 @@ class Wording:
     def finding(self, name: str, identity: int, message: str) -> Finding:
         """A finding about one output row."""
         rows = self._history.rows
-        left, right = left_of(identity), right_of(identity)
-        made_of = [left] if right is None else [left, right]
+        first, right = first_of(identity), right_of(identity)
+        made_of = [first] if right is None else [first, right]
         output = self._history.contract.output
-        row = {output.left_id: rows.id[left]}
+        ids: list[str | None] = [None, None]
+        for part in made_of:
+            ids[rows.side[part]] = rows.id[part]
+        row = {output.left_id: ids[LEFT]}
         if output.right_id is not None:
-            row[output.right_id] = None if right is None else rows.id[right]
+            row[output.right_id] = ids[RIGHT]
         written = [self.place(part) for part in made_of]
         return Finding(property=name, message=message, row=row, written=written)
 

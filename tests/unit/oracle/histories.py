@@ -5,7 +5,7 @@
 An input row is ``id key seconds``; key ``-`` is NULL, seconds may be ``5.001``, a row may also be
 ``garbage``. Seconds count from the epoch. Rows of a side follow each other in one partition, so ``i2`` above
 is ``impressions/0/1``. Batches have the watermark they are given (seconds) or that of the naive model. An
-output row is ``i1 c1`` or ``i1 -`` (NULL) or ``i1`` (semi).
+output row is ``i1 c1`` or ``i1 -`` or ``- c1`` (NULL) or ``i1`` (semi).
 """
 
 from __future__ import annotations
@@ -94,17 +94,16 @@ class Run:
 
     def record(self, batch: int, left: str, right: str | None = None, **changes: Any) -> OutputRecord:
         """One output record."""
-        value: dict[str, Any] = {"iid": left, "ip": 0, "io": self.offset(LEFT_TOPIC, left)}
+        value: dict[str, Any] = dict(zip(("iid", "ip", "io"), self.ref(LEFT_TOPIC, left), strict=True))
         if self.contract.kind is not JoinKind.LEFT_SEMI:
-            known = right not in (None, "-")
-            value |= {
-                "cid": right if known else None,
-                "cp": 0 if known else None,
-                "co": self.offset(RIGHT_TOPIC, str(right)) if known else None,
-            }
+            value |= zip(("cid", "cp", "co"), self.ref(RIGHT_TOPIC, right or "-"), strict=True)
         value |= changes
         headers = [("query", QUERY), ("batch", str(batch)), ("partition", "0"), ("attempt", "0")]
         return OutputRecord(partition=0, offset=len(self.records), value=json.dumps(value), headers=headers)
+
+    def ref(self, topic: str, name: str) -> tuple[str | None, int | None, int | None]:
+        """Id, partition and offset of one side of an output row; ``-`` is NULL."""
+        return (None, None, None) if name == "-" else (name, 0, self.offset(topic, name))
 
     def offset(self, topic: str, name: str) -> int:
         """The offset of the first row with an id; unknown ids are far away."""
@@ -129,7 +128,7 @@ class Run:
     @staticmethod
     def _is(record: OutputRecord, row: str) -> bool:
         value = json.loads(record.value or "{}")
-        return [value["iid"], value.get("cid") or "-"][: len(row.split())] == row.split()
+        return [value["iid"] or "-", value.get("cid") or "-"][: len(row.split())] == row.split()
 
     # Evidence
 

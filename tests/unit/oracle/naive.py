@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from tidemark.contract import Bound
 
+PRESERVED = {"left_outer": "L", "right_outer": "R", "full_outer": "LR"}
+
 
 @dataclass
 class Row:
@@ -22,13 +24,13 @@ class Row:
 
 @dataclass
 class Naive:
-    """What came out: ``(left, right or None, batch)``, the watermark of each batch, and who was accepted."""
+    """What came out: ``(left or None, right or None, batch)``, the watermark of each batch, and who was accepted."""
 
     kind: str
     bound: Bound
     delays_ms: tuple[int, int]
     policy: str = "min"
-    out: list[tuple[int, int | None, int]] = field(default_factory=list)
+    out: list[tuple[int | None, int | None, int]] = field(default_factory=list)
     watermarks_ms: list[int] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
     accepted: list[tuple[Row, int]] = field(default_factory=list)
@@ -51,8 +53,9 @@ class Naive:
                 for row in list(state[side]):
                     if self.evictable(row, ev):
                         state[side].remove(row)
-                        if side == "L" and self.kind == "left_outer" and not row.matched:
-                            self.out.append((row.number, None, number))
+                        if side in PRESERVED.get(self.kind, "") and not row.matched:
+                            nulls = (row.number, None) if side == "L" else (None, row.number)
+                            self.out.append((*nulls, number))
             for side, delay in zip(("L", "R"), self.delays_ms, strict=True):
                 if sides[side]:
                     latest = max(row.us // 1000 for row in sides[side]) - delay
@@ -63,7 +66,7 @@ class Naive:
         return self
 
     def pushed(self, rows: list[Row], side: str) -> list[Row]:
-        if side == "L" and self.kind == "left_outer":
+        if side in PRESERVED.get(self.kind, ""):
             return rows
         return [row for row in rows if row.key is not None]
 
@@ -87,14 +90,16 @@ class Naive:
                 left, right = (row, other) if row.side == "L" else (other, row)
                 self.out.append((left.number, right.number, batch))
                 other.matched = True
-        if row.side == "R" and self.evictable(row, ev):
+        if row.side == "R" and self.evictable(row, ev) and (found or "R" not in PRESERVED.get(self.kind, "")):
             return
         row.matched = bool(found)
         state[row.side].append(row)
 
     def match(self, row: Row, other: Row) -> bool:
         left, right = (row, other) if row.side == "L" else (other, row)
-        return left.key is not None and left.key == right.key and holds(self.bound, left.us - right.us)
+        if left.key is None and self.kind != "full_outer":
+            return False
+        return left.key == right.key and holds(self.bound, left.us - right.us)
 
     def evictable(self, row: Row, watermark_ms: int) -> bool:
         bound = self.bound

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
 from tidemark.contract import Bound, WatermarkPolicy
 from tidemark.oracle.declarative import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
-from tidemark.oracle.history import History, left_of, read_history, right_of
+from tidemark.oracle.history import History, first_of, read_history, right_of
 from tidemark.oracle.operational import Prediction, predict
 
 
@@ -27,10 +27,11 @@ def emitted(run: Run) -> dict[str, int]:
     )
     rows = {}
     for identity, batch in prediction.batch_of.items():
-        right = right_of(identity)
-        partner = "-" if right is None else str(history.rows.id[right])
-        left = str(history.rows.id[left_of(identity)])
-        rows[left if run.contract.kind == "left_semi" else f"{left} {partner}"] = batch
+        names = ["-", "-"]
+        for row in (first_of(identity), right_of(identity)):
+            if row is not None:
+                names[history.rows.side[row]] = str(history.rows.id[row])
+        rows[names[0] if run.contract.kind == "left_semi" else " ".join(names)] = batch
     return rows
 
 
