@@ -15,6 +15,7 @@ import re
 import sys
 import threading
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,13 +37,20 @@ BATCH_S = 300.0
 """Calibration: a batch of 400,000 rows takes 2-6 s."""
 
 
-def batch_times_ms(
-    stack: Stack, session: SparkSession, sink: str, rows: int, size: int, count: int = BATCHES
-) -> list[int]:
+@dataclass(frozen=True)
+class Load:
+    """So many batches of so many rows, with values of so many bytes."""
+
+    rows: int
+    size: int
+    batches: int = BATCHES
+
+
+def batch_times_ms(stack: Stack, session: SparkSession, sink: str, load: Load) -> list[int]:
     """How long each of the first batches of a new query took, in milliseconds."""
     name = f"bench-sink-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {name: 2})
-    records = _records(session, rows, size)
+    records = _records(session, load.rows, load.size)
     options = {"kafka.bootstrap.servers": stack.bootstrap_inside, "topic": name}
     options["checkpointLocation"] = str(stack.work_dir(name))
     if sink == "spark":
@@ -56,7 +64,7 @@ def batch_times_ms(
     query = writer.trigger(processingTime="0 seconds").start()
     try:
         return wait_until(
-            lambda: _reported(query, count), BATCH_S, lambda: f"{count} batches of {sink}", poll_s=0.2
+            lambda: _reported(query, load.batches), BATCH_S, lambda: f"batches of {sink}: {load}", poll_s=0.2
         )
     finally:
         query.stop()
@@ -88,7 +96,7 @@ def compare(stack: Stack, session: SparkSession, rows: int, rounds: int) -> dict
         for _ in range(rounds):
             for sink in SINKS:
                 with Memory() as memory:
-                    times = batch_times_ms(stack, session, sink, rows, size)[1:]
+                    times = batch_times_ms(stack, session, sink, Load(rows, size))[1:]
                 speeds[sink].append(rows * 1000 / median(times))
                 say(
                     f"{size} B, {sink}: {speeds[sink][-1]:,.0f} rows/s, workers up to {memory.peak_mib:.0f} MiB"
@@ -111,7 +119,7 @@ def fixed_cost(stack: Stack, session: SparkSession, rounds: int) -> dict[str, An
     later: dict[str, list[float]] = {sink: [] for sink in SINKS}
     for _ in range(rounds):
         for sink in SINKS:
-            times = batch_times_ms(stack, session, sink, 10, 100, SMALL_BATCHES)
+            times = batch_times_ms(stack, session, sink, Load(10, 100, SMALL_BATCHES))
             first[sink].append(times[0])
             later[sink].append(median(times[WARM:]))
             say(f"{sink}: first batch {times[0]} ms, later ones {later[sink][-1]:.0f} ms")

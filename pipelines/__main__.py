@@ -68,15 +68,15 @@ def main() -> int:
         if args.describe:
             print(json.dumps(module.CONTRACT.to_json()))
             return 0
+        with open_session(args) as session:
+            if args.wait and not sys.stdin.readline():
+                return 0
+            query = start_query(session, module, args)
+            _say("started", query_id=str(query.id), run_id=str(query.runId))
+            return _serve(query)
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    with open_session(args) as session:
-        if args.wait and not sys.stdin.readline():
-            return 0
-        query = start_query(session, module, args)
-        _say("started", query_id=str(query.id), run_id=str(query.runId))
-        return _serve(query)
 
 
 def _serve(query: StreamingQuery) -> int:

@@ -29,6 +29,13 @@ STEPS = {
 }
 
 
+KillDrivers = Annotated[
+    int,
+    typer.Option(min=0, help="SIGKILL the driver this often, each time with a batch written, not committed."),
+]
+Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command("run")(run_command)
@@ -49,13 +56,8 @@ def run_command(
     ] = None,
     speed: Annotated[float, typer.Option(min=0.001, help="How many times real time, at pace timed.")] = 1.0,
     kill_executors: Annotated[int, typer.Option(min=0, help="SIGKILL this many executors on the way.")] = 0,
-    kill_drivers: Annotated[
-        int,
-        typer.Option(min=0, help="SIGKILL the driver this often, with a batch written but not committed."),
-    ] = 0,
-    sink: Annotated[
-        str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")
-    ] = "exactly-once",
+    kill_drivers: KillDrivers = 0,
+    sink: Sink = "exactly-once",
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")

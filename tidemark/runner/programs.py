@@ -194,8 +194,9 @@ def _as_error(program: str, code: int, words: str) -> TidemarkError:
     """The error that a program's exit code stands for; a program that says ``error: ...`` is quoted, not wrapped."""
     kind = UsageError if code == UsageError.exit_code else TestbedError
     text = words.strip()
-    if text.startswith("error: "):
-        message, _, rest = text.removeprefix("error: ").partition("\n")
+    _, said, told = f"\n{text}".rpartition("\nerror: ")
+    if said:
+        message, _, rest = told.partition("\n")
         detail, _, hint = rest.partition("hint:")
         return kind(message, detail=detail.replace("why:", "").strip(), hint=hint.strip())
     tail = "\n".join(text.splitlines()[-12:])

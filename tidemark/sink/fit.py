@@ -79,9 +79,10 @@ def must_repeat(there: Entry, keys: KeySum, task: Task) -> None:
     raise SinkRefused(
         f"partition {task.partition} of batch {task.batch} of query {task.query} has other rows than those in Kafka: "
         f"{keys.rows}, not {there.rows}" + (", with other keys" if there.rows == keys.rows else ""),
-        detail="the key expressions gave other values when the batch was run again; rows would be lost and doubled",
-        hint="use a key that depends on nothing but the input: no rand(), uuid(), current time or changing UDF; "
-        "or write with one partition, which needs no key",
+        detail="run again, the key expressions gave other values, or the query gave other rows: from other input, or "
+        "from a state store that is not what it was; rows would be lost or doubled",
+        hint="use a key that depends on nothing but the input (no rand(), uuid(), current time or changing UDF), or "
+        "one partition, which needs no key; if the key is sound, compare this batch with the topic",
     )
 
 

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql.functions import col, count, current_timestamp, unix_millis, xxhash64
@@ -34,8 +35,16 @@ from tidemark.errors import SinkRefused
 from tidemark.sink.cluster import look_around
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import KEYS, check_columns
-from tidemark.sink.source import FORMAT, KafkaExactlyOnce
 from tidemark.sink.work import give_up, prepare, write
+
+try:
+    from tidemark.sink.source import FORMAT, KafkaExactlyOnce
+except ImportError as error:
+    raise SinkRefused(
+        f"PySpark {pyspark.__version__} has no Arrow writers for streams, which the exactly-once sink is one of",
+        detail=str(error),
+        hint="use PySpark 4.1 or newer, or Spark's own Kafka sink (for a pipeline of the testbed: --sink spark)",
+    ) from error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
