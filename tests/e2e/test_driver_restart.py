@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.e2e.conftest import shown
+from tests.e2e.sinks import Copy, connected
 from tidemark.evidence import RunDirectory
 
 
@@ -37,3 +38,21 @@ def test_a_driver_that_dies_again_and_again_is_started_each_time(own_stack, judg
     assert len(seen) > 1
     assert verdict.verdict == "VALID", shown(verdict)
     assert sum(batch.restarted for batch in RunDirectory(tmp_path / "run").batches()) == len(seen)
+
+
+def test_a_batch_that_is_run_again_puts_its_state_in_the_place_of_the_first(own_stack):
+    """In memory there is the state of the second run; were the files those of the first, what follows would not fit."""
+    with connected(own_stack, own_stack.driver()) as session:
+        copy = Copy(own_stack, session)
+        copy.feed(60)
+        records = copy.source().dropDuplicates(["key"])
+        copy.run(records)
+        batch = copy.forget("commits")
+        files = sorted((copy.checkpoint / "state").rglob(f"{batch + 1}.delta"))
+        before = [path.stat().st_ino for path in files]
+        copy.run(records)
+
+    assert len(files) == 2
+    assert not set(before) & {path.stat().st_ino for path in files}
+    assert not list((copy.checkpoint / "state").rglob("*.tmp"))
+    assert copy.values() == copy.wanted()

@@ -7,14 +7,13 @@ is cheap: a warm ``tidemark up`` passes through here, and nothing of containers 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from tidemark.stack import jars as jar_cache
-from tidemark.stack import settings
 from tidemark.stack.ports import asked_port, free_ports
 from tidemark.stack.processes import ProcessRuntime
 from tidemark.stack.runtime import Runtime
@@ -95,7 +94,6 @@ class LocalBackend:
             spec,
             supplies,
             digest,
-            settings.checkpoint_conf(self._spark.home),
             kafka_ports=kafka,
             controller_ports=[next(ports) for _ in range(spec.brokers)],
             master_port=next(ports),
@@ -127,7 +125,11 @@ def versions_of(spark: Spark) -> dict[str, str]:
 
 
 def planned(
-    spec: StackSpec, supplies: Supplies, digest: str, spark_conf: dict[str, str], **ports: object
+    spec: StackSpec,
+    supplies: Supplies,
+    digest: str,
+    spark_conf: Mapping[str, str] | None = None,
+    **ports: object,
 ) -> StackRecord:
     """The record of a stack, before it is ready."""
     return StackRecord(
@@ -136,7 +138,7 @@ def planned(
         python=str(spec.python),
         workers=spec.workers,
         asked_kafka_port=spec.kafka_port,
-        spark_conf=spark_conf,
+        spark_conf=dict(spark_conf or {}),
         external=spec.external,
         **msgspec.structs.asdict(supplies),
         **ports,  # type: ignore[arg-type]

@@ -103,7 +103,6 @@ def driver(
         f"-Djava.io.tmpdir={state.path / 'tmp'}",
     ]
     own = {
-        **record.spark_conf,
         **settings.driver_network(_host(record, name), _bind(record), port),
         "spark.cores.max": str(executors_of_a_driver(record)),
         "spark.executor.extraJavaOptions": " ".join(f'"{option}"' for option in executor_jvm),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark import project
 from tidemark.errors import DaemonDied, DeadlineExceeded, EngineError, JavaError
-from tidemark.stack import archives, backends, engine, image, settings
+from tidemark.stack import archives, backends, engine, image
 from tidemark.stack.backends import Say
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import StackRecord, StateFolder, Supplies
@@ -82,7 +82,6 @@ class ComposeBackend:
             spec,
             supplies,
             digest,
-            settings.checkpoint_conf(self._spark.home),
             kafka_ports=kafka,
             controller_ports=[_CONTROLLER_PORT] * spec.brokers,
             master_port=_MASTER_PORT,

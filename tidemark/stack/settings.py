@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import ZipFile
 
 WORKER_CORES = 8
 WORKER_MEMORY = "16g"
@@ -180,23 +179,6 @@ def driver_conf(folder: Path, event_logs: Path, jars: Sequence[str]) -> dict[str
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
     }
-
-
-def checkpoint_conf(spark_home: Path) -> dict[str, str]:
-    """How a checkpoint's files are written: through Hadoop's ``FileSystem``, where this Spark has that class.
-
-    Spark's default, ``FileContext``, starts a ``readlink`` process for every file of a local folder, because the wheel
-    has no native Hadoop library: more than a hundred processes a run, a quarter of a small batch's time. Both rename
-    a finished file into its place. The package of the class is that of Spark 4.2.
-    """
-    package = "org.apache.spark.sql.execution.streaming.checkpointing"
-    entry = f"{package.replace('.', '/')}/FileSystemBasedCheckpointFileManager.class"
-    for jar in (spark_home / "jars").glob("spark-sql_*.jar"):
-        with ZipFile(jar) as classes:
-            if entry in classes.namelist():
-                name = f"{package}.FileSystemBasedCheckpointFileManager"
-                return {"spark.sql.streaming.checkpointFileManagerClass": name}
-    return {}
 
 
 def as_java_properties(conf: Mapping[str, str]) -> list[str]:

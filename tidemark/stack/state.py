@@ -57,7 +57,7 @@ class Supplies(msgspec.Struct, kw_only=True):
 class StackRecord(Supplies, kw_only=True):
     """``stack.json``. ``digest`` says what the stack was made of: another one is another stack.
 
-    ``python`` is the interpreter of the clients. ``spark_conf`` are the settings of a driver that depend on its Spark.
+    ``python`` is the interpreter of the clients. ``spark_conf`` are those of an external driver.
     """
 
     digest: str
