@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.conftest import shown
 from tests.e2e.sinks import Copy, connected
 from tidemark.evidence import RunDirectory
@@ -25,6 +27,7 @@ def test_a_driver_that_somebody_kills_between_two_batches_is_started_again(own_s
     assert {batch.runs for batch in batches} == {1}
 
 
+@pytest.mark.long
 def test_a_driver_that_dies_again_and_again_is_started_each_time(own_stack, judged, tmp_path):
     seen: set[int] = set()
 

@@ -217,6 +217,7 @@ def test_what_would_break_the_promise_is_refused_before_the_query_starts(copy, s
         write_exactly_once(copy.source(), {"kafka.bootstrap.servers": copy.inside, "topic": copy.output})
 
 
+@pytest.mark.long  # every day: in test_sink_stopped.py
 def test_a_classic_session_will_do(stack, tmp_path):
     topic = f"classic-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {topic: 2})
