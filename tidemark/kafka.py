@@ -164,9 +164,13 @@ def read_all(broker: Broker, topic: str) -> Iterator[OutputRecord]:
     yield from map(output_record, read_messages(broker, topic, stable))
 
 
-def read_messages(broker: Broker, topic: str, stable: Mapping[int, int]) -> Iterator[Message]:
-    """The committed records of the partitions that ``stable`` names, up to those offsets."""
-    with _Reader(broker, topic, stable) as reader:
+def read_messages(
+    broker: Broker, topic: str, stable: Mapping[int, int], start: Mapping[int, int] | None = None
+) -> Iterator[Message]:
+    """The committed records of the partitions that ``stable`` names, up to those offsets, from ``start`` on."""
+    with _Reader(
+        broker, topic, {partition: (start or {}).get(partition, 0) for partition in stable}
+    ) as reader:
         while not reader.has_reached(stable):
             yield from reader.some(lambda: f"the committed records of {topic!r} up to {stable}", DRAIN_S)
 
@@ -191,7 +195,7 @@ def drain(
         seen[1].update(stable)
         return ends if ends == stable else None
 
-    with _Reader(broker, topic, end_offsets(broker, [topic])[topic]) as reader:
+    with _Reader(broker, topic, dict.fromkeys(end_offsets(broker, [topic])[topic], 0)) as reader:
         settled_s: float | None = None
         finished: dict[int, int] | None = None
 
@@ -236,7 +240,7 @@ def visible(data: bytes | str | None) -> str | None:
 
 
 class _Reader:
-    """All partitions of one topic from the beginning, at read_committed. A context manager."""
+    """All partitions of one topic, from these offsets on, at read_committed. A context manager."""
 
     def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int]) -> None:
         self._broker = broker
@@ -252,8 +256,10 @@ class _Reader:
                 "queued.min.messages": 200_000,
             }
         )
-        self.position = dict.fromkeys(offsets, 0)
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in offsets])
+        self.position = dict(offsets)
+        self._consumer.assign(
+            [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        )
 
     def __enter__(self) -> _Reader:
         return self

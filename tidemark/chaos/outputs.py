@@ -70,28 +70,27 @@ class _Topic:
         self._bootstrap = bootstrap
         self._topic = topic
         self._checkpoint = checkpoint
-        self._seen: dict[int, int] = {}
+        self._rows: Counter[tuple[str, str]] = Counter()
+        self._read: dict[int, int] = {}
         self._since = 0.0
 
     def written(self, batch: int) -> Proof | None:
         """All partitions have rows there, and nothing has come for a while."""
-        ends, now = self.ends(), time.monotonic()
-        if ends != self._seen:
-            self._seen, self._since = ends, now
-        if now - self._since < STILL_S:
-            return None
-        rows = self._rows(batch, ends)
+        ends = self.ends()
+        if ends != self._read:
+            self._count(ends)
+            self._since = time.monotonic()
+        rows = {part: count for (of, part), count in sorted(self._rows.items()) if of == str(batch)}
+        is_still = time.monotonic() - self._since >= STILL_S
         whole = len(rows) == self._checkpoint.partitions(batch)
-        return {"rows": dict(sorted(rows.items())), "ends": _named(ends)} if whole else None
+        return {"rows": rows, "ends": _named(ends)} if whole and is_still else None
 
-    def _rows(self, batch: int, ends: dict[int, int]) -> Counter[str]:
-        """How many rows of a batch each sink partition has in the output."""
-        found: Counter[str] = Counter()
-        for message in kafka.read_messages(self._bootstrap, self._topic, ends):
-            headers = {name: kafka.visible(value) for name, value in kafka.headers(message)}
-            if headers.get("batch") == str(batch):
-                found[headers.get("partition") or "?"] += 1
-        return found
+    def _count(self, ends: dict[int, int]) -> None:
+        """Read what is new: how many rows of each batch each sink partition has in the output."""
+        for message in kafka.read_messages(self._bootstrap, self._topic, ends, self._read):
+            headers = {name: kafka.visible(value) or "?" for name, value in kafka.headers(message)}
+            self._rows[headers.get("batch", "?"), headers.get("partition", "?")] += 1
+        self._read = ends
 
 
 @contextmanager
