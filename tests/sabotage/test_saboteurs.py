@@ -66,9 +66,13 @@ SABOTEURS = {
         "    from tidemark.sink.provenance import with_provenance\n"
         "    return with_provenance(records.selectExpr('key', 'value', 'explode(array(1, 2)) AS n').drop('n'))\n",
     ),
-    "sink that does not look into its ledger": Saboteur(
-        "left_outer", {}, "duplicate_rows", "import tidemark.sink.transaction\n"
-        "tidemark.sink.transaction.look_up = lambda *_: None\n",
+    "sink that takes its ledger for a batch older": Saboteur(
+        "left_outer", {}, "duplicate_rows", "import dataclasses, tidemark.sink.transaction as transaction\n"
+        "look_up = transaction.look_up\n"
+        "def misread(*args, **how):\n"
+        "    entry = look_up(*args, **how)\n"
+        "    return entry and dataclasses.replace(entry, next_batch=entry.next_batch - 1)\n"
+        "transaction.look_up = misread\n",
         drivers_killed=1,
     ),
 }  # fmt: skip
