@@ -17,11 +17,22 @@ A contract is written next to the pipeline, printed by ``python -m pipelines NAM
 ``topic`` is the logical name that traces use; the topic that Kafka sees is in the manifest. ``bound`` limits
 ``left.time - right.time``. A ``ref`` names the output fields that carry partition and offset of the input record:
 with them each output row is unique; without (``null``) output is compared as a multiset of ids.
+
+May be left out: a side's ``watermark_delay_ms`` is ``null`` where it has no watermark, its ``filters`` come before the
+join; ``"equal": true`` in the bound makes the times join keys, ``window_ms`` puts a tumbling window in the place of
+each time (the window's end stands for it, in the bound too); ``condition`` holds what the join's condition says besides
+keys and times, ``where`` what is asked of the joined row::
+
+    "filters": [{"field": "price", "op": ">=", "value": 5}]
+    "condition": [{"left": "price", "op": "<", "right": "price"}, {"left": "price", "op": ">", "value": 0}]
+
+Fields that are compared are BIGINTs: a JSON number without a fraction, or NULL, by which nothing is true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -53,25 +64,71 @@ class WatermarkPolicy(StrEnum):
     MAX = "max"
 
 
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""What a filter may say, as SQL writes it."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """``field op value``: a field of one side's records."""
+
+    field: str
+    op: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Term:
+    """One conjunct over both sides: ``left op right``, where one of the two fields may be a ``value`` instead."""
+
+    op: str
+    left: str | None = None
+    right: str | None = None
+    value: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has exactly two of the three, and an operator that is known."""
+        given = [part for part in (self.left, self.right, self.value) if part is not None]
+        return len(given) == 2 and self.op in COMPARISONS
+
+
 @dataclass(frozen=True)
 class Side:
-    """One input: names of the JSON fields of its records, and its watermark delay in milliseconds."""
+    """One input: names of the JSON fields of its records, and its watermark delay in milliseconds.
+
+    ``keeps_timeless`` says that a row whose event time is NULL reaches the join; else it is filtered out before.
+    """
 
     topic: str
     id: str
     keys: tuple[str, ...]
     time: str
-    watermark_delay_ms: int
+    watermark_delay_ms: int | None
+    filters: tuple[Filter, ...] = ()
+    keeps_timeless: bool = False
 
 
 @dataclass(frozen=True)
 class Bound:
-    """``lower_ms <= left.time - right.time <= upper_ms``; ``None`` leaves an end open, ``*_strict`` excludes it."""
+    """``lower_ms <= left.time - right.time <= upper_ms``; ``None`` leaves an end open, ``*_strict`` excludes it.
 
-    lower_ms: int | None
-    upper_ms: int | None
+    ``equal``: the times are equal, as join keys. ``window_ms``: times are tumbling windows that long, by their ends.
+    """
+
+    lower_ms: int | None = None
+    upper_ms: int | None = None
     lower_strict: bool = False
     upper_strict: bool = False
+    equal: bool = False
+    window_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +152,8 @@ class Contract:
     bound: Bound
     output: Output
     policy: WatermarkPolicy = WatermarkPolicy.MIN
+    condition: tuple[Term, ...] = ()
+    where: tuple[Term, ...] = ()
 
     def __post_init__(self) -> None:
         def refuse(what: str, hint: str) -> None:
@@ -107,11 +166,24 @@ class Contract:
             )
         if self.left.topic == self.right.topic:
             refuse(f"both sides read {self.left.topic!r}", "give each side a topic of its own")
-        if min(self.left.watermark_delay_ms, self.right.watermark_delay_ms) < 0:
+        if any((side.watermark_delay_ms or 0) < 0 for side in (self.left, self.right)):
             refuse("a watermark delay is negative", "a delay is 0 or more milliseconds")
+        compared: tuple[Filter | Term, ...] = (
+            *self.left.filters, *self.right.filters, *self.condition, *self.where,
+        )  # fmt: skip
+        for part in compared:
+            if part.op not in COMPARISONS or (isinstance(part, Term) and not part.is_whole):
+                refuse(
+                    f"{part} compares nothing",
+                    f"give two of left, right and value, and one of {', '.join(COMPARISONS)}",
+                )
         low, high = self.bound.lower_ms, self.bound.upper_ms
         if low is not None and high is not None and low > high:
             refuse(f"the bound {low} .. {high} ms is empty", "lower_ms must not exceed upper_ms")
+        if self.bound.window_ms is not None and self.bound.window_ms <= 0:
+            refuse(
+                f"its windows are {self.bound.window_ms} ms long", "a window is 1 or more milliseconds long"
+            )
         if (self.kind is JoinKind.LEFT_SEMI) != (self.output.right_id is None):
             refuse(f"right_id={self.output.right_id!r}", "a semi join has no right columns; others do")
 
@@ -141,6 +213,8 @@ class Contract:
                 bound=Bound(**data["bound"]),
                 output=Output(**output),
                 policy=WatermarkPolicy(data.get("policy", "min")),
+                condition=tuple(Term(**term) for term in data.get("condition", ())),
+                where=tuple(Term(**term) for term in data.get("where", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BrokenContract(
@@ -151,4 +225,5 @@ class Contract:
 
 
 def _side(data: Mapping[str, Any]) -> Side:
-    return Side(**{**data, "keys": tuple(data["keys"])})
+    filters = tuple(Filter(**one) for one in data.get("filters", ()))
+    return Side(**{**data, "keys": tuple(data["keys"]), "filters": filters})
