@@ -42,7 +42,7 @@ def make_sentinels(contract: Contract, path: Path, *, rounds: int = 1) -> tuple[
         latest_us, templates = _look_through(reader, sides)
         topics = reader.header.topics
     reach_ms = max(abs(end) for end in (contract.bound.lower_ms or 0, contract.bound.upper_ms or 0))
-    delay_ms = max(side.watermark_delay_ms for side in sides)
+    delay_ms = max(side.watermark_delay_ms or 0 for side in sides)
     first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
     header = Header(
         tidemark_trace=1, pace="stepped", topics=topics, slices=rounds, generator="producers.sentinels"

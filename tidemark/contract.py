@@ -32,7 +32,7 @@ Fields that are compared are BIGINTs: a JSON number without a fraction, or NULL,
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -86,7 +86,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Term:
-    """One conjunct over both sides: ``left op right``, where one of the two fields may be a ``value`` instead."""
+    """One conjunct: ``left op right``, two fields or, in the place of one of them, a ``value``."""
 
     op: str
     left: str | None = None
@@ -156,36 +156,8 @@ class Contract:
     where: tuple[Term, ...] = ()
 
     def __post_init__(self) -> None:
-        def refuse(what: str, hint: str) -> None:
+        for what, hint in _objections(self):
             raise BrokenContract(f"contract {self.name!r}: {what}", hint=hint)
-
-        if not self.left.keys or len(self.left.keys) != len(self.right.keys):
-            refuse(
-                f"keys {self.left.keys} and {self.right.keys} do not pair up",
-                "name as many key fields on the left as on the right, at least one",
-            )
-        if self.left.topic == self.right.topic:
-            refuse(f"both sides read {self.left.topic!r}", "give each side a topic of its own")
-        if any((side.watermark_delay_ms or 0) < 0 for side in (self.left, self.right)):
-            refuse("a watermark delay is negative", "a delay is 0 or more milliseconds")
-        compared: tuple[Filter | Term, ...] = (
-            *self.left.filters, *self.right.filters, *self.condition, *self.where,
-        )  # fmt: skip
-        for part in compared:
-            if part.op not in COMPARISONS or (isinstance(part, Term) and not part.is_whole):
-                refuse(
-                    f"{part} compares nothing",
-                    f"give two of left, right and value, and one of {', '.join(COMPARISONS)}",
-                )
-        low, high = self.bound.lower_ms, self.bound.upper_ms
-        if low is not None and high is not None and low > high:
-            refuse(f"the bound {low} .. {high} ms is empty", "lower_ms must not exceed upper_ms")
-        if self.bound.window_ms is not None and self.bound.window_ms <= 0:
-            refuse(
-                f"its windows are {self.bound.window_ms} ms long", "a window is 1 or more milliseconds long"
-            )
-        if (self.kind is JoinKind.LEFT_SEMI) != (self.output.right_id is None):
-            refuse(f"right_id={self.output.right_id!r}", "a semi join has no right columns; others do")
 
     def side(self, topic: str) -> Side:
         """The side that reads the logical topic ``topic``; raises ``KeyError``."""
@@ -222,6 +194,61 @@ class Contract:
                 detail=f"{type(error).__name__}: {error}",
                 hint="the docstring of tidemark/contract.py shows a whole one",
             ) from error
+
+
+def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
+    """What cannot be, and what would be right."""
+    left, right, bound = contract.left, contract.right, contract.bound
+    if not left.keys or len(left.keys) != len(right.keys):
+        yield (
+            f"keys {left.keys} and {right.keys} do not pair up",
+            "name as many key fields on the left as on the right, at least one",
+        )
+    if left.topic == right.topic:
+        yield f"both sides read {left.topic!r}", "give each side a topic of its own"
+    if any((side.watermark_delay_ms or 0) < 0 for side in (left, right)):
+        yield "a watermark delay is negative", "a delay is 0 or more milliseconds"
+    low, high = bound.lower_ms, bound.upper_ms
+    if low is not None and high is not None and low > high:
+        yield f"the bound {low} .. {high} ms is empty", "lower_ms must not exceed upper_ms"
+    if bound.equal and ((low or 0) > 0 or (high or 0) < 0):
+        yield (
+            f"the bound {low} .. {high} ms excludes equal times",
+            "leave out `equal`, or let the bound include 0",
+        )
+    if bound.window_ms is not None:
+        if bound.window_ms <= 0:
+            yield f"its windows are {bound.window_ms} ms long", "a window is 1 or more milliseconds long"
+        if (low or 0, high or 0) != (0, 0):
+            yield (
+                f"windows are bounded by {low} .. {high} ms",
+                "windows are equal, or one is not before the other: 0",
+            )
+    if any(side.keeps_timeless for side in (left, right)) and (bound.equal or bound.window_ms is not None):
+        yield (
+            "rows without event time meet equal times or windows",
+            "leave out `keeps_timeless`, or bound a range",
+        )
+    if (contract.kind is JoinKind.LEFT_SEMI) != (contract.output.right_id is None):
+        yield f"right_id={contract.output.right_id!r}", "a semi join has no right columns; others do"
+    yield from _objections_to_filters(contract)
+
+
+def _objections_to_filters(contract: Contract) -> Iterator[tuple[str, str]]:
+    known = f"give two of left, right and value, and one of {', '.join(COMPARISONS)}"
+    for one in (*contract.left.filters, *contract.right.filters):
+        if one.op not in COMPARISONS:
+            yield f"{one} compares nothing", known
+    for term in (*contract.condition, *contract.where):
+        if not term.is_whole:
+            yield f"{term} compares nothing", known
+        elif term.value is None and term.op == "=":
+            yield f"{term} asks for equal fields of both sides", "name them in `keys`"
+    if contract.kind is JoinKind.LEFT_SEMI and any(term.right is not None for term in contract.where):
+        yield (
+            "`where` reads the right side of a semi join",
+            "a semi join has no right columns: use `condition`",
+        )
 
 
 def _side(data: Mapping[str, Any]) -> Side:

@@ -26,9 +26,10 @@ from collections.abc import Sequence
 
 from tidemark.contract import JoinKind
 from tidemark.evidence import Fault
-from tidemark.oracle.bounds import left_expiry_ms, right_expiry_ms
-from tidemark.oracle.history import LEFT, NO_BATCH, PRESERVED, RIGHT, History
+from tidemark.oracle.bounds import LEFT, RIGHT, TIMELESS_US, expiry_ms
+from tidemark.oracle.history import NO_BATCH, History
 from tidemark.oracle.operational import Prediction
+from tidemark.oracle.placing import PRESERVED
 
 ALWAYS_ASKED = ("flushed", "all_input_read")
 RUNNING_POINTS = frozenset({"planned", "running", "half-written", "written", "no-data"})
@@ -91,19 +92,19 @@ def _flushed(history: History, prediction: Prediction) -> bool:
     if not committed:
         return False
     watermark_ms = prediction.watermarks_ms[committed[-1]]
-    rows, bound = history.rows, history.contract.bound
-    for side, expiry_ms in ((LEFT, left_expiry_ms), (RIGHT, right_expiry_ms)):
+    rows = history.rows
+    for side in (LEFT, RIGHT):
         latest_us = max(
             (
                 time_us
                 for time_us, of, fate in zip(
                     rows.time_us[: rows.first_sentinel], rows.side, rows.fate, strict=False
                 )
-                if of == side and not fate
+                if of == side and not fate and time_us != TIMELESS_US
             ),
             default=None,
         )
-        last_ms = None if latest_us is None else expiry_ms(bound, latest_us)
+        last_ms = None if latest_us is None else expiry_ms(history.contract, side, latest_us)
         if last_ms is not None and watermark_ms < last_ms:
             return False
     return True

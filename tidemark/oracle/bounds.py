@@ -1,24 +1,30 @@
 """The arithmetic of a time bound: which times match, and when a row can match no more.
 
 Free of everything but the contract. Times are integer microseconds, watermarks integer milliseconds. A bound
-limits
-``left.time - right.time``; its ends are milliseconds, inclusive unless strict.
+limits ``left.time - right.time``; its ends are milliseconds, inclusive unless strict. Where times are windows, the
+end of a window stands for it.
 
-State watermarks (``StreamingJoinHelper.getStateValueWatermark``): with ``lower <= left - right <= upper`` and
-watermark W, a left row is evictable at ``time <= W + lower - 1 ms`` and a right row at ``time <= W - upper -
-1 ms``; a strict end loses the ``- 1 ms``; an open end leaves that side without eviction. A row at or before a
-watermark is late.
+State watermarks, as the last time at which a row is evictable under watermark W:
+
+* key (``StreamingSymmetricHashJoinHelper.getStateWatermarkPredicates``): the times are equal, and one of them at
+  least carries a watermark. Both sides: W. It outranks every other bound.
+* value (``StreamingJoinHelper.getStateValueWatermark``): both times carry a watermark. With ``lower <= left - right
+  <= upper`` a left row: W + lower - 1 ms, a right row: W - upper - 1 ms; a strict end loses the ``- 1 ms``.
+* none: an open end, or a watermark on one side only (SPARK-46350).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.contract import Bound
+from tidemark.contract import Bound, Contract
 
+LEFT, RIGHT = 0, 1
 US_PER_MS = 1000
 FOREVER_US = 1 << 62
 """Further than any event time, and far enough from the end of 64 bits to be added to."""
+TIMELESS_US = 1 << 61
+"""The time of a row without event time: never late, never expired."""
 
 
 @dataclass(frozen=True)
@@ -32,37 +38,47 @@ class Window:
         """Whether two times match."""
         return self.lower_us <= left_us - right_us <= self.upper_us
 
+    @property
+    def is_open(self) -> bool:
+        """Whether one end at least is open."""
+        return max(-self.lower_us, self.upper_us) >= FOREVER_US
+
+    @property
+    def is_boundless(self) -> bool:
+        """Whether any two times match, and missing ones too."""
+        return min(-self.lower_us, self.upper_us) >= FOREVER_US
+
 
 def window(bound: Bound) -> Window:
     """A bound in whole microseconds, strict ends made inclusive."""
     low, high = bound.lower_ms, bound.upper_ms
-    return Window(
-        -FOREVER_US if low is None else low * US_PER_MS + bound.lower_strict,
-        FOREVER_US if high is None else high * US_PER_MS - bound.upper_strict,
-    )
+    lower_us = -FOREVER_US if low is None else low * US_PER_MS + bound.lower_strict
+    upper_us = FOREVER_US if high is None else high * US_PER_MS - bound.upper_strict
+    return Window(max(lower_us, 0), min(upper_us, 0)) if bound.equal else Window(lower_us, upper_us)
 
 
-def left_state_ms(bound: Bound, watermark_ms: int) -> int | None:
-    """The last event time (ms) at which a left row is evictable under a watermark; ``None``: never."""
-    if bound.lower_ms is None:
+def state_ms(contract: Contract, side: int, watermark_ms: int) -> int | None:
+    """The last time (ms) at which a row of a side is evictable under a watermark; ``None``: never."""
+    watermarked = [one.watermark_delay_ms is not None for one in (contract.left, contract.right)]
+    if contract.bound.equal:
+        return watermark_ms if any(watermarked) else None
+    return bound_ms(contract.bound, side, watermark_ms) if all(watermarked) else None
+
+
+def bound_ms(bound: Bound, side: int, watermark_ms: int) -> int | None:
+    """The last time (ms) at which a row of a side matches no row past a watermark; ``None``: it always may."""
+    if bound.equal:
+        return watermark_ms
+    if side == LEFT:
+        reach_ms, strict = bound.lower_ms, bound.lower_strict
+    else:
+        reach_ms, strict = None if bound.upper_ms is None else -bound.upper_ms, bound.upper_strict
+    return None if reach_ms is None else watermark_ms + reach_ms - (0 if strict else 1)
+
+
+def expiry_ms(contract: Contract, side: int, time_us: int) -> int | None:
+    """The smallest watermark (ms) that evicts a row of a side with this time; ``None``: none does."""
+    limit_ms = state_ms(contract, side, 0)
+    if limit_ms is None or time_us == TIMELESS_US:
         return None
-    return watermark_ms + bound.lower_ms - (0 if bound.lower_strict else 1)
-
-
-def right_state_ms(bound: Bound, watermark_ms: int) -> int | None:
-    """The last event time (ms) at which a right row is evictable under a watermark; ``None``: never."""
-    if bound.upper_ms is None:
-        return None
-    return watermark_ms - bound.upper_ms - (0 if bound.upper_strict else 1)
-
-
-def left_expiry_ms(bound: Bound, time_us: int) -> int | None:
-    """The smallest watermark (ms) that evicts a left row of this time; ``None``: none does."""
-    state_ms = left_state_ms(bound, 0)
-    return None if state_ms is None else -(-time_us // US_PER_MS) - state_ms
-
-
-def right_expiry_ms(bound: Bound, time_us: int) -> int | None:
-    """The smallest watermark (ms) that evicts a right row of this time; ``None``: none does."""
-    state_ms = right_state_ms(bound, 0)
-    return None if state_ms is None else -(-time_us // US_PER_MS) - state_ms
+    return -(-time_us // US_PER_MS) - limit_ms

@@ -30,8 +30,9 @@ from tidemark.contract import Delivery, JoinKind
 from tidemark.evidence import OutputRecord
 from tidemark.oracle.explain import Explain
 from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.history import NO_BATCH, PRESERVED, ROW_BITS, ROW_MASK, History, first_of, right_of
+from tidemark.oracle.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of, right_of
 from tidemark.oracle.operational import Prediction
+from tidemark.oracle.placing import PRESERVED
 from tidemark.oracle.reading import OutputReader
 from tidemark.oracle.wording import Wording
 
@@ -193,9 +194,9 @@ class Comparison:
         """A wrong row that the engine gives, by a known defect."""
         if self.seen.came(identity):
             defect, batch = self._defects.added[identity], self._predicted[identity]
+            name, why = self._explain.added_by_engine(identity, batch, defect)
             came = Came(batch, ~self.seen.awaited[identity])
-            why = f"came in batch {batch}, but a NULL key matches nothing ({defect})"
-            self._add("phantom_rows", identity, lambda: why, came, defect=defect)
+            self._add(name, identity, lambda: why, came, defect=defect)
 
     def _unexpected(self, identity: int, came: Came, place: int) -> None:
         """A row that the operational opinion does not have."""

@@ -23,21 +23,27 @@ _whole = operator.methodcaller("group")  # of a match; where there is none it ra
 
 
 class Columns(NamedTuple):
-    """One entry per record, in order. A time of ``None`` makes a record unreadable, whatever the rest of it says."""
+    """One entry per record, in order. A time of ``None`` is that of a record whose time cannot be read.
+
+    ``numbers`` are the fields that filters compare: what is no whole number is ``None``.
+    """
 
     time_us: list[int | None]
     id: list[str | None]
     key: list[tuple[str | None, ...]]
+    numbers: dict[str, list[int | None]]
 
 
 class ColumnReader:
-    """Reads the records of one side."""
+    """Reads the records of one side, with the ``numbers`` that its filters compare."""
 
-    def __init__(self, side: Side) -> None:
-        struct, attributes = field_struct((side.time, side.id, *side.keys))
+    def __init__(self, side: Side, numbers: Sequence[str] = ()) -> None:
+        struct, attributes = field_struct((side.time, side.id, *side.keys, *numbers))
         self._decode = msgspec.json.Decoder(struct).decode
         self._nothing = struct()
-        self._time, self._id, *self._keys = map(operator.attrgetter, attributes)
+        self._time, self._id, *fields = map(operator.attrgetter, attributes)
+        self._keys, self._numbers = fields[: len(side.keys)], fields[len(side.keys) :]
+        self._names = numbers
 
     def read(self, values: Sequence[bytes | str | None]) -> Columns:
         """The columns of these values."""
@@ -48,7 +54,11 @@ class ColumnReader:
         since = map(operator.sub, map(datetime.fromisoformat, canonical), repeat(EPOCH))
         times = _all(map(operator.floordiv, since, repeat(_MICROSECOND)), lambda at: read_time_us(texts[at]))
         keys = [_texts(map(getter, records)) for getter in self._keys]
-        return Columns(times, _texts(map(self._id, records)), list(zip(*keys, strict=True)))
+        numbers = {
+            name: [number if type(number) is int else None for number in map(getter, records)]
+            for name, getter in zip(self._names, self._numbers, strict=True)
+        }
+        return Columns(times, _texts(map(self._id, records)), list(zip(*keys, strict=True)), numbers)
 
 
 def _all(results: Iterator[T], alone: Callable[[int], T]) -> list[T]:

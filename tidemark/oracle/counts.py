@@ -16,9 +16,9 @@ import numpy as np
 
 from tidemark.contract import JoinKind
 from tidemark.evidence import Fault
-from tidemark.oracle.bounds import US_PER_MS
+from tidemark.oracle.bounds import LEFT, RIGHT, US_PER_MS
 from tidemark.oracle.checks import Seen
-from tidemark.oracle.history import LEFT, RIGHT, ROW_MASK, Fate, History
+from tidemark.oracle.history import ROW_MASK, Fate, History
 from tidemark.oracle.operational import Prediction
 
 EDGE_US = 1 * US_PER_MS

@@ -3,31 +3,41 @@
 Free of Spark and of I/O; DuckDB works in memory. Lateness depends on how rows fell into batches; once it is
 known which rows were accepted, the right answer does not (``tests/unit/oracle/test_opinions.py`` shows it on
 random histories): pairs; for an outer join a NULL row for each accepted row of a preserved side that is final
-(expired under the last watermark) and has no accepted partner; for a left semi join each accepted left row
-that has one.
+and has no accepted partner; for a left semi join each accepted left row that has one. A row is final when no
+row that may still come can match it: it fails the condition on its own side, has no event time, or lies too far
+before the last watermark.
 
-Where it differs from the operational opinion the engine itself is wrong. Two such defects are known: Spark 4.2
-loses a left semi row whose partners all lie in its own batch and are evictable there
-(``LEFT_SEMI_LOSES_SAME_BATCH_ROWS``), and a full outer join takes NULL keys for equal
-(``FULL_OUTER_JOINS_NULL_KEYS``).
+Where it differs from the operational opinion the engine itself is wrong; such defects are known by name.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import numpy as np
 
-from tidemark.contract import Bound, JoinKind
-from tidemark.oracle.bounds import FOREVER_US, US_PER_MS, left_state_ms, right_state_ms, window
-from tidemark.oracle.history import LEFT, ROW_BITS, Fate, History, first_of
+from tidemark.contract import JoinKind
+from tidemark.oracle.bounds import (
+    FOREVER_US,
+    LEFT,
+    RIGHT,
+    TIMELESS_US,
+    US_PER_MS,
+    bound_ms,
+    state_ms,
+    window,
+)
+from tidemark.oracle.history import ROW_BITS, Fate, History, first_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.partners import Partners
+from tidemark.oracle.placing import passes
 
 LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
 FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
+ONE_SIDED_WATERMARK = "one-sided-watermark"
+TIMELESS_ROWS_STAY = "timeless-rows-stay"
 KNOWN_DEFECTS = {
     FULL_OUTER_JOINS_NULL_KEYS: (
         "The stream-stream join compares keys byte by byte, by which NULL equals NULL. In the other joins the"
@@ -39,6 +49,16 @@ KNOWN_DEFECTS = {
         " those that this"
         " batch will evict, so left rows of the same batch cannot see them; nothing is counted as dropped. A"
         " regression: 4.1 gives these rows."
+    ),
+    ONE_SIDED_WATERMARK: (
+        "Spark accepts an outer or semi join with a watermark on one side only. With a range between the event times"
+        " the side without a watermark is never evicted, and its NULL rows never come (SPARK-46350); with equal times"
+        " both sides are evicted, but rows of the side without a watermark are never late, so one whose partner is gone"
+        " is lost, and that partner had its NULL row already. Give both sides a watermark."
+    ),
+    TIMELESS_ROWS_STAY: (
+        "A row whose event time is NULL is never at or before a watermark: on a preserved side it stays in the state"
+        " for ever, and its NULL row never comes. Filter such rows out before the join."
     ),
 }
 
@@ -58,17 +78,17 @@ _IN_BUCKETS = f"""
 _BY_KEY = "lefts l join rights r on l.key = r.key"
 _PAIRS = """
 with pairs as materialized (
-    select l.id as l, r.id as r from {meeting} where l.time_us - r.time_us between $lower and $upper
+    select l.id as l, r.id as r from {meeting} where l.time_us - r.time_us between $lower and $upper{condition}
 )
 """
 _JOINED = "select (l << $bits) | (r + 1) as identity from pairs"
 _LEFT_NULLS = """
     select id << $bits as identity from all_lefts a
-    where time_us <= $left_final_us and not exists (select 1 from pairs where pairs.l = a.id)
+    where (time_us <= $left_final_us or is_final) and not exists (select 1 from pairs where pairs.l = a.id)
 """
 _RIGHT_NULLS = """
     select id << $bits as identity from all_rights a
-    where time_us <= $right_final_us and not exists (select 1 from pairs where pairs.r = a.id)
+    where (time_us <= $right_final_us or is_final) and not exists (select 1 from pairs where pairs.r = a.id)
 """
 _ANSWERS = {
     JoinKind.INNER: _JOINED,
@@ -82,15 +102,19 @@ _ANSWERS = {
 def right_answer(history: History, prediction: Prediction) -> list[int]:
     """The identities that are right, given which rows were accepted."""
     bound = window(history.contract.bound)
-    closed = max(-bound.lower_us, bound.upper_us) < FOREVER_US
-    question = _PAIRS.format(meeting=_IN_BUCKETS if closed else _BY_KEY) + _ANSWERS[history.contract.kind]
+    terms = [
+        f" and l.{_column(term.left)} {term.op} r.{_column(term.right)}" for term in history.placing.pairs
+    ]
+    meeting = _BY_KEY if bound.is_open else _IN_BUCKETS
+    pairs = _PAIRS.format(meeting=meeting, condition="".join(terms))
+    question = pairs + _ANSWERS[history.contract.kind]
     numbers = {
         "lower": bound.lower_us,
         "upper": bound.upper_us,
         "width": max(1, bound.upper_us - bound.lower_us),
         "bits": ROW_BITS,
-        "left_final_us": _final_us(history, prediction, left_state_ms),
-        "right_final_us": _final_us(history, prediction, right_state_ms),
+        "left_final_us": _final_us(history, prediction, LEFT),
+        "right_final_us": _final_us(history, prediction, RIGHT),
     }
     used = {name: number for name, number in numbers.items() if f"${name}" in question}
     with _database().cursor() as sql:  # a connection of its own: what it registers nobody else sees
@@ -111,12 +135,12 @@ def engine_loses(history: History, prediction: Prediction, partners: Partners, l
     if history.contract.kind is not JoinKind.LEFT_SEMI:
         return False
     rows, batch = history.rows, history.rows.batch[left_row]
-    state_ms = right_state_ms(history.contract.bound, prediction.watermarks_ms[batch])
-    if state_ms is None:
+    limit_ms = state_ms(history.contract, RIGHT, prediction.watermarks_ms[batch])
+    if limit_ms is None:
         return False
     accepted = [row for row in partners.of(left_row) if prediction.fate[row] == Fate.ACCEPTED]
     return bool(accepted) and all(
-        rows.batch[row] == batch and rows.time_us[row] <= state_ms * US_PER_MS for row in accepted
+        rows.batch[row] == batch and rows.time_us[row] <= limit_ms * US_PER_MS for row in accepted
     )
 
 
@@ -133,34 +157,61 @@ def has_defect(versions: Mapping[str, str]) -> bool:
     return tuple(map(int, numbers)) >= FIRST_WITH_DEFECT
 
 
+def lacks_a_watermark(history: History) -> bool:
+    """Whether just one side has a watermark."""
+    contract = history.contract
+    return (contract.left.watermark_delay_ms is None) != (contract.right.watermark_delay_ms is None)
+
+
+def is_timeless(history: History, identity: int) -> bool:
+    """Whether an identity is about a row without event time."""
+    return history.rows.time_us[first_of(identity)] == TIMELESS_US
+
+
 def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.ndarray]]:
-    """``lefts`` and ``rights``: accepted rows with a key; ``all_lefts``, ``all_rights``: those without one too."""
+    """``lefts`` and ``rights``: accepted rows that can match something; ``all_lefts``, ``all_rights``: all of them."""
     rows = history.rows
-    side = np.frombuffer(rows.side, dtype=np.uint8)
+    side_of = np.frombuffer(rows.side, dtype=np.uint8)
     key = np.frombuffer(rows.key, dtype=np.int64)
     time_us = np.frombuffer(rows.time_us, dtype=np.int64)
     accepted = np.frombuffer(prediction.fate, dtype=np.uint8) == Fate.ACCEPTED
-    keyed = accepted & (key >= 0)
-    chosen = {
-        "all_lefts": accepted & (side == LEFT),
-        "all_rights": accepted & (side != LEFT),
-        "lefts": keyed & (side == LEFT),
-        "rights": keyed & (side != LEFT),
-    }
+    timeless = (time_us == TIMELESS_US) & (not window(history.contract.bound).is_boundless)
     tables = {}
-    for name, mask in chosen.items():
-        numbers = np.flatnonzero(mask)
-        tables[name] = {"id": numbers.astype(np.int64), "key": key[numbers], "time_us": time_us[numbers]}
+    for side, name in ((LEFT, "lefts"), (RIGHT, "rights")):
+        numbers = np.flatnonzero(accepted & (side_of == side))
+        columns = {"id": numbers.astype(np.int64), "key": key[numbers], "time_us": time_us[numbers]}
+        is_final, matchable = timeless[numbers], (key[numbers] >= 0) & ~timeless[numbers]
+        for field in history.placing.fields[side]:
+            values = [history.rows.numbers[side][field][row] for row in numbers.tolist()]
+            known = np.array([value is not None for value in values], dtype=bool)
+            columns[_column(field)] = np.array([value or 0 for value in values], dtype=np.int64)
+            for what in (one for one in history.placing.early[side] if one.field == field):
+                passed = np.array([passes(value, what) for value in values], dtype=bool)
+                is_final, matchable = is_final | ~passed, matchable & passed
+            if any(field == (term.right if side else term.left) for term in history.placing.pairs):
+                matchable &= known
+        tables[f"all_{name}"] = {"id": columns["id"], "time_us": columns["time_us"], "is_final": is_final}
+        tables[name] = {column: values[matchable] for column, values in columns.items()}
     return tables
 
 
-def _final_us(history: History, prediction: Prediction, state: Callable[[Bound, int], int | None]) -> int:
-    """The event time up to which a row of a side has expired under the watermark of the last batch."""
-    if not history.batches:
+def _column(field: str | None) -> str:
+    """A field's name as one of SQL."""
+    return '"' + (field or "").replace('"', '""') + '_"'
+
+
+def _final_us(history: History, prediction: Prediction, side: int) -> int:
+    """The time up to which rows of a side can be matched no more, under the watermark of the last batch.
+
+    Only rows that can be late are known not to come: without a watermark on the other side none is ever final, but
+    where times are equal, and the join itself takes them for it.
+    """
+    contract = history.contract
+    other = contract.left if side else contract.right
+    if not history.batches or (other.watermark_delay_ms is None and not contract.bound.equal):
         return -FOREVER_US
-    last_ms = prediction.watermarks_ms[len(history.batches) - 1]
-    state_ms = state(history.contract.bound, last_ms)
-    return -FOREVER_US if state_ms is None else state_ms * US_PER_MS
+    limit_ms = bound_ms(contract.bound, side, prediction.watermarks_ms[len(history.batches) - 1])
+    return -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
 
 
 def differences(said: Sequence[int], predicted: dict[int, int]) -> tuple[list[int], list[int]]:

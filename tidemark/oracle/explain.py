@@ -7,11 +7,16 @@ Free of I/O. Asked only about rows that are wrong, so it may take its time.
 from __future__ import annotations
 
 from tidemark.contract import JoinKind
-from tidemark.oracle.bounds import left_expiry_ms, right_expiry_ms
-from tidemark.oracle.declarative import FULL_OUTER_JOINS_NULL_KEYS
-from tidemark.oracle.history import NO_BATCH, PRESERVED, Fate, History, first_of, right_of
+from tidemark.oracle.bounds import expiry_ms, window
+from tidemark.oracle.declarative import (
+    FULL_OUTER_JOINS_NULL_KEYS,
+    ONE_SIDED_WATERMARK,
+    TIMELESS_ROWS_STAY,
+)
+from tidemark.oracle.history import NO_BATCH, Fate, History, first_of, right_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.partners import Partners
+from tidemark.oracle.placing import PRESERVED, passes
 from tidemark.oracle.wording import Wording, moment
 
 _PARTNERS_NAMED = 3
@@ -47,11 +52,28 @@ class Explain:
         if defect == FULL_OUTER_JOINS_NULL_KEYS:
             why = f"never came: its key is NULL, which matches nothing, but it was joined ({defect})"
             return "missing_nulls", why
+        if defect == TIMELESS_ROWS_STAY:
+            why = f"never came: without an event time it matches nothing, and stays in the state for ever ({defect})"
+            return "missing_nulls", why
+        if defect == ONE_SIDED_WATERMARK:
+            name = "missing_nulls" if right_of(identity) is None and self._kind in PRESERVED else "lost_rows"
+            return (
+                name,
+                f"never came, although it is right: only one side of the join has a watermark ({defect})",
+            )
         names = self._name_partners(first_of(identity), Fate.ACCEPTED)
         return "lost_rows", (
             f"never came: neither it nor its partner {names} is late, but all its partners came in its own"
             f" {self._words.watermarks(batch)} and are at or before the right state watermark there ({defect})"
         )
+
+    def added_by_engine(self, identity: int, batch: int, defect: str) -> Reason:
+        """Why a row is wrong that a known defect gives."""
+        if defect == FULL_OUTER_JOINS_NULL_KEYS:
+            return "phantom_rows", f"came in batch {batch}, but a NULL key matches nothing ({defect})"
+        name = self._name_partners(first_of(identity), Fate.ACCEPTED)
+        why = f"came in batch {batch}, but {name} matches it, which was not late: it has no watermark ({defect})"
+        return "nulls_for_matched_rows", why
 
     def wrong_batch(self, identity: int, batch: int, due: int) -> Reason:
         """A right row in a wrong batch."""
@@ -92,7 +114,10 @@ class Explain:
         if fate == Fate.UNREADABLE:
             return "phantom_rows", f"came, but {place} is not an event and had to be filtered out"
         if fate == Fate.FILTERED:
-            return "phantom_rows", f"came, but {place} has a NULL join key, which matches nothing"
+            return (
+                "phantom_rows",
+                f"came, but {place} has a NULL join key or fails a filter: it matches nothing",
+            )
         if self._history.rows.batch[row] == NO_BATCH:
             return "phantom_rows", f"came, but no planned batch read {place}"
         return None
@@ -106,6 +131,8 @@ class Explain:
                 return "phantom_rows", "came, but their keys are not equal"
             if rows.key[left] < 0:
                 return "phantom_rows", "came, but a NULL key matches nothing"
+            if window(self._history.contract.bound).holds(rows.time_us[left], rows.time_us[right]):
+                return "phantom_rows", "came, but the condition on both sides' fields does not hold"
             return "phantom_rows", f"came, but not {self._distance(left, right)}"
         return (
             "opinions_disagree",
@@ -132,11 +159,20 @@ class Explain:
         return f"{names} and {more} more" if more > 0 else names
 
     def _expiry(self, row: int) -> str:
-        rows, expiry = self._history.rows, (left_expiry_ms, right_expiry_ms)
-        expiry_ms = expiry[rows.side[row]](self._history.contract.bound, rows.time_us[row])
-        if expiry_ms is None:
-            return "its time bound never lets it expire"
-        return f"it expires when the eviction watermark reaches {moment(expiry_ms)}"
+        rows = self._history.rows
+        if self._fails_early(row):
+            return "it fails the condition on its own side"
+        last_ms = expiry_ms(self._history.contract, rows.side[row], rows.time_us[row])
+        if last_ms is None:
+            return "nothing ever lets it expire"
+        return f"it expires when the eviction watermark reaches {moment(last_ms)}"
+
+    def _fails_early(self, row: int) -> bool:
+        side, rows = self._history.rows.side[row], self._history.rows
+        return any(
+            not passes(rows.numbers[side][what.field][row], what)
+            for what in self._history.placing.early[side]
+        )
 
     def _distance(self, left: int, right: int) -> str:
         time_us = self._history.rows.time_us

@@ -19,17 +19,12 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Protocol
 
-from tidemark.contract import Contract, JoinKind, Side
+from tidemark.contract import Contract, Side
 from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord
+from tidemark.oracle.bounds import LEFT, RIGHT, TIMELESS_US, US_PER_MS, window
 from tidemark.oracle.columns import ColumnReader, Columns
+from tidemark.oracle.placing import PRESERVED, Placing, as_planned, must_be_there, passes, place
 
-LEFT, RIGHT = 0, 1
-PRESERVED: dict[JoinKind, tuple[int, ...]] = {
-    JoinKind.LEFT_OUTER: (LEFT,),
-    JoinKind.RIGHT_OUTER: (RIGHT,),
-    JoinKind.FULL_OUTER: (LEFT, RIGHT),
-}
-"""The sides of an outer join whose rows come with NULLs where they have no partner."""
 NO_KEY = -(1 << 62)
 """The key of a record that is no event."""
 NO_BATCH = -1
@@ -66,7 +61,7 @@ class Fate(IntEnum):
     UNREADABLE = 1
     """No event: filtered out below the watermark."""
     FILTERED = 2
-    """A NULL join key on a side where Spark infers ``IsNotNull``: filtered out below the watermark."""
+    """It fails a filter below the watermark; so does a NULL join key where Spark infers ``IsNotNull``."""
     LATE = 3
     """At or before the late watermark of its batch: dropped."""
     ACCEPTED = 4
@@ -74,13 +69,19 @@ class Fate(IntEnum):
 
 
 class Rows:
-    """The columns. ``fate`` here knows only ``UNREADABLE`` and ``FILTERED``; the rest the model says."""
+    """The columns. ``fate`` here knows only ``UNREADABLE`` and ``FILTERED``; the rest the model says.
+
+    ``time_us`` is the event time, or the end of its window (then ``event_us`` is the event time), or ``TIMELESS_US``.
+    ``numbers`` are the fields that filters compare, by side.
+    """
 
     def __init__(self) -> None:
         self.side = bytearray()
         self.id: list[str | None] = []
         self.key = array("q")  # its number in ``keys``, or ~number (below 0) if a part of it is NULL
         self.time_us = array("q")
+        self.event_us = self.time_us
+        self.numbers: tuple[dict[str, list[int | None]], dict[str, list[int | None]]] = ({}, {})
         self.batch = array("i")
         self.fate = bytearray()
         self.keys: dict[tuple[str | None, ...], int] = {}
@@ -114,9 +115,13 @@ class BatchRows:
 
 @dataclass
 class History:
-    """A run, ready to be judged. ``batches`` ends before the first whose rows cannot be known (``gaps``)."""
+    """A run, ready to be judged. ``batches`` ends before the first whose rows cannot be known (``gaps``).
+
+    ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
+    """
 
     contract: Contract
+    placing: Placing
     manifest: Manifest
     rows: Rows
     partitions: tuple[dict[int, Partition], dict[int, Partition]]
@@ -175,21 +180,16 @@ def right_of(identity: int) -> int | None:
 def read_history(run: Evidence) -> History:
     """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken."""
     manifest = run.manifest
-    contract = Contract.from_json(manifest.contract)
-    history = History(contract, manifest, Rows(), ({}, {}))
+    contract = as_planned(Contract.from_json(manifest.contract))
+    history = History(contract, place(contract), manifest, Rows(), ({}, {}))
     _read_rows(history, run.inputs())
     _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
     return history
 
 
-def null_keys_are_filtered(kind: JoinKind, side: int) -> bool:
-    """Whether Spark's ``InferFiltersFromConstraints`` keeps NULL keys of this side off the watermark."""
-    return side not in PRESERVED.get(kind, ())
-
-
 def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
     rows, rest = history.rows, iter(inputs)
-    readers = ColumnReader(history.contract.left), ColumnReader(history.contract.right)
+    readers = [ColumnReader(history.side(side), history.placing.fields[side]) for side in (LEFT, RIGHT)]
     sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
     first_sentinel: int | None = None
     while chunk := list(islice(rest, _CHUNK_RECORDS)):
@@ -200,6 +200,7 @@ def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
                 if is_sentinel and first_sentinel is None:
                     first_sentinel = len(rows)
                 _add_rows(history, side, some, readers[side].read([one.value for one in some]))
+    _take_windows(history)
     rows.batch = array("i", [NO_BATCH]) * len(rows)
     rows.first_sentinel = len(rows) if first_sentinel is None else first_sentinel
 
@@ -217,11 +218,47 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
     rows.id += columns.id
     rows.key.extend(map(rows.keys.setdefault, columns.key, count(first)))
     rows.time_us.extend([0 if time_us is None else time_us for time_us in columns.time_us])
-    null_key = Fate.FILTERED if null_keys_are_filtered(history.contract.kind, side) else Fate.UNREAD
+    timeless = [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]
+    if history.side(side).keeps_timeless:
+        for row in timeless:
+            rows.time_us[row] = TIMELESS_US
+        timeless = []
+    _filter_rows(history, side, first, columns)
     for row in [first + at for at, key in enumerate(columns.key) if None in key]:
-        rows.key[row], rows.fate[row] = ~rows.key[row], null_key
-    for row in [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]:
+        rows.key[row] = ~rows.key[row]
+    for row in timeless:
         rows.key[row], rows.fate[row], rows.id[row] = NO_KEY, Fate.UNREADABLE, None
+
+
+def _filter_rows(history: History, side: int, first: int, columns: Columns) -> None:
+    """Mark the rows that fail a filter below the watermark, ``IsNotNull`` of what the condition compares included."""
+    rows, kind = history.rows, history.contract.kind
+    for name in history.placing.fields[side]:
+        known = rows.numbers[side].setdefault(name, [])
+        known += [None] * (first - len(known)) + columns.numbers[name]
+    failed = {
+        at for what in history.placing.below[side]
+        for at, value in enumerate(columns.numbers[what.field]) if not passes(value, what)
+    } | {
+        at for name in must_be_there(history.placing, side, kind)
+        for at, value in enumerate(columns.numbers[name]) if value is None
+    }  # fmt: skip
+    if side not in PRESERVED.get(kind, ()):
+        failed.update(at for at, key in enumerate(columns.key) if None in key)
+        if not window(history.contract.bound).is_boundless:
+            failed.update(at for at, time_us in enumerate(columns.time_us) if time_us is None)
+    for at in failed:
+        rows.fate[first + at] = Fate.FILTERED
+
+
+def _take_windows(history: History) -> None:
+    """Put the end of its window in the place of each event time."""
+    rows, length_ms = history.rows, history.contract.bound.window_ms
+    if length_ms is None:
+        return
+    length_us = length_ms * US_PER_MS
+    rows.event_us = rows.time_us
+    rows.time_us = array("q", [(time_us // length_us + 1) * length_us for time_us in rows.event_us])
 
 
 def _read_batches(history: History, plans: Sequence[Batch]) -> None:

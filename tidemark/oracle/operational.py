@@ -1,10 +1,11 @@
 """The first opinion: the engine's own rules, replayed over the batches that the checkpoint names.
 
-Free of Spark and of I/O. It is the row-by-row model of Spark 4.2's stream-stream join, for range conditions
-on the event times, that was fuzzed against the engine itself. Per batch N, with ``eviction_watermark`` W[N]
-and ``late_watermark`` W[N-1] (0 for the first batch; not W[N]: ``WatermarkPropagator.scala``):
+Free of Spark and of I/O. It is the row-by-row model of Spark 4.2's stream-stream join that was fuzzed against the
+engine itself. Per batch N, with ``eviction_watermark`` W[N] and ``late_watermark`` W[N-1] (0 for the first batch; not
+W[N]: ``WatermarkPropagator.scala``):
 
-1. a row at or before the late watermark is dropped, counted as late;
+1. a row at or before the late watermark is dropped, counted as late, if its side has a watermark; a row of a
+   preserved side that fails a condition on that side alone is answered with its NULL row, and goes no further;
 2. left rows are probed against the right state and stored, then right rows against the left state (so a pair
    of the same batch is found once, by its right row); a left semi join takes the right rows first
    (SPARK-55973), emits each left state row that one matches and removes it, and never stores a left row that
@@ -13,7 +14,8 @@ and ``late_watermark`` W[N-1] (0 for the first batch; not W[N]: ``WatermarkPropa
 4. after all output of the batch, evictable rows leave the state, and an unmatched row of a preserved side
    leaves with a NULL row;
 5. the next watermark is ``max(W[N], policy over both inputs of (latest event time seen, in ms, - delay))``;
-   late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0;
+   late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0, one without
+   a watermark not at all;
 6. the operator itself compares keys byte by byte, so NULL keys match; only where a side is not preserved are they
    filtered out beforehand. In a full outer join nobody does, and NULL keys are joined.
 
@@ -28,12 +30,14 @@ what the wrong watermark did to rows shows as findings about those rows.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-from tidemark.contract import JoinKind, WatermarkPolicy
-from tidemark.oracle.bounds import FOREVER_US, US_PER_MS, left_state_ms, right_state_ms, window
-from tidemark.oracle.history import LEFT, PRESERVED, RIGHT, ROW_BITS, ROW_MASK, Fate, History, alone, pair
+from tidemark.contract import COMPARISONS, JoinKind, WatermarkPolicy
+from tidemark.oracle.bounds import FOREVER_US, LEFT, RIGHT, TIMELESS_US, US_PER_MS, state_ms, window
+from tidemark.oracle.history import NO_BATCH, ROW_BITS, ROW_MASK, Fate, History, alone, pair
+from tidemark.oracle.placing import PRESERVED, passes
 
 State = dict[int, list[int]]
 """Key number -> its rows, each as ``time_us << ROW_BITS | row``, sorted."""
@@ -51,6 +55,10 @@ class Prediction:
     """Per row, a ``Fate``."""
     matched: bytearray = field(default_factory=bytearray)
     """Per row, whether it was joined."""
+    stored: array[int] = field(default_factory=lambda: array("i"))
+    """Per row, the batch that put it into the state, or ``NO_BATCH``."""
+    removed: array[int] = field(default_factory=lambda: array("i"))
+    """Per row, the batch that took it out of the state again, or ``NO_BATCH``."""
 
     def late_ms(self, batch: int) -> int:
         """The late watermark of a batch: the eviction watermark of the batch before."""
@@ -59,7 +67,13 @@ class Prediction:
 
 def predict(history: History) -> Prediction:
     """Replay the batches of a history."""
-    prediction = Prediction(fate=bytearray(history.rows.fate), matched=bytearray(len(history.rows)))
+    never = array("i", [NO_BATCH]) * len(history.rows)
+    prediction = Prediction(
+        fate=bytearray(history.rows.fate),
+        matched=bytearray(len(history.rows)),
+        stored=never,
+        removed=never[:],
+    )
     join = _SemiJoin if history.contract.kind is JoinKind.LEFT_SEMI else _Join
     model, tracker = join(history, prediction), _WatermarkTracker(history)
     for batch in history.batches:
@@ -71,7 +85,7 @@ def predict(history: History) -> Prediction:
         right = _readable(batch.rows[RIGHT], prediction.fate)
         tracker.see(left, right)
         model.start(number, prediction.late_ms(number), prediction.watermarks_ms[number])
-        model.take(model.accept(left), model.accept(right))
+        model.take(model.accept(LEFT, left), model.accept(RIGHT, right))
         model.evict()
         tracker.advance()
     prediction.watermarks_ms.append(tracker.watermark_ms)
@@ -83,14 +97,15 @@ def _readable(rows: list[int], fate: bytearray) -> list[int]:
 
 
 class _WatermarkTracker:
-    """``WatermarkTracker.updateWatermark``: one latest time per input, one watermark for the query."""
+    """``WatermarkTracker.updateWatermark``: a latest time per watermarked input, one watermark for the query."""
 
     def __init__(self, history: History) -> None:
         contract = history.contract
         self.watermark_ms = 0
-        self._time_us = history.rows.time_us
+        self._time_us = history.rows.event_us
         self._delays_ms = contract.left.watermark_delay_ms, contract.right.watermark_delay_ms
         self._policy = min if contract.policy is WatermarkPolicy.MIN else max
+        self._timeless = contract.left.keeps_timeless, contract.right.keeps_timeless
         self._seen_ms: list[int | None] = [None, None]
 
     def restart(self) -> None:
@@ -100,15 +115,22 @@ class _WatermarkTracker:
     def see(self, left: list[int], right: list[int]) -> None:
         """Take the rows of a batch into account, late ones too."""
         for side, rows in enumerate((left, right)):
-            if rows:
-                latest_ms = max(map(self._time_us.__getitem__, rows)) // US_PER_MS - self._delays_ms[side]
+            delay_ms = self._delays_ms[side]
+            if rows and delay_ms is not None:
+                latest_us = max(map(self._time_us.__getitem__, rows))
+                if self._timeless[side]:  # NULL counts as 0
+                    times_us = map(self._time_us.__getitem__, rows)
+                    latest_us = max(0 if time_us == TIMELESS_US else time_us for time_us in times_us)
+                latest_ms = latest_us // US_PER_MS - delay_ms
                 known_ms = self._seen_ms[side]
                 self._seen_ms[side] = latest_ms if known_ms is None else max(known_ms, latest_ms)
 
     def advance(self) -> None:
         """End the batch."""
-        left_ms, right_ms = self._seen_ms
-        self.watermark_ms = max(self.watermark_ms, self._policy(left_ms or 0, right_ms or 0))
+        pairs = zip(self._seen_ms, self._delays_ms, strict=True)
+        latest_ms = [seen_ms or 0 for seen_ms, delay_ms in pairs if delay_ms is not None]
+        if latest_ms:
+            self.watermark_ms = max(self.watermark_ms, self._policy(latest_ms))
 
 
 class _Join:
@@ -118,9 +140,13 @@ class _Join:
         rows, contract = history.rows, history.contract
         self.preserved = PRESERVED.get(contract.kind, ())
         self.nulls_match = contract.kind is JoinKind.FULL_OUTER
-        self.bound, self.window = contract.bound, window(contract.bound)
-        self.time_us, self.key = rows.time_us, rows.key
+        self.contract, self.placing, self.window = contract, history.placing, window(contract.bound)
+        self.watermarked = [one.watermark_delay_ms is not None for one in (contract.left, contract.right)]
+        self.time_us, self.key, self.numbers = rows.time_us, rows.key, rows.numbers
         self.fate, self.matched, self.batch_of = prediction.fate, prediction.matched, prediction.batch_of
+        self.stored, self.removed = prediction.stored, prediction.removed
+        keeps = contract.left.keeps_timeless or contract.right.keeps_timeless
+        self.timeless = keeps and not self.window.is_boundless  # rows that are there and match nothing
         self.states: tuple[State, State] = ({}, {})
         self.ageing = _Ageing(), _Ageing()
         self.batch, self.late_us = 0, 0
@@ -129,13 +155,15 @@ class _Join:
     def start(self, batch: int, late_ms: int, eviction_ms: int) -> None:
         """Begin a batch."""
         self.batch, self.late_us = batch, late_ms * US_PER_MS
-        for side, state_ms in enumerate((left_state_ms, right_state_ms)):
-            limit_ms = state_ms(self.bound, eviction_ms)
+        for side in (LEFT, RIGHT):
+            limit_ms = state_ms(self.contract, side, eviction_ms)
             self.evictable_us[side] = -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
 
-    def accept(self, rows: list[int]) -> list[int]:
-        """The rows that are not late, with the fate of all of them set."""
+    def accept(self, side: int, rows: list[int]) -> list[int]:
+        """The rows that take part in the join, with the fate of all of them set."""
         time_us, fate, late_us = self.time_us, self.fate, self.late_us
+        if not self.watermarked[side]:
+            late_us = -FOREVER_US
         accepted = []
         for row in rows:
             if time_us[row] <= late_us:
@@ -143,6 +171,14 @@ class _Join:
             else:
                 fate[row] = Fate.ACCEPTED
                 accepted.append(row)
+        for what in self.placing.early[side]:
+            values, passed = self.numbers[side][what.field], []
+            for row in accepted:
+                if passes(values[row], what):
+                    passed.append(row)
+                else:
+                    self.batch_of[alone(row)] = self.batch
+            accepted = passed
         return accepted
 
     def take(self, left: list[int], right: list[int]) -> None:
@@ -173,12 +209,29 @@ class _Join:
     def partners(self, side: int, row: int) -> list[int]:
         """The rows in the other side's state that a row matches."""
         entries = self.states[1 - side].get(self.key[row])
-        if not entries:
+        if not entries or (self.timeless and self.time_us[row] == TIMELESS_US):
             return []
         low_us, high_us = self.reach(side, self.time_us[row])
         first = bisect_left(entries, low_us << ROW_BITS)
         last = bisect_left(entries, (high_us + 1) << ROW_BITS, first)
-        return [entry & ROW_MASK for entry in entries[first:last]]
+        found = [entry & ROW_MASK for entry in entries[first:last]]
+        return self.chosen(side, row, found) if self.placing.pairs else found
+
+    def chosen(self, side: int, row: int, others: list[int]) -> list[int]:
+        """The partners with which the conjuncts over both sides hold."""
+        for term in self.placing.pairs:
+            holds, own, theirs = COMPARISONS[term.op], term.left or "", term.right or ""
+            if side == RIGHT:
+                own, theirs = theirs, own
+            value, values = self.numbers[side][own][row], self.numbers[1 - side][theirs]
+            if value is None:
+                return []
+            known = [(other, number) for other in others if (number := values[other]) is not None]
+            others = [
+                other for other, number in known
+                if (holds(value, number) if side == LEFT else holds(number, value))
+            ]  # fmt: skip
+        return others
 
     def reach(self, side: int, time_us: int) -> tuple[int, int]:
         """The times on the other side that a time matches, both inclusive."""
@@ -187,12 +240,13 @@ class _Join:
         return time_us + self.window.lower_us, time_us + self.window.upper_us
 
     def store(self, side: int, rows: list[int]) -> None:
-        """Keep rows; one with a NULL key, which matches nothing, only for its NULL row."""
-        time_us, key, state = self.time_us, self.key, self.states[side]
+        """Keep rows; one with a NULL key or without a time, which matches nothing, only for its NULL row."""
+        time_us, key, state, stored = self.time_us, self.key, self.states[side], self.stored
         entries = [time_us[row] << ROW_BITS | row for row in rows]
         for row, entry in zip(rows, entries, strict=True):
             of = key[row]
-            if of < 0 and not self.nulls_match:
+            stored[row] = self.batch
+            if (of < 0 and not self.nulls_match) or (self.timeless and time_us[row] == TIMELESS_US):
                 continue
             others = state.get(of)
             if others is None:
@@ -206,12 +260,13 @@ class _Join:
     def evict(self) -> None:
         """End a batch: rows that can match no more leave, a preserved one without a match with its NULL row."""
         for side in (LEFT, RIGHT):
-            key, state, matched = self.key, self.states[side], self.matched
+            key, state, matched, removed = self.key, self.states[side], self.matched, self.removed
             batch, batch_of = self.batch, self.batch_of
             owes_null = side in self.preserved
             for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
                 row = entry & ROW_MASK
                 of = key[row]
+                removed[row] = batch
                 if of >= 0 or self.nulls_match:
                     if len(state[of]) == 1:
                         del state[of]
@@ -229,6 +284,7 @@ class _SemiJoin(_Join):
             for other in self.partners(RIGHT, row):
                 self.batch_of[alone(other)] = self.batch
                 self.matched[other] = True
+                self.removed[other] = self.batch
                 _remove(self.states[LEFT], self.key[other], self.time_us[other] << ROW_BITS | other)
         self.store(RIGHT, self.lasting(right))
         unmatched = []
@@ -245,6 +301,7 @@ class _SemiJoin(_Join):
             for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
                 row = entry & ROW_MASK
                 if side == RIGHT or not self.matched[row]:  # a matched left row has left already
+                    self.removed[row] = self.batch
                     _remove(self.states[side], self.key[row], entry)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from tidemark.events import as_text, field_reader
 from tidemark.evidence import OutputRecord
-from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, ROW_BITS, Fate, History, alone, pair
+from tidemark.oracle.bounds import LEFT, RIGHT
+from tidemark.oracle.history import NO_BATCH, ROW_BITS, Fate, History, alone, pair
 
 HEADERS = ("query", "batch", "partition", "attempt")
 
@@ -71,39 +72,35 @@ class OutputReader:
 
     def _by_refs(self, fields: tuple[Any, ...], batch: int) -> Read:
         left_id, right_id, left_partition, left_offset, right_partition, right_offset = fields
-        lefts, rights = self._partitions
-        ids = self._ids
+        right_ref = right_partition, right_offset
         if left_partition is None and left_offset is None and left_id is None and not self._semi:
-            return self._right_alone(right_id, (right_partition, right_offset), batch)
-        try:
-            left = lefts[left_partition].row_at(left_offset)
-        except (KeyError, IndexError, TypeError):
-            return self._unknown(LEFT, left_id, (left_partition, left_offset), batch)
-        if ids[left] != left_id and self._contradicts(left, left_id):
-            return _corrupt(self._contradiction(left, left_id))
-        if self._semi:
+            right, problem = self._row_at(RIGHT, right_id, right_ref)
+            return (alone(right), batch, "") if right is not None else self._no_row(problem, batch)
+        left, problem = self._row_at(LEFT, left_id, (left_partition, left_offset))
+        if left is None:
+            return self._no_row(problem, batch)
+        if self._semi or (right_ref == (None, None) and right_id is None):
             return left << ROW_BITS, batch, ""
-        if right_partition is None and right_offset is None:
-            if right_id is None:
-                return left << ROW_BITS, batch, ""
+        if right_ref == (None, None):
             return _corrupt(f"it names {as_text(right_id)!r} on the right, but not where that was written")
-        try:
-            right = rights[right_partition].row_at(right_offset)
-        except (KeyError, IndexError, TypeError):
-            return self._unknown(RIGHT, right_id, (right_partition, right_offset), batch)
-        if ids[right] != right_id and self._contradicts(right, right_id):
-            return _corrupt(self._contradiction(right, right_id))
+        right, problem = self._row_at(RIGHT, right_id, right_ref)
+        if right is None:
+            return self._no_row(problem, batch)
         return left << ROW_BITS | (right + 1), batch, ""
 
-    def _right_alone(self, right_id: Any, ref: tuple[Any, Any], batch: int) -> Read:
-        """A row without a left side: the NULL row of a right one."""
+    def _row_at(self, side: int, claimed: Any, ref: tuple[Any, Any]) -> tuple[int | None, tuple[bool, str]]:
+        """The row at a position that has the claimed id; or none, whether the record is corrupt then, and why."""
         try:
-            right = self._partitions[RIGHT][ref[0]].row_at(ref[1])
+            row = self._partitions[side][ref[0]].row_at(ref[1])
         except (KeyError, IndexError, TypeError):
-            return self._unknown(RIGHT, right_id, ref, batch)
-        if self._ids[right] != right_id and self._contradicts(right, right_id):
-            return _corrupt(self._contradiction(right, right_id))
-        return alone(right), batch, ""
+            return None, self._unknown(side, claimed, ref)
+        if self._ids[row] != claimed and self._contradicts(row, claimed):
+            return None, (True, self._contradiction(row, claimed))
+        return row, (False, "")
+
+    def _no_row(self, problem: tuple[bool, str], batch: int) -> Read:
+        is_corrupt, why = problem
+        return _corrupt(why) if is_corrupt else (None, batch, why)
 
     def _contradicts(self, row: int, claimed: Any) -> bool:
         """An id that is no string in JSON is compared as the STRING column that it was read into."""
@@ -116,17 +113,11 @@ class OutputReader:
         holds = f"{side.topic}/{partition}/{offset} holds {rows.id[row]!r}"
         return f"it names {side.id} {as_text(claimed)!r}, but {holds}"
 
-    def _unknown(self, side: int, claimed: Any, ref: tuple[Any, Any], batch: int) -> Read:
+    def _unknown(self, side: int, claimed: Any, ref: tuple[Any, Any]) -> tuple[bool, str]:
         topic = self._history.side(side).topic
         if type(ref[0]) is not int or type(ref[1]) is not int:
-            return _corrupt(
-                f"its position in {topic} is {ref[0]!r}/{ref[1]!r}, which is no partition and offset"
-            )
-        return (
-            None,
-            batch,
-            f"it names {as_text(claimed)!r} at {topic}/{ref[0]}/{ref[1]}, where nothing was written",
-        )
+            return True, f"its position in {topic} is {ref[0]!r}/{ref[1]!r}, which is no partition and offset"
+        return False, f"it names {as_text(claimed)!r} at {topic}/{ref[0]}/{ref[1]}, where nothing was written"
 
     def _by_ids(self, left_id: str | None, right_id: str | None, batch: int) -> Read:
         if self._by_id is None:

@@ -29,10 +29,14 @@ from tidemark.oracle.declarative import (
     FULL_OUTER_JOINS_NULL_KEYS,
     KNOWN_DEFECTS,
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
+    ONE_SIDED_WATERMARK,
+    TIMELESS_ROWS_STAY,
     differences,
     engine_joins_nulls,
     engine_loses,
     has_defect,
+    is_timeless,
+    lacks_a_watermark,
     right_answer,
 )
 from tidemark.oracle.findings import Book, Finding
@@ -161,15 +165,16 @@ class _Judgement:
         defects = Defects()
         more, less = differences(right_answer(history, prediction), prediction.batch_of)
         for identity in more:
-            if engine_loses(history, prediction, partners, first_of(identity)):
-                defects.lost[identity] = LEFT_SEMI_LOSES_SAME_BATCH_ROWS
-            elif engine_joins_nulls(history, identity):
-                defects.lost[identity] = FULL_OUTER_JOINS_NULL_KEYS
+            defect = self.defect_that_loses(prediction, partners, identity)
+            if defect:
+                defects.lost[identity] = defect
             else:
                 self.disagree(identity, "SQL gives", "the engine's own rules do not", words)
         for identity in less:
             if engine_joins_nulls(history, identity):
                 defects.added[identity] = FULL_OUTER_JOINS_NULL_KEYS
+            elif lacks_a_watermark(history):
+                defects.added[identity] = ONE_SIDED_WATERMARK
             else:
                 self.disagree(identity, "the engine's own rules give", "SQL does not", words)
         if history.contract.kind is JoinKind.LEFT_SEMI and not has_defect(history.manifest.versions):
@@ -178,6 +183,16 @@ class _Judgement:
             prediction.batch_of.update(due)
             return Defects()
         return defects
+
+    def defect_that_loses(self, prediction: Prediction, partners: Partners, identity: int) -> str | None:
+        """The known defect for which the engine does not give a right row."""
+        if engine_loses(self.history, prediction, partners, first_of(identity)):
+            return LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+        if engine_joins_nulls(self.history, identity):
+            return FULL_OUTER_JOINS_NULL_KEYS
+        if is_timeless(self.history, identity):
+            return TIMELESS_ROWS_STAY
+        return ONE_SIDED_WATERMARK if lacks_a_watermark(self.history) else None
 
     def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
         """Two opinions differ in a row, and nobody knows why."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tidemark.contract import Bound
 from tidemark.events import write_time
-from tidemark.oracle.bounds import US_PER_MS
+from tidemark.oracle.bounds import LEFT, RIGHT, TIMELESS_US, US_PER_MS
 from tidemark.oracle.findings import Finding
-from tidemark.oracle.history import LEFT, NO_BATCH, RIGHT, History, first_of, right_of
+from tidemark.oracle.history import NO_BATCH, History, first_of, right_of
 from tidemark.oracle.operational import Prediction
 
 
@@ -32,7 +32,16 @@ class Wording:
         batch = rows.batch[row]
         read = f"read by batch {batch}" if batch != NO_BATCH else "read by no batch"
         name = rows.id[row] if rows.id[row] is not None else "without id"
-        return f"{name} ({self.place(row)}, key {key}, {write_time(rows.time_us[row])}, {read})"
+        return f"{name} ({self.place(row)}, key {key}, {self.time(row)}, {read})"
+
+    def time(self, row: int) -> str:
+        """The event time of a row, and the end of its window where windows are joined."""
+        rows = self._history.rows
+        if rows.time_us[row] == TIMELESS_US:
+            return "no event time"
+        if rows.event_us is rows.time_us:
+            return write_time(rows.time_us[row])
+        return f"{write_time(rows.event_us[row])} in the window to {write_time(rows.time_us[row])}"
 
     def output_row(self, identity: int) -> str:
         """An output row, by what it is made of."""
@@ -79,6 +88,8 @@ def moment(watermark_ms: int) -> str:
 
 def bound_text(bound: Bound) -> str:
     """``-20.000 s <= left - right <= 0.000 s``."""
+    if bound.equal:
+        return "left = right"
     low = (
         ""
         if bound.lower_ms is None

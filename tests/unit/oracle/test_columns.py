@@ -30,8 +30,8 @@ VALUES = st.one_of(
 @given(st.lists(VALUES, max_size=12))
 def test_columns_are_the_events_one_by_one(values: list[str | bytes | None]) -> None:
     columns = ColumnReader(SIDE).read(values)
-    assert [len(column) for column in columns] == [len(values)] * 3
-    for value, (time_us, name, key) in zip(values, zip(*columns, strict=True), strict=True):
+    assert [len(column) for column in columns[:3]] == [len(values)] * 3
+    for value, (time_us, name, key) in zip(values, zip(*columns[:3], strict=True), strict=True):
         event = read_event(value, SIDE)
         assert (event is None) == (time_us is None)
         if event is not None:
