@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pipelines
+from pipelines.described import read_contract
 from pipelines.query import SINKS, open_session, start_query
 from tidemark.errors import TidemarkError, UsageError
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from types import ModuleType, SimpleNamespace
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-NOT_PIPELINES = {"__main__", "events", "query"}
+NOT_PIPELINES = {"__main__", "described", "events", "query", "serve"}
 
 
 def names() -> list[str]:
@@ -36,8 +37,10 @@ def names() -> list[str]:
     return sorted(module.name for module in found if module.name not in NOT_PIPELINES)
 
 
-def load(name: str) -> ModuleType:
-    """The module of a bundled pipeline or of a file; raises ``UsageError`` if it is none."""
+def load(name: str) -> ModuleType | SimpleNamespace:
+    """The module of a bundled pipeline or of a file, or what a contract describes; raises ``UsageError``."""
+    if name.endswith(".json"):
+        return read_contract(name)
     if name.endswith(".py"):
         spec = importlib.util.spec_from_file_location("pipeline_of_user", name)
         if not Path(name).is_file() or spec is None or spec.loader is None:

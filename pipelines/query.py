@@ -11,7 +11,7 @@ from pyspark.sql.functions import coalesce, struct, to_json
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import ModuleType
+    from types import ModuleType, SimpleNamespace
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -54,15 +54,19 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
         session.stop()
 
 
-def start_query(session: SparkSession, module: ModuleType, args: Namespace) -> StreamingQuery:
-    """Start the pipeline's query."""
+def start_query(
+    session: SparkSession, module: ModuleType | SimpleNamespace, args: Namespace
+) -> StreamingQuery:
+    """Start the pipeline's query; without ``trigger_ms`` it ends once all that is there has been read."""
     contract = module.CONTRACT
     left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
     ids = [name for name in (contract.output.left_id, contract.output.right_id) if name is not None]
     records = _records(module.build(left, right), ids)
     writer = _SINKS[args.sink](records, getattr(module, "to_sink", None), args)
-    trigger = f"{args.trigger_ms} milliseconds"
-    return writer.queryName(args.query_name).trigger(processingTime=trigger).outputMode("append").start()
+    writer = writer.queryName(args.query_name).outputMode("append")
+    if args.trigger_ms is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{args.trigger_ms} milliseconds").start()
 
 
 def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:

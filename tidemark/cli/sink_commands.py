@@ -62,7 +62,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "sink": names.sink,
         "partition": partition,
         "partitions": entry.partitions,
-        "batch": entry.next_batch - 1,
+        "batch": _batch(entry),
         "rows": entry.rows,
         "topic": entry.topic,
         "run": entry.run,
@@ -71,12 +71,17 @@ def _as_json(row: Row) -> dict[str, object]:
     }
 
 
+def _batch(entry: Entry) -> int | None:
+    """The last batch that was written; ``None`` if none was yet."""
+    return entry.next_batch - 1 if entry.next_batch else None
+
+
 def _print(rows: list[Row]) -> None:
     typer.echo(f"{'QUERY':36}  {'SINK':6} {'PARTITION':>9} {'BATCH':>7} {'ROWS':>9}  {'TOPIC':24} RUN")
     for names, partition, entry in sorted(rows, key=lambda row: (row[0].query, row[0].sink, row[1])):
         of = f"{partition} of {entry.partitions}"
         topic = entry.topic or "(in the rows)"
-        batch, count = entry.next_batch - 1, entry.rows
+        batch, count = _batch(entry), entry.rows
         typer.echo(
-            f"{names.query}  {names.sink:6} {of:>9} {batch:>7} {count:>9,}  {topic:24} {entry.run[:8] or '-'}"
+            f"{names.query}  {names.sink:6} {of:>9} {'-' if batch is None else batch:>7} {count:>9,}  {topic:24} {entry.run[:8] or '-'}"
         )

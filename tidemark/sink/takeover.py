@@ -4,6 +4,8 @@ Each transactional id gets a new producer, which ends what is open under that na
 
 * Before a batch is run again, and before any task of it writes: what is committed then is all that ever will be of the
   run before, and has to fit what is to be written now.
+* At batch 0: with an entry that says that nothing is written yet. From then on an empty ledger is a lost one, also of a
+  query that dies in its first batch with rows.
 * After a batch failed or was stopped: a Python worker that Spark has killed left its transaction open, and readers
   would wait for its timeout.
 """
@@ -46,6 +48,17 @@ def take_over(query: str, batch: InFlight, options: SinkOptions) -> None:
             hint="if another sink began the batch, start the query with that one, and let it end; if this one did, and "
             "no batch before had any rows, or duplicates will do, set the option newLedger to true for one start",
         )
+
+
+def open_ledger(query: str, batch: InFlight, options: SinkOptions) -> None:
+    """At a query's first batch: an entry of partition 0 without any rows, unless there is one.
+
+    Raises:
+        SinkFailed: Kafka does not take it.
+    """
+    with Writer(Task(query, "", batch.batch, 0, 0, options.partitions, batch.offsets), options) as writer:
+        if writer.own_entry() is None:
+            writer.open_ledger()
 
 
 def end_transactions(query: str, options: SinkOptions) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -143,6 +143,23 @@ class Writer:
 
     def write(self, batches: Iterator[Any]) -> int:
         """Rows and entry in one transaction; returns the number of rows."""
+        keys: list[KeySum] = []
+
+        def send() -> None:
+            keys.append(self._produce(batches))
+            self._at("produced")
+            self._send_entry(self._mine(keys[0].rows, str(keys[0])))
+
+        self._in_transaction(send)
+        return keys[0].rows
+
+    def open_ledger(self) -> None:
+        """An entry of a batch before the task's own, without rows."""
+        entry = replace(self._mine(0, ""), next_batch=self._task.batch)
+        self._in_transaction(lambda: self._send_entry(entry))
+
+    def _in_transaction(self, send: Callable[[], None]) -> None:
+        """Begin, do, commit; or abort."""
         from confluent_kafka import KafkaError
 
         began = time.monotonic()
@@ -150,9 +167,7 @@ class Writer:
         self._step("begin a transaction", self._producer.begin_transaction)
         try:
             self._at("begun")
-            keys = self._produce(batches)
-            self._at("produced")
-            self._send_entry(keys)
+            send()
             self._at("sent-entry")
             self._step(COMMIT, lambda: self._producer.commit_transaction(TRY_S), again=True)
         except BaseException as error:
@@ -163,7 +178,6 @@ class Writer:
             if isinstance(error, SinkFailed) and is_ended and took_s > self._options.timeout_s:
                 raise too_long(took_s, self._options.timeout_s, cause) from error
             raise
-        return keys.rows
 
     def _initialise(self) -> None:
         self._at("starting")
@@ -231,11 +245,10 @@ class Writer:
                 hint="look whether the brokers are up, and whether the transaction's timeout is long enough",
             )
 
-    def _send_entry(self, keys: KeySum) -> None:
+    def _send_entry(self, entry: Entry) -> None:
         from confluent_kafka import TopicPartition
 
-        metadata = self._mine(keys.rows, str(keys)).to_metadata()
-        place = TopicPartition(self._options.ledger, 0, self._task.batch + 1, metadata)
+        place = TopicPartition(self._options.ledger, 0, entry.next_batch, entry.to_metadata())
         self._step(
             f"write the ledger entry of group {self._group!r}",
             lambda: self._producer.send_offsets_to_transaction([place], group_metadata(self._group), TRY_S),

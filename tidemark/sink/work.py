@@ -15,7 +15,7 @@ from tidemark.sink.fit import Task
 from tidemark.sink.inflight import Seen, must_be_fresh, newest, query_id
 from tidemark.sink.options import SinkOptions, read_options
 from tidemark.sink.records import check_columns
-from tidemark.sink.takeover import end_transactions, take_over
+from tidemark.sink.takeover import end_transactions, open_ledger, take_over
 from tidemark.sink.transaction import Written, write_task
 from tidemark.sink.whole import ended_in_order, input_of_task, whole
 
@@ -44,6 +44,8 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> Seen | No
     query = query_id(told.checkpoint)
     if query is not None and in_flight.time_ms < told.started_ms:
         take_over(query, in_flight, told)
+    if query is not None and in_flight.batch == 0:
+        open_ledger(query, in_flight, told)
     return in_flight.batch, in_flight.offsets
 
 

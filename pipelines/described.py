@@ -1,0 +1,129 @@
+"""A join made from its contract alone: what ``python -m pipelines CONTRACT.json`` runs.
+
+The contract is taken literally, as a user would write it in the DataFrame API: filters on a side before its watermark,
+conditions in the join, ``where`` on the joined row. Ids and keys are read as STRING, fields that filters compare as
+BIGINT, and the output has the columns that the contract names and no others.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.functions import col, expr, from_json
+
+from tidemark.contract import Contract, JoinKind, Side, Term
+from tidemark.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame
+
+HOW = {
+    JoinKind.INNER: "inner",
+    JoinKind.LEFT_OUTER: "leftOuter",
+    JoinKind.RIGHT_OUTER: "rightOuter",
+    JoinKind.FULL_OUTER: "fullOuter",
+    JoinKind.LEFT_SEMI: "leftSemi",
+}
+LEFT, RIGHT = "l", "r"
+"""What the columns of a side begin with."""
+
+
+def read_contract(path: str) -> SimpleNamespace:
+    """A pipeline, ``CONTRACT`` and ``build``, from the JSON file of a contract."""
+    try:
+        described = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{path!r} is no contract",
+            detail=str(error),
+            hint="`python -m pipelines NAME --describe` prints one",
+        ) from error
+    return pipeline_of(Contract.from_json(described))
+
+
+def pipeline_of(contract: Contract) -> SimpleNamespace:
+    """The pipeline that a contract describes."""
+    return SimpleNamespace(CONTRACT=contract, build=lambda left, right: joined(contract, left, right))
+
+
+def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
+    """The rows of the join, from two Kafka streams of JSON records."""
+    lefts = side_rows(left, LEFT, contract.left, _compared(contract, LEFT), contract.bound.window_ms)
+    rights = side_rows(right, RIGHT, contract.right, _compared(contract, RIGHT), contract.bound.window_ms)
+    rows = lefts.join(rights, expr(" AND ".join(_conditions(contract))), HOW[contract.kind])
+    for term in contract.where:
+        rows = rows.where(_term(term))
+    return rows.selectExpr(*_output(contract))
+
+
+def side_rows(
+    records: DataFrame, prefix: str, side: Side, numbers: Iterable[str], window_ms: int | None
+) -> DataFrame:
+    """Columns ``id``, ``key0`` …, ``time`` or ``window``, the numbers, ``partition``, ``offset``: all prefixed."""
+    columns = {side.id: "id", side.time: "time"} | {name: f"key{at}" for at, name in enumerate(side.keys)}
+    types = dict.fromkeys(columns, "STRING") | {side.time: "TIMESTAMP"} | dict.fromkeys(numbers, "BIGINT")
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
+    parsed = records.select(
+        from_json(col("value").cast("string"), schema).alias("event"),
+        col("partition").alias(f"{prefix}_partition"),
+        col("offset").alias(f"{prefix}_offset"),
+    ).select(
+        *(col(f"event.`{name}`").alias(f"{prefix}_{columns.get(name, name)}") for name in types),
+        f"{prefix}_partition",
+        f"{prefix}_offset",
+    )
+    time = f"{prefix}_time"
+    if not side.keeps_timeless:
+        parsed = parsed.where(f"{time} IS NOT NULL")
+    for what in side.filters:
+        parsed = parsed.where(f"`{prefix}_{what.field}` {what.op} {what.value}")
+    if side.watermark_delay_ms is not None:
+        parsed = parsed.withWatermark(time, f"{side.watermark_delay_ms} milliseconds")
+    if window_ms is None:
+        return parsed
+    # One event time a side: Spark refuses a join with two.
+    others = [name for name in parsed.columns if name != time]
+    return parsed.selectExpr(f"window({time}, '{window_ms} milliseconds') AS {prefix}_window", *others)
+
+
+def _conditions(contract: Contract) -> list[str]:
+    bound, time = contract.bound, "window" if contract.bound.window_ms else "time"
+    left, right = f"{LEFT}_{time}", f"{RIGHT}_{time}"
+    conditions = [f"{LEFT}_key{at} = {RIGHT}_key{at}" for at in range(len(contract.left.keys))]
+    if bound.equal:
+        conditions.append(f"{left} = {right}")
+    ends = ((bound.lower_ms, ">", bound.lower_strict), (bound.upper_ms, "<", bound.upper_strict))
+    for end_ms, op, strict in ends:
+        if end_ms is not None:
+            away = "" if bound.window_ms else f" + INTERVAL '{end_ms / 1000:.3f}' SECOND"
+            conditions.append(f"{left} {op}{'' if strict else '='} {right}{away}")
+    return conditions + [_term(term) for term in contract.condition]
+
+
+def _term(term: Term) -> str:
+    left = str(term.value) if term.left is None else f"`{LEFT}_{term.left}`"
+    right = str(term.value) if term.right is None else f"`{RIGHT}_{term.right}`"
+    return f"{left} {term.op} {right}"
+
+
+def _compared(contract: Contract, prefix: str) -> list[str]:
+    """The fields of a side that filters and conditions read."""
+    side = contract.left if prefix == LEFT else contract.right
+    terms = [*contract.condition, *contract.where]
+    read = [term.left if prefix == LEFT else term.right for term in terms]
+    return list(dict.fromkeys([*(what.field for what in side.filters), *filter(None, read)]))
+
+
+def _output(contract: Contract) -> list[str]:
+    output = contract.output
+    named = {f"{LEFT}_id": output.left_id}
+    named |= zip((f"{LEFT}_partition", f"{LEFT}_offset"), output.left_ref or (), strict=False)
+    if output.right_id is not None:
+        named[f"{RIGHT}_id"] = output.right_id
+        named |= zip((f"{RIGHT}_partition", f"{RIGHT}_offset"), output.right_ref or (), strict=False)
+    return [f"`{column}` AS `{name}`" for column, name in named.items()]

@@ -1,0 +1,123 @@
+"""Runs one described join after another on one session: ``python -m pipelines.serve --remote …``.
+
+Answers JSON lines to the commands on its standard input, one query at a time::
+
+    start {"contract": {...}, "inputs": {"lefts": "t1"}, "output": "t2", "checkpoint": "/...", "conf": {...},
+           "sink": "spark", "max_offsets": {"lefts": 3}, "trigger_ms": null}
+    check               whether it has failed
+    wait 60             until the query has ended by itself (``trigger_ms`` null is ``AvailableNow``)
+    stop                end it now; the answer has its progress reports, as that of ``wait``
+
+The end of standard input stops the query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pipelines.described import pipeline_of
+from pipelines.query import open_session, start_query
+from tidemark.contract import Contract
+from tidemark.errors import TidemarkError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+
+class Server:
+    """The session, and the query that runs in it, if one does."""
+
+    def __init__(self, session: SparkSession, args: argparse.Namespace) -> None:
+        self._session = session
+        self._args = args
+        self._query: StreamingQuery | None = None
+        self._conf: dict[str, str] = {}
+
+    def answer(self, line: str) -> dict[str, Any]:
+        """Do what a line asks for."""
+        word, _, rest = line.strip().partition(" ")
+        if word == "start":
+            return self._start(json.loads(rest))
+        if self._query is None:
+            raise UsageError(f"there is no query to {word!r}", hint="`start` one first")
+        if word == "wait":
+            return self._wait(self._query, int(rest))
+        if word == "check":
+            failure = self._query.exception()
+            return {"event": "well"} if failure is None else {"event": "failed", "message": str(failure)}
+        if word == "stop":
+            self._query.stop()
+            return {"event": "stopped", "progress": self._progress(self._query)}
+        raise UsageError(f"cannot do {word!r}", hint="start, check, wait, stop")
+
+    def close(self) -> None:
+        """Stop the query."""
+        if self._query is not None:
+            self._query.stop()
+
+    def _start(self, asked: dict[str, Any]) -> dict[str, Any]:
+        contract = Contract.from_json(asked["contract"])
+        for name in self._conf:
+            self._session.conf.unset(name)
+        self._conf = {POLICY: str(contract.policy), **asked["conf"]}
+        for name, value in self._conf.items():
+            self._session.conf.set(name, value)
+        args = argparse.Namespace(
+            bootstrap=self._args.bootstrap,
+            input=list(asked["inputs"].items()),
+            output=asked["output"],
+            sink=asked["sink"],
+            checkpoint=asked["checkpoint"],
+            query_name=asked["output"],
+            trigger_ms=asked["trigger_ms"],
+            max_offsets=list(asked["max_offsets"].items()),
+        )
+        self._query = start_query(self._session, pipeline_of(contract), args)
+        return {"event": "started", "query_id": str(self._query.id), "run_id": str(self._query.runId)}
+
+    def _wait(self, query: StreamingQuery, timeout_s: int) -> dict[str, Any]:
+        if not query.awaitTermination(timeout_s):
+            return {"event": "running"}
+        return {"event": "ended", "progress": self._progress(query)}
+
+    def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
+        return [json.loads(report.json) for report in query.recentProgress]
+
+
+def main() -> int:
+    """Parse the command line, serve, return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m pipelines.serve", description=__doc__)
+    parser.add_argument("--remote", required=True, help="the driver: sc://HOST:PORT/;session_id=UUID")
+    parser.add_argument("--bootstrap", required=True, help="Kafka's bootstrap servers, HOST:PORT[,...]")
+    args = parser.parse_args()
+    args.conf = []
+    try:
+        with open_session(args) as session:
+            server = Server(session, args)
+            _say({"event": "ready"})
+            for line in sys.stdin:
+                try:
+                    _say(server.answer(line))
+                except TidemarkError:
+                    raise
+                except Exception as error:  # noqa: BLE001 (a query that fails is an answer, not the end)
+                    _say({"event": "failed", "message": f"{type(error).__name__}: {error}"})
+            server.close()
+            return 0
+    except TidemarkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Publishes slices of one trace after another with one Kafka client: ``python -m producers.serve --bootstrap …``.
+
+Answers a JSON line to each command on its standard input; the slice is acknowledged by the broker then::
+
+    publish {"trace": "/.../trace.jsonl", "slice": 2, "topics": {"lefts": "t1", "rights": "t2"}}
+      ->  {"published": 2, "records": 14}
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from producers.kafka_out import KafkaOut
+from producers.replay import say
+from tidemark.errors import TidemarkError, UsageError
+from tidemark.trace import TraceReader
+
+
+def main() -> int:
+    """Parse the command line, serve, return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m producers.serve", description=__doc__)
+    parser.add_argument("--bootstrap", required=True, help="HOST:PORT of a broker")
+    args = parser.parse_args()
+    try:
+        with KafkaOut(args.bootstrap, {}) as out:
+            for line in sys.stdin:
+                say(publish(line, out), sys.stdout)
+        return 0
+    except TidemarkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def publish(line: str, out: KafkaOut) -> dict[str, int]:
+    """Do what one line asks for."""
+    word, _, rest = line.strip().partition(" ")
+    if word != "publish":
+        raise UsageError(f"cannot do {word!r}", hint="publish")
+    asked = json.loads(rest)
+    out.topics = dict(asked["topics"])
+    records = 0
+    with TraceReader(Path(asked["trace"])) as reader:
+        for record in reader:
+            if record.slice == asked["slice"]:
+                out.send(record)
+                records += 1
+    out.wait_for_acks()
+    return {"published": asked["slice"], "records": records}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

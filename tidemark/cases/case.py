@@ -1,0 +1,81 @@
+"""A case: a contract, a trace in slices, and how the query is run over it.
+
+Free of Kafka and Spark. Three ways to run, all with the trigger ``AvailableNow``, under which Spark itself says when a
+query has done all there is to do, so that nobody has to guess:
+
+``backlog``      all slices are there, and the query reads about one of them a batch (``maxOffsetsPerTrigger``);
+``stepped``      a slice is published, the query is started and ends, and so on: each slice is a restart;
+``interrupted``  a backlog whose query is stopped, wherever it is, once so many batches are planned, and started again.
+
+The flush is published and read like a slice, in as many rounds as it takes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tidemark.contract import Contract
+from tidemark.trace import Header, Record, TopicSpec, write_trace
+
+Way = Literal["backlog", "stepped", "interrupted"]
+WAYS: tuple[Way, ...] = ("backlog", "stepped", "interrupted")
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """``records`` of the trace by slice, ``flush`` by round; ``stops`` are the batches at which it is interrupted."""
+
+    name: str
+    contract: Contract
+    records: tuple[Record, ...]
+    flush: tuple[Record, ...]
+    way: Way = "backlog"
+    sink: str = "spark"
+    conf: dict[str, str] = field(default_factory=dict)
+    stops: tuple[int, ...] = ()
+    seed: int | None = None
+
+    @property
+    def topics(self) -> tuple[str, str]:
+        """The logical topics, left and right."""
+        return self.contract.left.topic, self.contract.right.topic
+
+    @property
+    def slices(self) -> int:
+        """How many slices the trace has."""
+        return max((record.slice for record in self.records), default=0) + 1
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the flush has."""
+        return max((record.slice for record in self.flush), default=0) + 1
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """``maxOffsetsPerTrigger`` of each topic: about one slice a batch, unless slices come one by one."""
+        if self.way == "stepped":
+            return {}
+        totals = Counter(record.topic for record in self.records)
+        # At least one for each partition, or Spark reads a partition now and another then.
+        return {topic: max(PARTITIONS, -(-totals[topic] // self.slices)) for topic in self.topics}
+
+    def write(self, folder: Path) -> None:
+        """Write ``trace.jsonl`` and ``flush.jsonl``."""
+        for name, records, slices in (
+            ("trace", self.records, self.slices),
+            ("flush", self.flush, self.rounds),
+        ):
+            header = Header(
+                tidemark_trace=1,
+                pace="stepped" if self.way == "stepped" else "backlog",
+                topics={topic: TopicSpec(PARTITIONS) for topic in self.topics},
+                slices=slices,
+                seed=self.seed,
+                generator="tidemark.cases",
+            )
+            write_trace(folder / f"{name}.jsonl", header, records)

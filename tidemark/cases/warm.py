@@ -1,0 +1,233 @@
+"""Runs cases one after the other on a driver that is up: a second or two each, with the evidence of any run.
+
+Two programs are started once and serve every case: ``pipelines.serve`` holds the session and runs the queries,
+``producers.serve`` publishes. Everything else is as in :mod:`tidemark.runner`: a case has topics, a checkpoint and a
+run directory of its own, what was planned and committed is read from the checkpoint, and what came out is read back at
+``read_committed`` after the query has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tidemark import kafka, project
+from tidemark.cases.case import PARTITIONS, Case
+from tidemark.checkpoint import Checkpoint
+from tidemark.errors import TestbedError
+from tidemark.evidence import FORMAT, Batch, InputTopic, Manifest, RunDirectory
+from tidemark.oracle import Verdict, judge
+from tidemark.runner.collect import DELIVERY_OF_SINK
+from tidemark.runner.programs import Program
+from tidemark.stack import Driver, Stack
+from tidemark.trace import trace_sha256
+from tidemark.wait import wait_until
+
+ANSWER_S = 120.0
+"""Calibration: a query starts in 0.2 s on a warm driver, in 10 s on a cold one on a busy machine."""
+
+END_S = 300
+"""Calibration: a case has a dozen batches of 0.3 s each; a busy machine takes ten times that."""
+
+OUTPUT_PARTITIONS = 2
+
+
+@dataclass
+class _Starts:
+    """The starts of one query: the batch that each began with, and whether that batch had been planned before."""
+
+    first_batch: list[int] = field(default_factory=list)
+    replays: list[bool] = field(default_factory=list)
+    query_id: str | None = None
+    progress: list[dict[str, Any]] = field(default_factory=list)
+
+
+class WarmDriver:
+    """A driver of a running stack, and the programs that use it. A context manager; not for several threads."""
+
+    def __init__(self, stack: Stack, driver: Driver, logs: Path) -> None:
+        self._stack = stack
+        self._driver = driver
+        self._logs = logs
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        bootstrap, session_id = self._stack.bootstrap_servers, str(uuid.uuid4())
+        self._opened.enter_context(self._stack.register_session(session_id, self._driver.name))
+        remote = f"--remote={self._driver.remote}/;session_id={session_id}"
+        queries = ["pipelines.serve", remote, f"--bootstrap={self._stack.bootstrap_inside}"]
+        self._queries = self._opened.enter_context(Program(queries, self._logs / "pipelines.log"))
+        publisher = ["producers.serve", f"--bootstrap={bootstrap}"]
+        self._publisher = self._opened.enter_context(Program(publisher, self._logs / "producers.log"))
+        self._queries.answer(ANSWER_S)
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def run(self, case: Case, folder: Path) -> Verdict:
+        """Run a case and judge it; the evidence is in ``folder`` afterwards.
+
+        Raises:
+            PipelineFailed: the query failed.
+            TidemarkError: the testbed did.
+        """
+        return CaseRun(case, RunDirectory(folder), self._stack, self._queries, self._publisher).go()
+
+
+class CaseRun:
+    """One case, from its topics to its verdict."""
+
+    def __init__(
+        self, case: Case, directory: RunDirectory, stack: Stack, queries: Program, publisher: Program
+    ) -> None:
+        self._case = case
+        self._directory = directory
+        self._stack = stack
+        self._queries = queries
+        self._publisher = publisher
+        self._name = f"case-{uuid.uuid4().hex[:12]}"
+        self._inputs = {topic: f"{self._name}-{topic}" for topic in case.topics}
+        self._output = f"{self._name}-output"
+        self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
+        self._starts = _Starts()
+
+    def go(self) -> Verdict:
+        """Publish, run, flush, collect, judge."""
+        self._directory.path.mkdir(parents=True, exist_ok=True)
+        self._directory.write_json("contract", self._case.contract.to_json())
+        self._case.write(self._directory.path)
+        bootstrap = self._stack.bootstrap_servers
+        layout = dict.fromkeys(self._inputs.values(), PARTITIONS) | {self._output: OUTPUT_PARTITIONS}
+        kafka.create_topics(bootstrap, layout)
+        try:
+            self._drive()
+            self._collect()
+        finally:
+            shutil.rmtree(self._checkpoint.path.parent, ignore_errors=True)
+            kafka.delete_topics(bootstrap, list(layout))
+        verdict = judge(self._directory)
+        self._directory.write_json("verdict", verdict)
+        return verdict
+
+    def _drive(self) -> None:
+        case = self._case
+        if case.way == "stepped":
+            for number in range(case.slices):
+                self._publish("trace", number)
+                self._run_to_its_end()
+        else:
+            for number in range(case.slices):
+                self._publish("trace", number)
+            for batch in case.stops:
+                self._run_until_planned(batch)
+            self._run_to_its_end()
+        for number in range(case.rounds):
+            self._publish("flush", number)
+            self._run_to_its_end()
+
+    def _publish(self, name: str, number: int) -> None:
+        trace = str((self._directory.path / f"{name}.jsonl").resolve())
+        asked = {"trace": trace, "slice": number, "topics": self._inputs}
+        self._publisher.ask(f"publish {json.dumps(asked)}", ANSWER_S)
+
+    def _run_to_its_end(self) -> None:
+        self._start(None)
+        answer = self._queries.ask(f"wait {END_S}", END_S + ANSWER_S)
+        if answer["event"] != "ended":
+            raise TestbedError(
+                f"the query of case {self._case.name!r} did not end within {END_S} s",
+                detail=f"planned {self._checkpoint.planned()[-3:]}, committed {self._checkpoint.committed()[-3:]}",
+                hint="`tidemark status` says whether the stack is well",
+            )
+        self._starts.progress += answer["progress"]
+
+    def _run_until_planned(self, batch: int) -> None:
+        """Start the query, and stop it once a batch is planned: in the middle of it, as often as not."""
+        self._start(0)
+        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
+
+        def is_there() -> bool:
+            planned = self._checkpoint.planned()
+            if not planned or planned[-1] >= batch:
+                return bool(planned)
+            read = self._checkpoint.batch(planned[-1]).end_offsets
+            return self._checkpoint.running() is None and all(
+                read.get(topic, {}).get(str(partition), 0) >= end
+                for topic, parts in ends.items()
+                for partition, end in parts.items()
+            )
+
+        def described() -> str:
+            return f"batch {batch} of case {self._case.name!r}; planned {self._checkpoint.planned()[-3:]}"
+
+        def lives() -> None:
+            self._queries.ask("check", ANSWER_S)
+
+        wait_until(is_there, END_S, described, unless=lives, poll_s=0.02)
+        self._starts.progress += self._queries.ask("stop", ANSWER_S)["progress"]
+
+    def _start(self, trigger_ms: int | None) -> None:
+        case, committed = self._case, self._checkpoint.committed()
+        self._starts.first_batch.append(committed[-1] + 1 if committed else 0)
+        self._starts.replays.append(self._checkpoint.running() is not None)
+        asked = {
+            "contract": case.contract.to_json(), "inputs": self._inputs, "output": self._output, "conf": case.conf,
+            "checkpoint": str(self._checkpoint.path), "sink": case.sink, "max_offsets": case.limits,
+            "trigger_ms": trigger_ms,
+        }  # fmt: skip
+        self._starts.query_id = self._queries.ask(f"start {json.dumps(asked)}", ANSWER_S)["query_id"]
+
+    def _collect(self) -> None:
+        bootstrap = self._stack.bootstrap_servers
+        self._directory.write_lines("output", kafka.read_all(bootstrap, self._output))
+        self._directory.write_lines("batches", self._batches())
+        self._directory.write_lines("progress", self._starts.progress)
+        ends = kafka.end_offsets(bootstrap, list(self._inputs.values()))
+        manifest = Manifest(
+            tidemark_evidence=FORMAT,
+            contract=self._case.contract.to_json(),
+            delivery=DELIVERY_OF_SINK[self._case.sink],
+            pace="stepped" if self._case.way == "stepped" else "backlog",
+            inputs={
+                name: InputTopic(
+                    topic=topic,
+                    start_offsets={str(partition): 0 for partition in ends[topic]},
+                    end_offsets={str(partition): end for partition, end in ends[topic].items()},
+                )
+                for name, topic in self._inputs.items()
+            },
+            seed=self._case.seed,
+            trace_sha256=trace_sha256(self._directory.path / "trace.jsonl"),
+            versions=dict(self._stack.versions),
+            code_sha256=project.code_sha256(),
+            backend=self._stack.spec.backend,
+            sink=self._case.sink,
+            query_id=self._starts.query_id,
+        )
+        self._directory.write_json("manifest", manifest)
+
+    def _batches(self) -> list[Batch]:
+        logical = {topic: name for name, topic in self._inputs.items()}
+        committed = set(self._checkpoint.committed())
+        later = list(zip(self._starts.first_batch, self._starts.replays, strict=True))[1:]
+        return [
+            Batch(
+                batch=number,
+                watermark_ms=planned.watermark_ms,
+                end_offsets={logical[topic]: ends for topic, ends in planned.end_offsets.items()},
+                committed=number in committed,
+                runs=1 + sum(first == number and replays for first, replays in later),
+                restarted=any(first == number for first, _ in later),
+            )
+            for number in self._checkpoint.planned()
+            for planned in [self._checkpoint.batch(number)]
+        ]
