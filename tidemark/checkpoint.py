@@ -8,8 +8,20 @@ of the next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
+
+
+def read_query_id(folder: str) -> str:
+    """The id of the query that a checkpoint belongs to, which it keeps over its runs.
+
+    Raises:
+        OSError: there is none, or not yet.
+        ValueError, KeyError, TypeError: the file is not whole, or of another form.
+    """
+    with open(os.path.join(folder, "metadata"), encoding="utf-8") as file:
+        return str(json.load(file)["id"])
 
 
 class PlannedBatch(NamedTuple):
@@ -28,7 +40,7 @@ class Checkpoint:
 
     def query_id(self) -> str:
         """The query's id, which it keeps over its runs. Raises ``OSError`` while there is none."""
-        return str(json.loads((self.path / "metadata").read_text())["id"])
+        return read_query_id(str(self.path))
 
     def planned(self) -> list[int]:
         """Ids of the batches that were planned, in order."""

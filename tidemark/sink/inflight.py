@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
+from tidemark.checkpoint import read_query_id
 from tidemark.errors import SinkRefused
 
 DAY_S = 86_400.0
@@ -44,8 +45,7 @@ def query_id(checkpoint: str | None) -> str | None:
     """The id of the query that a checkpoint belongs to; ``None`` where that cannot be seen from here."""
     folder = local_path(checkpoint) if checkpoint else None
     try:
-        with open(os.path.join(folder or "", "metadata"), encoding="utf-8") as file:
-            return str(json.load(file)["id"]) if folder else None
+        return read_query_id(folder) if folder else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -76,9 +76,8 @@ class Names:
 
     def partition(self, group: str) -> int | None:
         """The partition that a group is of; ``None`` for one of somebody else."""
-        start, _, partition = group.rpartition(".")
-        own = start == f"{self.prefix}.{self.query}.{self.sink}" and partition.isdecimal()
-        return int(partition) if own else None
+        number = group.rpartition(".")[2]
+        return int(number) if number.isdecimal() and self.group(int(number)) == group else None
 
 
 def read_group(group: str) -> tuple[Names, int] | None:

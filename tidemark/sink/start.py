@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-TRAVELS = ("tidemark.sink", "tidemark.errors", "tidemark.wait")
+TRAVELS = ("tidemark.sink", "tidemark.checkpoint", "tidemark.errors", "tidemark.wait")
 """What runs in Spark's Python processes goes there by value, with the query."""
 
 
