@@ -32,6 +32,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 PROGRAMS = ("producers", "pipelines")
 PAYLOAD = "_payload"
+BACKEND_VARIABLE = "TIDEMARK_BACKEND"
+"""Asks for a backend of the stack."""
 
 
 def is_checkout() -> bool:

@@ -9,9 +9,9 @@ import pytest
 from tests.e2e.conftest import shown
 from tidemark.errors import TestbedError, UsageError
 from tidemark.evidence import RunDirectory
+from tidemark.project import BACKEND_VARIABLE
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.stack import PartState, StackSpec, current, down, spec_to_lease, up
-from tidemark.stack.choice import BACKEND_VARIABLE
 from tidemark.stack.spec import External
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidemark.errors import EXIT_TESTBED, EXIT_VALID
+from tidemark.project import BACKEND_VARIABLE
 
 if TYPE_CHECKING:
     from tidemark.stack import Stack
@@ -29,7 +30,6 @@ SparkOption = Annotated[
         "--spark", metavar="PYTHON", help="An interpreter whose PySpark is to run; this one's if not said."
     ),
 ]
-BACKEND_VARIABLE = "TIDEMARK_BACKEND"
 KINDS = {"local": "local processes", "compose": "containers", "external": "external"}
 _MIB = 1 << 20
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from tidemark import project
 from tidemark.errors import UsageError
+from tidemark.project import BACKEND_VARIABLE
 from tidemark.stack.spec import BACKENDS, StackSpec
 from tidemark.stack.state import StateFolder
-
-BACKEND_VARIABLE = "TIDEMARK_BACKEND"
 
 
 def asked_backend() -> str | None:

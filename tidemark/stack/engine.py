@@ -31,7 +31,8 @@ _ASK_S = 30
 _CALL_S = 120
 """Calibration: a container is stopped within 5 s, created within 1 s; a machine with a full disk may hang."""
 _clients: dict[str, docker.APIClient] = {}
-_HINT = "start the engine, or take local processes: `make up BACKEND=local`"
+_OR_LOCAL = "or take local processes: `make up BACKEND=local`"
+_HINT = f"start the engine, {_OR_LOCAL}"
 
 
 def connect() -> docker.APIClient:
@@ -50,7 +51,7 @@ def _connect(address: str) -> docker.APIClient:
         raise EngineError(
             f"the container engine is on another machine: {address}",
             detail="containers and tests share folders, so that both have to be on one machine",
-            hint="unset DOCKER_HOST, choose another `docker context`, or take local processes: `make up BACKEND=local`",
+            hint=f"unset DOCKER_HOST, choose another `docker context`, {_OR_LOCAL}",
         )
     try:
         with socket.socket(socket.AF_UNIX) as knock:  # the library leaves a socket open where nobody answers
@@ -74,7 +75,7 @@ def _must_be_new_enough(version: Mapping[str, object]) -> None:
         raise EngineError(
             f"the container engine is too old: Docker {version['Version']}",
             detail=f"its API is {version['ApiVersion']}, needed is {'.'.join(map(str, OLDEST_API))}",
-            hint="install Docker Engine 20.10 or later, or take local processes: `make up BACKEND=local`",
+            hint=f"install Docker Engine 20.10 or later, {_OR_LOCAL}",
         )
 
 
@@ -91,7 +92,7 @@ def check_compose() -> str:
             "there is no `docker` command",
             detail="nothing of that name is on PATH",
             hint="install Docker Engine with Compose v2 (Debian: docker.io; Compose is a plugin of its own there), "
-            "or take local processes: `make up BACKEND=local`",
+            f"{_OR_LOCAL}",
         )
     try:
         asked = subprocess.run(
@@ -110,14 +111,13 @@ def check_compose() -> str:
         raise EngineError(
             "there is no Compose v2",
             detail=(asked.stderr or asked.stdout).strip(),
-            hint="install the plugin docker-compose-plugin (docker-compose 1.x will not do), "
-            "or take local processes: `make up BACKEND=local`",
+            hint=f"install the plugin docker-compose-plugin (docker-compose 1.x will not do), {_OR_LOCAL}",
         )
     if _numbers(version) < OLDEST_COMPOSE:
         raise EngineError(
             f"Compose {version} is too old",
             detail=f"needed is {'.'.join(map(str, OLDEST_COMPOSE))}",
-            hint="update the plugin docker-compose-plugin, or take local processes: `make up BACKEND=local`",
+            hint=f"update the plugin docker-compose-plugin, {_OR_LOCAL}",
         )
     return version
 

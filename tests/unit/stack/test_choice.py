@@ -6,8 +6,9 @@ import pytest
 
 from tests.unit.stack.conftest import fake_record
 from tidemark.errors import UsageError
+from tidemark.project import BACKEND_VARIABLE
 from tidemark.stack import StackSpec, engine
-from tidemark.stack.choice import BACKEND_VARIABLE, backend_to_start, spec_to_lease
+from tidemark.stack.choice import backend_to_start, spec_to_lease
 
 
 @pytest.fixture(autouse=True)
