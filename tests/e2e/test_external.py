@@ -65,6 +65,10 @@ def test_its_executors_are_not_ours_to_kill(external, tmp_path):
         external.kill_executor("driver", "0")
     with pytest.raises(UsageError, match="external"):
         external.start_driver("mine")
+    with pytest.raises(UsageError, match="'broker' is not a driver"):
+        external.driver("broker")
+    with pytest.raises(UsageError, match="no part 'mine'"):
+        external.driver("mine")
     options = RunOptions("left_outer", impressions=100, kill_executors=1, run_dir=tmp_path / "kills")
     contract = describe("left_outer")
     with pytest.raises(UsageError, match="1 executors and drivers cannot be killed") as error:

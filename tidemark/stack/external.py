@@ -109,6 +109,9 @@ class ExternalStack:
         """Its driver, without an event log if this machine cannot see one."""
         if name != "driver":
             self._known(name)
+            raise UsageError(
+                f"{name!r} is not a driver", hint="of an external stack `driver` is the only one"
+            )
         folder, app_id = self._record.spark_conf.get("event-logs", ""), self._record.spark_conf["app-id"]
         found = sorted(Path(folder).glob(f"{app_id}*")) if folder else []
         return Driver(name, self._external.remote, app_id, found[-1] if found else None)
