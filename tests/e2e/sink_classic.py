@@ -11,6 +11,7 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lpad
 
+from tests.e2e.sinks import await_batch, end
 from tidemark.sink.start import write_exactly_once
 
 bootstrap, topic, checkpoint, per_batch, *slowly = sys.argv[1:]
@@ -29,10 +30,6 @@ if slowly:
 query = write_exactly_once(records, options, partitions=2, key="value").start()
 if slowly:
     sys.stdin.readline()
-while not slowly and query.isActive and (query.lastProgress is None or query.lastProgress.batchId < 2):
-    query.awaitTermination(1)
-failure = query.exception()
-if failure is not None:
-    raise failure
-query.stop()
-session.stop()
+else:
+    await_batch(query, 2)
+end(query, session)

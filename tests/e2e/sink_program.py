@@ -16,7 +16,7 @@ from pyspark.sql.functions import col, rpad, udf
 told = json.loads(sys.argv[1])
 sys.path.insert(0, told["root"])
 
-from tests.e2e.sinks import SMALL_BATCHES, WIDTH, Trap  # noqa: E402
+from tests.e2e.sinks import SMALL_BATCHES, WIDTH, Trap, await_batch, end  # noqa: E402
 from tidemark.errors import SinkRefused  # noqa: E402
 from tidemark.sink.start import write_exactly_once  # noqa: E402
 
@@ -49,13 +49,8 @@ def main() -> None:
     except SinkRefused as error:
         sys.exit(f"refused: {error}")
     print(query.id, flush=True)
-    while query.isActive and (query.lastProgress is None or query.lastProgress.batchId < told["until"]):
-        query.awaitTermination(1)
-    failure = query.exception()
-    if failure is not None:
-        raise failure
-    query.stop()
-    session.stop()
+    await_batch(query, told["until"])
+    end(query, session)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, rpad, udf
 
+from tests.e2e.tasks import entries, is_open
 from tidemark import kafka
-from tidemark.sink.ledger import committed
 from tidemark.sink.start import write_exactly_once
 from tidemark.stack import Driver, PartState, Stack
 from tidemark.wait import wait_until
@@ -225,8 +225,7 @@ class Copy:
 
     def is_open(self) -> bool:
         """Whether rows are in the output topic that a reader at read_committed does not see yet."""
-        topics = [self.output]
-        return kafka.end_offsets(self.bootstrap, topics) != kafka.stable_offsets(self.bootstrap, topics)
+        return is_open(self.bootstrap, self.output)
 
     def newest(self, log: str) -> Path:
         """The newest file of the checkpoint's ``offsets`` or ``commits``."""
@@ -239,11 +238,19 @@ class Copy:
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
         return int(path.name)
 
+    def backdate(self, batch: int, by_s: int) -> None:
+        """Make a batch older than it is."""
+        path = self.checkpoint / "offsets" / str(batch)
+        version, about, *sources = path.read_text().split("\n")
+        begun = json.loads(about)
+        begun["batchTimestampMs"] -= 1000 * by_s
+        path.write_text("\n".join([version, json.dumps(begun, separators=(",", ":")), *sources]))
+        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
 
 def ledger(bootstrap: str, query: str) -> dict[int, int]:
     """Partition -> the batch after the last one of a query that the ledger says is in Kafka."""
-    entries = committed({"bootstrap.servers": bootstrap})
-    return {int(group.rsplit(".", 1)[1]): entry.next_batch for group, entry in entries if query in group}
+    return {partition: entry.next_batch for partition, entry in entries(bootstrap, query).items()}
 
 
 def await_ledger(bootstrap: str, query: str, wanted: Sequence[int]) -> None:
@@ -308,6 +315,21 @@ class Program:
             self.kill()
             raise
         return self.process.returncode, out, error
+
+
+def await_batch(query: Any, batch: int) -> None:
+    """Wait until a query has ended a batch, or has ended itself."""
+    while query.isActive and (query.lastProgress is None or query.lastProgress.batchId < batch):
+        query.awaitTermination(1)
+
+
+def end(query: Any, session: SparkSession) -> None:
+    """Stop a query and its session; raises what the query failed with."""
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    query.stop()
+    session.stop()
 
 
 def bare_python(folder: Path) -> Path:

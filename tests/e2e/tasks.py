@@ -8,10 +8,23 @@ import sys
 import uuid
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient
+
 from tidemark import kafka
+from tidemark.sink.ledger import (
+    DEFAULT_LEDGER,
+    DEFAULT_PREFIX,
+    DEFAULT_SINK,
+    TRY_S,
+    Entry,
+    Names,
+    listed,
+    look_up,
+)
+from tidemark.wait import wait_until
 
 PROGRAM = Path(__file__).parent / "sink_writer.py"
-LEDGER = "tidemark-ledger"
+LEDGER = DEFAULT_LEDGER
 POINTS = (
     "first-rows",
     "starting",
@@ -25,6 +38,8 @@ POINTS = (
     "closed",
 )
 UNWRITTEN = POINTS[: POINTS.index("committed")]
+ROWS_S = 30.0
+"""Calibration: a task that begins has sent its rows within 0.1 s."""
 
 
 class Writer:
@@ -77,7 +92,36 @@ def wanted(*batches, rows=20):
     return sorted(f"{batch}-{number}" for batch in batches for number in range(rows))
 
 
-def is_open(told) -> bool:
-    """Whether a transaction is open in the topic."""
-    at = told["bootstrap"], [told["topic"]]
-    return kafka.end_offsets(*at) != kafka.stable_offsets(*at)
+def after_a_sleep(told, point) -> tuple[str, dict]:
+    """What a task says that stood still at a point, was taken for dead, and goes on when another has done its work."""
+    sleeper = Writer(**told, stop_at=point)
+    assert sleeper.reached() == f"at {point}"
+    assert Writer(**told).go_on()[1]["new"]
+    return sleeper.go_on()
+
+
+def is_open(bootstrap: str, topic: str) -> bool:
+    """Whether rows of an open transaction are in a topic, which a reader at read_committed waits for."""
+    return kafka.end_offsets(bootstrap, [topic]) != kafka.stable_offsets(bootstrap, [topic])
+
+
+def await_rows(told) -> None:
+    """Wait until rows of an open transaction have arrived."""
+    wait_until(lambda: is_open(told["bootstrap"], told["topic"]), ROWS_S, lambda: "its rows to arrive")
+
+
+def entries(bootstrap: str, query: str) -> dict[int, Entry]:
+    """Partition -> what the ledger knows of it, for one query."""
+    admin, names = AdminClient({"bootstrap.servers": bootstrap}), Names(DEFAULT_PREFIX, query, DEFAULT_SINK)
+    found = {number: look_up(admin, names.group(number), LEDGER, TRY_S) for number in listed(admin, names)}
+    return {number: entry for number, entry in found.items() if entry is not None}
+
+
+def lose_entries(bootstrap: str, query: str) -> None:
+    """Delete the groups of a query, as an operator who cleans up."""
+    names = Names(DEFAULT_PREFIX, query, DEFAULT_SINK)
+    groups = [names.group(partition) for partition in entries(bootstrap, query)]
+    assert groups
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for answer in admin.delete_consumer_groups(groups).values():
+        answer.result(30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import uuid
@@ -13,9 +12,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import array, col, expr, lit, rand, struct, when
 
 from tests.e2e.sinks import Copy, classic_environment, connected, driver_of_ones_own
+from tests.e2e.tasks import entries
 from tidemark import kafka
 from tidemark.errors import SinkRefused
-from tidemark.sink.ledger import committed
 from tidemark.sink.start import write_exactly_once
 
 pytestmark = [pytest.mark.e2e]
@@ -51,11 +50,9 @@ def test_every_row_is_there_once_and_after_a_restart_only_the_new_ones_come(how,
     copy.run(**how)
     assert copy.values() == copy.wanted()
 
-    entries = [
-        entry for group, entry in committed({"bootstrap.servers": copy.bootstrap}) if query.id in group
-    ]
-    assert len(entries) == how["partitions"]
-    assert all(entry.offsets for entry in entries)
+    known = entries(copy.bootstrap, query.id)
+    assert len(known) == how["partitions"]
+    assert all(entry.offsets for entry in known.values())
 
 
 @pytest.mark.smoke
@@ -161,11 +158,7 @@ def test_a_batch_older_than_what_brokers_remember_is_refused_unless_forced(copy)
     copy.feed(50)
     copy.run()
     batch = copy.forget("commits")
-    path = copy.checkpoint / "offsets" / str(batch)
-    version, about, *sources = path.read_text().split("\n")
-    old = json.loads(about) | {"batchTimestampMs": 1_700_000_000_000}
-    path.write_text("\n".join([version, json.dumps(old, separators=(",", ":")), *sources]))
-    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    copy.backdate(batch, 365 * 24 * 3600)
 
     text = failure_of(copy)
     assert f"batch {batch} was begun" in text

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from tests.e2e.tasks import LEDGER, UNWRITTEN, Writer, is_open, values, wanted
+from tests.e2e.tasks import LEDGER, UNWRITTEN, Writer, after_a_sleep, await_rows, lose_entries, values, wanted
 from tidemark import kafka
 from tidemark.sink.cluster import look_around
 from tidemark.sink.options import read_options
@@ -53,10 +52,7 @@ def test_batch_follows_batch_and_one_that_was_rolled_back_is_refused(site):
 @pytest.mark.parametrize("point", ["looked-up", "produced", "sent-entry"])
 def test_a_task_that_was_taken_for_dead_writes_nothing(point, site):
     told, _ = site.told()
-    sleeper = Writer(**told, stop_at=point)
-    assert sleeper.reached() == f"at {point}"
-    assert Writer(**told).go_on()[1]["new"]
-    word, said = sleeper.go_on()
+    word, said = after_a_sleep(told, point)
     assert word == "failed"
     assert "a second copy of the query" in said["message"]
     assert values(told) == wanted(0)
@@ -65,10 +61,7 @@ def test_a_task_that_was_taken_for_dead_writes_nothing(point, site):
 @pytest.mark.parametrize("point", ["starting", "initialised"])
 def test_a_task_that_slept_before_it_looked_finds_what_was_written_meanwhile(point, site):
     told, _ = site.told()
-    sleeper = Writer(**told, stop_at=point)
-    assert sleeper.reached() == f"at {point}"
-    assert Writer(**told).go_on()[1]["new"]
-    word, said = sleeper.go_on()
+    word, said = after_a_sleep(told, point)
     assert (word, said.get("new")) == ("done", False), said
     assert values(told) == wanted(0)
 
@@ -79,7 +72,7 @@ def test_two_live_copies_that_fence_each_other_end_with_one(site):
     for point in ("initialised", "looked-up", "begun", "produced", "sent-entry"):
         sleepers.append(Writer(**told, stop_at=point))
         assert sleepers[-1].reached() == f"at {point}"
-    wait_until(lambda: is_open(told), 30, lambda: "the last one's rows to arrive")
+    await_rows(told)  # the last one's
     for sleeper in sleepers:
         sleeper.let_go()
     *fenced, last = [sleeper.go_on() for sleeper in sleepers]
@@ -94,7 +87,7 @@ def test_an_open_transaction_is_taken_over_within_seconds(site):
     told, _ = site.told()
     victim = Writer(**told, stop_at="sent-entry")
     victim.reached()
-    wait_until(lambda: is_open(told), 30, lambda: "its rows to arrive")
+    await_rows(told)
     victim.kill()
     heir = Writer(**told, stop_at="starting")
     heir.reached()
@@ -123,8 +116,6 @@ def test_without_its_ledger_a_batch_is_written_again(site):
 def test_a_deleted_group_is_a_lost_entry(site):
     told, _ = site.told()
     Writer(**told).go_on()
-    group = f"tidemark.{told['query']}.0.0"
-    admin = AdminClient({"bootstrap.servers": told["bootstrap"]})
-    admin.delete_consumer_groups([group])[group].result(30)
+    lose_entries(told["bootstrap"], told["query"])
     assert Writer(**told).go_on()[1]["new"]
     assert values(told) == sorted(wanted(0) * 2)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 
-from tests.e2e.sinks import Copy
-from tests.e2e.tasks import Writer, made, values
-from tidemark.sink.ledger import committed
+from tests.e2e.sinks import Copy, connected
+from tests.e2e.tasks import Writer, lose_entries, made, values
 from tidemark.sink.start import write_exactly_once
 
 pytestmark = [pytest.mark.e2e]
@@ -17,10 +14,8 @@ pytestmark = [pytest.mark.e2e]
 
 @pytest.fixture(scope="module")
 def session(stack):
-    session = SparkSession.builder.remote(stack.driver().remote).create()
-    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
-    yield session
-    session.stop()
+    with connected(stack, stack.driver()) as shared:
+        yield shared
 
 
 @pytest.fixture
@@ -28,20 +23,11 @@ def copy(stack, session):
     return Copy(stack, session)
 
 
-def lose_ledger(copy, query):
-    """Delete the groups of a query, as an operator who cleans up."""
-    groups = [group for group, _ in committed({"bootstrap.servers": copy.bootstrap}) if query.id in group]
-    assert groups
-    admin = AdminClient({"bootstrap.servers": copy.bootstrap})
-    for answer in admin.delete_consumer_groups(groups).values():
-        answer.result(30)
-
-
 def test_a_batch_in_flight_without_a_ledger_is_refused_unless_a_new_one_is_asked_for(copy):
     copy.feed(250)
     query = copy.run()
     batch = copy.forget("commits")
-    lose_ledger(copy, query)
+    lose_entries(copy.bootstrap, query.id)
     before = copy.values()
 
     with pytest.raises(StreamingQueryException) as refused:

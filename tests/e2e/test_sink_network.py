@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.proxy import ANSWER, REQUEST
-from tests.e2e.tasks import Writer, is_open, values, wanted
+from tests.e2e.tasks import Writer, await_rows, is_open, values, wanted
 from tidemark import kafka
 from tidemark.wait import wait_until
 
@@ -90,19 +90,19 @@ def test_a_late_end_of_a_task_that_was_fenced_does_not_end_the_next_ones_transac
         told, through = site.told()
         writer = Writer(**through, last_pad=3_000_000, stop_at="producing")
         assert writer.reached() == "at producing"
-        wait_until(lambda: is_open(told), 30, lambda: "the first rows to arrive")
+        await_rows(told)
         held = site.proxy.hold(REQUEST)
         writer.let_go()
         held.await_it()
     writer.kill()
     heir = Writer(**told, stop_at="produced")
     assert heir.reached() == "at produced"
-    wait_until(lambda: is_open(told), 30, lambda: "the heir's rows to arrive")
+    await_rows(told)
 
     held.let_go()
 
     assert held.error() in STALE
-    assert is_open(told)
+    assert is_open(told["bootstrap"], told["topic"])
     assert list(kafka.read_all(told["bootstrap"], told["topic"])) == []
     assert heir.go_on()[1]["new"]
     assert values(told, SETTLE_S) == wanted(0)
@@ -113,7 +113,7 @@ def test_a_broker_killed_in_the_middle_of_a_commit_and_started_again_counts_it_o
     told, writer, held = at_its_end(site, direction)
     if direction == ANSWER:
         # A lone broker that dies before it has written the markers may forget to: readers then wait for good.
-        wait_until(lambda: not is_open(told), 30, lambda: "the markers")
+        wait_until(lambda: not is_open(told["bootstrap"], told["topic"]), 30, lambda: "the markers")
     site.broker.kill()
     held.cut()
     site.broker.start()
@@ -140,4 +140,4 @@ def test_a_broker_killed_between_a_commit_and_its_markers_doubles_nothing(site):
     assert word == "failed" or not said["new"]
     seen = sorted(row.value for row in kafka.read_all(told["bootstrap"], told["topic"]))
     assert seen in ([], wanted(0)), seen
-    assert seen or is_open(told)
+    assert seen or is_open(told["bootstrap"], told["topic"])

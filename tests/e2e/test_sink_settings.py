@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 
 from tests.e2e.own_broker import TOO_OLD, own_broker
-from tests.e2e.sinks import Copy
-from tests.e2e.tasks import Writer, made, values, wanted
+from tests.e2e.sinks import Copy, connected
+from tests.e2e.tasks import Writer, entries, made, values, wanted
 from tidemark.errors import SinkRefused
 from tidemark.sink.cluster import look_around
 from tidemark.sink.inflight import InFlight, must_be_fresh
-from tidemark.sink.ledger import committed
 from tidemark.sink.options import read_options
 from tidemark.wait import wait_until
 
@@ -63,25 +60,15 @@ def test_a_query_learns_how_long_its_brokers_remember(forgetful, stack):
     where = SimpleNamespace(
         bootstrap_servers=forgetful.bootstrap, bootstrap_inside=forgetful.bootstrap, work_dir=stack.work_dir
     )
-    session = SparkSession.builder.remote(stack.driver().remote).create()
-    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
-    try:
+    with connected(stack, stack.driver()) as session:
         copy = Copy(where, session)
         copy.feed(50)
         copy.run()
         batch = copy.forget("commits")
-        path = copy.checkpoint / "offsets" / str(batch)
-        version, about, *sources = path.read_text().split("\n")
-        old = json.loads(about)
-        old["batchTimestampMs"] -= 50_000
-        path.write_text("\n".join([version, json.dumps(old, separators=(",", ":")), *sources]))
-        (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
-
+        copy.backdate(batch, 50)
         with pytest.raises(StreamingQueryException) as failed:
             copy.run()
         assert f"batch {batch} was begun" in str(failed.value)
-    finally:
-        session.stop()
 
 
 @pytest.mark.long
@@ -89,12 +76,11 @@ def test_an_entry_that_the_brokers_forgot_is_a_lost_entry_and_the_guard_is_faste
     """A bare task writes the batch again; in a query it is refused as soon as seven tenths of the time are over."""
     told = made(forgetful.bootstrap)
     began = time.monotonic()
-    group = f"tidemark.{told['query']}.0.0"
     assert Writer(**told).go_on()[1]["new"]
     assert not Writer(**told).go_on()[1]["new"]
 
     def forgotten() -> bool:
-        return group not in dict(committed({"bootstrap.servers": told["bootstrap"]}))
+        return not entries(told["bootstrap"], told["query"])
 
     wait_until(forgotten, 3 * KEPT_S, lambda: "the broker to forget", poll_s=0.5)
     age_s = time.monotonic() - began

@@ -8,11 +8,10 @@ import uuid
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.e2e.sinks import Copy, classic_environment, driver_of_ones_own
+from tests.e2e.sinks import Copy, classic_environment, connected, driver_of_ones_own
+from tests.e2e.tasks import entries, is_open
 from tidemark import kafka
-from tidemark.sink.ledger import committed
 from tidemark.wait import wait_until
 
 pytestmark = [pytest.mark.e2e]
@@ -27,43 +26,22 @@ CLOSED_S = 20.0
 """Calibration: 1-3 s after the stop, on two busy cores; by itself a transaction ends after 120 s."""
 
 
-def ends(bootstrap, topic):
-    high = kafka.end_offsets(bootstrap, [topic])[topic]
-    return sum(high.values()), sum(kafka.stable_offsets(bootstrap, [topic])[topic].values())
-
-
 def await_open(bootstrap, topic, unless=None):
     """Wait until rows are in the topic that no reader at read_committed may see yet."""
-
-    def is_open():
-        high, stable = ends(bootstrap, topic)
-        return high > stable
-
-    wait_until(is_open, OPEN_S, lambda: f"an open transaction in {topic}", unless=unless)
+    wait_until(
+        lambda: is_open(bootstrap, topic), OPEN_S, lambda: f"an open transaction in {topic}", unless=unless
+    )
 
 
 def await_closed(bootstrap, topic):
     """Wait until a reader at read_committed is let through to the end."""
-
-    def is_closed():
-        high, stable = ends(bootstrap, topic)
-        return high == stable
-
-    wait_until(is_closed, CLOSED_S, lambda: f"readers of {topic} to be let through: {ends(bootstrap, topic)}")
-
-
-def entries(bootstrap, query):
-    return [entry for group, entry in committed({"bootstrap.servers": bootstrap}) if query in group]
-
-
-def connect(driver):
-    session = SparkSession.builder.remote(driver.remote).create()
-    session.conf.set("spark.sql.artifact.isolation.enabled", "false")
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
-    return session
+    wait_until(
+        lambda: not is_open(bootstrap, topic), CLOSED_S, lambda: f"readers of {topic} to be let through"
+    )
 
 
 def large(stack, session):
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     copy = Copy(stack, session)
     copy.feed(ROWS, [f"{number}".rjust(SIZE).encode() for number in range(ROWS)])
     return copy
@@ -76,8 +54,7 @@ def is_whole(copy):
 
 @pytest.mark.parametrize("how", [{"partitions": 1, "key": ()}, {"partitions": 2}])
 def test_a_query_stopped_in_the_middle_of_a_batch_leaves_nothing_of_it_and_no_reader_waiting(how, stack):
-    session = connect(stack.driver())
-    try:
+    with connected(stack, stack.driver()) as session:
         copy = large(stack, session)
         query = copy.start(copy.source(ROWS), options=SLOW, **how)
         await_open(copy.bootstrap, copy.output)
@@ -87,22 +64,19 @@ def test_a_query_stopped_in_the_middle_of_a_batch_leaves_nothing_of_it_and_no_re
 
         copy.run(copy.source(ROWS), **how)
         assert is_whole(copy)
-        assert sum(entry.rows for entry in entries(copy.bootstrap, query.id)) == ROWS
-    finally:
-        session.stop()
+        assert sum(entry.rows for entry in entries(copy.bootstrap, query.id).values()) == ROWS
 
 
 def test_a_driver_that_is_killed_leaves_no_reader_waiting_either(stack):
-    with driver_of_ones_own(stack) as driver:
-        copy = large(stack, connect(driver))
+    with driver_of_ones_own(stack) as driver, connected(stack, driver) as session:
+        copy = large(stack, session)
         copy.start(copy.source(ROWS), options=SLOW)
         await_open(copy.bootstrap, copy.output)
         stack.kill(driver.name)
         await_closed(copy.bootstrap, copy.output)
 
-    copy.session = connect(stack.driver())
-    copy.run(copy.source(ROWS))
-    copy.session.stop()
+    with connected(stack, stack.driver()) as copy.session:
+        copy.run(copy.source(ROWS))
     assert is_whole(copy)
 
 
