@@ -27,8 +27,8 @@ CONTRACT = Contract(
 )
 
 
-def build(impressions: DataFrame, clicks: DataFrame) -> DataFrame:
-    """Join two Kafka streams of JSON records."""
+def build(impressions: DataFrame, clicks: DataFrame, how: str = "leftOuter") -> DataFrame:
+    """Join two Kafka streams of JSON records; ``how`` is Spark's word for the kind of join."""
     shown = read_json(impressions, "impression", IMPRESSION, "impression_time")
     clicked = read_json(clicks, "click", CLICK, "click_time")
     return (
@@ -43,7 +43,7 @@ def build(impressions: DataFrame, clicks: DataFrame) -> DataFrame:
                 c.click_time <= i.impression_time + INTERVAL 20 SECONDS
                 """
             ),
-            "leftOuter",
+            how,
         )
         .select(
             "i.impression_id",
