@@ -29,7 +29,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for file in importlib.metadata.files(name) or []:
             if file.parts[0] not in ("..", "__pycache__"):
                 (site / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file.locate(), site / file)
+                shutil.copy2(file.locate(), site / file)  # with its time, so that what is compiled fits
     return folder / "bin" / "python"
 
 
