@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.backends import BACKENDS, must_be_available
-from tests.e2e.own_broker import BEFORE_4, own_broker
+from tests.e2e.own_broker import own_broker
 from tests.e2e.proxy import proxy
 from tests.e2e.sites import Site
 from tidemark import project
@@ -43,7 +43,7 @@ def stack_to_harm(name: str, spec: StackSpec) -> Iterator[Stack]:
         yield leased
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="session", params=BACKENDS)
 def leased(request: pytest.FixtureRequest) -> Iterator[Stack]:
     with stack_to_harm("conformance", StackSpec(backend=request.param)) as stack:
         yield stack
@@ -56,8 +56,9 @@ def own_stack(leased: Stack) -> Iterator[Stack]:
         yield leased
 
 
-@pytest.fixture(scope="module", params=[None, BEFORE_4], ids=["stacks-own", BEFORE_4])
+@pytest.fixture(scope="module")
 def modules_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Of the version that ``tests.e2e.own_broker.on_brokers`` says."""
     home = tmp_path_factory.mktemp("broker")
     with proxy() as between, own_broker(home, request.param, advertised=between.port) as broker:
         yield Site(broker, between)
@@ -65,7 +66,7 @@ def modules_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture
 def site(modules_site: Site) -> Iterator[Site]:
-    """A broker of the stack's version, and one before 4.0; each reached directly or through a proxy."""
+    """A broker of the module's, reached directly or through a proxy."""
     yield modules_site
     modules_site.proxy.open_up()
 

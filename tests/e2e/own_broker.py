@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tidemark.process import ProcessId
 from tidemark.stack import boot, commands, jars, launch, ready
 from tidemark.stack.ports import LOOPBACK, free_ports
@@ -20,6 +22,7 @@ from tidemark.stack.state import Lease, PartRecord, StackRecord, StateFolder
 from tidemark.stack.toolchain import find_java, find_spark
 
 LOCK = Path(__file__).with_name("brokers.lock")
+STACKS_OWN = None
 BEFORE_4 = "3.9.2"
 TOO_OLD = "3.5.2"
 LOG4J = """\
@@ -30,6 +33,17 @@ log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
 log4j.logger.kafka.server.KafkaConfig=WARN
 log4j.logger.org.apache.kafka.common.config.AbstractConfig=WARN
 """
+
+
+def on_brokers(every_day: str | None) -> pytest.MarkDecorator:
+    """Runs each test of a module on a broker of this version every day, and on the other one in ``make long``."""
+    versions = [
+        pytest.param(
+            version, id=version or "stacks-own", marks=[] if version == every_day else pytest.mark.long
+        )
+        for version in (STACKS_OWN, BEFORE_4)
+    ]
+    return pytest.mark.parametrize("modules_site", versions, indirect=True, scope="module")
 
 
 class OwnBroker:

@@ -1,4 +1,7 @@
-"""One task of the exactly-once sink on the coordinators of brokers before and since 4.0."""
+"""One task of the exactly-once sink on the coordinators of brokers before and since 4.0.
+
+Every day on one before: on the stack's own there is ``test_sink_protocol.py``.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ import time
 
 import pytest
 
+from tests.e2e.own_broker import BEFORE_4, on_brokers
 from tests.e2e.tasks import LEDGER, UNWRITTEN, Writer, after_a_sleep, await_rows, lose_entries, values, wanted
 from tidemark import kafka
 from tidemark.sink.cluster import look_around
 from tidemark.sink.options import read_options
 from tidemark.wait import wait_until
+
+pytestmark = [on_brokers(BEFORE_4)]
 
 # The protocol on either coordinator
 

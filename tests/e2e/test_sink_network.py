@@ -1,17 +1,20 @@
 """One task of the exactly-once sink on a network that delays, loses and cuts off the end of its transaction.
 
 What ends a transaction is a request, EndTxn, and its answer; both are held in a proxy, while tasks are killed, others
-take over, or the broker dies.
+take over, or the broker dies. Every day on a broker of the stack's version, in ``make long`` also on one before 4.0.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from tests.e2e.own_broker import STACKS_OWN, on_brokers
 from tests.e2e.proxy import ANSWER, REQUEST
 from tests.e2e.tasks import Writer, await_rows, is_open, values, wanted
 from tidemark import kafka
 from tidemark.wait import wait_until
+
+pytestmark = [on_brokers(STACKS_OWN)]
 
 SETTLE_S = 1.0
 STALE = (47, 90)

@@ -1,4 +1,7 @@
-"""Each word of the protocol, done to each part, and then a run: whatever was done, the join is right afterwards."""
+"""Each word of the protocol, done to each part, and then a run: whatever was done, the join is right afterwards.
+
+Every day a word is done to all parts, one after the other, before the one run; in ``make long`` each part has its own.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,10 @@ import pytest
 
 from tests.e2e.conftest import shown
 from tidemark.stack import POWERS
-from tidemark.stack.choice import asked_backend
 from tidemark.wait import wait_until
 
 PARTS = ("broker", "master", "worker-1", "worker-2", "driver")
 UNDONE_BY = {"stop": "start", "kill": "start", "pause": "resume"}
-EVERY_DAY = ("kill", "pause") if asked_backend() != "compose" else tuple(UNDONE_BY)
-"""Where containers are asked for, this is what they are asked for."""
 EXECUTORS_S = 60.0
 """Calibration: the master gives a driver its executors back within 3 s."""
 
@@ -21,14 +21,17 @@ def is_valid(verdict) -> None:
     assert verdict.verdict == "VALID", shown(verdict)
 
 
-@pytest.mark.parametrize(
-    ("part", "word"),
-    [
-        pytest.param(part, word, marks=[] if word in EVERY_DAY else pytest.mark.long)
-        for part in PARTS
-        for word in UNDONE_BY
-    ],
-)
+@pytest.mark.parametrize("word", UNDONE_BY)
+def test_a_run_is_valid_after_all_parts_were_harmed_and_mended(own_stack, judged, word):
+    for part in PARTS:
+        getattr(own_stack, word)(part)
+        getattr(own_stack, UNDONE_BY[word])(part)
+    is_valid(judged(own_stack))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("word", UNDONE_BY)
+@pytest.mark.parametrize("part", PARTS)
 def test_a_run_is_valid_after_a_part_was_harmed_and_mended(own_stack, judged, part, word):
     getattr(own_stack, word)(part)
     getattr(own_stack, UNDONE_BY[word])(part)
