@@ -25,11 +25,15 @@ ifneq ($(BACKEND),)
 export TIDEMARK_BACKEND := $(BACKEND)
 endif
 
-.PHONY: help venv up down demo test long lint bench lock clean
+# An end-to-end test waits more than it computes. Who runs out of tests takes over half of what the other has left, so
+# that neighbours stay together and share what their module has started.
+SIDE_BY_SIDE ?= -n 2 --dist worksteal
+
+.PHONY: help venv up down demo smoke test long lint bench lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
-	@echo '  Arguments are passed on: make test ARGS="-n 2 -m smoke". Without make: .venv/bin/tidemark --help'
+	@echo '  Arguments are passed on: make test ARGS="-k late". Without make: .venv/bin/tidemark --help'
 
 venv: $(LOCKED) $(PROJECT) ## install what is locked into .venv (every other target does it first)
 
@@ -63,8 +67,11 @@ down: ## stop them
 demo: venv ## 20,000 impressions through a left outer join, three executors killed, judged
 	@$(BIN)/tidemark run left_outer --impressions 20000 --kill-executors 3 $(ARGS)
 
+smoke: venv ## the tier for every save: unit, house, a judged run of each join, the sink, a stack by hand
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m smoke $(ARGS)
+
 test: venv ## the whole suite but "long"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 long: venv ## the full matrices, 100,000 impressions with eleven kills, the wheel in an empty environment
 	@$(BIN)/python -m pytest -m long $(ARGS)

@@ -18,8 +18,17 @@ EVERY_DAY = {
     ("inner", "backlog", 3), ("left_outer", "stepped", 1), ("left_semi", "stepped", 2),
     ("right_outer", "backlog", 4), ("full_outer", "stepped", 5),
 }  # fmt: skip
+SMOKE = {("right_outer", "backlog", 4), ("full_outer", "stepped", 5)}
+"""The other three joins have a smoke test of their own."""
+
+
+def marks(case):
+    """Of a case: which tiers it is in."""
+    return [pytest.mark.smoke] if case in SMOKE else [] if case in EVERY_DAY else [pytest.mark.long]
+
+
 CASES = [
-    pytest.param(*case, marks=[] if case in EVERY_DAY else pytest.mark.long, id="-".join(map(str, case)))
+    pytest.param(*case, marks=marks(case), id="-".join(map(str, case)))
     for case in itertools.product(JOINS, ("stepped", "backlog"), range(1, 11))
 ]
 

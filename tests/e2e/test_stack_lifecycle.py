@@ -193,7 +193,8 @@ def test_what_a_killed_run_leaves_is_undone(stack, tmp_path):
         run.kill()
 
     wait_until(lambda: name not in stack.parts(), LIVING_S, lambda: f"{name} to end: {stack.parts()}")
-    assert all(part.state == "running" for part in stack.status())
+    states = {part.name: part.state for part in stack.status()}
+    assert states["master"] == "running"  # other parts are other tests' to hold, beside this one
     seen = _commits(checkpoint), time.monotonic()
 
     def quiet() -> bool:
