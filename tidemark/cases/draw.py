@@ -163,6 +163,7 @@ def _passing(contract: Contract, side: Side) -> int:
         if own is not None and other is None and term.value is not None:
             op = term.op if is_left else _MIRRORED[term.op]
             tests.append((op, term.value))
+    number: int
     for number in (5, *range(-20, 30)):
         if all(COMPARISONS[op](number, value) for op, value in tests):
             return number

@@ -81,7 +81,6 @@ def _print(rows: list[Row]) -> None:
     for names, partition, entry in sorted(rows, key=lambda row: (row[0].query, row[0].sink, row[1])):
         of = f"{partition} of {entry.partitions}"
         topic = entry.topic or "(in the rows)"
-        batch, count = _batch(entry), entry.rows
-        typer.echo(
-            f"{names.query}  {names.sink:6} {of:>9} {'-' if batch is None else batch:>7} {count:>9,}  {topic:24} {entry.run[:8] or '-'}"
-        )
+        batch, count, run = _batch(entry), entry.rows, entry.run[:8] or "-"
+        last = "-" if batch is None else str(batch)
+        typer.echo(f"{names.query}  {names.sink:6} {of:>9} {last:>7} {count:>9,}  {topic:24} {run}")
