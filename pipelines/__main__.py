@@ -2,9 +2,9 @@
 
 ``--describe`` prints the contract as JSON. Otherwise the query is started on a driver (``--remote``), and the program
 speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``,
-``stop``), and ``{"event": "failed", ...}`` when the query has ended by itself. With ``--wait`` it only gets ready, and
-starts the query at the first line of input. The end of standard input stops the query, so none outlives the process
-that asked for it.
+``stop``, and then ``state JSON``, which writes the join's state to a file), and ``{"event": "failed", ...}`` when the
+query has ended by itself. With ``--wait`` it only gets ready, and starts the query at the first line of input. The end
+of standard input stops the query, so none outlives the process that asked for it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from typing import TYPE_CHECKING, Any
 import pipelines
 from pipelines.described import read_contract
 from pipelines.query import SINKS, open_session, start_query
+from pipelines.state import write_state
 from tidemark.errors import TidemarkError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType, SimpleNamespace
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-NOT_PIPELINES = {"__main__", "described", "events", "query", "serve"}
+NOT_PIPELINES = {"__main__", "described", "events", "query", "serve", "state"}
 
 
 def names() -> list[str]:
@@ -76,16 +78,18 @@ def main() -> int:
                 return 0
             query = start_query(session, module, args)
             _say("started", query_id=str(query.id), run_id=str(query.runId))
-            return _serve(query)
+            return _serve(
+                query, lambda wanted: write_state(session, args.checkpoint, module.CONTRACT, wanted)
+            )
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
 
 
-def _serve(query: StreamingQuery) -> int:
-    """Answer commands until ``stop`` or the end of input."""
+def _serve(query: StreamingQuery, write: Callable[[dict[str, Any]], int]) -> int:
+    """Answer commands until the end of input."""
     for line in sys.stdin:
-        command = line.strip()
+        command, _, argument = line.strip().partition(" ")
         failure = query.exception()
         if failure is not None:
             _say("failed", message=str(failure))
@@ -96,11 +100,20 @@ def _serve(query: StreamingQuery) -> int:
             reports = [json.loads(report.json) for report in query.recentProgress]
             query.stop()
             _say("stopped", progress=reports)
-            return 0
+        elif command == "state":
+            _say("state", **_state(write, argument))
         else:
             _say("unknown", command=command)
     query.stop()
     return 0
+
+
+def _state(write: Callable[[dict[str, Any]], int], wanted: str) -> dict[str, Any]:
+    """How many rows the state had, or why it cannot be read: the run is judged without it then."""
+    try:
+        return {"rows": write(json.loads(wanted))}
+    except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
+        return {"problem": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
 
 
 def _say(event: str, **fields: Any) -> None:

@@ -71,6 +71,18 @@ class Checkpoint:
         metadata = json.loads((self.path / "offsets" / str(batch)).read_text().splitlines()[1])
         return int(metadata["conf"]["spark.sql.shuffle.partitions"])
 
+    def conf(self) -> dict[str, str]:
+        """The settings that the query keeps over all of its runs (``offsets/0``); empty if they are not to be had."""
+        try:
+            conf = json.loads((self.path / "offsets" / "0").read_text().splitlines()[1])["conf"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return {}
+        return {name: str(value) for name, value in conf.items()} if isinstance(conf, dict) else {}
+
+    def has_changelogs(self) -> bool:
+        """Whether a state store wrote changelog files, which no setting in the checkpoint tells."""
+        return any((self.path / "state").rglob("*.changelog"))
+
     def next_watermark_ms(self, batch: int) -> int:
         """The watermark that a committed batch left for the next one."""
         _version, body = (self.path / "commits" / str(batch)).read_text().splitlines()[:2]

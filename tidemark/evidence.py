@@ -13,7 +13,14 @@ typed. JSON Lines files may be compressed (``.zst``).
 
     ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
     published. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``backend``, ``sink``, ``query_id``,
-    ``started_utc``, ``command`` (that replays the run), ``notes``. ``anchors`` are those asked for.
+    ``started_utc``, ``command`` (that replays the run), ``notes``, ``state``. ``anchors`` are those asked for.
+    ``state`` says how Spark kept the join's state, as the checkpoint has it, and what was read of it::
+
+        {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
+
+    ``format`` is the join's state format, ``changelog`` whether changelog files were written; ``asked_format`` is
+    there if the run asked for one. ``batches`` are those whose state was asked for; ``problem`` says why it was not
+    to be had.
 
 ``trace.jsonl``     the trace that was published, unchanged (``tidemark.trace``).
 ``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
@@ -32,6 +39,20 @@ typed. JSON Lines files may be compressed (``.zst``).
     {"partition": 0, "offset": 0, "key": null, "value": "{...}", "timestamp_ms": 1767225600000,
      "headers": [["query", "b2f0..."], ["batch", "0"], ["partition", "1"], ["attempt", "0"]]}
 
+``state.jsonl``     the join's state after some batches, a line for each row in it; may be missing::
+
+    {"batch": 3, "side": "left", "key": ["u7", null], "time_us": 1767225600000000, "ref": [0, 17], "matched": false}
+
+    ``batch`` is committed, and the rows are those that Spark kept when it ended. ``time_us`` is the event time, or the
+    end of its window; ``ref`` partition and offset of the input record. What the state does not have is ``null``.
+
+``executors.jsonl`` where the state was: the executor that ran the join on each state partition; may be missing::
+
+    {"batch": 4, "executors": {"0": "1", "1": "0"}, "lost": ["2"]}
+
+    ``lost`` are executors that ended while this batch was the latest. Those of the driver's second run are ``2:0``,
+    ``2:1`` and so on, for each run of a driver counts its executors from 0.
+
 ``faults.jsonl``    the journal: what was asked, what was done, the proof::
 
     {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
@@ -45,7 +66,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import zstandard
@@ -64,6 +85,17 @@ class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
     topic: str
     start_offsets: dict[str, int]
     end_offsets: dict[str, int]
+
+
+class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """``state`` of the manifest."""
+
+    format: int | None = None
+    provider: str | None = None
+    changelog: bool | None = None
+    asked_format: int | None = None
+    batches: list[int] = []
+    problem: str | None = None
 
 
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -85,6 +117,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     started_utc: str | None = None
     command: str | None = None
     notes: list[str] = []
+    state: StateInfo | None = None
 
 
 class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -108,6 +141,25 @@ class OutputRecord(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     key: str | None = None
     headers: list[tuple[str, str | None]] = []
     timestamp_ms: int = 0
+
+
+class StateRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A line of ``state.jsonl``."""
+
+    batch: int
+    side: Literal["left", "right"]
+    key: tuple[str | None, ...] | None = None
+    time_us: int | None = None
+    ref: tuple[int, int] | None = None
+    matched: bool | None = None
+
+
+class Placement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A line of ``executors.jsonl``: state partition -> executor, and the executors that ended meanwhile."""
+
+    batch: int
+    executors: dict[str, str]
+    lost: list[str] = []
 
 
 class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -192,9 +244,17 @@ class RunDirectory:
 
     def progress(self) -> list[dict[str, Any]]:
         """Spark's progress reports; empty if there are none."""
-        if not self.file("progress").is_file():
+        return list(self._lines("progress", dict[str, Any])) if self.file("progress").is_file() else []
+
+    def state(self) -> Iterator[StateRow] | None:
+        """The rows of the state, or ``None`` if it was not read."""
+        return self._lines("state", StateRow) if self.file("state").is_file() else None
+
+    def placements(self) -> list[Placement]:
+        """Where the state was, by batch; empty if that is not known."""
+        if not self.file("executors").is_file():
             return []
-        return list(self._lines("progress", dict[str, Any]))
+        return sorted(self._lines("executors", Placement), key=lambda placement: placement.batch)
 
     def file(self, name: str) -> Path:
         """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``."""

@@ -7,6 +7,7 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
     operational  what the engine's own rules give     (opinion 1)
     declarative  what SQL gives                       (opinion 2)
     checks       what came out                        (opinion 3), compared row by row
+    engine       its state, metrics and executors (opinion 3, too)
     anchors      what had to happen for silence to mean anything
     verdict      all of it, put together
 """

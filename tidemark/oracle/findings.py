@@ -17,6 +17,10 @@ Free of everything. Properties are named for what is wrong with a row:
 ``missing_batches``       batch ids with a gap, or offsets that go backwards: nothing is compared from there
                           on
 ``wrong_watermarks``      a batch ran with another watermark than its input gives
+``lost_state``            a row that the engine's own rules keep is not in Spark's state
+``leaked_state``          a row is in Spark's state that its own rules have removed, or never stored
+``wrong_flags``           a row of a preserved side is marked as matched in Spark's state, and was not, or the reverse
+``wrong_metrics``         Spark counts other rows stored, removed, dropped or kept than its own rules give
 ``opinions_disagree``     the engine's own rules and SQL say different things, and no known defect explains it
 """
 
@@ -41,6 +45,10 @@ PROPERTIES = (
     "late_rows_joined",
     "misplaced_rows",
     "corrupt_rows",
+    "lost_state",
+    "leaked_state",
+    "wrong_flags",
+    "wrong_metrics",
     "opinions_disagree",
 )
 """In the order in which a reader should look at them."""

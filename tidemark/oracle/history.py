@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from itertools import count, islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidemark.contract import Contract, Side
-from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord
+from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord, Placement, StateRow
 from tidemark.oracle.bounds import LEFT, RIGHT, TIMELESS_US, US_PER_MS, window
 from tidemark.oracle.columns import ColumnReader, Columns
 from tidemark.oracle.placing import PRESERVED, Placing, as_planned, must_be_there, passes, place
@@ -51,6 +51,15 @@ class Evidence(Protocol):
 
     def faults(self) -> Sequence[Fault]:
         """The journal of faults."""
+
+    def progress(self) -> Sequence[dict[str, Any]]:
+        """Spark's progress reports."""
+
+    def state(self) -> Iterable[StateRow] | None:
+        """The rows of the join's state after some batches; ``None``: it was not read."""
+
+    def placements(self) -> Sequence[Placement]:
+        """Which executor had which state partition, by batch."""
 
 
 class Fate(IntEnum):

@@ -8,7 +8,8 @@ Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict:
 ``VALID``    neither. Uncertain is never counted as passed.
 
 Three opinions are compared: what the engine's own rules give (``operational``), what SQL gives
-(``declarative``), and what came out (``checks``). A disagreement between two of them is a finding.
+(``declarative``), and what came out (``checks``) with what the engine says of itself (``engine``). A
+disagreement between two of them is a finding.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from tidemark.oracle.declarative import (
     lacks_a_watermark,
     right_answer,
 )
+from tidemark.oracle.engine import Engine, check_engine, doubts
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence, History, first_of, read_history
 from tidemark.oracle.operational import Prediction, predict
@@ -55,7 +57,7 @@ class Verdict(msgspec.Struct, kw_only=True):
 
     ``anchors`` says for each that this kind of join knows whether it was reached, ``asked`` which had to be;
     ``known_defects`` explains the engine defects that findings name; ``doubts`` are what makes a verdict
-    ``UNKNOWN``.
+    ``UNKNOWN``; ``engine`` is what the engine said of its state and of itself.
     """
 
     verdict: Literal["VALID", "INVALID", "UNKNOWN"]
@@ -69,6 +71,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     anchors: dict[str, bool]
     asked: list[str]
     doubts: list[str]
+    engine: Engine | None = None
 
     @property
     def exit_code(self) -> int:
@@ -108,7 +111,7 @@ class _Judgement:
     def __init__(self, history: History) -> None:
         self.history = history
         self.book = Book()
-        self.doubts = list(history.doubts)
+        self.doubts = [*history.doubts, *doubts(history)]
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
@@ -118,6 +121,7 @@ class _Judgement:
         counts: dict[str, int] = {}
         reached: dict[str, bool] = {}
         asked = anchors.asked(history, faults)
+        engine: Engine | None = None
         prediction = self.stage("the engine's own rules", lambda: predict(history))
         if prediction is not None:
             self.stage("watermarks", lambda: check_watermarks(history, prediction, self.book))
@@ -126,6 +130,9 @@ class _Judgement:
             )
             comparison = Comparison(history, prediction, defects, self.book)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
+            engine = self.stage(
+                "the engine's state", lambda: check_engine(history, prediction, run, self.book)
+            )
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:
                 found = self.stage(
@@ -146,6 +153,7 @@ class _Judgement:
             anchors=reached,
             asked=asked,
             doubts=self.doubts,
+            engine=engine,
         )
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:

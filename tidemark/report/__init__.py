@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tidemark.evidence import Fault
 from tidemark.oracle import Verdict
+from tidemark.report.engine import engine_lines
 
 SHOWN = 5
 """Findings shown of each property; the rest is in ``verdict.json``."""
@@ -69,6 +70,7 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
         "faults",
         _list([(n["faults_done"], ""), *_strikes(faults)]) + f"; failed tasks: {n['failed_tasks']:,}",
     )
+    yield from engine_lines(verdict.engine)
     if faults:
         times = ", ".join(f"{fault.recovery_s:.1f} s" for fault in faults if fault.recovery_s is not None)
         yield "recovery", times or "none seen"

@@ -12,11 +12,22 @@ from typing import Any
 from tidemark import kafka, project
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract, Delivery
-from tidemark.evidence import FORMAT, Batch, Fault, InputTopic, Manifest, OutputRecord, RunDirectory
+from tidemark.evidence import (
+    FORMAT,
+    Batch,
+    Fault,
+    InputTopic,
+    Manifest,
+    OutputRecord,
+    Placement,
+    RunDirectory,
+    StateInfo,
+)
 from tidemark.jsonlines import write_lines
 from tidemark.runner.eventlog import QueryEvents
 from tidemark.runner.options import RunOptions
 from tidemark.runner.query import Query
+from tidemark.runner.state import read_state, what_ran
 from tidemark.stack import Stack
 from tidemark.trace import TraceReader, trace_sha256
 from tidemark.wait import wait_until
@@ -58,10 +69,15 @@ class Collector:
         self._last_progress: list[dict[str, Any]] = []
         self._notes: list[str] = []
         self._records: list[OutputRecord] | None = None
+        self._state = StateInfo()
 
     def stopped(self, answer: dict[str, Any]) -> None:
         """The query was stopped and handed over the progress reports of its last run."""
         self._last_progress = answer["progress"]
+
+    def read_state(self) -> None:
+        """Have the state read after some of the batches, while its query's session is still there."""
+        self._state = read_state(self._query, self._checkpoint, self._last_progress, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:
         """What was done to the stack."""
@@ -85,6 +101,7 @@ class Collector:
         self._directory.write_lines("batches", self._batches(logs))
         self._directory.write_lines("faults", self._faults)
         self._directory.write_lines("progress", self._progress(logs))
+        self._directory.write_lines("executors", _placements(logs))
         events = (line for log in logs for line in log.excerpt())
         write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events)
         self._directory.write_json("manifest", self._manifest())
@@ -159,7 +176,20 @@ class Collector:
             started_utc=self._started_utc,
             command=self._options.command(),
             notes=self._notes,
+            state=what_ran(self._checkpoint, self._options.conf, self._state),
         )
 
     def _fault_anchors(self) -> list[str]:
         return ["fault_hit_running_batch"] if self._options.kills else []
+
+
+def _placements(logs: list[QueryEvents]) -> list[Placement]:
+    """Of all runs; a batch that was run again was last where its last run had it."""
+    found: dict[int, Placement] = {}
+    for number, log in enumerate(logs, 1):
+        for placement in log.placements(number):
+            before = found.get(placement.batch)
+            if before is not None:
+                placement.lost[:0] = before.lost
+            found[placement.batch] = placement
+    return [found[batch] for batch in sorted(found)]

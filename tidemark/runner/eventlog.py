@@ -1,4 +1,4 @@
-"""Spark's event log: which task attempts of which batch did not end in success.
+"""Spark's event log: which task attempts of which batch did not end in success, and where the join's tasks ran.
 
 Free of Spark; reads the lines that ``EventLoggingListener`` writes. A shared driver's log holds many queries, so only
 the part that was appended since the run began is read, and only this query's events are kept.
@@ -12,7 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tidemark.evidence import Placement
+
 _PROGRESS = "StreamingQueryListener$QueryProgressEvent"
+_JOIN = "StreamingSymmetricHashJoin"
+"""The operator's name in the scope of the RDD that opens its state stores."""
 _HEAD = 100
 """Characters within which a line names its event."""
 
@@ -39,6 +43,33 @@ class QueryEvents:
             if event["Task End Reason"]["Reason"] != "Success":
                 failed[batch] += 1
         return failed
+
+    def placements(self, of_run: int) -> Iterator[Placement]:
+        """For each batch the executor that ran the join on each state partition, and those that ended meanwhile.
+
+        ``of_run`` counts the query's runs from 1: it tells apart the executors of one driver from those of the next.
+        """
+        name = str if of_run == 1 else lambda executor: f"{of_run}:{executor}"
+        placed: dict[int, Placement] = {}
+        batch_of_stage: dict[int, int] = {}
+        latest: int | None = None
+        for event in self._events(
+            ('"SparkListenerJobStart"', '"SparkListenerTaskEnd"', '"SparkListenerExecutorRemoved"')
+        ):
+            if event["Event"] == "SparkListenerJobStart":
+                batch = self._batch(event)
+                if batch is not None:
+                    latest = batch
+                    placed.setdefault(batch, Placement(batch=batch, executors={}))
+                    batch_of_stage.update(dict.fromkeys(_join_stages(event), batch))
+            elif event["Event"] == "SparkListenerExecutorRemoved":
+                if latest is not None:
+                    placed[latest].lost.append(name(event["Executor ID"]))
+            elif event["Stage ID"] in batch_of_stage and event["Task End Reason"]["Reason"] == "Success":
+                task = event["Task Info"]
+                partition = str(task.get("Partition ID", task["Index"]))
+                placed[batch_of_stage[event["Stage ID"]]].executors[partition] = name(task["Executor ID"])
+        yield from (placed[batch] for batch in sorted(placed))
 
     def progress(self) -> Iterator[dict[str, Any]]:
         """The query's progress reports, as its own ``recentProgress`` has them."""
@@ -95,6 +126,15 @@ class QueryEvents:
                 head = line[:_HEAD].decode(errors="replace")
                 if line.endswith(b"\n") and any(kind in head for kind in kinds):
                     yield line.rstrip(b"\n"), json.loads(line)
+
+
+def _join_stages(job_start: dict[str, Any]) -> list[int]:
+    """The stages of a job that run a stream-stream join."""
+    return [
+        stage["Stage ID"]
+        for stage in job_start.get("Stage Infos", ())
+        if any(_JOIN in (rdd.get("Scope") or "") for rdd in stage.get("RDD Info", ()))
+    ]
 
 
 def _stage_of(event: dict[str, Any]) -> int | None:

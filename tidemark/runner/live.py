@@ -88,6 +88,7 @@ class LiveRun:
             self._options.report("drain", 0, 1)
             collector.drain()
             collector.stopped(query.ask("stop", STOP_S))
+            collector.read_state()
             self._options.report("drain", 1, 1)
 
     def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:

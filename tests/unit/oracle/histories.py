@@ -21,7 +21,17 @@ import msgspec
 from tests.unit.oracle.naive import Naive, Row
 from tidemark.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.events import write_time
-from tidemark.evidence import Batch, Fault, InputRecord, InputTopic, Manifest, OutputRecord
+from tidemark.evidence import (
+    Batch,
+    Fault,
+    InputRecord,
+    InputTopic,
+    Manifest,
+    OutputRecord,
+    Placement,
+    StateInfo,
+    StateRow,
+)
 from tidemark.oracle import Verdict, judge
 
 LEFT_TOPIC, RIGHT_TOPIC = "impressions", "clicks"
@@ -63,6 +73,10 @@ class Run:
         self.watermarks_s: list[float | None] = []
         self.records: list[OutputRecord] = []
         self.journal: list[Fault] = []
+        self.reports: list[dict[str, Any]] = []
+        self.kept: list[StateRow] | None = None
+        self.placed: list[Placement] = []
+        self.info: StateInfo | None = None
 
     # Building
 
@@ -146,6 +160,7 @@ class Run:
             anchors=self.anchors,
             versions=self.versions,
             query_id=QUERY,
+            state=self.info,
         )
 
     def inputs(self) -> Iterator[InputRecord]:
@@ -202,6 +217,15 @@ class Run:
 
     def faults(self) -> list[Fault]:
         return self.journal
+
+    def progress(self) -> list[dict[str, Any]]:
+        return self.reports
+
+    def state(self) -> list[StateRow] | None:
+        return self.kept
+
+    def placements(self) -> list[Placement]:
+        return self.placed
 
     # Judging
 

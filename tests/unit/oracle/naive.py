@@ -6,7 +6,8 @@ Independent of ``tidemark.oracle`` on purpose; that the two agree on random hist
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 from tidemark.contract import Bound
 
@@ -24,7 +25,9 @@ class Row:
 
 @dataclass
 class Naive:
-    """What came out: ``(left or None, right or None, batch)``, the watermark of each batch, and who was accepted."""
+    """What came out: ``(left or None, right or None, batch)``, the watermark of each batch, who was accepted, and the
+    state and its counts after each batch.
+    """
 
     kind: str
     bound: Bound
@@ -34,6 +37,8 @@ class Naive:
     watermarks_ms: list[int] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
     accepted: list[tuple[Row, int]] = field(default_factory=list)
+    kept: list[list[Row]] = field(default_factory=list)
+    counts: list[Counter[str]] = field(default_factory=list)
 
     def run(self, batches: list[tuple[list[Row], list[Row]]], rerun: frozenset[int] = frozenset()) -> Naive:
         state: dict[str, list[Row]] = {"L": [], "R": []}
@@ -43,6 +48,7 @@ class Naive:
         for number, (left, right) in enumerate(batches):
             self.watermarks_ms.append(ev)
             late = previous if number else 0
+            self.counts.append(Counter())
             if number in rerun:
                 seen = {}
             sides = {"L": self.pushed(left, "L"), "R": self.pushed(right, "R")}
@@ -53,9 +59,11 @@ class Naive:
                 for row in list(state[side]):
                     if self.evictable(row, ev):
                         state[side].remove(row)
+                        self.counts[-1][f"removed {side}"] += 1
                         if side in PRESERVED.get(self.kind, "") and not row.matched:
                             nulls = (row.number, None) if side == "L" else (None, row.number)
                             self.out.append((*nulls, number))
+            self.kept.append([replace(row) for side in ("L", "R") for row in state[side]])
             for side, delay in zip(("L", "R"), self.delays_ms, strict=True):
                 if sides[side]:
                     latest = max(row.us // 1000 for row in sides[side]) - delay
@@ -73,6 +81,7 @@ class Naive:
     def process(self, row: Row, state: dict[str, list[Row]], batch: int, late: int, ev: int) -> None:
         if row.us <= late * 1000:
             self.late.append(row)
+            self.counts[-1]["dropped"] += 1
             return
         self.accepted.append((row, batch))
         others = state["R" if row.side == "L" else "L"]
@@ -82,6 +91,7 @@ class Naive:
                 for other in found:
                     self.out.append((other.number, None, batch))
                     others.remove(other)
+                    self.counts[-1]["removed L"] += 1
             elif found:
                 self.out.append((row.number, None, batch))
                 return
@@ -94,6 +104,7 @@ class Naive:
             return
         row.matched = bool(found)
         state[row.side].append(row)
+        self.counts[-1]["stored"] += 1
 
     def match(self, row: Row, other: Row) -> bool:
         left, right = (row, other) if row.side == "L" else (other, row)

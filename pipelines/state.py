@@ -1,0 +1,107 @@
+"""Reads the state of a join from its checkpoint, with Spark's own state data source.
+
+A row of the state is a line of JSON (``state.jsonl`` in ``tidemark/evidence.py``). What it holds depends on what the
+optimizer left in it: a column is looked for by the name that the contract has for it, and is NULL where there is none.
+
+Stores (Spark 4.2): ``SIDE-keyWithIndexToValue`` in state formats 1 to 3, ``SIDE-keyWithTsToValues`` in format 4; both
+end each row with ``matched``. From format 3 on all are in one store, and cannot be told from ``state-metadata``.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.functions import array, col, lit, struct, to_json, unix_micros
+from pyspark.sql.types import StructType, TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidemark.contract import Contract, Side
+
+OPERATOR = "symmetricHashJoin"
+FIRST_BY_TIME = 4
+"""The first state format that is ordered by time."""
+
+
+class StateProblem(Exception):
+    """The state cannot be read as that of one join."""
+
+
+def write_state(session: SparkSession, checkpoint: str, contract: Contract, wanted: dict[str, Any]) -> int:
+    """Write the rows of the state after each of ``wanted["batches"]`` to the file ``wanted["path"]``.
+
+    ``wanted["format"]`` is the join's state format. Returns the number of rows. Raises ``StateProblem``, and what
+    Spark raises.
+    """
+    operator = _operator(session, checkpoint)
+    kind = "keyWithTsToValues" if wanted["format"] >= FIRST_BY_TIME else "keyWithIndexToValue"
+    refs = contract.output.left_ref, contract.output.right_ref
+    window = contract.bound.window_ms is not None
+    parts = []
+    for batch in wanted["batches"]:
+        for name, side, ref in zip(("left", "right"), (contract.left, contract.right), refs, strict=True):
+            source = session.read.format("statestore").option("operatorId", operator).option("batchId", batch)
+            rows = source.option("storeName", f"{name}-{kind}").load(checkpoint)
+            named = rows.withColumns({"batch": lit(batch), "side": lit(name)})
+            parts.append(_lines(named, side, ref, window=window))
+    lines = reduce(lambda some, more: some.union(more), parts).collect() if parts else []
+    part = Path(f"{wanted['path']}.part")
+    part.write_text("".join(f"{line}\n" for (line,) in lines))
+    part.replace(wanted["path"])
+    return len(lines)
+
+
+def _operator(session: SparkSession, checkpoint: str) -> int:
+    """The id of the only join in the plan."""
+    stores = session.read.format("state-metadata").load(checkpoint)
+    joins = stores.where(col("operatorName") == OPERATOR).select("operatorId").distinct().collect()
+    if len(joins) != 1:
+        raise StateProblem(f"the query has {len(joins)} joins with a state; that of one can be read")
+    return int(joins[0][0])
+
+
+def _lines(rows: DataFrame, side: Side, ref: Sequence[str] | None, *, window: bool) -> DataFrame:
+    """One column of JSON, from the state's columns ``key`` and ``value``, and ``batch`` and ``side``."""
+    value = rows.schema["value"].dataType
+    names = set(value.names) if isinstance(value, StructType) else set()
+    keys = side.keys if names.issuperset(side.keys) else ()
+    places = ref if ref is not None and names.issuperset(ref) else ()
+    matched = _field("matched") if "matched" in names else lit(None)
+    line = struct(
+        "batch",
+        "side",
+        _list(keys, "string").alias("key"),
+        _time(value, side.time, window=window).cast("bigint").alias("time_us"),
+        _list(places, "bigint").alias("ref"),
+        matched.cast("boolean").alias("matched"),
+    )
+    return rows.select(to_json(line, {"ignoreNullFields": "false"}))
+
+
+def _field(name: str) -> Column:
+    return col(f"value.`{name}`")
+
+
+def _list(names: Sequence[str], kind: str) -> Column:
+    """Some fields as a list, or NULL if there are none."""
+    every = [_field(name).cast(kind) for name in names]
+    return array(*every) if every else lit(None).cast(f"array<{kind}>")
+
+
+def _time(value: Any, time: str, *, window: bool) -> Column:
+    """The event time, or the end of the only window, in microseconds."""
+    fields = value.fields if isinstance(value, StructType) else []
+    if window:
+        ends = [
+            field.name
+            for field in fields
+            if isinstance(field.dataType, StructType) and field.dataType.names == ["start", "end"]
+        ]
+        return unix_micros(col(f"value.`{ends[0]}`.end")) if len(ends) == 1 else lit(None)
+    is_there = any(field.name == time and isinstance(field.dataType, TimestampType) for field in fields)
+    return unix_micros(_field(time)) if is_there else lit(None)

@@ -1,0 +1,84 @@
+"""The join's state as evidence: how Spark kept it, and what was in it after a few batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidemark.checkpoint import Checkpoint
+from tidemark.errors import TidemarkError
+from tidemark.evidence import StateInfo
+from tidemark.runner.query import Query
+
+READ_S = 120.0
+"""Calibration: four batches of a thousand rows are read in 1 to 2 s."""
+
+BATCHES = 4
+"""So many are read: the last one, and others at even distances before it."""
+
+ROWS = 50_000
+"""A batch with more rows than that in the state is left out: reading it takes longer than all the rest."""
+
+_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_OLDEST_FORMAT = 1
+"""``SymmetricHashJoinStateManager.legacyVersion``: that of a checkpoint that names none."""
+
+
+def read_state(
+    query: Query, checkpoint: Checkpoint, reports: Sequence[Mapping[str, Any]], folder: Path
+) -> StateInfo:
+    """Have the stopped query's program write ``state.jsonl``; what goes wrong is told in ``problem``."""
+    info = StateInfo(batches=chosen(checkpoint.committed(), _too_large(reports)))
+    if info.batches:
+        wanted = {
+            "format": _format(checkpoint),
+            "batches": info.batches,
+            "path": str(folder.resolve() / "state.jsonl"),
+        }
+        try:
+            info.problem = query.ask(f"state {json.dumps(wanted)}", READ_S).get("problem")
+        except TidemarkError as error:
+            info.problem = str(error)
+    return info
+
+
+def what_ran(checkpoint: Checkpoint, conf: Sequence[str], read: StateInfo) -> StateInfo | None:
+    """How the state was kept: not what was asked for (``conf``), but what the checkpoint says; ``None`` without one."""
+    ran, asked = checkpoint.conf(), dict(pair.partition("=")[::2] for pair in conf)
+    if not ran:
+        return None
+    return msgspec.structs.replace(
+        read,
+        format=_format(checkpoint),
+        provider=ran.get(_PROVIDER, "").rpartition(".")[2] or None,
+        changelog=checkpoint.has_changelogs(),
+        asked_format=_number(asked.get(_FORMAT)),
+    )
+
+
+def chosen(committed: Sequence[int], left_out: frozenset[int] = frozenset()) -> list[int]:
+    """The batches whose state is read."""
+    batches = [batch for batch in committed if batch not in left_out]
+    last = len(batches) - 1
+    return sorted({batches[round(last * step / (BATCHES - 1))] for step in range(BATCHES)}) if batches else []
+
+
+def _too_large(reports: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    return frozenset(
+        int(report["batchId"])
+        for report in reports
+        if sum(int(operator.get("numRowsTotal", 0)) for operator in report.get("stateOperators", ())) > ROWS
+    )
+
+
+def _format(checkpoint: Checkpoint) -> int:
+    return _number(checkpoint.conf().get(_FORMAT)) or _OLDEST_FORMAT
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
