@@ -9,7 +9,10 @@ import pytest
 from tidemark.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
 from tidemark.oracle import Finding, Verdict
+from tidemark.oracle.engine import Engine
+from tidemark.oracle.locality import Locality
 from tidemark.report import SHOWN, print_verdict
+from tidemark.report.engine import engine_lines
 from tidemark.report.timeline import timeline
 
 CONTRACT = Contract(
@@ -100,3 +103,24 @@ def test_the_picture_of_a_run_has_a_line_for_each_batch(tmp_path):
         "(2.0",
         "s)",
     ]
+
+
+def test_what_the_engine_said_of_its_state_is_a_few_lines():
+    moves = [f"batch {batch}: 0 from executor 1 to 2, executor 1 was gone" for batch in range(4, 9)]
+    engine = Engine(
+        format=4, provider="RocksDBStateStoreProvider", changelog=True, state_batches=[0, 3], metric_batches=4,
+        rows={"stored": 1200, "removed": 7, "dropped": 5, "kept": 300},
+        times_ms={"updates": (1, 2, 30)}, notes=["something was not compared"],
+        locality=Locality(stayed=12, moved=5, moves=moves, restarts=["batch 3: 0 on executor 2:1"]),
+    )  # fmt: skip
+
+    assert list(engine_lines(engine)) == [
+        ("state", "format 4, RocksDBStateStoreProvider, with changelogs"),
+        ("state compared", "2 (after batches 0, 3), metrics of 4 batches"),
+        ("state rows", "1,200 stored, 7 removed, 5 dropped; at most 300 at once"),
+        ("state times", "updates 1/2/30 ms (min/median/max of a batch)"),
+        ("partitions", f"12 stayed, 5 moved ({'; '.join(moves[:3])}; and 2 more)"),
+        ("placed anew", "after a restart of the driver (batch 3: 0 on executor 2:1)"),
+        ("state note", "something was not compared"),
+    ]
+    assert list(engine_lines(None)) == []

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tidemark.evidence import Placement
 from tidemark.runner.eventlog import QueryEvents
 
 
@@ -79,3 +80,34 @@ def test_the_progress_of_a_query_is_told_as_the_query_tells_it(log):
     path = log(*({"Event": name, "progress": report} for report in reports))
 
     assert list(QueryEvents(path, 0, "mine").progress()) == [reports[0], reports[2]]
+
+
+def join_job(number, batch, *stages):
+    """A job whose last stage is the join's."""
+    infos = [{"Stage ID": stage, "RDD Info": [{"Scope": '{"name":"Exchange"}'}]} for stage in stages]
+    infos[-1]["RDD Info"].append({"Scope": '{"id":"7","name":"StreamingSymmetricHashJoin"}'})
+    return {**job(number, "mine", batch, *stages), "Stage Infos": infos}
+
+
+def ran(stage, partition, executor, reason="Success"):
+    info = {"Index": partition, "Partition ID": partition, "Executor ID": executor}
+    return {**task(stage, reason), "Task Info": info}
+
+
+def test_a_state_partition_was_where_its_task_succeeded_last(log):
+    gone = {"Event": "SparkListenerExecutorRemoved", "Executor ID": "1"}
+    path = log(
+        join_job(1, 4, 10, 11),
+        ran(10, 0, "9"), ran(11, 0, "1"), ran(11, 1, "0", "ExecutorLostFailure"), gone, ran(11, 1, "2"),
+        join_job(2, 5, 12), ran(12, 0, "2"),
+    )  # fmt: skip
+    events = QueryEvents(path, 0, "mine")
+
+    assert list(events.placements(1)) == [
+        Placement(batch=4, executors={"0": "1", "1": "2"}, lost=["1"]),
+        Placement(batch=5, executors={"0": "2"}),
+    ]
+    assert [placement.executors for placement in events.placements(2)] == [
+        {"0": "2:1", "1": "2:2"},
+        {"0": "2:2"},
+    ]
