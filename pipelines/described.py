@@ -8,6 +8,7 @@ BIGINT, and the output has the columns that the contract names and no others.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -59,6 +60,17 @@ def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
     for term in contract.where:
         rows = rows.where(_term(term))
     return rows.selectExpr(*_output(contract))
+
+
+def as_columns(contract: Contract) -> Contract:
+    """The contract with the names that its fields have as columns of the join's state."""
+    sides = [
+        replace(side, keys=tuple(f"{prefix}_key{at}" for at in range(len(side.keys))), time=f"{prefix}_time")
+        for prefix, side in ((LEFT, contract.left), (RIGHT, contract.right))
+    ]
+    refs = [(f"{prefix}_partition", f"{prefix}_offset") for prefix in (LEFT, RIGHT)]
+    output = replace(contract.output, left_ref=refs[0], right_ref=refs[1])
+    return replace(contract, left=sides[0], right=sides[1], output=output)
 
 
 def side_rows(

@@ -7,6 +7,7 @@ Answers JSON lines to the commands on its standard input, one query at a time::
     check               whether it has failed
     wait 60             until the query has ended by itself (``trigger_ms`` null is ``AvailableNow``)
     stop                end it now; the answer has its progress reports, as that of ``wait``
+    state {...}         write the state of the last query to a file (``pipelines.state``)
 
 The end of standard input stops the query.
 """
@@ -18,8 +19,9 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pipelines.described import pipeline_of
+from pipelines.described import as_columns, pipeline_of
 from pipelines.query import open_session, start_query
+from pipelines.state import write_state
 from tidemark.contract import Contract
 from tidemark.errors import TidemarkError, UsageError
 
@@ -51,10 +53,12 @@ class Server:
         if word == "check":
             failure = self._query.exception()
             return {"event": "well"} if failure is None else {"event": "failed", "message": str(failure)}
+        if word == "state":
+            return {"event": "state", **self._write_state(json.loads(rest))}
         if word == "stop":
             self._query.stop()
             return {"event": "stopped", "progress": self._progress(self._query)}
-        raise UsageError(f"cannot do {word!r}", hint="start, check, wait, stop")
+        raise UsageError(f"cannot do {word!r}", hint="start, check, wait, stop, state")
 
     def close(self) -> None:
         """Stop the query."""
@@ -78,8 +82,15 @@ class Server:
             trigger_ms=asked["trigger_ms"],
             max_offsets=list(asked["max_offsets"].items()),
         )
+        self._checkpoint, self._contract = asked["checkpoint"], contract
         self._query = start_query(self._session, pipeline_of(contract), args)
         return {"event": "started", "query_id": str(self._query.id), "run_id": str(self._query.runId)}
+
+    def _write_state(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"rows": write_state(self._session, self._checkpoint, as_columns(self._contract), wanted)}
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
+            return {"problem": f"{type(error).__name__}: {str(error)[:200]}"}
 
     def _wait(self, query: StreamingQuery, timeout_s: int) -> dict[str, Any]:
         if not query.awaitTermination(timeout_s):

@@ -28,7 +28,10 @@ PARTITIONS = 2
 
 @dataclass(frozen=True)
 class Case:
-    """``records`` of the trace by slice, ``flush`` by round; ``stops`` are the batches at which it is interrupted."""
+    """``records`` of the trace by slice, ``flush`` by round; ``stops`` are the batches at which it is interrupted.
+
+    ``states`` is how many batches the state is read of. ``anchors`` are what the run has to reach.
+    """
 
     name: str
     contract: Contract
@@ -38,6 +41,8 @@ class Case:
     sink: str = "spark"
     conf: dict[str, str] = field(default_factory=dict)
     stops: tuple[int, ...] = ()
+    states: int = 0
+    anchors: tuple[str, ...] = ()
     seed: int | None = None
 
     @property

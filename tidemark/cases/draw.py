@@ -135,6 +135,7 @@ def draw_case(rng: random.Random, contract: Contract, seed: int | None = None) -
         sink=rng.choice((*SINKS, "spark")),
         conf={} if no_data else {NO_DATA: "false"},
         stops=tuple(sorted(rng.sample(range(slices + 1), rng.randint(1, 2)))) if way == "interrupted" else (),
+        states=rng.choice((0, 0, 0, 2)),
         seed=seed,
     )
 

@@ -21,10 +21,11 @@ from tidemark import kafka, project
 from tidemark.cases.case import PARTITIONS, Case
 from tidemark.checkpoint import Checkpoint
 from tidemark.errors import TestbedError
-from tidemark.evidence import FORMAT, Batch, InputTopic, Manifest, RunDirectory
+from tidemark.evidence import FORMAT, Batch, InputTopic, Manifest, RunDirectory, StateInfo
 from tidemark.oracle import Verdict, judge
 from tidemark.runner.collect import DELIVERY_OF_SINK
 from tidemark.runner.programs import Program
+from tidemark.runner.state import read_state, what_ran
 from tidemark.stack import Driver, Stack
 from tidemark.trace import trace_sha256
 from tidemark.wait import wait_until
@@ -110,7 +111,7 @@ class CaseRun:
         kafka.create_topics(bootstrap, layout)
         try:
             self._drive()
-            self._collect()
+            self._collect(self._read_state())
         finally:
             shutil.rmtree(self._checkpoint.path.parent, ignore_errors=True)
             kafka.delete_topics(bootstrap, list(layout))
@@ -186,7 +187,18 @@ class CaseRun:
         }  # fmt: skip
         self._starts.query_id = self._queries.ask(f"start {json.dumps(asked)}", ANSWER_S)["query_id"]
 
-    def _collect(self) -> None:
+    def _read_state(self) -> StateInfo:
+        ask, folder = self._queries.ask, self._directory.path
+        most = self._case.states
+        info = (
+            read_state(ask, self._checkpoint, self._starts.progress, folder, most=most)
+            if most
+            else StateInfo()
+        )
+        conf = [f"{name}={value}" for name, value in self._case.conf.items()]
+        return what_ran(self._checkpoint, conf, info) or info
+
+    def _collect(self, state: StateInfo) -> None:
         bootstrap = self._stack.bootstrap_servers
         self._directory.write_lines("output", kafka.read_all(bootstrap, self._output))
         self._directory.write_lines("batches", self._batches())
@@ -212,6 +224,8 @@ class CaseRun:
             backend=self._stack.spec.backend,
             sink=self._case.sink,
             query_id=self._starts.query_id,
+            anchors=list(self._case.anchors),
+            state=state,
         )
         self._directory.write_json("manifest", manifest)
 

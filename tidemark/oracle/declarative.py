@@ -184,7 +184,7 @@ def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.
         for field in history.placing.fields[side]:
             values = [history.rows.numbers[side][field][row] for row in numbers.tolist()]
             known = np.array([value is not None for value in values], dtype=bool)
-            columns[_column(field)] = np.array([value or 0 for value in values], dtype=np.int64)
+            columns[f"{field}_"] = np.array([value or 0 for value in values], dtype=np.int64)
             for what in (one for one in history.placing.early[side] if one.field == field):
                 passed = np.array([passes(value, what) for value in values], dtype=bool)
                 is_final, matchable = is_final | ~passed, matchable & passed
@@ -196,7 +196,7 @@ def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.
 
 
 def _column(field: str | None) -> str:
-    """A field's name as one of SQL."""
+    """A field's name as SQL quotes it; with ``_``, so that it is none of the other columns'."""
     return '"' + (field or "").replace('"', '""') + '_"'
 
 

@@ -77,7 +77,7 @@ class Collector:
 
     def read_state(self) -> None:
         """Have the state read after some of the batches, while its query's session is still there."""
-        self._state = read_state(self._query, self._checkpoint, self._last_progress, self._directory.path)
+        self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:
         """What was done to the stack."""

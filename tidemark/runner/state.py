@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import msgspec
 from tidemark.checkpoint import Checkpoint
 from tidemark.errors import TidemarkError
 from tidemark.evidence import StateInfo
-from tidemark.runner.query import Query
 
 READ_S = 120.0
 """Calibration: four batches of a thousand rows are read in 1 to 2 s."""
@@ -29,11 +28,20 @@ _OLDEST_FORMAT = 1
 """``SymmetricHashJoinStateManager.legacyVersion``: that of a checkpoint that names none."""
 
 
+Ask = Callable[[str, float], Mapping[str, Any]]
+"""Sends a command to the query's program, and waits so many seconds for the answer."""
+
+
 def read_state(
-    query: Query, checkpoint: Checkpoint, reports: Sequence[Mapping[str, Any]], folder: Path
+    ask: Ask,
+    checkpoint: Checkpoint,
+    reports: Sequence[Mapping[str, Any]],
+    folder: Path,
+    *,
+    most: int = BATCHES,
 ) -> StateInfo:
     """Have the stopped query's program write ``state.jsonl``; what goes wrong is told in ``problem``."""
-    info = StateInfo(batches=chosen(checkpoint.committed(), _too_large(reports)))
+    info = StateInfo(batches=chosen(checkpoint.committed(), _too_large(reports), most))
     if info.batches:
         wanted = {
             "format": _format(checkpoint),
@@ -41,7 +49,7 @@ def read_state(
             "path": str(folder.resolve() / "state.jsonl"),
         }
         try:
-            info.problem = query.ask(f"state {json.dumps(wanted)}", READ_S).get("problem")
+            info.problem = ask(f"state {json.dumps(wanted)}", READ_S).get("problem")
         except TidemarkError as error:
             info.problem = str(error)
     return info
@@ -61,11 +69,13 @@ def what_ran(checkpoint: Checkpoint, conf: Sequence[str], read: StateInfo) -> St
     )
 
 
-def chosen(committed: Sequence[int], left_out: frozenset[int] = frozenset()) -> list[int]:
-    """The batches whose state is read."""
+def chosen(
+    committed: Sequence[int], left_out: frozenset[int] = frozenset(), most: int = BATCHES
+) -> list[int]:
+    """The batches whose state is read: the last one, and others at even distances before it."""
     batches = [batch for batch in committed if batch not in left_out]
     last = len(batches) - 1
-    return sorted({batches[round(last * step / (BATCHES - 1))] for step in range(BATCHES)}) if batches else []
+    return sorted({batches[last - round(last * step / most)] for step in range(most)}) if batches else []
 
 
 def _too_large(reports: Sequence[Mapping[str, Any]]) -> frozenset[int]:
