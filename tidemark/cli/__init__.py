@@ -13,7 +13,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from tidemark import __version__
-from tidemark.cli import check_commands, run_commands, sink_commands, stack_commands, trace_commands
+from tidemark.cli import (
+    check_commands,
+    fuzz_commands,
+    run_commands,
+    sink_commands,
+    stack_commands,
+    trace_commands,
+)
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError
 
 app = typer.Typer(
@@ -41,7 +48,7 @@ def _options(
     """Proves Spark stream-stream joins right, or shows the row that is wrong."""
 
 
-for _module in (stack_commands, run_commands, check_commands, trace_commands, sink_commands):
+for _module in (stack_commands, run_commands, check_commands, trace_commands, sink_commands, fuzz_commands):
     _module.register(app)
 
 

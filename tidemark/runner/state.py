@@ -75,7 +75,10 @@ def chosen(
     """The batches whose state is read: the last one, and others at even distances before it."""
     batches = [batch for batch in committed if batch not in left_out]
     last = len(batches) - 1
-    return sorted({batches[last - round(last * step / most)] for step in range(most)}) if batches else []
+    if not batches:
+        return []
+    chosen = {round(last * step / (most - 1)) for step in range(most)} if most > 1 else {last}
+    return sorted(batches[at] for at in chosen)
 
 
 def _too_large(reports: Sequence[Mapping[str, Any]]) -> frozenset[int]:

@@ -1,0 +1,180 @@
+"""Many seeds: a case each, drawn, run and judged, until one disagrees with what Spark did.
+
+A seed *holds* if its verdict is ``VALID``, or ``INVALID`` by nothing but known defects of the engine. One that does not
+is kept as a run directory, and ``tidemark fuzz --first SEED --seeds 1`` runs it again.
+"""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tidemark.cases.case import Case
+from tidemark.cases.draw import draw
+from tidemark.cases.warm import WarmDriver
+from tidemark.contract import Bound
+from tidemark.errors import TidemarkError
+from tidemark.oracle import Verdict
+from tidemark.stack import Stack
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What became of a seed. ``defects`` counts findings by known defect; ``problem`` says why it does not hold."""
+
+    seed: int
+    kind: str
+    bound: str
+    way: str
+    sink: str
+    verdict: str
+    batches: int = 0
+    rows: int = 0
+    late: int = 0
+    restarts: int = 0
+    states: int = 0
+    defects: dict[str, int] = {}
+    problem: str = ""
+    run_dir: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong but what is known to be."""
+        return not self.problem
+
+
+@dataclass
+class Progress:
+    """The seeds that are done, and what is said of each as it is."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    say: Callable[[Outcome], None] = lambda _outcome: None
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """Those that do not hold, lowest seed first."""
+        return sorted((one for one in self.outcomes if not one.holds), key=lambda one: one.seed)
+
+    def summary(self) -> dict[str, dict[str, int]]:
+        """How many seeds there were of each sort."""
+        sorts = ("verdict", "kind", "bound", "way", "sink")
+        counted = {sort: Counter(str(getattr(one, sort)) for one in self.outcomes) for sort in sorts}
+        counted["defect"] = sum((Counter(dict.fromkeys(one.defects, 1)) for one in self.outcomes), Counter())
+        totals = ("batches", "rows", "late", "restarts", "states")
+        counted["total"] = Counter(
+            {name: sum(getattr(one, name) for one in self.outcomes) for name in totals}
+        )
+        return {sort: dict(sorted(counts.items())) for sort, counts in counted.items()}
+
+
+def fuzz(
+    seeds: Iterable[int],
+    stack: Stack,
+    folder: Path,
+    *,
+    lanes: int = 1,
+    keep_going: bool = False,
+    say: Callable[[Outcome], None] = lambda _outcome: None,
+) -> Progress:
+    """Run seeds in so many lanes at once, each with a session of its own; stop at the first that does not hold.
+
+    Raises ``TidemarkError`` if a lane cannot go on.
+    """
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for seed in seeds:
+        waiting.put(seed)
+    progress, lock, stopped = Progress(say=say), threading.Lock(), threading.Event()
+    errors: list[TidemarkError] = []
+
+    def lane(number: int) -> None:
+        logs = folder / f"lane-{number}"
+        logs.mkdir(parents=True, exist_ok=True)
+        try:
+            with WarmDriver(stack, stack.driver(), logs) as warm:
+                while not stopped.is_set():
+                    try:
+                        seed = waiting.get_nowait()
+                    except queue.Empty:
+                        return
+                    outcome = run_seed(seed, warm, folder)
+                    with lock:
+                        progress.outcomes.append(outcome)
+                        progress.say(outcome)
+                    if not outcome.holds and not keep_going:
+                        stopped.set()
+        except TidemarkError as error:
+            errors.append(error)
+            stopped.set()
+
+    threads = [threading.Thread(target=lane, args=(number,)) for number in range(lanes)]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        stopped.set()  # the seeds that run now are finished, so that nothing is left behind
+        for thread in threads:
+            thread.join()
+        raise
+    if errors:
+        raise errors[0]
+    return progress
+
+
+def run_seed(seed: int, warm: WarmDriver, folder: Path) -> Outcome:
+    """Run one seed; its evidence stays only if it does not hold."""
+    case, start_s = draw(seed), time.monotonic()
+    run_dir = (folder / f"seed-{seed}").resolve()
+    shutil.rmtree(run_dir, ignore_errors=True)
+    outcome = Outcome(
+        seed=seed,
+        kind=str(case.contract.kind),
+        bound=sort_of(case.contract.bound),
+        way=case.way,
+        sink=case.sink,
+        verdict="FAILED",
+    )
+    try:
+        verdict = warm.run(case, run_dir)
+    except TidemarkError as error:
+        outcome.problem = str(error)
+    else:
+        _take(outcome, case, verdict)
+    if outcome.holds:
+        shutil.rmtree(run_dir, ignore_errors=True)
+    else:
+        outcome.run_dir = str(run_dir)
+    outcome.seconds = round(time.monotonic() - start_s, 3)
+    return outcome
+
+
+def _take(outcome: Outcome, case: Case, verdict: Verdict) -> None:
+    outcome.verdict = verdict.verdict
+    outcome.batches, outcome.rows = verdict.counts.get("batches", 0), verdict.counts.get("rows_in", 0)
+    outcome.late, outcome.states = verdict.counts.get("late", 0), case.states
+    outcome.restarts = len(case.stops) + case.rounds + (case.slices - 1 if case.way == "stepped" else 0)
+    outcome.defects = dict(Counter(one.defect for one in verdict.findings if one.defect))
+    unknown = [one.message for one in verdict.findings if not one.defect]
+    outcome.problem = "; ".join(unknown[:2] or verdict.doubts[:2])
+
+
+def sort_of(bound: Bound) -> str:
+    """What kind of time bound it is, in a word or two."""
+    ends = sum(end is not None for end in (bound.lower_ms, bound.upper_ms))
+    if bound.window_ms is not None:
+        return "equal window" if bound.equal else "window inequality"
+    if bound.equal:
+        return "equal time and range" if ends else "equal time"
+    if ends == 0:
+        return "none"
+    strict = bound.lower_strict or bound.upper_strict
+    return f"{'strict' if strict else 'inclusive'} {'range' if ends == 2 else 'one-sided range'}"

@@ -1,0 +1,95 @@
+"""``tidemark fuzz``: random joins over random traces with random restarts, each judged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemark.errors import EXIT_INVALID, EXIT_VALID
+
+if TYPE_CHECKING:
+    from tidemark.cases.fuzz import Outcome, Progress
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("fuzz")(fuzz_command)
+
+
+def fuzz_command(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 20,
+    first: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    lanes: Annotated[int, typer.Option(min=1, max=8, help="How many run at once, on one driver.")] = 2,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Do not stop at the first one that fails.")
+    ] = False,
+    log: Annotated[Path | None, typer.Option(help="A JSON line for each seed goes there.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where evidence of failures stays; default: runs/fuzz.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Draw a join, a trace and restarts from each seed, run it on a real stack, and judge every row.
+
+    A seed fails if anything is found that is no known defect of Spark. Its evidence is kept, and the command that runs
+    it again is printed.
+    """
+    from tidemark import project
+    from tidemark.cases.fuzz import fuzz
+    from tidemark.stack import lease, spec_to_lease
+
+    chosen = folder or project.runs_dir() / "fuzz"
+    with lease(spec_to_lease()) as stack, _telling(seeds, log, quiet=as_json) as say:
+        progress = fuzz(
+            range(first, first + seeds), stack, chosen, lanes=lanes, keep_going=keep_going, say=say
+        )
+    if as_json:
+        import msgspec
+
+        failures = msgspec.to_builtins(progress.failures)
+        shown = {"seeds": len(progress.outcomes), "summary": progress.summary(), "failures": failures}
+        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+    else:
+        _print(progress)
+    raise typer.Exit(EXIT_INVALID if progress.failures else EXIT_VALID)
+
+
+def _print(progress: Progress) -> None:
+    for sort, counts in progress.summary().items():
+        typer.echo(f"{sort:8} " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+    times = sorted(one.seconds for one in progress.outcomes)
+    if times:
+        middle = times[len(times) // 2]
+        typer.echo(f"seconds  min {times[0]:.1f}, median {middle:.1f}, max {times[-1]:.1f}")
+    for outcome in progress.failures:
+        typer.echo(f"\nseed {outcome.seed} ({outcome.kind}, {outcome.bound}): {outcome.verdict}")
+        typer.echo(f"  {outcome.problem}\n  evidence: {outcome.run_dir}")
+        typer.echo(f"  run it again: tidemark fuzz --first {outcome.seed} --seeds 1")
+    holding = sum(one.holds for one in progress.outcomes)
+    typer.echo(f"\n{holding} of {len(progress.outcomes)} seeds hold")
+
+
+@contextmanager
+def _telling(seeds: int, log: Path | None, *, quiet: bool) -> Iterator[Callable[[Outcome], None]]:
+    """A bar on a terminal, and a line for each seed in the log."""
+    import msgspec
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    encode = msgspec.json.Encoder().encode
+    is_quiet = quiet or not sys.stderr.isatty()
+    with Bar(console=Console(stderr=True), disable=is_quiet) as bar:
+        task = bar.add_task("seeds judged", total=seeds)
+
+        def say(outcome: Outcome) -> None:
+            bar.advance(task)
+            if log is not None:
+                with log.open("ab") as file:
+                    file.write(encode(outcome) + b"\n")
+
+        yield say
