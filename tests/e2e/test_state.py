@@ -1,0 +1,80 @@
+"""The join's state on a real stack: read back from every format, judged, and seen when it is not as it should be."""
+
+from __future__ import annotations
+
+import shutil
+
+import msgspec
+import pytest
+
+from tidemark.evidence import RunDirectory
+from tidemark.oracle import judge
+
+pytestmark = [pytest.mark.e2e]
+
+ENGINE = {"lost_state", "leaked_state", "wrong_flags", "wrong_metrics"}
+STORE = "spark.sql.streaming.stateStore"
+FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+GATE = "spark.sql.streaming.join.stateFormatV4.enabled=true"
+ROCKS = f"{STORE}.providerClass=org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CHANGELOG = f"{STORE}.rocksdb.changelogCheckpointing.enabled=true"
+
+
+@pytest.mark.parametrize(
+    ("join", "pace", "form", "changelog"),
+    [
+        ("full_outer", "stepped", 2, False),
+        ("left_semi", "backlog", 3, True),
+        ("left_outer", "stepped", 4, False),
+        pytest.param("right_outer", "backlog", 4, True, marks=pytest.mark.long),
+        pytest.param("inner", "stepped", 4, False, marks=pytest.mark.long),
+        pytest.param("left_semi", "backlog", 4, True, marks=pytest.mark.long),
+        pytest.param("full_outer", "backlog", 3, False, marks=pytest.mark.long),
+        pytest.param("left_outer", "backlog", 2, True, marks=pytest.mark.long),
+    ],
+)
+def test_the_state_of_each_format_is_what_the_rules_give(join, pace, form, changelog, run_pipeline):
+    conf = (ROCKS, GATE, f"{FORMAT}={form}", *([CHANGELOG] if changelog else []))
+
+    verdict = run_pipeline(join, pace=pace, seed=form, impressions=300, conf=conf).verdict
+
+    assert not ENGINE & set(verdict.findings_total), verdict.findings
+    engine = verdict.engine
+    ran = engine.format, engine.provider, engine.changelog
+    assert ran == (form, "RocksDBStateStoreProvider", changelog)
+    assert len(engine.state_batches) == 4
+    assert engine.metric_batches == verdict.counts["batches"]
+    assert engine.locality.stayed + engine.locality.moved > 0
+    assert set(engine.times_ms) == {"updates", "removals", "commits"}
+    assert (engine.notes, verdict.doubts) == ([], [])
+
+
+def test_damaged_state_is_found_by_its_name(run_pipeline, tmp_path):
+    run = RunDirectory(run_pipeline("left_outer", seed=2, impressions=300).run_dir)
+    rows = list(run.state())
+    marked = next(at for at, row in enumerate(rows) if row.side == "left" and row.matched)
+    flipped = [*rows]
+    flipped[marked] = msgspec.structs.replace(rows[marked], matched=False)
+    stale = msgspec.structs.replace(rows[0], batch=rows[-1].batch)
+    reports = run.progress()
+    reports[0]["stateOperators"][0]["numRowsTotal"] += 1
+
+    def judged(name, lines):
+        twin = RunDirectory(tmp_path / f"{name}-{len(lines)}-{id(lines)}")
+        shutil.copytree(run.path, twin.path)
+        twin.write_lines(name, lines)
+        return judge(twin).findings_total
+
+    assert judge(run).findings_total == {}
+    assert judged("state", rows[1:]) == {"lost_state": 1}
+    assert judged("state", [*rows, stale]) == {"leaked_state": 1}
+    assert judged("state", flipped) == {"wrong_flags": 1}
+    assert judged("progress", reports) == {"wrong_metrics": 1}
+
+
+def test_a_format_that_spark_did_not_take_is_a_doubt(run_pipeline):
+    verdict = run_pipeline("inner", seed=2, impressions=300, conf=(GATE, f"{FORMAT}=4")).verdict
+
+    assert verdict.verdict == "UNKNOWN"
+    assert verdict.doubts == ["the run asked for state format 4 and had 2"]
+    assert verdict.engine.format == 2
