@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pipelines
 from pipelines.described import read_contract
 from pipelines.query import SINKS, open_session, start_query
-from pipelines.state import write_state
+from pipelines.state import StateProblem, write_state
 from tidemark.errors import TidemarkError, UsageError
 
 if TYPE_CHECKING:
@@ -109,9 +109,11 @@ def _serve(query: StreamingQuery, write: Callable[[dict[str, Any]], int]) -> int
 
 
 def _state(write: Callable[[dict[str, Any]], int], wanted: str) -> dict[str, Any]:
-    """How many rows the state had, or why it cannot be read: the run is judged without it then."""
+    """How many rows the state had, or why it cannot be read: ``note`` if that is as it should be, else ``problem``."""
     try:
         return {"rows": write(json.loads(wanted))}
+    except StateProblem as error:
+        return {"note": str(error)}
     except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
         return {"problem": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
 

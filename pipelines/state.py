@@ -29,7 +29,7 @@ FIRST_BY_TIME = 4
 
 
 class StateProblem(Exception):
-    """The state cannot be read as that of one join."""
+    """The query has not one join with a state, but none, or more."""
 
 
 def write_state(session: SparkSession, checkpoint: str, contract: Contract, wanted: dict[str, Any]) -> int:

@@ -20,7 +20,7 @@ typed. JSON Lines files may be compressed (``.zst``).
 
     ``format`` is the join's state format, ``changelog`` whether changelog files were written; ``asked_format`` is
     there if the run asked for one. ``batches`` are those whose state was asked for; ``problem`` says why it was not
-    to be had.
+    to be had, ``note`` why there was none to ask for.
 
 ``trace.jsonl``     the trace that was published, unchanged (``tidemark.trace``).
 ``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
@@ -96,6 +96,7 @@ class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
     asked_format: int | None = None
     batches: list[int] = []
     problem: str | None = None
+    note: str | None = None
 
 
 class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

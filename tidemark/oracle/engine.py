@@ -81,7 +81,8 @@ def check_engine(history: History, prediction: Prediction, run: Evidence, book: 
         return engine
     state = run.state()
     if state is None:
-        engine.notes.append("the state was not read")
+        why = f": {info.note}" if info is not None and info.note else ""
+        engine.notes.append(f"the state was not read{why}")
     else:
         asked = info.batches if info is not None else []
         engine.state_batches = StateComparison(history, prediction, book).run(state, asked)

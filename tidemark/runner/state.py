@@ -49,7 +49,9 @@ def read_state(
             "path": str(folder.resolve() / "state.jsonl"),
         }
         try:
-            info.problem = ask(f"state {json.dumps(wanted)}", READ_S).get("problem")
+            answer = ask(f"state {json.dumps(wanted)}", READ_S)
+            info.problem, info.note = answer.get("problem"), answer.get("note")
+            info.batches = [] if info.note else info.batches
         except TidemarkError as error:
             info.problem = str(error)
     return info

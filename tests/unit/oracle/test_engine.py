@@ -232,6 +232,15 @@ def test_a_state_that_is_not_what_was_asked_for_makes_it_unknown(info: StateInfo
     assert len(verdict.doubts) == 1
 
 
+def test_a_query_without_the_state_of_one_join_is_not_doubted() -> None:
+    run = Run("inner").batch("i1 a 10", "c1 a 12", out="i1 c1").flush()
+    run.info = StateInfo(format=2, note="the query has 2 joins with a state")
+    verdict = run.verdict()
+    assert verdict.verdict == "VALID"
+    assert verdict.engine is not None
+    assert "the state was not read: the query has 2 joins with a state" in verdict.engine.notes
+
+
 def test_times_are_the_least_the_median_and_the_most_and_rows_are_summed() -> None:
     engine = small().verdict().engine
     assert engine is not None
