@@ -7,13 +7,14 @@ and has no accepted partner; for a left semi join each accepted left row that ha
 row that may still come can match it: it fails the condition on its own side, has no event time, or lies too far
 before the last watermark.
 
-Where it differs from the operational opinion the engine itself is wrong; such defects are known by name.
+Where it differs from the operational opinion the engine itself is wrong; such defects are known by name
+(``defects.py``).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import duckdb
 import numpy as np
@@ -29,41 +30,16 @@ from tidemark.oracle.bounds import (
     state_ms,
     window,
 )
-from tidemark.oracle.history import ROW_BITS, Fate, History, first_of
+from tidemark.oracle.defects import (
+    FULL_OUTER_JOINS_NULL_KEYS,
+    LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
+    ONE_SIDED_WATERMARK,
+    TIMELESS_ROWS_STAY,
+)
+from tidemark.oracle.history import ROW_BITS, Fate, History, first_of, right_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.partners import Partners
-from tidemark.oracle.placing import passes
-
-LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
-FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
-ONE_SIDED_WATERMARK = "one-sided-watermark"
-TIMELESS_ROWS_STAY = "timeless-rows-stay"
-KNOWN_DEFECTS = {
-    FULL_OUTER_JOINS_NULL_KEYS: (
-        "The stream-stream join compares keys byte by byte, by which NULL equals NULL. In the other joins the"
-        " optimizer filters NULL keys out beforehand (InferFiltersFromConstraints); in a full outer join both sides"
-        " are preserved and it may not, so rows with NULL keys are joined, and their NULL rows are missing."
-    ),
-    LEFT_SEMI_LOSES_SAME_BATCH_ROWS: (
-        "Spark 4.2.0 takes the right rows of a batch first in a left semi join (SPARK-55973) and does not keep"
-        " those that this"
-        " batch will evict, so left rows of the same batch cannot see them; nothing is counted as dropped. A"
-        " regression: 4.1 gives these rows."
-    ),
-    ONE_SIDED_WATERMARK: (
-        "Spark accepts an outer or semi join with a watermark on one side only. With a range between the event times"
-        " the side without a watermark is never evicted, and its NULL rows never come (SPARK-46350); with equal times"
-        " both sides are evicted, but rows of the side without a watermark are never late, so one whose partner is gone"
-        " is lost, and that partner had its NULL row already. Give both sides a watermark."
-    ),
-    TIMELESS_ROWS_STAY: (
-        "A row whose event time is NULL is never at or before a watermark: on a preserved side it stays in the state"
-        " for ever, and its NULL row never comes. Filter such rows out before the join."
-    ),
-}
-
-FIRST_WITH_DEFECT = (4, 2)
-"""The Spark version in which left semi began to lose rows of the same batch."""
+from tidemark.oracle.placing import PRESERVED, passes
 
 # Rows meet in buckets as wide as the bound where both of its ends are known, so that a popular key stays cheap: a
 # right row reaches over two of them at most.
@@ -149,23 +125,40 @@ def engine_joins_nulls(history: History, identity: int) -> bool:
     return history.contract.kind is JoinKind.FULL_OUTER and history.rows.key[first_of(identity)] < 0
 
 
-def has_defect(versions: Mapping[str, str]) -> bool:
-    """Whether the Spark of a run is one with the known defect; one that is not named is taken for the newest."""
-    numbers = versions.get("spark", "").split(".")[: len(FIRST_WITH_DEFECT)]
-    if len(numbers) < len(FIRST_WITH_DEFECT) or not all(part.isdecimal() for part in numbers):
-        return True
-    return tuple(map(int, numbers)) >= FIRST_WITH_DEFECT
+def defect_that_loses(
+    history: History, prediction: Prediction, partners: Partners, identity: int
+) -> str | None:
+    """The known defect for which the engine does not give a right row."""
+    is_null = right_of(identity) is None and history.contract.kind in PRESERVED
+    if engine_loses(history, prediction, partners, first_of(identity)):
+        return LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+    if is_null and engine_joins_nulls(history, identity):
+        return FULL_OUTER_JOINS_NULL_KEYS
+    if is_null and history.rows.time_us[first_of(identity)] == TIMELESS_US:
+        return TIMELESS_ROWS_STAY
+    # A range evicts nothing; equal times evict rows that may still be matched.
+    if lacks_a_watermark(history) and is_null != history.contract.bound.equal:
+        return ONE_SIDED_WATERMARK
+    return None
+
+
+def defect_that_adds(
+    history: History, prediction: Prediction, partners: Partners, identity: int
+) -> str | None:
+    """The known defect for which the engine gives a wrong row."""
+    first, right, rows = first_of(identity), right_of(identity), history.rows
+    if engine_joins_nulls(history, identity) and right is not None and rows.key[first] == rows.key[right]:
+        return FULL_OUTER_JOINS_NULL_KEYS
+    if right is None and lacks_a_watermark(history) and history.contract.bound.equal:
+        matched = any(prediction.fate[row] == Fate.ACCEPTED for row in partners.of(first))
+        return ONE_SIDED_WATERMARK if matched else None
+    return None
 
 
 def lacks_a_watermark(history: History) -> bool:
     """Whether just one side has a watermark."""
     contract = history.contract
     return (contract.left.watermark_delay_ms is None) != (contract.right.watermark_delay_ms is None)
-
-
-def is_timeless(history: History, identity: int) -> bool:
-    """Whether an identity is about a row without event time."""
-    return history.rows.time_us[first_of(identity)] == TIMELESS_US
 
 
 def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.ndarray]]:

@@ -22,9 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidemark.contract import JoinKind
 from tidemark.oracle.bounds import LEFT, RIGHT
-from tidemark.oracle.declarative import has_defect
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import NO_BATCH, Evidence, Fate, History
 from tidemark.oracle.locality import Locality, locality
@@ -74,11 +72,6 @@ def check_engine(history: History, prediction: Prediction, run: Evidence, book: 
     placements, reports = run.placements(), _reports(run.progress())
     engine.locality = locality(placements) if placements else None
     engine.rows, engine.times_ms = _sums(reports), _times(reports)
-    if history.contract.kind is JoinKind.LEFT_SEMI and not has_defect(history.manifest.versions):
-        engine.notes.append(
-            "a left semi join of this Spark keeps what it has emitted: its state was not compared"
-        )
-        return engine
     state = run.state()
     if state is None:
         why = f": {info.note}" if info is not None and info.note else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidemark.contract import JoinKind
 from tidemark.oracle.bounds import expiry_ms, window
-from tidemark.oracle.declarative import (
+from tidemark.oracle.defects import (
     FULL_OUTER_JOINS_NULL_KEYS,
     ONE_SIDED_WATERMARK,
     TIMELESS_ROWS_STAY,

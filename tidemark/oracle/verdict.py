@@ -9,7 +9,8 @@ Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict:
 
 Three opinions are compared: what the engine's own rules give (``operational``), what SQL gives
 (``declarative``), and what came out (``checks``) with what the engine says of itself (``engine``). A
-disagreement between two of them is a finding.
+disagreement between two of them is a finding. A Spark before 4.2, whose own rules are not modelled, is judged by SQL
+and its output alone (``answer``).
 """
 
 from __future__ import annotations
@@ -21,34 +22,23 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from tidemark.contract import JoinKind
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.oracle import anchors
+from tidemark.oracle.answer import expect
 from tidemark.oracle.checks import Comparison, Defects, Seen
 from tidemark.oracle.counts import tally
-from tidemark.oracle.declarative import (
-    FULL_OUTER_JOINS_NULL_KEYS,
-    KNOWN_DEFECTS,
-    LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
-    ONE_SIDED_WATERMARK,
-    TIMELESS_ROWS_STAY,
-    differences,
-    engine_joins_nulls,
-    engine_loses,
-    has_defect,
-    is_timeless,
-    lacks_a_watermark,
-    right_answer,
-)
+from tidemark.oracle.declarative import defect_that_adds, defect_that_loses, differences, right_answer
+from tidemark.oracle.defects import KNOWN_DEFECTS, is_modelled
 from tidemark.oracle.engine import Engine, check_engine, doubts
 from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.history import Evidence, History, first_of, read_history
+from tidemark.oracle.history import Evidence, History, read_history
 from tidemark.oracle.operational import Prediction, predict
 from tidemark.oracle.partners import Partners
 from tidemark.oracle.watermarks import check_watermarks
 from tidemark.oracle.wording import Wording
 
 T = TypeVar("T")
+BOTH, ALONE = ("operational", "declarative"), ("declarative",)
 EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKNOWN}
 
 
@@ -57,7 +47,8 @@ class Verdict(msgspec.Struct, kw_only=True):
 
     ``anchors`` says for each that this kind of join knows whether it was reached, ``asked`` which had to be;
     ``known_defects`` explains the engine defects that findings name; ``doubts`` are what makes a verdict
-    ``UNKNOWN``; ``engine`` is what the engine said of its state and of itself.
+    ``UNKNOWN``; ``opinions`` are those that the output was compared with; ``engine`` is what the engine said of its
+    state and of itself.
     """
 
     verdict: Literal["VALID", "INVALID", "UNKNOWN"]
@@ -72,6 +63,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     asked: list[str]
     doubts: list[str]
     engine: Engine | None = None
+    opinions: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
 
     @property
     def exit_code(self) -> int:
@@ -112,6 +104,7 @@ class _Judgement:
         self.history = history
         self.book = Book()
         self.doubts = [*history.doubts, *doubts(history)]
+        self.opinions = BOTH if is_modelled(history.manifest.versions) else ALONE
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
@@ -122,17 +115,15 @@ class _Judgement:
         reached: dict[str, bool] = {}
         asked = anchors.asked(history, faults)
         engine: Engine | None = None
-        prediction = self.stage("the engine's own rules", lambda: predict(history))
-        if prediction is not None:
-            self.stage("watermarks", lambda: check_watermarks(history, prediction, self.book))
-            defects = (
-                self.stage("the declarative answer", lambda: self.compare_opinions(prediction)) or Defects()
-            )
+        expected = self.expectation(run)
+        if expected is not None:
+            prediction, defects = expected
             comparison = Comparison(history, prediction, defects, self.book)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
-            engine = self.stage(
-                "the engine's state", lambda: check_engine(history, prediction, run, self.book)
-            )
+            if self.opinions == BOTH:
+                engine = self.stage(
+                    "the engine's state", lambda: check_engine(history, prediction, run, self.book)
+                )
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:
                 found = self.stage(
@@ -154,7 +145,20 @@ class _Judgement:
             asked=asked,
             doubts=self.doubts,
             engine=engine,
+            opinions=list(self.opinions),
         )
+
+    def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
+        """What had to come out, and what known defects change in it."""
+        history = self.history
+        if self.opinions == ALONE:
+            return self.stage("the declarative answer", lambda: expect(history, run.output()))
+        prediction = self.stage("the engine's own rules", lambda: predict(history))
+        if prediction is None:
+            return None
+        self.stage("watermarks", lambda: check_watermarks(history, prediction, self.book))
+        defects = self.stage("the declarative answer", lambda: self.compare_opinions(prediction))
+        return prediction, defects or Defects()
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
         """Do a part of the judgement; what it raises is a doubt, but broken evidence is the caller's."""
@@ -173,34 +177,18 @@ class _Judgement:
         defects = Defects()
         more, less = differences(right_answer(history, prediction), prediction.batch_of)
         for identity in more:
-            defect = self.defect_that_loses(prediction, partners, identity)
+            defect = defect_that_loses(history, prediction, partners, identity)
             if defect:
                 defects.lost[identity] = defect
             else:
                 self.disagree(identity, "SQL gives", "the engine's own rules do not", words)
         for identity in less:
-            if engine_joins_nulls(history, identity):
-                defects.added[identity] = FULL_OUTER_JOINS_NULL_KEYS
-            elif lacks_a_watermark(history):
-                defects.added[identity] = ONE_SIDED_WATERMARK
+            defect = defect_that_adds(history, prediction, partners, identity)
+            if defect:
+                defects.added[identity] = defect
             else:
                 self.disagree(identity, "the engine's own rules give", "SQL does not", words)
-        if history.contract.kind is JoinKind.LEFT_SEMI and not has_defect(history.manifest.versions):
-            # An older Spark takes the left rows first, and so gives these rows, in the batch of all their partners.
-            due = {identity: history.rows.batch[first_of(identity)] for identity in defects.lost}
-            prediction.batch_of.update(due)
-            return Defects()
         return defects
-
-    def defect_that_loses(self, prediction: Prediction, partners: Partners, identity: int) -> str | None:
-        """The known defect for which the engine does not give a right row."""
-        if engine_loses(self.history, prediction, partners, first_of(identity)):
-            return LEFT_SEMI_LOSES_SAME_BATCH_ROWS
-        if engine_joins_nulls(self.history, identity):
-            return FULL_OUTER_JOINS_NULL_KEYS
-        if is_timeless(self.history, identity):
-            return TIMELESS_ROWS_STAY
-        return ONE_SIDED_WATERMARK if lacks_a_watermark(self.history) else None
 
     def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
         """Two opinions differ in a row, and nobody knows why."""

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.test_rules import emitted
 from tidemark.contract import Bound
-from tidemark.oracle.declarative import FULL_OUTER_JOINS_NULL_KEYS
+from tidemark.oracle.defects import FULL_OUTER_JOINS_NULL_KEYS
 
 
 def right() -> Run:

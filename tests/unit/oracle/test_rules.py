@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
 from tidemark.contract import Bound, WatermarkPolicy
-from tidemark.oracle.declarative import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+from tidemark.oracle.defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 from tidemark.oracle.history import History, first_of, read_history, right_of
 from tidemark.oracle.operational import Prediction, predict
 

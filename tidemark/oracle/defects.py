@@ -1,0 +1,149 @@
+"""The known defects of Spark's stream-stream join, as data: what is wrong, in which versions, and what shows it.
+
+Free of everything. A *defect* is a row that SQL gives and the engine does not, or the other way round, on default
+settings and with the engine's own rules followed to the letter. A finding that is one names it, and the verdict stays
+``INVALID``. A *case* is a pipeline and a trace of the folder ``defects``, and one telling row of its output.
+
+Not a defect but a rule, which the oracle follows: a query that was started again has forgotten the latest event time of
+each input, so under the policy ``min`` its watermark stands still until every input with a watermark has shown a row
+again, and the batch without data that was due before is not run (``WatermarkTracker`` keeps its map in no file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
+FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
+ONE_SIDED_WATERMARK = "one-sided-watermark"
+TIMELESS_ROWS_STAY = "timeless-rows-stay"
+
+Version = tuple[int, int]
+"""Spark's major and minor version."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """``pipeline`` and ``trace`` are files of the folder ``defects``; ``says`` is the heading of its row in a table.
+
+    ``row`` are the ids, left and right, of the telling output row (``None``: no row of that side); ``is_right`` says
+    whether SQL has it. ``control``: a join of the same trace that does not have the defect.
+    """
+
+    pipeline: str
+    trace: str
+    says: str
+    row: tuple[str | None, str | None]
+    is_right: bool = True
+    control: bool = False
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.pipeline.removesuffix(".py")
+
+
+@dataclass(frozen=True)
+class Defect:
+    """``first`` and ``last`` are the versions that have it, among those that were tried; ``None``: no such end."""
+
+    name: str
+    text: str
+    cases: tuple[Case, ...]
+    ticket: str | None = None
+    first: Version | None = None
+    last: Version | None = None
+
+    def affects(self, spark: str) -> bool:
+        """Whether a Spark has it; one whose version cannot be read is taken for the newest."""
+        version = minor_version(spark)
+        if version is None:
+            return self.last is None
+        return (self.first or version) <= version <= (self.last or version)
+
+
+_SAME_BATCH = "same_batch.jsonl"
+DEFECTS = (
+    Defect(
+        LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
+        "Spark 4.2.0 takes the right rows of a batch first in a left semi join (SPARK-55973) and does not keep"
+        " those that this batch will evict, so left rows of the same batch cannot see them; nothing is counted as"
+        " dropped. A regression: 4.1 gives these rows.",
+        (
+            Case("same_batch_inner.py", _SAME_BATCH, "inner gives the pair (L50, R50)", ("L50", "R50"), control=True),
+            Case(
+                "same_batch_left_outer.py", _SAME_BATCH, "left outer gives the pair (L50, R50)", ("L50", "R50"),
+                control=True,
+            ),
+            Case("same_batch_left_semi.py", _SAME_BATCH, "left semi gives L50", ("L50", None)),
+        ),
+        ticket="SPARK-55973",
+        first=(4, 2),
+    ),
+    Defect(
+        FULL_OUTER_JOINS_NULL_KEYS,
+        "The stream-stream join compares keys byte by byte, by which NULL equals NULL. In the other joins the"
+        " optimizer filters NULL keys out beforehand (InferFiltersFromConstraints); in a full outer join both sides"
+        " are preserved and it may not, so rows with NULL keys are joined, and their NULL rows are missing.",
+        (
+            Case(
+                "null_keys.py", "null_keys.jsonl", "full outer joins a NULL key with a NULL key", ("L1", "R1"),
+                is_right=False,
+            ),
+        ),
+    ),
+    Defect(
+        ONE_SIDED_WATERMARK,
+        "Spark accepts an outer or semi join with a watermark on one side only. With a range between the event times"
+        " the side without a watermark is never evicted, and its NULL rows never come (SPARK-46350); with equal times"
+        " both sides are evicted, but rows of the side without a watermark are never late, so one whose partner is gone"
+        " is lost, and that partner had its NULL row already. Give both sides a watermark.",
+        (
+            Case(
+                "one_sided_range.py", "one_sided_range.jsonl",
+                "left outer, range, watermark on the right only: the NULL row of L1 comes", ("L1", None),
+            ),
+            Case(
+                "one_sided_equal.py", "one_sided_equal.jsonl",
+                "left outer, equal times, watermark on the right only: a NULL row comes for the matched L1",
+                ("L1", None), is_right=False,
+            ),
+        ),
+        ticket="SPARK-46350",
+    ),
+    Defect(
+        TIMELESS_ROWS_STAY,
+        "A row whose event time is NULL is never at or before a watermark: on a preserved side it stays in the state"
+        " for ever, and its NULL row never comes. Filter such rows out before the join.",
+        (
+            Case(
+                "timeless.py", "timeless.jsonl", "left outer: the NULL row of L1, which has no event time, comes",
+                ("L1", None),
+            ),
+        ),
+    ),
+)  # fmt: skip
+BY_NAME = {defect.name: defect for defect in DEFECTS}
+KNOWN_DEFECTS = {defect.name: defect.text for defect in DEFECTS}
+
+FIRST_MODELLED: Version = (4, 2)
+"""The oldest Spark whose row rules the operational opinion knows."""
+
+
+def minor_version(spark: str) -> Version | None:
+    """``(4, 2)`` of ``4.2.0``; ``None`` if it cannot be read."""
+    numbers = spark.split(".")[:2]
+    if len(numbers) < 2 or not all(part.isdecimal() for part in numbers):
+        return None
+    return int(numbers[0]), int(numbers[1])
+
+
+def is_modelled(versions: Mapping[str, str]) -> bool:
+    """Whether the operational opinion knows the Spark of a run; one that is not named is taken for the newest."""
+    return (minor_version(versions.get("spark", "")) or FIRST_MODELLED) >= FIRST_MODELLED
+
+
+def has_defect(versions: Mapping[str, str], name: str) -> bool:
+    """Whether the Spark of a run has the defect of that name; raises ``KeyError`` for one that is not known."""
+    return BY_NAME[name].affects(versions.get("spark", ""))
