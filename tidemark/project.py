@@ -11,14 +11,15 @@ what               checkout                 wheel
 ``root()``         the clone                the current folder
 ``payload()``      the clone                ``tidemark/_payload``
 ``compose_dir()``  ``root()/compose``       ``payload()/compose``
+``defects_dir()``  ``root()/defects``       ``payload()/defects``
 ``state_dir()``    ``root()/.tidemark``     the same
 ``runs_dir()``     ``root()/runs``          the same
 ``cache_dir()``    ``tidemark`` in ``$XDG_CACHE_HOME``, or in ``~/.cache``
 =================  =======================  ================
 
-The payload is the folder that holds ``producers/`` and ``pipelines/``: on the ``PYTHONPATH`` of a child process it
-makes ``python -m pipelines NAME`` work. Those two are never importable at top level of an installation, because they
-would hide a stranger's folder of the same name.
+The payload is the folder that holds ``producers/``, ``pipelines/`` and ``defects/``: on the ``PYTHONPATH`` of a child
+process it makes ``python -m pipelines NAME`` work. They are never importable at top level of an installation, because
+they would hide a stranger's folder of the same name.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-PROGRAMS = ("producers", "pipelines")
+PROGRAMS = ("producers", "pipelines", "defects")
 PAYLOAD = "_payload"
 BACKEND_VARIABLE = "TIDEMARK_BACKEND"
 """Asks for a backend of the stack."""
@@ -48,13 +49,18 @@ def root() -> Path:
 
 
 def payload() -> Path:
-    """The folder that holds the packages ``producers`` and ``pipelines``."""
+    """The folder that holds the packages ``producers``, ``pipelines`` and ``defects``."""
     return PACKAGE.parent if is_checkout() else PACKAGE / PAYLOAD
 
 
 def compose_dir() -> Path:
     """The folder of what the compose backend gives to Docker: the image's recipe and its lock."""
     return payload() / "compose"
+
+
+def defects_dir() -> Path:
+    """The folder of pipelines and traces that show the known defects of Spark."""
+    return payload() / "defects"
 
 
 def state_dir() -> Path:

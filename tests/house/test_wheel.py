@@ -78,7 +78,7 @@ def test_everything_that_is_in_the_tree_is_in_the_wheel(wheel: Path):
     wanted |= {
         f"tidemark/_payload/{name}"
         for name in listed
-        if name.startswith(("producers/", "pipelines/", "compose/"))
+        if name.startswith(("producers/", "pipelines/", "defects/", "compose/"))
     }
     packed = {name for name in names if name.startswith("tidemark/")}
     assert packed == wanted, f"fix: tool.hatch.build in pyproject.toml; differing: {sorted(packed ^ wanted)}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = ("tidemark", "producers", "pipelines")
+PRODUCT = ("tidemark", "producers", "pipelines", "defects")
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 

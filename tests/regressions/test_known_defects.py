@@ -1,0 +1,72 @@
+"""Each known defect of Spark on a real stack: the verdict is ``INVALID``, and every finding names the defect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidemark import project
+from tidemark.evidence import RunDirectory
+from tidemark.oracle.defects import DEFECTS
+from tidemark.trace import TraceReader
+
+pytestmark = [pytest.mark.e2e]
+
+CASES = [
+    pytest.param(defect, case, id=case.name)
+    for defect in DEFECTS
+    for case in defect.cases
+    if not case.control
+]
+CONTROLS = [pytest.param(case, id=case.name) for defect in DEFECTS for case in defect.cases if case.control]
+PROPERTIES = {
+    "same_batch_left_semi": {"lost_rows": 1},
+    "null_keys": {"missing_nulls": 2, "phantom_rows": 1},
+    "one_sided_range": {"missing_nulls": 1},
+    "one_sided_equal": {"lost_rows": 1, "nulls_for_matched_rows": 1},
+    "timeless": {"missing_nulls": 1},
+}
+"""What the judge finds in the run of each case, and nothing else."""
+
+
+@pytest.fixture
+def shown(run_pipeline):
+    """A function that runs a case, and returns its verdict and the ids of the rows that came."""
+
+    def run(case):
+        folder = project.defects_dir()
+        result = run_pipeline(folder / case.pipeline, trace=folder / case.trace, sink="spark")
+        values = [json.loads(record.value) for record in RunDirectory(result.run_dir).output()]
+        return result.verdict, {(value.get("left_id"), value.get("right_id")) for value in values}
+
+    return run
+
+
+@pytest.mark.parametrize(("defect", "case"), CASES)
+def test_the_defect_is_found_and_named(defect, case, shown):
+    verdict, rows = shown(case)
+
+    assert verdict.verdict == "INVALID"
+    assert verdict.findings_total == PROPERTIES[case.name]
+    assert {finding.defect for finding in verdict.findings} == {defect.name}
+    assert verdict.known_defects == {defect.name: defect.text}
+    assert verdict.doubts == []
+    assert (case.row in rows) != case.is_right
+
+
+@pytest.mark.parametrize("case", CONTROLS)
+def test_another_join_of_the_same_trace_has_no_defect(case, shown):
+    verdict, rows = shown(case)
+
+    assert verdict.findings == []
+    assert verdict.verdict == "VALID", verdict.doubts
+    assert (case.row in rows) == case.is_right
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_its_files_are_there(defect):
+    for case in defect.cases:
+        assert (project.defects_dir() / case.pipeline).is_file()
+        with TraceReader(project.defects_dir() / case.trace) as trace:
+            assert list(trace)
