@@ -20,6 +20,7 @@ from tidemark.cli import (
     sink_commands,
     stack_commands,
     trace_commands,
+    versions_commands,
 )
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError
 
@@ -48,7 +49,9 @@ def _options(
     """Proves Spark stream-stream joins right, or shows the row that is wrong."""
 
 
-for _module in (stack_commands, run_commands, check_commands, trace_commands, sink_commands, fuzz_commands):
+for _module in (
+    stack_commands, run_commands, check_commands, trace_commands, sink_commands, fuzz_commands, versions_commands,
+):  # fmt: skip
     _module.register(app)
 
 

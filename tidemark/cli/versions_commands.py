@@ -1,0 +1,90 @@
+"""``tidemark versions``: the known defects of Spark, tried on several versions of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tidemark.runner.options import Report
+
+Pythons = Annotated[
+    list[Path] | None,
+    typer.Option("--spark", metavar="PYTHON", help="An interpreter that has a PySpark; repeatable."),
+]
+Releases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--release",
+        metavar="VERSION",
+        help="Make an environment with this PySpark through pip, and try it; repeatable. Without this and "
+        "--spark: 4.0.5, 4.1.4, 4.2.0 and 4.3.0, about 450 MB each, fetched once.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``versions`` to the command line."""
+    app.command("versions")(versions_command)
+
+
+def versions_command(
+    spark: Pythons = None,
+    release: Releases = None,
+    install: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where environments are made and kept; default: the user's cache."),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table as a document, too.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Try the known defects of Spark's joins on several versions of it, each on a stack of its own (local processes).
+
+    Two to four minutes a version. Exit code 0 where every version is as it is known to be, 1 where a defect is gone or
+    is where none was known, 3 where a run did not show it.
+    """
+    from rich.console import Console
+
+    from tidemark.report import versions as table
+    from tidemark.runner.environments import RELEASES, folder, provide
+    from tidemark.runner.versions import sparks, try_all
+
+    releases = release or (() if spark else RELEASES)
+    with _progress(quiet=as_json or not sys.stderr.isatty()) as report:
+        made = [provide(one, install or folder(), lambda text: report(text, 0, 0)) for one in releases]
+        results = try_all(sparks([*(spark or ()), *made]), report)
+    if markdown is not None:
+        markdown.write_text(table.markdown(results), encoding="utf-8")
+    if as_json:
+        sys.stdout.write(json.dumps(results.to_json()) + "\n")
+    else:
+        console = Console(highlight=False)
+        console.print(table.terminal_table(results))
+        for note in table.notes(results):
+            console.print(note, markup=False, soft_wrap=True)
+    raise typer.Exit(results.exit_code)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Report]:
+    """A bar that says what is being tried, on a terminal; nothing elsewhere."""
+    if quiet:
+        yield lambda _what, _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("looking", total=None)
+        yield lambda what, done, total: progress.update(
+            task, description=what, completed=done, total=total or None
+        )
