@@ -25,7 +25,7 @@ from tidemark.report.versions import (
     of_versions,
     terminal_table,
 )
-from tidemark.runner.versions import batches_as_planned, disagreement, sparks
+from tidemark.runner.versions import batches_as_planned, cases, disagreement, sparks
 
 SEMI, NULL_KEYS = DEFECTS[0], DEFECTS[1]
 SEMI_CASE, CONTROL = SEMI.cases[2], SEMI.cases[0]
@@ -130,6 +130,14 @@ def test_one_version_twice_is_refused() -> None:
     with pytest.raises(UsageError, match="twice"):
         sparks([own, own])
     assert [spark.python for spark in sparks([own])] == [own]
+
+
+def test_cases_are_chosen_by_name() -> None:
+    assert cases(["null_keys"]) == [(NULL_KEYS, NULL_KEYS.cases[0])]
+    assert cases() == [(defect, case) for defect in DEFECTS for case in defect.cases]
+    with pytest.raises(UsageError, match="no case 'coffee'") as error:
+        cases(["coffee"])
+    assert "null_keys" in error.value.hint
 
 
 def semi_run(*emitted: str) -> Run:

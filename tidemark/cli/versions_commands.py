@@ -28,6 +28,11 @@ Releases = Annotated[
     ),
 ]
 
+Cases = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Only this case, a file of the folder `defects`; repeatable."),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add ``versions`` to the command line."""
@@ -37,6 +42,7 @@ def register(app: typer.Typer) -> None:
 def versions_command(
     spark: Pythons = None,
     release: Releases = None,
+    case: Cases = None,
     install: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where environments are made and kept; default: the user's cache."),
@@ -55,12 +61,13 @@ def versions_command(
 
     from tidemark.report import versions as table
     from tidemark.runner.environments import RELEASES, folder, provide
-    from tidemark.runner.versions import sparks, try_all
+    from tidemark.runner.versions import cases, sparks, try_all
 
+    chosen = cases(case or ())
     releases = release or (() if spark else RELEASES)
     with _progress(quiet=as_json or not sys.stderr.isatty()) as report:
         made = [provide(one, install or folder(), lambda text: report(text, 0, 0)) for one in releases]
-        results = try_all(sparks([*(spark or ()), *made]), report)
+        results = try_all(sparks([*(spark or ()), *made]), chosen, report)
     if markdown is not None:
         markdown.write_text(table.markdown(results), encoding="utf-8")
     if as_json:

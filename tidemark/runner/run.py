@@ -15,14 +15,19 @@ from tidemark.contract import Contract
 from tidemark.errors import UsageError
 from tidemark.evidence import RunDirectory
 from tidemark.oracle import Verdict, judge
+from tidemark.oracle.defects import minor_version
 from tidemark.runner.live import LiveRun
-from tidemark.runner.options import RunOptions
+from tidemark.runner.options import SINKS, RunOptions
 from tidemark.runner.programs import run_program, write_code_zip
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
+from tidemark.stack.toolchain import find_spark
 from tidemark.trace import TraceReader, trace_sha256
 
 PROGRAM_S = 600.0
 """Calibration: describing takes 0.2 s; generating a million events 10 s."""
+
+EXACTLY_ONCE_SINCE = (4, 1)
+"""The first Spark with what the exactly-once sink is made of."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,14 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             hint="leave out --kill-executors and --kill-drivers, or take a stack of your own:"
             " `tidemark up --backend local`",
         )
+    if options.python is not None and options.sink == SINKS[0]:
+        spark = find_spark(options.python).version
+        if (minor_version(spark) or EXACTLY_ONCE_SINCE) < EXACTLY_ONCE_SINCE:
+            raise UsageError(
+                f"the exactly-once sink does not run on PySpark {spark}",
+                detail=f"it is a data source with Arrow writers, which the one of {str(options.python)!r} has not",
+                hint="add --sink spark, Spark's own Kafka sink (at-least-once); or take PySpark 4.1 or newer",
+            )
 
 
 def _prepare_trace(options: RunOptions, contract: Contract, directory: RunDirectory) -> Path:

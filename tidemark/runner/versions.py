@@ -47,19 +47,23 @@ def sparks(pythons: Sequence[Path]) -> list[Spark]:
     return found
 
 
-def cases() -> Iterator[tuple[Defect, Case]]:
-    """Every case with its defect, in the order of the table."""
-    for defect in DEFECTS:
-        for case in defect.cases:
-            yield defect, case
+def cases(names: Sequence[str] = ()) -> list[tuple[Defect, Case]]:
+    """The cases of these names (all, if there is none) with their defects; raises ``UsageError`` for an unknown one."""
+    every = [(defect, case) for defect in DEFECTS for case in defect.cases]
+    known = [case.name for _, case in every]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no case {name!r}", hint=f"there are {', '.join(known)}")
+    return [(defect, case) for defect, case in every if not names or case.name in names]
 
 
-def try_all(found: Sequence[Spark], report: Report = report_nothing) -> Results:
+def try_all(
+    found: Sequence[Spark], every: Sequence[tuple[Defect, Case]], report: Report = report_nothing
+) -> Results:
     """Run every case on every Spark. What fails is an unclear cell; only the caller's interruption ends it.
 
     ``report(what, done, total)`` is called before each case, and at the end.
     """
-    every = list(cases())
     total, cells = len(found) * len(every), list[Cell]()
     versions: dict[str, dict[str, str]] = {}
     runs = project.runs_dir() / "versions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
