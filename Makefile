@@ -29,7 +29,7 @@ endif
 # that neighbours stay together and share what their module has started.
 SIDE_BY_SIDE ?= -n 2 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long versions lint bench lock clean
+.PHONY: help venv up down demo smoke test long sabotage versions lint bench lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -78,6 +78,9 @@ long: venv ## the full matrices, 100,000 impressions with eleven kills, the whee
 
 versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): defects/README.md
 	@$(BIN)/tidemark versions --markdown defects/README.md $(ARGS)
+
+sabotage: venv ## every saboteur past three judges; writes tests/sabotage/SCORE.md
+	@$(BIN)/python -m tests.sabotage $(ARGS)
 
 lint: venv ## ruff (rules and format), mypy --strict, import-linter
 	@$(BIN)/ruff check .

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sabotage.score import print_score
+
 HERE = Path(__file__).parent
 TIERS = ("unit", "spark", "e2e", "chaos", "sabotage", "regressions", "house")
 ALWAYS_SMOKE = ("unit", "house")
@@ -24,3 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(folders[0])
         if folders[0] in ALWAYS_SMOKE and item.get_closest_marker("long") is None:
             item.add_marker("smoke")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print who caught which saboteur; here, because with ``-n`` the folders' own are read by the workers only."""
+    print_score(terminalreporter)

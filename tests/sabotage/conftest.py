@@ -1,0 +1,47 @@
+"""What the saboteurs' tests share: the score, and one sound run of each join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sabotage.saboteurs import NO_NULL_KEYS, ON_TIME
+from tests.sabotage.score import PROPERTY, Line
+from tidemark.evidence import RunDirectory
+from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.stack import Stack
+
+
+@pytest.fixture
+def score(request: pytest.FixtureRequest) -> Callable[[Line], None]:
+    """A function that leaves a line of the score in this test's report."""
+    return lambda line: request.node.user_properties.append((PROPERTY, tuple(line)))
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    stack: Stack, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, bool, str], RunDirectory]:
+    """A function that runs a bundled join as it is, once, and gives its evidence; nothing is wrong with it.
+
+    ``late``: some of its rows are late.
+    """
+    known: dict[tuple[str, bool, str], RunDirectory] = {}
+
+    def record(join: str, late: bool, pace: str = "stepped") -> RunDirectory:
+        if (join, late, pace) not in known:
+            on_time = NO_NULL_KEYS if join == "full_outer" else ON_TIME
+            options = RunOptions(
+                join, seed=11, impressions=400, pace=pace,
+                generator=(("--null-keys", "0") if join == "full_outer" else ()) if late else on_time,
+                run_dir=tmp_path_factory.mktemp("sound") / join,
+            )  # fmt: skip
+            contract = describe(join)
+            directory = new_run_directory(options, contract)
+            verdict = run(options, contract, directory, stack=stack).verdict
+            assert verdict.verdict == "VALID", verdict
+            known[join, late, pace] = directory
+        return known[join, late, pace]
+
+    return record
