@@ -1,0 +1,96 @@
+"""Bugs that Spark once had in its stream-stream joins: it must not have them again, and would not get away with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.regressions.historic import HISTORIC
+from tests.sabotage import naive
+from tests.sabotage.evidence import Copy
+from tests.sabotage.saboteurs import PIPELINES
+from tests.sabotage.score import PROPERTY, Line
+from tidemark.contract import Contract
+from tidemark.evidence import RunDirectory
+from tidemark.oracle import judge
+from tidemark.oracle.history import read_history
+
+HERE = Path(__file__).parent
+pytestmark = [pytest.mark.regressions]
+
+
+def pipeline_of(name, folder):
+    """The pipeline's name, or a file with the old bug's circumstances in it."""
+    case = HISTORIC[name]
+    text = (PIPELINES / f"{case.join}.py").read_text()
+    for old, new in case.changes.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    if case.before:
+        text += f"\n\nplain = build\n\n\ndef build(left, right):\n    return plain({case.before})\n"
+    (folder / "pipeline.py").write_text(text)
+    return folder / "pipeline.py" if case.changes or case.before else case.join
+
+
+def rows_of(run):
+    """Ids -> batch of every output row."""
+    output = list(run.output())
+    shown = [(left or "-", right or "-") for left, right in naive.ids(output, contract_of(run))]
+    assert len(set(shown)) == len(shown)
+    return dict(zip(shown, (int(dict(record.headers)["batch"]) for record in output), strict=True))
+
+
+def contract_of(run):
+    return Contract.from_json(run.manifest.contract)
+
+
+def broken(run, name, folder):
+    """The evidence that the old engine would have left."""
+    copy, history, case = Copy(run, folder), read_history(run), HISTORIC[name]
+    row_of = {of: row for row, of in enumerate(history.rows.id)}
+    ids = [tuple(text or "-" for text in one) for one in naive.ids(copy.output, copy.contract)]
+    for row, batch in case.come.items():
+        rows = {side: row_of[of] for side, of in enumerate(row) if of != "-"}
+        copy.add(0, batch, copy.made_of(history, rows))
+    for row in case.gone:
+        copy.output[ids.index(row)] = None
+    copy.output = [record for record in copy.output if record is not None]
+    return copy.write()
+
+
+@pytest.mark.parametrize("name", HISTORIC)
+def test_the_bug_is_gone_and_would_be_caught_by_name(name, run_pipeline, tmp_path, request):
+    case = HISTORIC[name]
+    result = run_pipeline(pipeline_of(name, tmp_path), trace=HERE / f"{name}.jsonl")
+    run = RunDirectory(result.run_dir)
+
+    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.doubts)
+    assert rows_of(run) == case.right
+
+    damaged = broken(run, name, tmp_path / "broken")
+    verdict = judge(damaged)
+    caught = "caught" if case.caught_as in verdict.findings_total else "missed"
+    said = naive.outcomes(damaged, naive.ids(run.output(), contract_of(run)))
+    line = Line("engine", name, case.join, case.caught_as, caught, **said)
+    request.node.user_properties.append((PROPERTY, tuple(line)))
+    assert verdict.verdict == "INVALID"
+    assert case.caught_as in verdict.findings_total, verdict.findings_total
+
+
+@pytest.mark.parametrize("name", [name for name, case in HISTORIC.items() if case.conf])
+def test_the_bug_can_be_had_again_by_a_setting_and_is_caught(name, run_pipeline, tmp_path):
+    case = HISTORIC[name]
+
+    result = run_pipeline(pipeline_of(name, tmp_path), trace=HERE / f"{name}.jsonl", conf=case.conf)
+
+    assert rows_of(RunDirectory(result.run_dir)).keys() == case.right.keys() - set(case.gone)
+    assert result.verdict.verdict == "INVALID"
+    assert case.caught_as in result.verdict.findings_total
+
+
+def test_every_trace_belongs_to_a_bug():
+    assert {path.stem for path in HERE.glob("*.jsonl")} == set(HISTORIC)
+    for path in HERE.glob("*.jsonl"):
+        assert all(json.loads(line) for line in path.read_text().splitlines())
