@@ -71,6 +71,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import zstandard
 
+from tidemark.chain import Chain, read_contract
 from tidemark.contract import Contract, Delivery
 from tidemark.errors import BrokenEvidence
 from tidemark.jsonlines import line_number, open_lines, read_blocks, write_lines
@@ -204,9 +205,9 @@ class RunDirectory:
         return manifest
 
     @property
-    def contract(self) -> Contract:
+    def contract(self) -> Contract | Chain:
         """The contract in the manifest."""
-        return Contract.from_json(self.manifest.contract)
+        return read_contract(self.manifest.contract)
 
     def inputs(self) -> Iterator[InputRecord]:
         """All records that were published, in order: the trace, then the sentinels."""

@@ -10,12 +10,21 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
     engine       its state, metrics and executors (opinion 3, too)
     anchors      what had to happen for silence to mean anything
     verdict      all of it, put together
+    chain        the same for what is more than one join, or none (``tidemark.chain``)
 """
 
 from __future__ import annotations
 
+from tidemark.chain import is_chain
+from tidemark.oracle.chain.judge import judge_chain
 from tidemark.oracle.findings import PROPERTIES, Finding
 from tidemark.oracle.history import Evidence
-from tidemark.oracle.verdict import Verdict, judge
+from tidemark.oracle.verdict import Verdict
+from tidemark.oracle.verdict import judge as judge_join
 
 __all__ = ["PROPERTIES", "Evidence", "Finding", "Verdict", "judge"]
+
+
+def judge(run: Evidence) -> Verdict:
+    """Judge a run of a join, or of a chain. Raises ``TidemarkError``, and only for evidence that cannot be read."""
+    return judge_chain(run) if is_chain(run.manifest.contract) else judge_join(run)

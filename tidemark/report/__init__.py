@@ -53,7 +53,9 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     yield "unreadable", f"{n['unreadable']:,}, filtered out below the watermark"
     yield "without a key", f"{n['null_key']:,}"
     yield "sent twice", f"{n['duplicate_events']:,} by their producer"
-    if verdict.kind == "left_semi":
+    if verdict.kind == "chain":
+        yield "rows out", f"{n['joined_rows'] + n['null_rows']:,} of {n['expected_rows']:,} predicted rows"
+    elif verdict.kind == "left_semi":
         yield "semi rows", f"{n['semi_rows']:,}"
     else:
         yield "matched", f"{n['joined_rows']:,} joined rows of {n['matched']:,} matched left rows"
@@ -79,7 +81,7 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
 _COUNTED = (
     "rows_in", "late", "unreadable", "null_key", "duplicate_events", "semi_rows", "joined_rows", "matched",
     "null_rows", "duplicates_excused", "data_batches", "no_data_batches", "batches", "batches_run_again", "faults_done",
-    "failed_tasks",
+    "failed_tasks", "expected_rows",
 )  # fmt: skip
 """Counts that a table shows: 0 where a judgement did not get as far as counting."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from tidemark.chain import Chain
 from tidemark.contract import Contract
 from tidemark.events import write_time
 from tidemark.evidence import Batch, Fault, RunDirectory
@@ -33,11 +34,11 @@ def timeline(run: RunDirectory) -> Iterator[str]:
         yield f"{number:>5} {_watermark(batch):<24} {figures}  {bar:<{BAR}}{_struck(batch, faults)}".rstrip()
 
 
-def _written(run: RunDirectory, contract: Contract) -> tuple[Counter[int], Counter[int]]:
+def _written(run: RunDirectory, contract: Contract | Chain) -> tuple[Counter[int], Counter[int]]:
     """Output records by the batch in their header: those with a right side (or of a semi join), and NULL rows."""
     joined: Counter[int] = Counter()
     nulls: Counter[int] = Counter()
-    right = contract.output.right_id
+    right = None if isinstance(contract, Chain) else contract.output.right_id
     for record in run.output():
         batch = dict(record.headers).get("batch") or ""
         if not batch.isdigit():
