@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import coalesce, struct, to_json
+from pyspark.sql.functions import coalesce, col, struct, to_json
+
+from tidemark.chain import Chain, topics_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from tidemark.contract import Contract
 
     ToSink = Callable[[DataFrame], DataFrame]
 
@@ -59,9 +63,8 @@ def start_query(
 ) -> StreamingQuery:
     """Start the pipeline's query; without ``trigger_ms`` it ends once all that is there has been read."""
     contract = module.CONTRACT
-    left, right = (_read(session, args, side.topic) for side in (contract.left, contract.right))
-    ids = [name for name in (contract.output.left_id, contract.output.right_id) if name is not None]
-    records = _records(module.build(left, right), ids)
+    inputs = [_read(session, args, topic) for topic in topics_of(contract)]
+    records = _records(module.build(*inputs), _keys(contract))
     writer = _SINKS[args.sink](records, getattr(module, "to_sink", None), args)
     writer = writer.queryName(args.query_name).outputMode("append")
     if args.trigger_ms is None:
@@ -83,12 +86,20 @@ def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
     return (source.option("maxOffsetsPerTrigger", limit) if limit else source).load()
 
 
+def _keys(contract: Contract | Chain) -> Sequence[str]:
+    """The output fields of which the first that is not NULL is the record's key."""
+    if isinstance(contract, Chain):
+        return contract.output
+    return [name for name in (contract.output.left_id, contract.output.right_id) if name is not None]
+
+
 def _records(rows: DataFrame, ids: Sequence[str]) -> DataFrame:
     """Output rows as Kafka records: the left id as key (the right one where there is no left row), all columns as JSON,
     NULLs shown.
     """
     return rows.select(
-        coalesce(*ids).alias("key"), to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value")
+        coalesce(*[col(name).cast("string") for name in ids]).alias("key"),
+        to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     )
 
 

@@ -20,7 +20,7 @@ import typer
 
 from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
-from tidemark.contract import Contract
+from tidemark.chain import read_contract
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
 from tidemark.trace import Header, TraceReader, write_trace
 
@@ -162,7 +162,7 @@ def sentinels(
             detail=str(error),
             hint="`python -m pipelines NAME --describe` prints one",
         ) from error
-    header, records = make_sentinels(Contract.from_json(described), trace, rounds=rounds)
+    header, records = make_sentinels(read_contract(described), trace, rounds=rounds)
     print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
 
 

@@ -16,7 +16,8 @@ from zlib import crc32
 
 import msgspec
 
-from tidemark.contract import Contract, Side
+from tidemark.chain import STRING, Chain, Join, Window
+from tidemark.contract import Bound, Contract, Side
 from tidemark.errors import UsageError
 from tidemark.events import read_event, write_time
 from tidemark.trace import Header, Record, TraceReader
@@ -25,23 +26,23 @@ MARGIN_MS = 3_600_000
 """An hour beyond what is needed, so that nobody has to count strict bounds and milliseconds."""
 
 
-def make_sentinels(contract: Contract, path: Path, *, rounds: int = 1) -> tuple[Header, list[Record]]:
+def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -> tuple[Header, list[Record]]:
     """The sentinels for a trace. Each round is a slice of its own and an hour later than the one before.
 
     A second round is for a query that was restarted after the first: its watermark cannot move, and the
     no-data batch is not run, before every input has brought a new record.
     """
-    sides = (contract.left, contract.right)
+    sides = _sides(contract)
     with TraceReader(path) as reader:
         for side in sides:
             if side.topic not in reader.header.topics:
                 raise UsageError(
                     f"the trace {str(path)!r} has no topic {side.topic!r}",
-                    hint=f"contract {contract.name!r} reads {sides[0].topic!r} and {sides[1].topic!r}",
+                    hint=f"contract {contract.name!r} reads {' and '.join(repr(one.topic) for one in sides)}",
                 )
         latest_us, templates = _look_through(reader, sides)
         topics = reader.header.topics
-    reach_ms = max(abs(end) for end in (contract.bound.lower_ms or 0, contract.bound.upper_ms or 0))
+    reach_ms = _reach_ms(contract)
     delay_ms = max(side.watermark_delay_ms or 0 for side in sides)
     first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
     header = Header(
@@ -52,6 +53,38 @@ def make_sentinels(contract: Contract, path: Path, *, rounds: int = 1) -> tuple[
         for index in range(rounds)
         for side in sides
     ]
+
+
+def _sides(contract: Contract | Chain) -> tuple[Side, ...]:
+    """Each input; of a chain each topic, with all of its text fields as keys."""
+    if isinstance(contract, Contract):
+        return contract.left, contract.right
+    sides: dict[str, Side] = {}
+    for source in contract.sources:
+        keys = tuple(field.column or field.name for field in source.fields if field.type == STRING)
+        before = sides.get(source.topic)
+        sides[source.topic] = Side(
+            source.topic,
+            id=keys[0],
+            keys=tuple(dict.fromkeys([*(before.keys if before else ()), *keys])),
+            time=source.time_column or source.time,
+            watermark_delay_ms=max(
+                source.watermark_delay_ms or 0, (before and before.watermark_delay_ms) or 0
+            ),
+        )
+    return tuple(sides.values())
+
+
+def _reach_ms(contract: Contract | Chain) -> int:
+    """How far a row's time reaches: over the bound of a join, over all bounds and windows of a chain."""
+    if isinstance(contract, Contract):
+        return _bound_ms(contract.bound)
+    bounds = sum(_bound_ms(step.bound) for step in contract.steps if isinstance(step, Join))
+    return bounds + sum(step.window_ms for step in contract.steps if isinstance(step, Window))
+
+
+def _bound_ms(bound: Bound) -> int:
+    return max(abs(end) for end in (bound.lower_ms or 0, bound.upper_ms or 0))
 
 
 def _look_through(records: Iterable[Record], sides: Iterable[Side]) -> tuple[int, dict[str, dict[str, Any]]]:

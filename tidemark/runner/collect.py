@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark import kafka, project
+from tidemark.chain import Chain
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract, Delivery
 from tidemark.evidence import (
@@ -53,7 +54,12 @@ class Collector:
     """Knows what the run has shown so far; ``finish`` writes it down."""
 
     def __init__(
-        self, options: RunOptions, contract: Contract, directory: RunDirectory, stack: Stack, places: Places
+        self,
+        options: RunOptions,
+        contract: Contract | Chain,
+        directory: RunDirectory,
+        stack: Stack,
+        places: Places,
     ) -> None:
         self._options = options
         self._contract = contract
@@ -77,6 +83,8 @@ class Collector:
 
     def read_state(self) -> None:
         """Have the state read after some of the batches, while its query's session is still there."""
+        if isinstance(self._contract, Chain):
+            return  # what is read is the state of one join
         self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tidemark import kafka
+from tidemark.chain import Chain
 from tidemark.chaos.outputs import watched
 from tidemark.chaos.scene import Scene
 from tidemark.chaos.striker import Striker
@@ -41,7 +42,12 @@ class LiveRun:
     """One query over one trace on one stack; ``go`` leaves the evidence in the run directory, whatever happens."""
 
     def __init__(
-        self, options: RunOptions, contract: Contract, directory: RunDirectory, trace: Path, stack: Stack
+        self,
+        options: RunOptions,
+        contract: Contract | Chain,
+        directory: RunDirectory,
+        trace: Path,
+        stack: Stack,
     ) -> None:
         self._options = options
         self._contract = contract

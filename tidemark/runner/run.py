@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from tidemark import project
+from tidemark.chain import Chain, read_contract, topics_of
 from tidemark.contract import Contract
 from tidemark.errors import UsageError
 from tidemark.evidence import RunDirectory
@@ -21,7 +24,7 @@ from tidemark.runner.options import SINKS, RunOptions
 from tidemark.runner.programs import run_program, write_code_zip
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.toolchain import find_spark
-from tidemark.trace import TraceReader, trace_sha256
+from tidemark.trace import TraceReader, trace_sha256, write_trace
 
 PROGRAM_S = 600.0
 """Calibration: describing takes 0.2 s; generating a million events 10 s."""
@@ -40,13 +43,13 @@ class RunResult:
     command: str
 
 
-def describe(pipeline: str, python: Path | None = None) -> Contract:
+def describe(pipeline: str, python: Path | None = None) -> Contract | Chain:
     """The contract of a bundled pipeline (by name) or of a pipeline file (by path)."""
     text = run_program(["pipelines", pipeline, "--describe"], timeout_s=PROGRAM_S, python=python)
-    return Contract.from_json(json.loads(text))
+    return read_contract(json.loads(text))
 
 
-def new_run_directory(options: RunOptions, contract: Contract) -> RunDirectory:
+def new_run_directory(options: RunOptions, contract: Contract | Chain) -> RunDirectory:
     """Make the run's directory, with its code and its contract in it."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
     name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
@@ -62,7 +65,7 @@ def new_run_directory(options: RunOptions, contract: Contract) -> RunDirectory:
 
 
 def run(
-    options: RunOptions, contract: Contract, directory: RunDirectory, *, stack: Stack | None = None
+    options: RunOptions, contract: Contract | Chain, directory: RunDirectory, *, stack: Stack | None = None
 ) -> RunResult:
     """Run one pipeline on a real stack, ``stack`` or else one that is leased for it, and judge it.
 
@@ -100,7 +103,7 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             )
 
 
-def _prepare_trace(options: RunOptions, contract: Contract, directory: RunDirectory) -> Path:
+def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: RunDirectory) -> Path:
     """Generate or copy the trace, and make the sentinels that will flush it."""
     options.report("trace", 0, 1)
     if options.trace is not None:
@@ -116,16 +119,27 @@ def _prepare_trace(options: RunOptions, contract: Contract, directory: RunDirect
             ["producers", "generate", "--out", str(trace), *numbers, *pace, *options.generator],
             timeout_s=PROGRAM_S,
         )
-    wanted = {contract.left.topic, contract.right.topic}
+    wanted = set(topics_of(contract))
     with TraceReader(trace) as reader:
-        if wanted != set(reader.header.topics):
+        topics = set(reader.header.topics)
+        if not wanted <= topics:
             raise UsageError(
                 f"the trace has the topics {', '.join(sorted(reader.header.topics))}",
-                detail=f"pipeline {contract.name!r} reads {contract.left.topic!r} and {contract.right.topic!r}",
+                detail=f"pipeline {contract.name!r} reads {' and '.join(sorted(wanted))}",
                 hint="give a trace that was made for this pipeline (--trace)",
             )
+    if wanted != topics:
+        _keep_topics(trace, wanted)
     arguments = ["sentinels", str(directory.path / "contract.json"), str(trace)]
     flush = directory.path / "flush.jsonl"
     run_program(["producers", *arguments, "--out", str(flush)], timeout_s=PROGRAM_S)
     options.report("trace", 1, 1)
     return trace
+
+
+def _keep_topics(trace: Path, wanted: set[str]) -> None:
+    """Leave records of other topics out of a trace: what is published is what is read."""
+    with TraceReader(trace) as reader:
+        topics = {name: spec for name, spec in reader.header.topics.items() if name in wanted}
+        header = msgspec.structs.replace(reader.header, topics=topics)
+        write_trace(trace, header, [record for record in reader if record.topic in wanted])
