@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 
 from tidemark.oracle.bounds import LEFT, RIGHT
+from tidemark.oracle.defects import is_modelled
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import NO_BATCH, Evidence, Fate, History
 from tidemark.oracle.locality import Locality, locality
@@ -72,6 +73,11 @@ def check_engine(history: History, prediction: Prediction, run: Evidence, book: 
     placements, reports = run.placements(), _reports(run.progress())
     engine.locality = locality(placements) if placements else None
     engine.rows, engine.times_ms = _sums(reports), _times(reports)
+    if not is_modelled(history.manifest.versions):
+        engine.notes.append(
+            "the rules of this Spark are not modelled: its state and metrics were not compared"
+        )
+        return engine
     state = run.state()
     if state is None:
         why = f": {info.note}" if info is not None and info.note else ""

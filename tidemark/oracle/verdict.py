@@ -120,10 +120,9 @@ class _Judgement:
             prediction, defects = expected
             comparison = Comparison(history, prediction, defects, self.book)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
-            if self.opinions == BOTH:
-                engine = self.stage(
-                    "the engine's state", lambda: check_engine(history, prediction, run, self.book)
-                )
+            engine = self.stage(
+                "the engine's state", lambda: check_engine(history, prediction, run, self.book)
+            )
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:
                 found = self.stage(

@@ -116,7 +116,7 @@ class _Trial:
             verdict = run(options, contract, directory, stack=self.stack).verdict
         except TidemarkError as error:
             return _failed(defect, case, self.spark, error)
-        came = case.row in rows_of(directory, contract)
+        came = case.row in rows_of(directory, Contract.from_json(directory.manifest.contract))
         doubts = [*batches_as_planned(directory), *disagreement(defect, case, came, verdict)]
         return Cell(
             defect=defect.name,

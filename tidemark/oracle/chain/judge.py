@@ -21,7 +21,7 @@ from tidemark.oracle.chain.model import Model
 from tidemark.oracle.chain.opinion import Opinion
 from tidemark.oracle.chain.output import Choice, Output, Shape
 from tidemark.oracle.chain.steps import Choose, Rules, first_come
-from tidemark.oracle.declarative import KNOWN_DEFECTS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS, has_defect
+from tidemark.oracle.defects import KNOWN_DEFECTS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS, has_defect
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence
 from tidemark.oracle.verdict import Verdict
@@ -111,7 +111,7 @@ class _Judgement:
 
     def rules(self) -> Rules:
         """Those of the Spark that ran."""
-        return Rules(right_first=has_defect(self.history.manifest.versions))
+        return Rules(right_first=has_defect(self.history.manifest.versions, LEFT_SEMI_LOSES_SAME_BATCH_ROWS))
 
     def predict(self, rules: Rules, choose: Choose) -> Predicted:
         """Run the model over all batches."""
