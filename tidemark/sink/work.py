@@ -42,8 +42,8 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> Seen | No
         return None
     must_be_fresh(in_flight, told.expiry_guard_s)
     is_begun = in_flight.time_ms < told.started_ms
-    query = query_id(told.checkpoint) if is_begun else None
-    if query is not None:
+    query = query_id(told.checkpoint) if is_begun or in_flight.batch == 0 else None
+    if query is not None and is_begun:
         take_over(query, in_flight, told)
     if query is not None and in_flight.batch == 0:
         open_ledger(query, in_flight, told)
