@@ -115,21 +115,14 @@ def make_contract(name: str, kind: JoinKind, bound: Bound, *, keys: int = 1) -> 
 
 def draw_case(rng: random.Random, contract: Contract, seed: int | None = None) -> Case:
     """A trace for a contract, and a way to run it."""
-    busy = rng.random() < 0.5
-    records, now_s = [], rng.choice((0.0, 0.0, 20.0))
     slices = rng.randint(2, 6)
-    for number in range(slices):
-        now_s += rng.choice((2, 4, 8) if busy else (0, 1, 3, 8))
-        around_s = now_s - rng.choice((0, 0, 0, 2, 4, 7))
-        for side in (contract.left, contract.right):
-            count = rng.choice((1, 2, 4) if busy else (0, 1, 2, 4))
-            records += [_record(rng, side, around_s, number) for _ in range(count)]
+    records = draw_records(rng, contract, slices=slices, rows=rng.choice(((0, 1, 2, 4), (1, 2, 4))))
     way = rng.choice(WAYS)
     no_data = rng.random() < 0.75
     return Case(
         name=contract.name,
         contract=contract,
-        records=tuple(_with_ids(records)),
+        records=records,
         flush=flush_of(contract, rounds=1 if no_data else 2),
         way=way,
         sink=rng.choice((*SINKS, "spark")),
@@ -138,6 +131,20 @@ def draw_case(rng: random.Random, contract: Contract, seed: int | None = None) -
         states=rng.choice((0, 0, 0, 2)),
         seed=seed,
     )
+
+
+def draw_records(
+    rng: random.Random, contract: Contract, *, slices: int, rows: tuple[int, ...]
+) -> tuple[Record, ...]:
+    """A trace: in each slice one of ``rows`` records a side, around a time that goes on, and sometimes back."""
+    busy = 0 not in rows
+    records, now_s = [], rng.choice((0.0, 0.0, 20.0))
+    for number in range(slices):
+        now_s += rng.choice((2, 4, 8) if busy else (0, 1, 3, 8))
+        around_s = now_s - rng.choice((0, 0, 0, 2, 4, 7))
+        for side in (contract.left, contract.right):
+            records += [_record(rng, side, around_s, number) for _ in range(rng.choice(rows))]
+    return tuple(_with_ids(records))
 
 
 def flush_of(contract: Contract, *, rounds: int = 1) -> tuple[Record, ...]:

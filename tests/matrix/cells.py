@@ -1,0 +1,111 @@
+"""The cells of the matrix: join x bound x state x no-data batches, and what is run in each.
+
+A cell is *unsupported* where Spark refuses the join, or keeps its state in another format than the one asked for; the
+reason is Spark's own, from a real attempt.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, replace
+
+from tidemark.cases.case import NO_DATA, Case
+from tidemark.cases.draw import draw_records, flush_of, make_contract
+from tidemark.contract import Bound, Contract, JoinKind
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+FORMAT_4 = "spark.sql.streaming.join.stateFormatV4.enabled"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+BOUNDS = {
+    "inclusive range": Bound(-3_000, 4_000),
+    "strict range": Bound(-3_000, 4_000, lower_strict=True, upper_strict=True),
+    "one-sided range": Bound(-4_000),
+    "equal time": Bound(equal=True),
+    "equal time and range": Bound(-2_000, 3_000, equal=True),
+    "equal window": Bound(equal=True, window_ms=5_000),
+    "window inequality": Bound(0, window_ms=3_000),
+    "one watermark": Bound(-3_000, 4_000),
+}
+STATES = {
+    "HDFS, 2": {},
+    "HDFS, 3": {FORMAT: "3"},
+    "RocksDB, 2": {PROVIDER: ROCKSDB},
+    "RocksDB, 2, changelog": {PROVIDER: ROCKSDB, CHANGELOG: "true"},
+    "RocksDB, 3": {PROVIDER: ROCKSDB, FORMAT: "3"},
+    "RocksDB, 4": {PROVIDER: ROCKSDB, FORMAT: "4", FORMAT_4: "true"},
+    "RocksDB, 4, changelog": {PROVIDER: ROCKSDB, FORMAT: "4", FORMAT_4: "true", CHANGELOG: "true"},
+}
+"""Store, format, changelog checkpointing -> the settings that ask for it."""
+
+WAYS = ("backlog", "stepped", "interrupted")
+SINKS = ("spark", "exactly-once")
+ANCHORS = ("rows_joined", "semi_row_emitted", "null_row_after_expiry")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell."""
+
+    kind: JoinKind
+    bound: str
+    state: str
+    no_data: bool
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.bound}, {self.state}, no-data batches {'on' if self.no_data else 'off'}"
+
+    def contract(self) -> Contract:
+        """The join of this cell: a right outer join is the left one's mirror image."""
+        bound, mirrored = BOUNDS[self.bound], self.kind is JoinKind.RIGHT_OUTER
+        if mirrored and bound.upper_ms is None:
+            bound = replace(
+                bound, lower_ms=None, upper_ms=None if bound.lower_ms is None else -bound.lower_ms
+            )
+        contract = make_contract("matrix", self.kind, bound)
+        if self.bound != "one watermark":
+            return contract
+        if mirrored:
+            return replace(contract, right=replace(contract.right, watermark_delay_ms=None))
+        return replace(contract, left=replace(contract.left, watermark_delay_ms=None))
+
+    def case(self, number: int) -> Case:
+        """What is run: the trace is the cell's own, way and sink go round by ``number``."""
+        contract, rng = self.contract(), random.Random(str(self))
+        way = WAYS[number % len(WAYS)]
+        return Case(
+            name=str(self),
+            contract=contract,
+            records=draw_records(rng, contract, slices=5, rows=(4, 6)),
+            flush=flush_of(contract, rounds=1 if self.no_data else 2),
+            way=way,
+            sink=SINKS[number // len(WAYS) % len(SINKS)],
+            conf={**STATES[self.state], **({} if self.no_data else {NO_DATA: "false"})},
+            stops=(2,) if way == "interrupted" else (),
+            states=2,
+            anchors=() if self.bound == "one watermark" else ANCHORS,
+        )
+
+
+def cells() -> list[Cell]:
+    """All of them, in order."""
+    return [Cell(*parts) for parts in itertools.product(JoinKind, BOUNDS, STATES, (True, False))]
+
+
+def pairwise() -> list[Cell]:
+    """A choice in which each two values of different factors meet: greedy, and the same every time."""
+    every, chosen = cells(), []
+    wanted = {pair for cell in every for pair in _pairs(cell)}
+    while wanted:
+        best = max(every, key=lambda cell: len(wanted & _pairs(cell)))
+        chosen.append(best)
+        wanted -= _pairs(best)
+    return chosen
+
+
+def _pairs(cell: Cell) -> set[tuple[object, ...]]:
+    parts = enumerate((cell.kind, cell.bound, cell.state, cell.no_data))
+    return set(itertools.combinations(parts, 2))

@@ -1,0 +1,65 @@
+"""The matrix as a document: how many runs held in each cell, and Spark's reason where there can be none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.matrix.cells import BOUNDS, STATES
+from tests.matrix.running import Outcome
+from tidemark.contract import JoinKind
+
+PATH = Path(__file__).with_name("JOINS.md")
+HEAD = """# Joins that were run and judged
+
+Made by `make matrix`: every join under every bound, on every state store and format, with no-data batches on and off,
+each over a trace of its own, in one of three ways (backlog, a slice at a time, interrupted in the middle) and with one
+of the two sinks; output, state and metrics compared with the oracle's.
+"""
+
+
+def write(outcomes: Sequence[Outcome], spark: str) -> str:
+    """The whole document."""
+    said = Counter(one.said for one in outcomes)
+    runs = sum(one.said != "unsupported" for one in outcomes)
+    lines = [
+        HEAD,
+        f"Spark {spark}: {runs} runs, of which {said['VALID']} are `VALID` and {said['known defect']} are",
+    ]
+    lines += [
+        f"`INVALID` by a known defect only; {said['FAILED']} failed; {said['unsupported']} cells unsupported.",
+        "",
+    ]
+    lines += [
+        "A cell says how many of its runs (no-data batches on, off) held; `d`: a known defect was named;"
+    ]
+    lines += ["`-`: unsupported.", ""]
+    header = ["join", "bound", *STATES]
+    lines += [_row(header), _row(["---"] * len(header))]
+    for kind in JoinKind:
+        for bound in BOUNDS:
+            cells = [_cell(outcomes, (str(kind), bound, state)) for state in STATES]
+            lines.append(_row([str(kind), bound, *cells]))
+    lines += ["", "## Why cells are unsupported", ""]
+    reasons = Counter((one.cell[0], one.cell[1], one.why) for one in outcomes if one.said == "unsupported")
+    formats = Counter(why for _, _, why in reasons.elements() if "state format" in why)
+    lines += [f"- {count} cells: {why}" for why, count in sorted(formats.items())]
+    lines += [
+        f"- {kind}, {bound}: {why}" for (kind, bound, why) in sorted(reasons) if "state format" not in why
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(outcomes: Sequence[Outcome], wanted: tuple[str, str, str]) -> str:
+    mine = [one for one in outcomes if one.cell[:3] == wanted]
+    if not mine:
+        return ""
+    if all(one.said == "unsupported" for one in mine):
+        return "-"
+    holding = sum(one.said in ("VALID", "known defect") for one in mine)
+    return f"{holding}{' d' if any(one.said == 'known defect' for one in mine) else ''}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

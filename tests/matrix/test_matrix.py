@@ -1,0 +1,41 @@
+"""Every join under every bound, on every state: a pairwise choice in the suite, all of them in ``make long``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.matrix.cells import cells, pairwise
+from tests.matrix.running import run_cell
+from tidemark.cases.fuzz import run_seed
+from tidemark.cases.warm import WarmDriver
+
+pytestmark = [pytest.mark.e2e]
+
+CHOSEN = pairwise()
+OTHERS = [cell for cell in cells() if cell not in CHOSEN]
+FUZZED = 40
+
+
+@pytest.fixture(scope="module")
+def warm(stack, tmp_path_factory):
+    with WarmDriver(stack, stack.driver(), tmp_path_factory.mktemp("warm")) as driver:
+        yield driver
+
+
+@pytest.mark.parametrize("cell", CHOSEN, ids=str)
+def test_a_join_is_right_or_its_defect_is_known(cell, warm, tmp_path):
+    outcome = run_cell(cell, warm, tmp_path)
+    assert outcome.said in ("VALID", "known defect", "unsupported"), outcome.why
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cell", OTHERS, ids=str)
+def test_every_other_join_is_right_or_its_defect_is_known(cell, warm, tmp_path):
+    outcome = run_cell(cell, warm, tmp_path)
+    assert outcome.said in ("VALID", "known defect", "unsupported"), outcome.why
+
+
+@pytest.mark.parametrize("seed", range(FUZZED))
+def test_a_random_join_is_judged_as_spark_does_it(seed, warm, tmp_path):
+    outcome = run_seed(seed, warm, tmp_path)
+    assert outcome.holds, outcome.problem
