@@ -56,9 +56,11 @@ def run_cell(cell: Cell, warm: WarmDriver, folder: Path) -> Outcome:
 
 
 def refusal(text: str) -> tuple[str, str]:
-    """What a query's failure means: refused by Spark's analysis before it ran, or failed."""
-    found = re.search(r"AnalysisException: (.*?)(?: SQLSTATE|\n|;|$)", text)
-    return ("unsupported", found[1].strip()) if found else ("FAILED", text[:600])
+    """What a query's failure means: Spark refuses it, by its analysis or for its state store, or it failed."""
+    found = re.search(r"AnalysisException: (.*?)(?: SQLSTATE|\n|;|$)", text) or re.search(
+        r"\[(UNSUPPORTED_FEATURE\.\w+\] .*?)(?: SQLSTATE|\n|$)", text
+    )
+    return ("unsupported", found[1].strip().lstrip("[")) if found else ("FAILED", text[:600])
 
 
 def run_cells(

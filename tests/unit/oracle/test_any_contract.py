@@ -1,0 +1,188 @@
+"""Any contract: the model against a literal transcription of the rules, and against SQL, on drawn cases."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.oracle.literal import Literal
+from tidemark.cases.case import Case
+from tidemark.cases.draw import draw, draw_records, flush_of, make_contract
+from tidemark.contract import Bound, Contract, Delivery, JoinKind, Term
+from tidemark.evidence import Batch, InputRecord, InputTopic, Manifest
+from tidemark.oracle.declarative import defect_that_adds, defect_that_loses, differences, right_answer
+from tidemark.oracle.history import Fate, first_of, read_history, right_of
+from tidemark.oracle.operational import predict
+from tidemark.oracle.partners import Partners
+from tidemark.trace import Record
+
+CASES_PER_SEED = 60
+
+
+class Drawn:
+    """The evidence of a drawn case whose slices are its batches; nothing came out of it."""
+
+    def __init__(self, case: Case, restarts: set[int]) -> None:
+        self.records = [msgspec.structs.replace(record, partition=0) for record in case.records]
+        flush = [
+            msgspec.structs.replace(one, partition=0, slice=case.slices + one.slice) for one in case.flush
+        ]
+        self.sentinels, self.slices = len(flush), case.slices + case.rounds + 1
+        self.records += flush
+        self.restarts = restarts
+        self.manifest = Manifest(
+            tidemark_evidence=1,
+            contract=case.contract.to_json(),
+            delivery=Delivery.EXACTLY_ONCE,
+            inputs={topic: InputTopic(topic, {"0": 0}, {"0": 99_999}) for topic in case.topics},
+        )
+
+    def inputs(self) -> list[InputRecord]:
+        ends: Counter[str] = Counter()
+        found = []
+        for at, record in enumerate(self.records):
+            is_sentinel = at >= len(self.records) - self.sentinels
+            found.append(InputRecord(record.topic, 0, ends[record.topic], record.value, is_sentinel))
+            ends[record.topic] += 1
+        return found
+
+    def batches(self) -> list[Batch]:
+        return [
+            Batch(
+                batch=number,
+                watermark_ms=0,
+                end_offsets={
+                    topic: {"0": sum(one.topic == topic and one.slice <= number for one in self.records)}
+                    for topic in self.manifest.inputs
+                },
+                restarted=number in self.restarts,
+            )
+            for number in range(self.slices)
+        ]
+
+    def literal(self) -> Literal:
+        model = Literal(json.loads(json.dumps(self.manifest.contract)))
+        numbers: Counter[str] = Counter()
+        batches: list[list[tuple[str, int, str]]] = [[] for _ in range(self.slices)]
+        for record in self.records:
+            side = "L" if record.topic == "lefts" else "R"
+            batches[record.slice].append((side, numbers[side], record.value or ""))
+            numbers[side] += 1
+        model.run(batches, self.restarts)
+        return model
+
+
+def drawn(seed: int) -> Drawn:
+    case = draw(seed)
+    rng = random.Random(seed)
+    return Drawn(case, {number for number in range(1, case.slices + 2) if rng.random() < 0.2})
+
+
+@pytest.mark.parametrize("first", range(0, 10_000, 1_000))
+def test_the_model_does_what_the_rules_say(first: int) -> None:
+    for seed in range(first, first + CASES_PER_SEED):
+        run = drawn(seed)
+        history, literal = read_history(run), run.literal()  # type: ignore[arg-type]
+        prediction, rows = predict(history), history.rows
+
+        def parts(identity: int, history: Any = history) -> tuple[int | None, int | None]:
+            found: list[int | None] = [None, None]
+            for row in (first_of(identity), right_of(identity)):
+                if row is not None:
+                    found[history.rows.side[row]] = history.position(row)[1]
+            return found[0], found[1]
+
+        said = Counter((*parts(one), batch) for one, batch in prediction.batch_of.items())
+        assert said == Counter(literal.out), seed
+        assert prediction.watermarks_ms[:-1] == literal.watermarks, seed
+        late = {
+            ("R" if rows.side[row] else "L", history.position(row)[1])
+            for row in range(len(rows))
+            if prediction.fate[row] == Fate.LATE
+        }
+        assert late == literal.late, seed
+
+
+@pytest.mark.parametrize("first", range(0, 10_000, 1_000))
+def test_sql_agrees_but_for_known_defects(first: int) -> None:
+    for seed in range(first, first + CASES_PER_SEED):
+        history = read_history(drawn(seed))  # type: ignore[arg-type]
+        prediction = predict(history)
+        partners = Partners(history)
+        more, less = differences(right_answer(history, prediction), prediction.batch_of)
+        assert all(defect_that_loses(history, prediction, partners, one) for one in more), seed
+        assert all(defect_that_adds(history, prediction, partners, one) for one in less), seed
+
+
+def test_the_drawn_cases_have_all_there_is() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(600):
+        case = draw(seed)
+        contract = case.contract
+        seen.update([str(contract.kind), case.way, case.sink, str(contract.policy)])
+        seen["where"] += bool(contract.where)
+        seen["condition"] += bool(contract.condition)
+        seen["filters"] += bool(contract.left.filters or contract.right.filters)
+        seen["window"] += contract.bound.window_ms is not None
+        seen["equal"] += contract.bound.equal
+        seen["one watermark"] += contract.left.watermark_delay_ms is None
+        seen["no-data off"] += bool(case.conf)
+    assert min(seen.values()) > 5, seen
+
+
+def outer(**changes: Any) -> Contract:
+    return replace(make_contract("small", JoinKind.LEFT_OUTER, Bound(-5_000, 0)), **changes)
+
+
+def record(topic: str, seconds: float, n: int | None, *, number: int = 0, at: int = 0) -> Record:
+    time = f"1970-01-01T00:{int(seconds) // 60:02d}:{seconds % 60:06.3f}Z"
+    value = {"id": f"{topic[0]}{at}", "k0": "a", "t": time, "n": n}
+    return Record(topic=topic, value=json.dumps(value), arrival_ms=1, slice=number)
+
+
+def emitted(contract: Contract, *records: Record) -> dict[tuple[int, int | None], int]:
+    """Offsets of left and right row -> the batch that emits them; without the sentinels' rows."""
+    case = Case("small", contract, records, flush_of(contract))
+    history = read_history(Drawn(case, set()))  # type: ignore[arg-type]
+    found = {}
+    for one, batch in predict(history).batch_of.items():
+        left, right = first_of(one), right_of(one)
+        if not history.is_sentinel(left):
+            offset = None if right is None else history.position(right)[1]
+            found[history.position(left)[1], offset] = batch
+    return found
+
+
+def test_a_preserved_row_that_fails_its_own_condition_has_its_null_row_at_once() -> None:
+    contract = outer(condition=(Term(">", left="n", value=3),))
+    assert emitted(contract, record("lefts", 10, 2), record("rights", 10, 9)) == {(0, None): 0}
+    assert emitted(contract, record("lefts", 10, 4), record("rights", 10, 9)) == {(0, 0): 0}
+
+
+def test_a_filter_on_the_right_columns_of_the_joined_row_leaves_no_null_rows() -> None:
+    contract = outer(where=(Term("<", right="n", value=3),))
+    rows = record("lefts", 10, 1), record("lefts", 50, 1, at=1), record("rights", 10, 9)
+    assert emitted(contract, *rows) == {(0, 0): 0}
+
+
+def test_a_window_is_late_by_its_end() -> None:
+    contract = outer(bound=Bound(equal=True, window_ms=10_000))
+    rows = [record("lefts", 25, 1), record("rights", 25, 1)]
+    rows += [record("lefts", 26, 1, number=1, at=1), record("rights", 45, 1, number=1, at=1)]
+    rows += [record("lefts", 21, 1, number=2, at=2), record("rights", 29, 1, number=2, at=2)]
+    # The watermark is 25 s when batch 2 comes: its rows are before it, but their window ends at 30 s.
+    assert emitted(contract, *rows)[2, 2] == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_trace_is_the_same_whenever_it_is_drawn(seed: int) -> None:
+    contract = outer()
+    once, again = (draw_records(random.Random(seed), contract, slices=3, rows=(2, 4)) for _ in range(2))
+    assert once == again
+    assert draw(seed) == draw(seed)
