@@ -3,8 +3,9 @@
 ``--describe`` prints the contract as JSON. Otherwise the query is started on a driver (``--remote``), and the program
 speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``,
 ``stop``, and then ``state JSON``, which writes the join's state to a file), and ``{"event": "failed", ...}`` when the
-query has ended by itself. With ``--wait`` it only gets ready, and starts the query at the first line of input. The end
-of standard input stops the query, so none outlives the process that asked for it.
+query has ended by itself. With ``--wait`` it only gets ready, and starts the query at the first line of input that is
+not ``plan``, which is answered with ``{"event": "plan", ...}``: the physical plan as text. The end of standard input
+stops the query, so none outlives the process that asked for it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pipelines
 from pipelines.described import read_contract
-from pipelines.query import SINKS, open_session, start_query
+from pipelines.query import SINKS, build_records, explain, open_session, start_records
 from pipelines.state import StateProblem, write_state
 from tidemark.errors import TidemarkError, UsageError
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType, SimpleNamespace
 
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 NOT_PIPELINES = {"__main__", "described", "events", "query", "serve", "state"}
@@ -74,9 +76,10 @@ def main() -> int:
             print(json.dumps(module.CONTRACT.to_json()))
             return 0
         with open_session(args) as session:
-            if args.wait and not sys.stdin.readline():
+            records = build_records(session, module, args)
+            if args.wait and not _told_to_start(session, records):
                 return 0
-            query = start_query(session, module, args)
+            query = start_records(records, module, args)
             _say("started", query_id=str(query.id), run_id=str(query.runId))
             return _serve(
                 query, lambda wanted: write_state(session, args.checkpoint, module.CONTRACT, wanted)
@@ -84,6 +87,13 @@ def main() -> int:
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+
+
+def _told_to_start(session: SparkSession, records: DataFrame) -> bool:
+    """Answer ``plan`` until anything else is said; whether there was anything else."""
+    while (line := sys.stdin.readline()).strip() == "plan":
+        _say("plan", **explain(session, records))
+    return line != ""
 
 
 def _serve(query: StreamingQuery, write: Callable[[dict[str, Any]], int]) -> int:

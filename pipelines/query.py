@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -37,6 +38,8 @@ query stands still; then Spark asks anew, and by default gives up after three ti
 SINK_PARTITIONS = 2
 """One for each of a driver's executors."""
 
+PLAN_FIELDS = "spark.sql.debug.maxToStringFields"
+
 KEEP_ALL = 100_000
 """Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""
 
@@ -58,13 +61,36 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
         session.stop()
 
 
+def build_records(session: SparkSession, module: ModuleType | SimpleNamespace, args: Namespace) -> DataFrame:
+    """The pipeline's output as Kafka records; nothing runs yet."""
+    contract = module.CONTRACT
+    inputs = [_read(session, args, topic) for topic in topics_of(contract)]
+    return _records(module.build(*inputs), _keys(contract))
+
+
+def explain(session: SparkSession, records: DataFrame) -> dict[str, str]:
+    """What is known of the query before it runs: its physical ``plan`` as text, and the session's ``policy``."""
+    session.conf.set(PLAN_FIELDS, KEEP_ALL)  # or the plan has "... 3 more fields" for those beyond the 25th
+    with redirect_stdout(StringIO()) as printed:
+        records.explain(mode="simple")
+    session.conf.unset(PLAN_FIELDS)
+    return {
+        "plan": printed.getvalue(),
+        "policy": str(session.conf.get("spark.sql.streaming.multipleWatermarkPolicy")),
+    }
+
+
 def start_query(
     session: SparkSession, module: ModuleType | SimpleNamespace, args: Namespace
 ) -> StreamingQuery:
-    """Start the pipeline's query; without ``trigger_ms`` it ends once all that is there has been read."""
-    contract = module.CONTRACT
-    inputs = [_read(session, args, topic) for topic in topics_of(contract)]
-    records = _records(module.build(*inputs), _keys(contract))
+    """Build the pipeline's query and start it."""
+    return start_records(build_records(session, module, args), module, args)
+
+
+def start_records(
+    records: DataFrame, module: ModuleType | SimpleNamespace, args: Namespace
+) -> StreamingQuery:
+    """Start the query that writes these records; without ``trigger_ms`` it ends once all there is has been read."""
     writer = _SINKS[args.sink](records, getattr(module, "to_sink", None), args)
     writer = writer.queryName(args.query_name).outputMode("append")
     if args.trigger_ms is None:

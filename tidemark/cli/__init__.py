@@ -15,6 +15,7 @@ import typer
 from tidemark import __version__
 from tidemark.cli import (
     check_commands,
+    contract_commands,
     fuzz_commands,
     run_commands,
     sink_commands,
@@ -50,7 +51,8 @@ def _options(
 
 
 for _module in (
-    stack_commands, run_commands, check_commands, trace_commands, sink_commands, fuzz_commands, versions_commands,
+    stack_commands, run_commands, contract_commands, check_commands, trace_commands, sink_commands, fuzz_commands,
+    versions_commands,
 ):  # fmt: skip
     _module.register(app)
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from tidemark.trace import PACES
 
 if TYPE_CHECKING:
     from tidemark.runner import RunOptions, RunResult
-    from tidemark.runner.options import Report
+    from tidemark.runner.options import Report, Say
 
 STEPS = {
     "trace": "trace made",
@@ -74,11 +75,11 @@ def run_command(
 
     _check_choice("--pace", pace, (None, *PACES))
     _check_choice("--sink", sink, SINKS)
-    with _progress(quiet=as_json or not sys.stderr.isatty()) as report:
+    with _progress(quiet=as_json or not sys.stderr.isatty()) as (report, say):
         options = RunOptions(
             pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
             kill_executors=kill_executors, kill_drivers=kill_drivers, sink=sink, python=spark, conf=tuple(conf or ()),
-            generator=tuple(shlex.split(generate)), run_dir=run_dir, report=report,
+            generator=tuple(shlex.split(generate)), run_dir=run_dir, report=report, say=say,
         )  # fmt: skip
         contract = describe(pipeline, spark)
         directory = new_run_directory(options, contract)
@@ -121,10 +122,10 @@ def _check_choice(option: str, value: str | None, choices: tuple[str | None, ...
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Report]:
-    """Bars on a terminal, nothing elsewhere."""
+def _progress(*, quiet: bool) -> Iterator[tuple[Report, Say]]:
+    """Bars on a terminal, nothing elsewhere; and what says something above them, always to standard error."""
     if quiet:
-        yield lambda _what, _done, _total: None
+        yield (lambda _what, _done, _total: None), partial(print, file=sys.stderr)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -138,4 +139,4 @@ def _progress(*, quiet: bool) -> Iterator[Report]:
                 tasks[what] = progress.add_task(STEPS.get(what, what), total=total)
             progress.update(tasks[what], completed=done, total=total)
 
-        yield report
+        yield report, partial(progress.console.print, markup=False, highlight=False, soft_wrap=True)

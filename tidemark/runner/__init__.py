@@ -5,6 +5,9 @@ evidence and has it judged; everything it knows of the join it has from the pipe
 """
 
 from tidemark.runner.options import RunOptions
+from tidemark.runner.placing import Placing, place_pipeline
 from tidemark.runner.run import RunResult, describe, new_run_directory, run
 
-__all__ = ["RunOptions", "RunResult", "describe", "new_run_directory", "run"]
+__all__ = [
+    "Placing", "RunOptions", "RunResult", "describe", "new_run_directory", "place_pipeline", "run",
+]  # fmt: skip

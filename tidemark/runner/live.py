@@ -24,6 +24,7 @@ from tidemark.evidence import RunDirectory
 from tidemark.runner.collect import Collector, Places
 from tidemark.runner.options import RunOptions
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
+from tidemark.runner.placing import place
 from tidemark.runner.programs import Program
 from tidemark.runner.query import Query
 from tidemark.stack import Driver, Stack
@@ -86,6 +87,7 @@ class LiveRun:
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
             feed = Feed(query, self._checkpoint, self._input_ends)
+            self._place(query, collector)
             query.start()
             with self._faults(collector, query):
                 self._publish(publisher, feed, collector)
@@ -96,6 +98,16 @@ class LiveRun:
             collector.stopped(query.ask("stop", STOP_S))
             collector.read_state()
             self._options.report("drain", 1, 1)
+
+    def _place(self, query: Query, collector: Collector) -> None:
+        """Say what differs between contract and plan, and what is badly placed; the run goes on all the same."""
+        answer = query.plan()
+        plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
+        (self._directory.path / "logs" / "plan.txt").write_text(plan)
+        placing = place(self._contract, plan, str(answer["policy"]), spark_version)
+        for note in placing.notes():
+            collector.note(note)
+        placing.tell(self._options.say)
 
     def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:
         if self._pace == "timed":

@@ -11,12 +11,19 @@ Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
 
 
+Say = Callable[[str], None]
+"""Something that the user should know before the run goes on, in lines of text."""
+
 SINKS = ("exactly-once", "spark")
 """Who writes the output, the default first; each run is judged by its own sink's promise."""
 
 
 def report_nothing(_what: str, _done: int, _total: int) -> None:
     """The ``Report`` of a quiet run."""
+
+
+def say_nothing(_text: str) -> None:
+    """The ``Say`` of a quiet run; the manifest's notes have it all."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ class RunOptions:
     run_dir: Path | None = None
     conf: tuple[str, ...] = ()
     report: Report = field(default=report_nothing, compare=False)
+    say: Say = field(default=say_nothing, compare=False)
 
     @property
     def kills(self) -> int:

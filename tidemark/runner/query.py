@@ -68,6 +68,10 @@ class Query:
         """Start the query."""
         self.query_id = str(self.ask("start", START_S)["query_id"])
 
+    def plan(self) -> dict[str, Any]:
+        """The ``plan`` of the query before it is started, as text, and the session's watermark ``policy``."""
+        return self.ask("plan", START_S)
+
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
         """Send a command to the program; again to the next one, if the driver died.
 
@@ -125,7 +129,7 @@ class Query:
         self._opened = ExitStack()
         self._stack.start(self._driver.name)
         self._open(self._stack.driver(self._driver.name))
-        if command != "start":  # or else that is what will be asked again
+        if command not in ("plan", "start"):  # or else that is what will be asked again
             self.ask("start", START_S)
 
     def _next_batch(self) -> int:
