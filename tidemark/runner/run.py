@@ -138,8 +138,11 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
 
 
 def _keep_topics(trace: Path, wanted: set[str]) -> None:
-    """Leave records of other topics out of a trace: what is published is what is read."""
+    """Leave records of other topics out of a trace: what is published is what is read.
+
+    What the trace was to reach it may have reached with those, so it promises nothing any more.
+    """
     with TraceReader(trace) as reader:
         topics = {name: spec for name, spec in reader.header.topics.items() if name in wanted}
-        header = msgspec.structs.replace(reader.header, topics=topics)
+        header = msgspec.structs.replace(reader.header, topics=topics, counts={}, anchors=[])
         write_trace(trace, header, [record for record in reader if record.topic in wanted])

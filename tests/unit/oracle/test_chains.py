@@ -301,6 +301,7 @@ def test_a_left_semi_join_in_a_chain_loses_rows_by_the_known_defect_and_only_sin
     assert verdict.findings[0].defect == "left-semi-loses-same-batch-rows"
     sound = run("4.1.4", "").out(1, "x 1")
     assert properties(sound) == {}
+    assert any("4.1.4" in doubt for doubt in sound.judge().doubts)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

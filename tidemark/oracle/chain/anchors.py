@@ -25,7 +25,11 @@ FAR_MS = 1 << 52
 
 
 def asked(history: History, faults: Sequence[Fault]) -> list[str]:
-    """The anchors that this run has to reach; what a trace asks of joins and this chain cannot reach is left out."""
+    """The anchors that this run has to reach.
+
+    Of those that a trace asks for, what holds for any join of its topics and need not for this chain is left out: a
+    NULL may be in a field that the chain does not read, a row below the watermark in a window that is still open.
+    """
     own = [*ALWAYS_ASKED, "rows_came", *_of_steps(history.chain), *(["every_fault_done"] if faults else [])]
     possible = {
         *own,
@@ -34,7 +38,6 @@ def asked(history: History, faults: Sequence[Fault]) -> list[str]:
         "duplicate_excused",
         "fault_hit_running_batch",
     }
-    possible |= {"null_key_seen"} if any(source.required for source in history.chain.sources) else set()
     windows = any(isinstance(step, chain.Window) for step in history.chain.steps)
     times = all(source.watermark_delay_ms is not None for source in history.chain.sources)
     possible |= {"late_row_dropped"} if times and not windows else set()

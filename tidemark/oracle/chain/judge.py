@@ -21,7 +21,7 @@ from tidemark.oracle.chain.model import Model
 from tidemark.oracle.chain.opinion import Opinion
 from tidemark.oracle.chain.output import Choice, Output, Shape
 from tidemark.oracle.chain.steps import Choose, Rules, first_come
-from tidemark.oracle.defects import KNOWN_DEFECTS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS, has_defect
+from tidemark.oracle.defects import KNOWN_DEFECTS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS, has_defect, is_modelled
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence
 from tidemark.oracle.verdict import Verdict
@@ -60,6 +60,9 @@ class _Judgement:
         for batch, gap in history.gaps:
             message = f"{gap}; nothing is compared from there on"
             self.book.add(Finding(property="missing_batches", message=message, batch=batch))
+        if not is_modelled(history.manifest.versions):
+            spark = history.manifest.versions.get("spark")
+            self.doubts.append(f"the rules of Spark {spark} were not compared with the model of a chain")
         asked = anchors.asked(history, faults)
         counts: dict[str, int] = {}
         reached: dict[str, bool] = {}

@@ -311,16 +311,25 @@ class Join(Machine):
         store.rows[key].append(_Stored(row, bool(matches)))
 
     def _evict(self, side: int, eviction_ms: int, out: list[Row]) -> None:
-        store = self.stores[side]
+        store, time = self.stores[side], str(self.times[side])
+        state_ms = state_watermark_ms(self.step.bound, side, eviction_ms)
+        if state_ms is None:
+            return
         for key, rows in list(store.rows.items()):
-            gone = [one for one in rows if self._is_evictable(one.row, side, eviction_ms)]
+            gone = [one for one in rows if _is_by(one.row.values[time], state_ms)]
+            if not gone:
+                continue
             if store.preserved:
                 out += [
                     Row({**one.row.values, **self.nulls[side]}, one.row.made_of, True)
                     for one in gone
                     if not one.matched
                 ]
-            store.rows[key] = [one for one in rows if one not in gone]
+            left = [one for one in rows if one not in gone]
+            if left:
+                store.rows[key] = left
+            else:
+                del store.rows[key]
 
     def _matches(self, row: Row, other: Row, side: int) -> bool:
         times = [
