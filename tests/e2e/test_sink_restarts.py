@@ -311,7 +311,7 @@ def test_the_code_travels_with_the_query_and_a_batch_in_flight_outlives_other_co
     assert len(values) >= 800
 
 
-@pytest.mark.parametrize("kind", ["connect", "classic"])
+@pytest.mark.parametrize("kind", ["connect", pytest.param("classic", marks=pytest.mark.long)])
 def test_speculation_is_refused(kind, stack, told, tmp_path):
     conf = {"spark.speculation": "true"}
     if kind == "connect":
