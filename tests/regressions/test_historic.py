@@ -91,6 +91,6 @@ def test_the_bug_can_be_had_again_by_a_setting_and_is_caught(name, run_pipeline,
 
 
 def test_every_trace_belongs_to_a_bug():
-    assert {path.stem for path in HERE.glob("*.jsonl")} == set(HISTORIC)
-    for path in HERE.glob("*.jsonl"):
+    assert {path.stem for path in HERE.glob("SPARK-*.jsonl")} == set(HISTORIC)
+    for path in HERE.glob("SPARK-*.jsonl"):
         assert all(json.loads(line) for line in path.read_text().splitlines())

@@ -8,6 +8,8 @@ from __future__ import annotations
 from tests.sabotage.evidence import EVERY, OUTER, Copy, Damaged, change
 
 SIDES = ("left", "right")
+COUNTED = tuple(join for join in EVERY if join != "full_outer")
+"""Joins with a side that is not preserved: Spark 4.2 counts no removals of the others."""
 
 
 def row_forgotten(copy: Copy) -> None:
@@ -80,6 +82,6 @@ STATE_EVIDENCE = {
     "matched flag turned": Damaged(flag_turned, "wrong_flags", OUTER),
     "late row not counted": Damaged(late_row_not_counted, "wrong_metrics", late=True),
     "stored row counted twice": Damaged(row_counted_twice, "wrong_metrics"),
-    "removed row not counted": Damaged(removal_not_counted, "wrong_metrics"),
-    "kept row not counted": Damaged(kept_row_not_counted, "wrong_metrics", EVERY),
+    "removed row not counted": Damaged(removal_not_counted, "wrong_metrics", COUNTED),
+    "kept row not counted": Damaged(kept_row_not_counted, "wrong_metrics"),
 }
