@@ -7,12 +7,14 @@ reason is Spark's own, from a real attempt.
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from dataclasses import dataclass, replace
 
 from tidemark.cases.case import NO_DATA, Case
-from tidemark.cases.draw import draw_records, flush_of, make_contract
+from tidemark.cases.draw import ARRIVAL_MS, draw_records, flush_of, make_contract
 from tidemark.contract import Bound, Contract, JoinKind
+from tidemark.trace import Record
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -79,7 +81,7 @@ class Cell:
         return Case(
             name=str(self),
             contract=contract,
-            records=draw_records(rng, contract, slices=5, rows=(4, 6)),
+            records=(*certain(contract), *draw_records(rng, contract, slices=5, rows=(4, 6))),
             flush=flush_of(contract, rounds=1 if self.no_data else 2),
             way=way,
             sink=SINKS[number // len(WAYS) % len(SINKS)],
@@ -88,6 +90,16 @@ class Cell:
             states=2,
             anchors=() if self.bound == "one watermark" else ANCHORS,
         )
+
+
+def certain(contract: Contract) -> tuple[Record, ...]:
+    """A pair that matches under every bound, and a row without a partner on each side: early, so that none is late."""
+    found = []
+    for side, rows in ((contract.left, "pl"), (contract.right, "pr")):
+        for key in rows:
+            value = {"id": f"certain-{side.topic}-{key}", "k0": f"certain-{key}", "t": "1970-01-01T00:00:01Z"}
+            found.append(Record(topic=side.topic, value=json.dumps(value), arrival_ms=ARRIVAL_MS))
+    return tuple(found)
 
 
 def cells() -> list[Cell]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import queue
 import re
 import shutil
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tests.matrix.cells import Cell, cells
+from tidemark.cases.lanes import Lanes
 from tidemark.cases.warm import WarmDriver
 from tidemark.errors import PipelineFailed
-from tidemark.stack import Stack
 
 NUMBER = {cell: number for number, cell in enumerate(cells())}
 
@@ -63,36 +61,14 @@ def refusal(text: str) -> tuple[str, str]:
     return ("unsupported", found[1].strip().lstrip("[")) if found else ("FAILED", text[:600])
 
 
-def run_cells(
-    chosen: Sequence[Cell], stack: Stack, folder: Path, say: Callable[[Outcome], None], *, lanes: int = 2
-) -> list[Outcome]:
-    """Run cells in so many lanes, each with a session of its own; outcomes in the order of ``chosen``."""
-    waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
-    for cell in chosen:
-        waiting.put(cell)
+def run_cells(chosen: Sequence[Cell], lanes: Lanes, say: Callable[[Outcome], None]) -> list[Outcome]:
+    """Run cells; outcomes in the order of ``chosen``."""
     found: dict[Cell, Outcome] = {}
-    errors: list[BaseException] = []
 
-    def lane(number: int) -> None:
-        logs = folder / f"lane-{number}"
-        logs.mkdir(parents=True, exist_ok=True)
-        try:
-            with WarmDriver(stack, stack.driver(), logs) as warm:
-                while not errors:
-                    try:
-                        cell = waiting.get_nowait()
-                    except queue.Empty:
-                        return
-                    found[cell] = run_cell(cell, warm, folder)
-                    say(found[cell])
-        except BaseException as error:  # noqa: BLE001 (told by the caller's thread)
-            errors.append(error)
+    def work(cell: Cell, warm: WarmDriver) -> bool:
+        found[cell] = run_cell(cell, warm, lanes.folder)
+        say(found[cell])
+        return True
 
-    threads = [threading.Thread(target=lane, args=(number,)) for number in range(lanes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    lanes.run(chosen, work)
     return [found[cell] for cell in chosen]

@@ -6,7 +6,6 @@ is kept as a run directory, and ``tidemark fuzz --first SEED --seeds 1`` runs it
 
 from __future__ import annotations
 
-import queue
 import shutil
 import threading
 import time
@@ -19,11 +18,11 @@ import msgspec
 
 from tidemark.cases.case import Case
 from tidemark.cases.draw import draw
+from tidemark.cases.lanes import Lanes
 from tidemark.cases.warm import WarmDriver
 from tidemark.contract import Bound
 from tidemark.errors import TidemarkError
 from tidemark.oracle import Verdict
-from tidemark.stack import Stack
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -77,56 +76,22 @@ class Progress:
 
 def fuzz(
     seeds: Iterable[int],
-    stack: Stack,
-    folder: Path,
+    lanes: Lanes,
     *,
-    lanes: int = 1,
     keep_going: bool = False,
     say: Callable[[Outcome], None] = lambda _outcome: None,
 ) -> Progress:
-    """Run seeds in so many lanes at once, each with a session of its own; stop at the first that does not hold.
+    """Run seeds, and stop at the first that does not hold. Raises ``TidemarkError`` if a lane cannot go on."""
+    progress, lock = Progress(say=say), threading.Lock()
 
-    Raises ``TidemarkError`` if a lane cannot go on.
-    """
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for seed in seeds:
-        waiting.put(seed)
-    progress, lock, stopped = Progress(say=say), threading.Lock(), threading.Event()
-    errors: list[TidemarkError] = []
+    def work(seed: int, warm: WarmDriver) -> bool:
+        outcome = run_seed(seed, warm, lanes.folder)
+        with lock:
+            progress.outcomes.append(outcome)
+            progress.say(outcome)
+        return outcome.holds or keep_going
 
-    def lane(number: int) -> None:
-        logs = folder / f"lane-{number}"
-        logs.mkdir(parents=True, exist_ok=True)
-        try:
-            with WarmDriver(stack, stack.driver(), logs) as warm:
-                while not stopped.is_set():
-                    try:
-                        seed = waiting.get_nowait()
-                    except queue.Empty:
-                        return
-                    outcome = run_seed(seed, warm, folder)
-                    with lock:
-                        progress.outcomes.append(outcome)
-                        progress.say(outcome)
-                    if not outcome.holds and not keep_going:
-                        stopped.set()
-        except TidemarkError as error:
-            errors.append(error)
-            stopped.set()
-
-    threads = [threading.Thread(target=lane, args=(number,)) for number in range(lanes)]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            thread.join()
-    except KeyboardInterrupt:
-        stopped.set()  # the seeds that run now are finished, so that nothing is left behind
-        for thread in threads:
-            thread.join()
-        raise
-    if errors:
-        raise errors[0]
+    lanes.run(seeds, work)
     return progress
 
 

@@ -41,13 +41,13 @@ def fuzz_command(
     """
     from tidemark import project
     from tidemark.cases.fuzz import fuzz
+    from tidemark.cases.lanes import Lanes
     from tidemark.stack import lease, spec_to_lease
 
     chosen = folder or project.runs_dir() / "fuzz"
     with lease(spec_to_lease()) as stack, _telling(seeds, log, quiet=as_json) as say:
-        progress = fuzz(
-            range(first, first + seeds), stack, chosen, lanes=lanes, keep_going=keep_going, say=say
-        )
+        ways = Lanes(stack, chosen, lanes)
+        progress = fuzz(range(first, first + seeds), ways, keep_going=keep_going, say=say)
     if as_json:
         import msgspec
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from tidemark import chain
 from tidemark.contract import JoinKind
+from tidemark.oracle.bounds import bound_ms
 from tidemark.oracle.chain.model import Model
-from tidemark.oracle.chain.steps import US_PER_MS, Deduplicate, Limit, Row, delay_ms, state_watermark_ms
+from tidemark.oracle.chain.steps import US_PER_MS, Deduplicate, Limit, Row, delay_ms
 
 _ARROW = {chain.STRING: pa.string(), chain.BIGINT: pa.int64(), chain.TIME: pa.int64()}
 _TYPES = {chain.STRING: "varchar", chain.BIGINT: "bigint", chain.TIME: "bigint"}
@@ -159,7 +160,7 @@ def _join(step: chain.Join, inputs: list[str], watermark_ms: int) -> str:
 
 def _over(step: chain.Join, side: int, time: str, watermark_ms: int) -> str:
     """When a row of a side can match no more; empty: never."""
-    state_ms = state_watermark_ms(step.bound, side, watermark_ms)
+    state_ms = bound_ms(step.bound, side, watermark_ms)
     return "" if state_ms is None else f"{time} <= {state_ms * US_PER_MS}"
 
 

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark import chain
-from tidemark.contract import COMPARISONS, Bound, Filter, JoinKind
+from tidemark.contract import COMPARISONS, Filter, JoinKind
+from tidemark.oracle.bounds import bound_ms, window
 
 US_PER_MS = 1000
 NOTHING: frozenset[int] = frozenset()
@@ -312,7 +313,7 @@ class Join(Machine):
 
     def _evict(self, side: int, eviction_ms: int, out: list[Row]) -> None:
         store, time = self.stores[side], str(self.times[side])
-        state_ms = state_watermark_ms(self.step.bound, side, eviction_ms)
+        state_ms = bound_ms(self.step.bound, side, eviction_ms)
         if state_ms is None:
             return
         for key, rows in list(store.rows.items()):
@@ -335,10 +336,10 @@ class Join(Machine):
         times = [
             one.values[str(time)] for one, time in zip(_ordered(row, other, side), self.times, strict=True)
         ]
-        return holds(self.step.bound, times[0], times[1])
+        return window(self.step.bound).holds(times[0], times[1])
 
     def _is_evictable(self, row: Row, side: int, watermark_ms: int) -> bool:
-        state_ms = state_watermark_ms(self.step.bound, side, watermark_ms)
+        state_ms = bound_ms(self.step.bound, side, watermark_ms)
         return state_ms is not None and _is_by(row.values[str(self.times[side])], state_ms)
 
     def output_ms(self, input_ms: int) -> int | None:
@@ -349,12 +350,12 @@ class Join(Machine):
         if self.step.time is None:
             return None
         sides = (0,) if self.semi else (0, 1)
-        states = [state_watermark_ms(self.step.bound, side, input_ms) for side in sides]
+        states = [bound_ms(self.step.bound, side, input_ms) for side in sides]
         return min(input_ms, *[state for state in states if state is not None])
 
     def wants_another(self, eviction_ms: int, next_ms: int) -> bool:
         """If anything can be evicted at all."""
-        states = [state_watermark_ms(self.step.bound, side, 0) for side in (0, 1)]
+        states = [bound_ms(self.step.bound, side, 0) for side in (0, 1)]
         return next_ms > eviction_ms and states != [None, None]
 
 
@@ -364,32 +365,6 @@ def _ordered(row: Row, other: Row, side: int) -> tuple[Row, Row]:
 
 def _joined(left: Row, right: Row) -> Row:
     return Row({**left.values, **right.values}, left.made_of | right.made_of, left.is_null or right.is_null)
-
-
-def holds(bound: Bound, left_us: int, right_us: int) -> bool:
-    """Whether two times match."""
-    apart_us = left_us - right_us
-    low = None if bound.lower_ms is None else bound.lower_ms * US_PER_MS + bound.lower_strict
-    high = None if bound.upper_ms is None else bound.upper_ms * US_PER_MS - bound.upper_strict
-    if bound.equal and apart_us:
-        return False
-    return (low is None or low <= apart_us) and (high is None or apart_us <= high)
-
-
-def state_watermark_ms(bound: Bound, side: int, watermark_ms: int) -> int | None:
-    """Up to which time a side's rows are evictable under a watermark; ``None``: never.
-
-    Equal times are join keys, and go by the watermark itself; else what the condition allows decides.
-    """
-    if bound.equal:
-        return watermark_ms
-    if side == 0:
-        if bound.lower_ms is None:
-            return None
-        return watermark_ms + bound.lower_ms - (not bound.lower_strict)
-    if bound.upper_ms is None:
-        return None
-    return watermark_ms - bound.upper_ms - (not bound.upper_strict)
 
 
 MACHINES: dict[type[Any], type[Machine]] = {
