@@ -29,7 +29,7 @@ endif
 # that neighbours stay together and share what their module has started.
 SIDE_BY_SIDE ?= -n 2 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long sabotage versions lint bench lock clean
+.PHONY: help venv up down demo smoke test long sabotage matrix versions lint bench lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -75,6 +75,9 @@ test: venv ## the whole suite but "long"
 
 long: venv ## the full matrices, 100,000 impressions with eleven kills, the wheel in an empty environment
 	@$(BIN)/python -m pytest -m long $(ARGS)
+
+matrix: venv ## every join under every bound on every state, some 500 runs; writes tests/matrix/JOINS.md
+	@$(BIN)/python -m tests.matrix $(ARGS)
 
 versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): defects/README.md
 	@$(BIN)/tidemark versions --markdown defects/README.md $(ARGS)

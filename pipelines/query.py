@@ -38,6 +38,7 @@ query stands still; then Spark asks anew, and by default gives up after three ti
 SINK_PARTITIONS = 2
 """One for each of a driver's executors."""
 
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 PLAN_FIELDS = "spark.sql.debug.maxToStringFields"
 
 KEEP_ALL = 100_000
@@ -64,6 +65,8 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
 def build_records(session: SparkSession, module: ModuleType | SimpleNamespace, args: Namespace) -> DataFrame:
     """The pipeline's output as Kafka records; nothing runs yet."""
     contract = module.CONTRACT
+    if POLICY not in dict(args.conf):
+        session.conf.set(POLICY, str(contract.policy))
     inputs = [_read(session, args, topic) for topic in topics_of(contract)]
     return _records(module.build(*inputs), _keys(contract))
 
@@ -76,7 +79,7 @@ def explain(session: SparkSession, records: DataFrame) -> dict[str, str]:
     session.conf.unset(PLAN_FIELDS)
     return {
         "plan": printed.getvalue(),
-        "policy": str(session.conf.get("spark.sql.streaming.multipleWatermarkPolicy")),
+        "policy": str(session.conf.get(POLICY)),
     }
 
 

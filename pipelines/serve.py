@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-
 
 class Server:
     """The session, and the query that runs in it, if one does."""
@@ -69,7 +67,7 @@ class Server:
         contract = Contract.from_json(asked["contract"])
         for name in self._conf:
             self._session.conf.unset(name)
-        self._conf = {POLICY: str(contract.policy), **asked["conf"]}
+        self._conf = dict(asked["conf"])
         for name, value in self._conf.items():
             self._session.conf.set(name, value)
         args = argparse.Namespace(
@@ -81,6 +79,7 @@ class Server:
             query_name=asked["output"],
             trigger_ms=asked["trigger_ms"],
             max_offsets=list(asked["max_offsets"].items()),
+            conf=list(self._conf.items()),
         )
         self._checkpoint, self._contract = asked["checkpoint"], contract
         self._query = start_query(self._session, pipeline_of(contract), args)

@@ -180,7 +180,7 @@ class LiveRun:
     def _pipeline(self, driver: Driver, session_id: str) -> Program:
         name = self._options.pipeline
         arguments = [
-            "pipelines", str(Path(name).resolve()) if name.endswith(".py") else name,
+            "pipelines", str(Path(name).resolve()) if name.endswith((".py", ".json")) else name,
             f"--remote={driver.remote}/;session_id={session_id}",
             f"--bootstrap={self._stack.bootstrap_inside}",
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),

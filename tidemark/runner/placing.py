@@ -75,7 +75,7 @@ def place_pipeline(pipeline: str, contract: Contract | Chain, stack: Stack, *, c
         session_id = str(uuid.uuid4())
         opened.enter_context(stack.register_session(session_id, driver.name))
         arguments = [
-            "pipelines", str(Path(pipeline).resolve()) if pipeline.endswith(".py") else pipeline,
+            "pipelines", str(Path(pipeline).resolve()) if pipeline.endswith((".py", ".json")) else pipeline,
             f"--remote={driver.remote}/;session_id={session_id}", f"--bootstrap={stack.bootstrap_inside}",
             *(f"--input={topic}={topic}" for topic in topics_of(contract)),
             "--output=none", f"--checkpoint={folder}", "--wait", *(f"--conf={pair}" for pair in conf),
