@@ -7,6 +7,7 @@ import shutil
 import msgspec
 import pytest
 
+from tidemark.errors import PipelineFailed
 from tidemark.evidence import RunDirectory
 from tidemark.oracle import judge
 
@@ -72,9 +73,6 @@ def test_damaged_state_is_found_by_its_name(run_pipeline, tmp_path):
     assert judged("progress", reports) == {"wrong_metrics": 1}
 
 
-def test_a_format_that_spark_did_not_take_is_a_doubt(run_pipeline):
-    verdict = run_pipeline("inner", seed=2, impressions=300, conf=(GATE, f"{FORMAT}=4")).verdict
-
-    assert verdict.verdict == "UNKNOWN"
-    assert verdict.doubts == ["the run asked for state format 4 and had 2"]
-    assert verdict.engine.format == 2
+def test_a_format_that_spark_refuses_fails_by_its_own_reason(run_pipeline):
+    with pytest.raises(PipelineFailed, match="STATE_STORE_MULTIPLE_COLUMN_FAMILIES.*HDFSBacked"):
+        run_pipeline("inner", seed=2, impressions=300, conf=(GATE, f"{FORMAT}=4"))
