@@ -74,5 +74,5 @@ def test_damaged_state_is_found_by_its_name(run_pipeline, tmp_path):
 
 
 def test_a_format_that_spark_refuses_fails_by_its_own_reason(run_pipeline):
-    with pytest.raises(PipelineFailed, match="STATE_STORE_MULTIPLE_COLUMN_FAMILIES.*HDFSBacked"):
+    with pytest.raises(PipelineFailed, match=r"STATE_STORE_MULTIPLE_COLUMN_FAMILIES.*HDFSBacked"):
         run_pipeline("inner", seed=2, impressions=300, conf=(GATE, f"{FORMAT}=4"))
