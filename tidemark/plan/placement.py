@@ -231,7 +231,7 @@ def _is_lower_bound(text: str) -> bool:
 
 
 def _other_column(paired: Paired, laid: Laid) -> Iterator[Advice]:
-    """State is removed by the column of the watermark, up to a time that may have been reckoned for another column."""
+    """The state watermark is compared with the column of the watermark, whichever column it was reckoned for."""
     if paired.plan.cleanup != "value":
         return
     is_left = paired is laid.left
@@ -243,8 +243,8 @@ def _other_column(paired: Paired, laid: Laid) -> Iterator[Advice]:
         if laid.other(paired).marks(its) and not paired.marks(own):
             yield Advice(
                 "bound_on_another_column",
-                f"{tidy(text)} bounds {tidy(own)}, but rows of {paired.side.topic} are removed by the column of their"
-                " watermark: too early where that is the smaller of the two, too late where it is the greater",
+                f"{tidy(text)} bounds {tidy(own)}, but the plan compares the state watermark of {paired.side.topic}"
+                " with another column, that of its watermark",
                 f"call withWatermark on {tidy(own)}, or bound the column that the watermark is on",
             )
 
