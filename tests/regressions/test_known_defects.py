@@ -26,6 +26,7 @@ PROPERTIES = {
     "one_sided_range": {"missing_nulls": 1},
     "one_sided_equal": {"lost_rows": 1, "nulls_for_matched_rows": 1},
     "timeless": {"missing_nulls": 1},
+    "condition_bound": {"missing_nulls": 1},
 }
 """What the judge finds in the run of each case, and nothing else."""
 

@@ -104,7 +104,11 @@ def _flushed(history: History, prediction: Prediction) -> bool:
             ),
             default=None,
         )
-        last_ms = None if latest_us is None else expiry_ms(history.contract, side, latest_us)
+        last_ms = (
+            None
+            if latest_us is None
+            else expiry_ms(history.contract, side, latest_us, history.placing.limits_ms[side])
+        )
         if last_ms is not None and watermark_ms < last_ms:
             return False
     return True

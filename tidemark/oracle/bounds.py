@@ -11,10 +11,14 @@ State watermarks, as the last time at which a row is evictable under watermark W
 * value (``StreamingJoinHelper.getStateValueWatermark``): both times carry a watermark. With ``lower <= left - right
   <= upper`` a left row: W + lower - 1 ms, a right row: W - upper - 1 ms; a strict end loses the ``- 1 ms``.
 * none: an open end, or a watermark on one side only (SPARK-46350).
+
+Beside the value there may be *limits* that do not move: Spark takes a conjunct such as ``left.price > 5`` for a lower
+bound of the event time, in seconds since the epoch (``placing.limits_ms``). The smallest of all rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidemark.contract import Bound, Contract
@@ -57,12 +61,15 @@ def window(bound: Bound) -> Window:
     return Window(max(lower_us, 0), min(upper_us, 0)) if bound.equal else Window(lower_us, upper_us)
 
 
-def state_ms(contract: Contract, side: int, watermark_ms: int) -> int | None:
+def state_ms(contract: Contract, side: int, watermark_ms: int, limits_ms: Sequence[int] = ()) -> int | None:
     """The last time (ms) at which a row of a side is evictable under a watermark; ``None``: never."""
     watermarked = [one.watermark_delay_ms is not None for one in (contract.left, contract.right)]
     if contract.bound.equal:
         return watermark_ms if any(watermarked) else None
-    return bound_ms(contract.bound, side, watermark_ms) if all(watermarked) else None
+    if not all(watermarked):
+        return None
+    value_ms = bound_ms(contract.bound, side, watermark_ms)
+    return min([*limits_ms, *([] if value_ms is None else [value_ms])], default=None)
 
 
 def bound_ms(bound: Bound, side: int, watermark_ms: int) -> int | None:
@@ -76,9 +83,11 @@ def bound_ms(bound: Bound, side: int, watermark_ms: int) -> int | None:
     return None if reach_ms is None else watermark_ms + reach_ms - (0 if strict else 1)
 
 
-def expiry_ms(contract: Contract, side: int, time_us: int) -> int | None:
+def expiry_ms(contract: Contract, side: int, time_us: int, limits_ms: Sequence[int] = ()) -> int | None:
     """The smallest watermark (ms) that evicts a row of a side with this time; ``None``: none does."""
     limit_ms = state_ms(contract, side, 0)
-    if limit_ms is None or time_us == TIMELESS_US:
+    if time_us == TIMELESS_US or (limits_ms and time_us > min(limits_ms) * US_PER_MS):
         return None
+    if limit_ms is None:
+        return 0 if limits_ms else None
     return -(-time_us // US_PER_MS) - limit_ms

@@ -31,6 +31,7 @@ from tidemark.oracle.bounds import (
     window,
 )
 from tidemark.oracle.defects import (
+    CONDITION_BOUNDS_THE_STATE,
     FULL_OUTER_JOINS_NULL_KEYS,
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     ONE_SIDED_WATERMARK,
@@ -111,7 +112,8 @@ def engine_loses(history: History, prediction: Prediction, partners: Partners, l
     if history.contract.kind is not JoinKind.LEFT_SEMI:
         return False
     rows, batch = history.rows, history.rows.batch[left_row]
-    limit_ms = state_ms(history.contract, RIGHT, prediction.watermarks_ms[batch])
+    limits_ms = history.placing.limits_ms[RIGHT]
+    limit_ms = state_ms(history.contract, RIGHT, prediction.watermarks_ms[batch], limits_ms)
     if limit_ms is None:
         return False
     accepted = [row for row in partners.of(left_row) if prediction.fate[row] == Fate.ACCEPTED]
@@ -136,6 +138,8 @@ def defect_that_loses(
         return FULL_OUTER_JOINS_NULL_KEYS
     if is_null and history.rows.time_us[first_of(identity)] == TIMELESS_US:
         return TIMELESS_ROWS_STAY
+    if is_limited(history, identity):
+        return CONDITION_BOUNDS_THE_STATE
     # A range evicts nothing; equal times evict rows that may still be matched.
     if lacks_a_watermark(history) and is_null != history.contract.bound.equal:
         return ONE_SIDED_WATERMARK
@@ -149,10 +153,20 @@ def defect_that_adds(
     first, right, rows = first_of(identity), right_of(identity), history.rows
     if engine_joins_nulls(history, identity) and right is not None and rows.key[first] == rows.key[right]:
         return FULL_OUTER_JOINS_NULL_KEYS
-    if right is None and lacks_a_watermark(history) and history.contract.bound.equal:
+    if right is not None:
+        return None
+    if is_limited(history, identity):
+        return CONDITION_BOUNDS_THE_STATE
+    if lacks_a_watermark(history) and history.contract.bound.equal:
         matched = any(prediction.fate[row] == Fate.ACCEPTED for row in partners.of(first))
         return ONE_SIDED_WATERMARK if matched else None
     return None
+
+
+def is_limited(history: History, identity: int) -> bool:
+    """Whether a row of this identity is of a side whose state another column bounds."""
+    rows = [row for row in (first_of(identity), right_of(identity)) if row is not None]
+    return any(history.placing.limits_ms[history.rows.side[row]] for row in rows)
 
 
 def lacks_a_watermark(history: History) -> bool:

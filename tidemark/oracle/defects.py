@@ -18,6 +18,7 @@ LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
 FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
 ONE_SIDED_WATERMARK = "one-sided-watermark"
 TIMELESS_ROWS_STAY = "timeless-rows-stay"
+CONDITION_BOUNDS_THE_STATE = "condition-bounds-the-state"
 
 Version = tuple[int, int]
 """Spark's major and minor version."""
@@ -120,6 +121,19 @@ DEFECTS = (
             Case(
                 "timeless.py", "timeless.jsonl", "left outer: the NULL row of L1, which has no event time, comes",
                 ("L1", None),
+            ),
+        ),
+    ),
+    Defect(
+        CONDITION_BOUNDS_THE_STATE,
+        "In the condition of an outer join Spark takes a lower bound on any column of a preserved side (left.price > 5)"
+        " for one on its event time, as if the number were seconds since the epoch: rows with later times never leave"
+        " the state, and their NULL rows never come. Write it so that Spark cannot read it, as in"
+        " coalesce(left.price, 0) > 5.",
+        (
+            Case(
+                "condition_bound.py", "condition_bound.jsonl",
+                "left outer with left.price > 5 in its condition: the NULL row of L1 comes", ("L1", None),
             ),
         ),
     ),

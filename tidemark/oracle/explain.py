@@ -9,6 +9,7 @@ from __future__ import annotations
 from tidemark.contract import JoinKind
 from tidemark.oracle.bounds import expiry_ms, window
 from tidemark.oracle.defects import (
+    CONDITION_BOUNDS_THE_STATE,
     FULL_OUTER_JOINS_NULL_KEYS,
     ONE_SIDED_WATERMARK,
     TIMELESS_ROWS_STAY,
@@ -55,8 +56,11 @@ class Explain:
         if defect == TIMELESS_ROWS_STAY:
             why = f"never came: without an event time it matches nothing, and stays in the state for ever ({defect})"
             return "missing_nulls", why
+        name = "missing_nulls" if right_of(identity) is None and self._kind in PRESERVED else "lost_rows"
+        if defect == CONDITION_BOUNDS_THE_STATE:
+            why = "a condition on another column of its side is taken for a bound on its event time"
+            return name, f"never came, although it is right: {why} ({defect})"
         if defect == ONE_SIDED_WATERMARK:
-            name = "missing_nulls" if right_of(identity) is None and self._kind in PRESERVED else "lost_rows"
             return (
                 name,
                 f"never came, although it is right: only one side of the join has a watermark ({defect})",
@@ -72,6 +76,9 @@ class Explain:
         if defect == FULL_OUTER_JOINS_NULL_KEYS:
             return "phantom_rows", f"came in batch {batch}, but a NULL key matches nothing ({defect})"
         name = self._name_partners(first_of(identity), Fate.ACCEPTED)
+        if defect == CONDITION_BOUNDS_THE_STATE:
+            why = f"came in batch {batch}, when a partner could still come, or had come: {name or 'none did'}"
+            return ("nulls_for_matched_rows" if name else "premature_nulls"), f"{why} ({defect})"
         why = f"came in batch {batch}, but {name} matches it, which was not late: it has no watermark ({defect})"
         return "nulls_for_matched_rows", why
 
@@ -162,7 +169,8 @@ class Explain:
         rows = self._history.rows
         if self._fails_early(row):
             return "it fails the condition on its own side"
-        last_ms = expiry_ms(self._history.contract, rows.side[row], rows.time_us[row])
+        limits_ms = self._history.placing.limits_ms[rows.side[row]]
+        last_ms = expiry_ms(self._history.contract, rows.side[row], rows.time_us[row], limits_ms)
         if last_ms is None:
             return "nothing ever lets it expire"
         return f"it expires when the eviction watermark reaches {moment(last_ms)}"

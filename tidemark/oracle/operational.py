@@ -156,7 +156,7 @@ class _Join:
         """Begin a batch."""
         self.batch, self.late_us = batch, late_ms * US_PER_MS
         for side in (LEFT, RIGHT):
-            limit_ms = state_ms(self.contract, side, eviction_ms)
+            limit_ms = state_ms(self.contract, side, eviction_ms, self.placing.limits_ms[side])
             self.evictable_us[side] = -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
 
     def accept(self, side: int, rows: list[int]) -> list[int]:

@@ -34,13 +34,15 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 class Placing:
     """Of each side: the filters ``below`` the watermark, those ``early`` in the join, and the fields that are read.
 
-    ``pairs`` are the conjuncts over both sides.
+    ``pairs`` are the conjuncts over both sides. ``limits_ms`` are the times up to which rows may be evicted at most,
+    because Spark takes a lower bound of another column for one of the event time (``StreamingJoinHelper``).
     """
 
     below: tuple[tuple[Filter, ...], tuple[Filter, ...]]
     early: tuple[tuple[Filter, ...], tuple[Filter, ...]]
     pairs: tuple[Term, ...]
     fields: tuple[tuple[str, ...], tuple[str, ...]]
+    limits_ms: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
 def passes(value: int | None, what: Filter) -> bool:
@@ -87,7 +89,16 @@ def place(contract: Contract) -> Placing:
         )
         for side in (LEFT, RIGHT)
     )
-    return Placing((below[0], below[1]), (early[0], early[1]), pairs, (fields[0], fields[1]))
+    limits = [() if contract.bound.equal else _limits_ms(early[side]) for side in (LEFT, RIGHT)]
+    return Placing(
+        (below[0], below[1]), (early[0], early[1]), pairs, (fields[0], fields[1]), (limits[0], limits[1])
+    )
+
+
+def _limits_ms(filters: Sequence[Filter]) -> tuple[int, ...]:
+    """``price > 5`` is read as a time later than 5 s, ``price >= 5`` as one 1 ms earlier."""
+    strict = {">": 0, ">=": 1}
+    return tuple(what.value * 1000 - strict[what.op] for what in filters if what.op in strict)
 
 
 def must_be_there(placing: Placing, side: int, kind: JoinKind) -> list[str]:

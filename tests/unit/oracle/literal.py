@@ -160,7 +160,15 @@ class Literal:
         else:
             end, strict = bound["upper_ms"], bound["upper_strict"]
             end = None if end is None else -end
-        return end is not None and row["stamp"] <= (now + end - (0 if strict else 1)) * 1000
+        rules = [] if end is None else [now + end - (0 if strict else 1)]
+        mine, other = ("left", "right") if row["side"] == "L" else ("right", "left")
+        lower = {">": 0, ">=": 1} if row["side"] == "L" else {"<": 0, "<=": 1}
+        rules += [
+            term["value"] * 1000 - lower[term["op"]]
+            for term in self.c["condition"]
+            if row["side"] in self.preserved and term[mine] and not term[other] and term["op"] in lower
+        ]
+        return bool(rules) and row["stamp"] <= min(rules) * 1000
 
     def emit_alone(self, row: dict[str, Any], batch: int) -> None:
         number = row["number"]

@@ -165,6 +165,15 @@ def test_a_preserved_row_that_fails_its_own_condition_has_its_null_row_at_once()
     assert emitted(contract, record("lefts", 10, 4), record("rights", 10, 9)) == {(0, 0): 0}
 
 
+def test_a_lower_bound_of_another_column_keeps_rows_in_the_state() -> None:
+    """Spark 4.2 takes ``n > 3`` for a time later than 3 s: the row of 2 s has its NULL row, that of 10 s never."""
+    contract = outer(condition=(Term(">", left="n", value=3),))
+    rows = record("lefts", 2, 9), record("lefts", 10, 9, at=1), record("rights", 1, 9)
+    assert emitted(contract, *rows) == {(0, None): 2}
+    usual = replace(contract, condition=(Term("!=", left="n", value=3),))
+    assert emitted(usual, *rows) == {(0, None): 2, (1, None): 2}
+
+
 def test_a_filter_on_the_right_columns_of_the_joined_row_leaves_no_null_rows() -> None:
     contract = outer(where=(Term("<", right="n", value=3),))
     rows = record("lefts", 10, 1), record("lefts", 50, 1, at=1), record("rights", 10, 9)
