@@ -172,7 +172,9 @@ def read_messages(
         broker, topic, {partition: (start or {}).get(partition, 0) for partition in stable}
     ) as reader:
         while not reader.has_reached(stable):
-            yield from reader.some(lambda: f"the committed records of {topic!r} up to {stable}", DRAIN_S)
+            for message in reader.some(lambda: f"the committed records of {topic!r} up to {stable}", DRAIN_S):
+                if (message.offset() or 0) < stable[message.partition() or 0]:  # more may have come meanwhile
+                    yield message
 
 
 def drain(
