@@ -13,8 +13,7 @@ CHAINS = (
     "once_then_joined", "shown_again",
 )  # fmt: skip
 EVERY_DAY = {
-    ("clicks_per_window", "backlog"), ("impressions_once", "stepped"), ("first_impressions", "backlog"),
-    ("windows_joined", "stepped"), ("clicked_per_window", "stepped"), ("once_then_joined", "backlog"),
+    ("clicks_per_window", "backlog"), ("first_impressions", "backlog"), ("windows_joined", "stepped"),
     ("shown_again", "stepped"),
 }  # fmt: skip
 CASES = [

@@ -60,7 +60,8 @@ def test_a_query_stopped_in_the_middle_of_a_batch_leaves_nothing_of_it_and_no_re
         await_open(copy.bootstrap, copy.output)
         query.stop()
         await_closed(copy.bootstrap, copy.output)
-        assert len(entries(copy.bootstrap, query.id)) < how["partitions"]
+        written = [entry for entry in entries(copy.bootstrap, query.id).values() if entry.next_batch]
+        assert len(written) < how["partitions"]
 
         copy.run(copy.source(ROWS), **how)
         assert is_whole(copy)

@@ -26,6 +26,7 @@ def versions(*arguments: object, timeout_s: float = COMMAND_S) -> subprocess.Com
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_defects_of_the_spark_that_is_here_are_seen_and_named(tmp_path: Path):
     document = tmp_path / "defects.md"
     chosen = ("same_batch_inner", "same_batch_left_semi", "null_keys")

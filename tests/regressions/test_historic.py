@@ -60,7 +60,12 @@ def broken(run, name, folder):
     return copy.write()
 
 
-@pytest.mark.parametrize("name", HISTORIC)
+EVERY_DAY = {"SPARK-26154", "SPARK-28074", "SPARK-38684", "SPARK-49829"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in EVERY_DAY else pytest.mark.long) for name in HISTORIC]
+)
 def test_the_bug_is_gone_and_would_be_caught_by_name(name, run_pipeline, tmp_path, request):
     case = HISTORIC[name]
     result = run_pipeline(pipeline_of(name, tmp_path), trace=HERE / f"{name}.jsonl")

@@ -13,8 +13,9 @@ from tidemark.trace import TraceReader
 
 pytestmark = [pytest.mark.e2e]
 
+EVERY_DAY = {"same_batch_left_semi", "null_keys", "condition_bound"}
 CASES = [
-    pytest.param(defect, case, id=case.name)
+    pytest.param(defect, case, id=case.name, marks=[] if case.name in EVERY_DAY else pytest.mark.long)
     for defect in DEFECTS
     for case in defect.cases
     if not case.control
@@ -56,6 +57,7 @@ def test_the_defect_is_found_and_named(defect, case, shown):
     assert (case.row in rows) != case.is_right
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CONTROLS)
 def test_another_join_of_the_same_trace_has_no_defect(case, shown):
     verdict, rows = shown(case)

@@ -26,7 +26,7 @@ IN_WATERMARKS = {
     ),
     "watermark delay off by a millisecond": Saboteur(
         {"inner": "wrong_watermarks", "left_semi": "wrong_watermarks"},
-        {CLICKS: CLICKS.replace("20 seconds", "20001 milliseconds")}, every_day=True,
+        {CLICKS: CLICKS.replace("20 seconds", "20001 milliseconds")},
     ),
     "watermarks left out": Saboteur(
         {"inner": "late_rows_joined"}, {IMPRESSIONS: "", CLICKS: ""}, generator=(), every_day=True,
@@ -53,7 +53,7 @@ IN_WATERMARKS = {
     ),
     "the slower side's watermark overruled": Saboteur(
         {"left_outer": "wrong_watermarks"},
-        conf=("spark.sql.streaming.multipleWatermarkPolicy=max",), every_day=True,
+        conf=("spark.sql.streaming.multipleWatermarkPolicy=max",),
     ),
     "late by this batch's watermark": Saboteur(
         {"inner": "lost_rows"}, pace="backlog", generator=(),
@@ -69,7 +69,7 @@ IN_CONDITIONS = {
     "no upper time bound": Saboteur({"inner": "phantom_rows"}, {f" AND\n                {UPPER}": ""}),
     "bound strict instead of inclusive": Saboteur(
         {"left_outer": "nulls_for_matched_rows", "inner": "lost_rows"},
-        {LOWER: LOWER.replace(">=", ">")}, generator=ON_EDGES, every_day=True,
+        {LOWER: LOWER.replace(">=", ">")}, generator=ON_EDGES,
     ),
     "bound that reaches a millisecond further back": Saboteur(
         {"inner": "phantom_rows"}, {LOWER: f"{LOWER} - INTERVAL 1 MILLISECOND"}, generator=ON_EDGES,
@@ -83,7 +83,7 @@ IN_CONDITIONS = {
         pace="backlog", conf=("spark.sql.streaming.unsupportedOperationCheck=false",),
     ),
     "one key of two": Saboteur(
-        {"left_semi": "phantom_rows", "inner": "phantom_rows"}, {"i.user_id = c.user_id AND ": ""}, every_day=True,
+        {"left_semi": "phantom_rows", "inner": "phantom_rows"}, {"i.user_id = c.user_id AND ": ""},
     ),
     "NULL keys joined": Saboteur(
         {"inner": "phantom_rows"}, {"i.user_id = c.user_id": "i.user_id <=> c.user_id"}, generator=NULL_KEYS,
@@ -94,7 +94,7 @@ IN_CONDITIONS = {
     ),
     "NULL keys joined by the optimizer": Saboteur(
         {"inner": "phantom_rows"}, generator=NULL_KEYS,
-        conf=("spark.sql.constraintPropagation.enabled=false",), every_day=True,
+        conf=("spark.sql.constraintPropagation.enabled=false",),
     ),
     "inner instead of left outer": Saboteur(
         {"left_outer": "missing_nulls"}, {'"leftOuter"': '"inner"'}, every_day=True
@@ -103,7 +103,7 @@ IN_CONDITIONS = {
         {"right_outer": "missing_nulls"}, {'"rightOuter"': '"leftOuter"'},
     ),
     "left outer instead of full outer": Saboteur(
-        {"full_outer": "missing_nulls"}, {'"fullOuter"': '"leftOuter"'}, generator=NO_NULL_KEYS, every_day=True,
+        {"full_outer": "missing_nulls"}, {'"fullOuter"': '"leftOuter"'}, generator=NO_NULL_KEYS,
     ),
     "inner instead of left semi": Saboteur(
         {"left_semi": "repeated_semi_rows"}, {'"leftSemi"': '"inner"'}, every_day=True,

@@ -58,7 +58,7 @@ DELETED = """
 STATE = {
     "left side of the state forgotten": Saboteur(
         {"left_outer": "missing_nulls"},
-        added=TAMPERING.format(FORGOTTEN), drivers_killed=1, every_day=True,
+        added=TAMPERING.format(FORGOTTEN), drivers_killed=1,
     ),
     "partitions of the state exchanged": Saboteur(
         {"left_outer": "nulls_for_matched_rows"},
