@@ -36,7 +36,9 @@ def test_an_unknown_pipeline_is_named_with_those_that_there_are():
 
     assert done.returncode == 2
     assert "there is no pipeline 'outer_left'" in done.stderr
-    assert "flights_weather, full_outer, inner, left_outer, left_semi, right_outer" in done.stderr
+    assert (
+        "first_impressions, flights_weather, full_outer, impressions_once, inner, left_outer" in done.stderr
+    )
 
 
 @pytest.mark.smoke

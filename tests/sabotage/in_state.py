@@ -58,18 +58,18 @@ DELETED = """
 STATE = {
     "left side of the state forgotten": Saboteur(
         {"left_outer": "missing_nulls"},
-        added=TAMPERING.format(FORGOTTEN), drivers_killed=1,
+        added=TAMPERING.format(FORGOTTEN), sink="spark", drivers_killed=1,
     ),
     "partitions of the state exchanged": Saboteur(
         {"left_outer": "nulls_for_matched_rows"},
-        added=TAMPERING.format(EXCHANGED), drivers_killed=1,
+        added=TAMPERING.format(EXCHANGED), sink="spark", drivers_killed=1,
     ),
     "watermark of a planned batch raised": Saboteur(
         {"left_outer": "wrong_watermarks"},
-        added=TAMPERING.format(WATERMARK), drivers_killed=1,
+        added=TAMPERING.format(WATERMARK), sink="spark", drivers_killed=1,
     ),
 }  # fmt: skip
-"""Those that Spark runs with."""
+"""Those that Spark runs with; the exactly-once sink refuses most, for the batch has other rows when it is run again."""
 
 REFUSED = Saboteur({}, added=TAMPERING.format(DELETED), drivers_killed=1)
 """One that it does not: state files that it needs are gone."""

@@ -343,14 +343,13 @@ class Join(Machine):
         return state_ms is not None and _is_by(row.values[str(self.times[side])], state_ms)
 
     def output_ms(self, input_ms: int) -> int | None:
-        """The least of its watermark and its sides' state watermarks; of a left semi join the left side's alone.
+        """The least of its watermark and its sides' state watermarks; Spark 4.2.0 takes both sides of a semi join, too.
 
         Nothing flows on if no event time goes on (``produceOutputWatermark``).
         """
         if self.step.time is None:
             return None
-        sides = (0,) if self.semi else (0, 1)
-        states = [bound_ms(self.step.bound, side, input_ms) for side in sides]
+        states = [bound_ms(self.step.bound, side, input_ms) for side in (0, 1)]
         return min(input_ms, *[state for state in states if state is not None])
 
     def wants_another(self, eviction_ms: int, next_ms: int) -> bool:
