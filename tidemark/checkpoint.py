@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,14 @@ class PlannedBatch(NamedTuple):
     watermark_ms: int
     end_offsets: dict[str, dict[str, int]]
 
+    def has_read(self, wanted: Mapping[str, Mapping[int, int]] | Mapping[str, Mapping[str, int]]) -> bool:
+        """Whether it ends at or after these offsets: topic -> partition -> end."""
+        return all(
+            self.end_offsets.get(topic, {}).get(str(partition), 0) >= end
+            for topic, partitions in wanted.items()
+            for partition, end in partitions.items()
+        )
+
 
 class Checkpoint:
     """A checkpoint folder that a query is, or was, writing to."""
@@ -49,6 +58,10 @@ class Checkpoint:
     def committed(self) -> list[int]:
         """Ids of the batches that were committed, in order."""
         return _ids(self.path / "commits")
+
+    def next_batch(self) -> int:
+        """The batch after the last committed one: with it a query that is started now begins."""
+        return (self.committed() or [-1])[-1] + 1
 
     def running(self) -> int | None:
         """The batch that is planned and not committed, if there is one."""

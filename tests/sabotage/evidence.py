@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -165,17 +166,8 @@ def records_read_a_batch_late(copy: Copy) -> None:
 
 def records_published_in_another_order(copy: Copy) -> None:
     """The trace is not the one that was published: two of its records have changed places."""
-    _, _, value = _any_row(copy)
-    _, partition, offset = (value[name] for name in copy.columns(LEFT))
-    topic, seen = copy.contract.left.topic, -1
+    _, _, (one, other) = _row_before_another(copy)
     lines = copy.trace.splitlines(keepends=True)
-    places = []
-    for number, line in enumerate(lines[1:], 1):
-        record = json.loads(line)
-        if record["topic"] == topic and record.get("partition", 0) == partition:
-            seen += 1
-            places += [number] if seen in (offset, offset + 1) else []
-    one, other = places
     lines[one], lines[other] = lines[other], lines[one]
     copy.trace = b"".join(lines)
 
@@ -190,6 +182,24 @@ def _last_null(copy: Copy) -> tuple[int, int, dict[str, Any]]:
 def _any_row(copy: Copy) -> tuple[int, int, dict[str, Any]]:
     found = list(copy.rows(nulls=False))
     return found[len(found) // 2]
+
+
+def _row_before_another(copy: Copy) -> tuple[int, dict[str, Any], tuple[int, int]]:
+    """A row whose left record has one after it in its partition that is not the same sent again.
+
+    Index and value of the row; the lines of the trace in which the two records are.
+    """
+    lines, places = [json.loads(line) for line in copy.trace.splitlines()], defaultdict(list)
+    for number, record in enumerate(lines[1:], 1):
+        if record["topic"] == copy.contract.left.topic:
+            places[record.get("partition", 0)].append(number)
+    found = list(copy.rows(nulls=False))
+    for index, _, value in found[len(found) // 2 :]:
+        _, partition, offset = (value[name] for name in copy.columns(LEFT))
+        one, *others = places[partition][offset : offset + 2]
+        if others and lines[one]["value"] != lines[others[0]]["value"]:
+            return index, value, (one, others[0])
+    raise AssertionError("no row of this run is made of a record with another after it")
 
 
 def null_row_a_batch_early(copy: Copy) -> None:
@@ -290,7 +300,7 @@ def row_of_nothing(copy: Copy) -> None:
 
 
 def position_of_another_record(copy: Copy) -> None:
-    index, _, value = _any_row(copy)
+    index, value, _ = _row_before_another(copy)
     copy.rewrite(index, value | {copy.columns(LEFT)[2]: value[copy.columns(LEFT)[2]] + 1})
 
 

@@ -16,7 +16,6 @@ import msgspec
 
 from tidemark.cases.case import NO_DATA, PARTITIONS, WAYS, Case
 from tidemark.contract import (
-    COMPARISONS,
     Bound,
     Contract,
     Filter,
@@ -27,6 +26,8 @@ from tidemark.contract import (
     WatermarkPolicy,
 )
 from tidemark.events import write_time
+from tidemark.oracle.bounds import LEFT, RIGHT
+from tidemark.oracle.placing import of_side, passes
 from tidemark.runner.options import SINKS
 from tidemark.trace import Record
 
@@ -164,21 +165,13 @@ def flush_of(contract: Contract, *, rounds: int = 1) -> tuple[Record, ...]:
 
 def _passing(contract: Contract, side: Side) -> int:
     """A number that all that is said of this side alone holds for."""
-    is_left = side is contract.left
-    tests: list[tuple[str, int]] = [(what.op, what.value) for what in side.filters]
-    for term in (*contract.condition, *contract.where):
-        own, other = (term.left, term.right) if is_left else (term.right, term.left)
-        if own is not None and other is None and term.value is not None:
-            op = term.op if is_left else _MIRRORED[term.op]
-            tests.append((op, term.value))
+    terms = of_side((*contract.condition, *contract.where), RIGHT if side is contract.right else LEFT)
+    filters = (*side.filters, *terms)
     number: int
     for number in (5, *range(-20, 30)):
-        if all(COMPARISONS[op](number, value) for op, value in tests):
+        if all(passes(number, what) for what in filters):
             return number
-    raise ValueError(f"no number passes {tests}")
-
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
+    raise ValueError(f"no number passes {filters}")
 
 
 def _filter(rng: random.Random) -> Filter:

@@ -52,10 +52,9 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 @dataclass
 class Progress:
-    """The seeds that are done, and what is said of each as it is."""
+    """The seeds that are done."""
 
     outcomes: list[Outcome] = field(default_factory=list)
-    say: Callable[[Outcome], None] = lambda _outcome: None
 
     @property
     def failures(self) -> list[Outcome]:
@@ -82,13 +81,13 @@ def fuzz(
     say: Callable[[Outcome], None] = lambda _outcome: None,
 ) -> Progress:
     """Run seeds, and stop at the first that does not hold. Raises ``TidemarkError`` if a lane cannot go on."""
-    progress, lock = Progress(say=say), threading.Lock()
+    progress, lock = Progress(), threading.Lock()
 
     def work(seed: int, warm: WarmDriver) -> bool:
         outcome = run_seed(seed, warm, lanes.folder)
         with lock:
             progress.outcomes.append(outcome)
-            progress.say(outcome)
+            say(outcome)
         return outcome.holds or keep_going
 
     lanes.run(seeds, work)

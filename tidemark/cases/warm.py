@@ -21,9 +21,9 @@ from tidemark import kafka, project
 from tidemark.cases.case import PARTITIONS, Case
 from tidemark.checkpoint import Checkpoint
 from tidemark.errors import TestbedError
-from tidemark.evidence import FORMAT, Batch, InputTopic, Manifest, RunDirectory, StateInfo
+from tidemark.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.oracle import Verdict, judge
-from tidemark.runner.collect import DELIVERY_OF_SINK
+from tidemark.runner.collect import DELIVERY_OF_SINK, batches_of, input_topics
 from tidemark.runner.programs import Program
 from tidemark.runner.state import read_state, what_ran
 from tidemark.stack import Driver, Stack
@@ -160,12 +160,7 @@ class CaseRun:
             planned = self._checkpoint.planned()
             if not planned or planned[-1] >= batch:
                 return bool(planned)
-            read = self._checkpoint.batch(planned[-1]).end_offsets
-            return self._checkpoint.running() is None and all(
-                read.get(topic, {}).get(str(partition), 0) >= end
-                for topic, parts in ends.items()
-                for partition, end in parts.items()
-            )
+            return self._checkpoint.running() is None and self._checkpoint.batch(planned[-1]).has_read(ends)
 
         def described() -> str:
             return f"batch {batch} of case {self._case.name!r}; planned {self._checkpoint.planned()[-3:]}"
@@ -177,8 +172,8 @@ class CaseRun:
         self._starts.progress += self._queries.ask("stop", ANSWER_S)["progress"]
 
     def _start(self, trigger_ms: int | None) -> None:
-        case, committed = self._case, self._checkpoint.committed()
-        self._starts.first_batch.append(committed[-1] + 1 if committed else 0)
+        case = self._case
+        self._starts.first_batch.append(self._checkpoint.next_batch())
         self._starts.replays.append(self._checkpoint.running() is not None)
         asked = {
             "contract": case.contract.to_json(), "inputs": self._inputs, "output": self._output, "conf": case.conf,
@@ -201,22 +196,15 @@ class CaseRun:
     def _collect(self, state: StateInfo) -> None:
         bootstrap = self._stack.bootstrap_servers
         self._directory.write_lines("output", kafka.read_all(bootstrap, self._output))
-        self._directory.write_lines("batches", self._batches())
+        starts = list(zip(self._starts.first_batch, self._starts.replays, strict=True))
+        self._directory.write_lines("batches", batches_of(self._checkpoint, self._inputs, starts))
         self._directory.write_lines("progress", self._starts.progress)
-        ends = kafka.end_offsets(bootstrap, list(self._inputs.values()))
         manifest = Manifest(
             tidemark_evidence=FORMAT,
             contract=self._case.contract.to_json(),
             delivery=DELIVERY_OF_SINK[self._case.sink],
             pace="stepped" if self._case.way == "stepped" else "backlog",
-            inputs={
-                name: InputTopic(
-                    topic=topic,
-                    start_offsets={str(partition): 0 for partition in ends[topic]},
-                    end_offsets={str(partition): end for partition, end in ends[topic].items()},
-                )
-                for name, topic in self._inputs.items()
-            },
+            inputs=input_topics(bootstrap, self._inputs),
             seed=self._case.seed,
             trace_sha256=trace_sha256(self._directory.path / "trace.jsonl"),
             versions=dict(self._stack.versions),
@@ -228,20 +216,3 @@ class CaseRun:
             state=state,
         )
         self._directory.write_json("manifest", manifest)
-
-    def _batches(self) -> list[Batch]:
-        logical = {topic: name for name, topic in self._inputs.items()}
-        committed = set(self._checkpoint.committed())
-        later = list(zip(self._starts.first_batch, self._starts.replays, strict=True))[1:]
-        return [
-            Batch(
-                batch=number,
-                watermark_ms=planned.watermark_ms,
-                end_offsets={logical[topic]: ends for topic, ends in planned.end_offsets.items()},
-                committed=number in committed,
-                runs=1 + sum(first == number and replays for first, replays in later),
-                restarted=any(first == number for first, _ in later),
-            )
-            for number in self._checkpoint.planned()
-            for planned in [self._checkpoint.batch(number)]
-        ]

@@ -30,7 +30,8 @@ def expect(history: History, output: Iterable[OutputRecord]) -> tuple[Prediction
     committed = replace(history, batches=[batch for batch in history.batches if batch.plan.committed])
     owed = set(right_answer(committed, _accepted(committed)))
     prediction, last = _accepted(history), len(history.batches) - 1
-    right = owed if len(committed.batches) == len(history.batches) else _whole(history, prediction)
+    # The last batch may give its rows although it was never committed.
+    right = owed if len(committed.batches) == len(history.batches) else set(right_answer(history, prediction))
     came = _first_batches(history, output, right)
     for identity in sorted(right):
         due = len(committed.batches) - 1 if identity in owed else last
@@ -60,11 +61,6 @@ def _accepted(history: History) -> Prediction:
                     is_late = can_be_late and rows.time_us[row] <= late_us
                     prediction.fate[row] = Fate.LATE if is_late else Fate.ACCEPTED
     return prediction
-
-
-def _whole(history: History, prediction: Prediction) -> set[int]:
-    """With the rows that the last batch may give although it was never committed."""
-    return set(right_answer(history, prediction))
 
 
 def _first_batches(history: History, output: Iterable[OutputRecord], right: set[int]) -> dict[int, int]:

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from tidemark.oracle.bounds import LEFT, RIGHT
-from tidemark.oracle.defects import is_modelled
+from tidemark.oracle.defects import is_modelled, minor_version
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import NO_BATCH, Evidence, Fate, History
 from tidemark.oracle.locality import Locality, locality
@@ -133,7 +133,7 @@ class _Expected:
         sides = history.contract.left, history.contract.right
         self._all_timed = all(one.watermark_delay_ms is not None for one in sides)
         preserved = PRESERVED.get(history.contract.kind, ())
-        spark = _release(history.manifest.versions)
+        spark = minor_version(history.manifest.versions.get("spark", ""))
         self._counts_all = spark is None or spark >= FIRST_THAT_COUNTS_ALL
         self._counted = [of for of in (LEFT, RIGHT) if self._counts_all or of not in preserved]
 
@@ -199,9 +199,3 @@ def _times(reports: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[int, int
         if times:
             found[what] = min(times), round(median(times)), max(times)
     return found
-
-
-def _release(versions: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Major and minor version of Spark, if they are named."""
-    numbers = versions.get("spark", "").split(".")[:2]
-    return tuple(map(int, numbers)) if len(numbers) == 2 and all(map(str.isdecimal, numbers)) else None

@@ -67,8 +67,8 @@ def as_planned(contract: Contract) -> Contract:
     return replace(
         contract,
         kind=kind,
-        left=replace(contract.left, filters=contract.left.filters + _of_side(contract.where, LEFT)),
-        right=replace(contract.right, filters=contract.right.filters + _of_side(contract.where, RIGHT)),
+        left=replace(contract.left, filters=contract.left.filters + of_side(contract.where, LEFT)),
+        right=replace(contract.right, filters=contract.right.filters + of_side(contract.where, RIGHT)),
         condition=contract.condition + _of_both(contract.where),
         where=(),
     )
@@ -77,7 +77,7 @@ def as_planned(contract: Contract) -> Contract:
 def place(contract: Contract) -> Placing:
     """Where everything goes; of a contract that :func:`as_planned` gave."""
     preserved = PRESERVED.get(contract.kind, ())
-    own = _of_side(contract.condition, LEFT), _of_side(contract.condition, RIGHT)
+    own = of_side(contract.condition, LEFT), of_side(contract.condition, RIGHT)
     pairs = _of_both(contract.condition)
     filters = contract.left.filters, contract.right.filters
     below = tuple(filters[side] + (() if side in preserved else own[side]) for side in (LEFT, RIGHT))
@@ -108,7 +108,7 @@ def must_be_there(placing: Placing, side: int, kind: JoinKind) -> list[str]:
     return [field for term in placing.pairs if (field := term.right if side else term.left) is not None]
 
 
-def _of_side(terms: Sequence[Term], side: int) -> tuple[Filter, ...]:
+def of_side(terms: Sequence[Term], side: int) -> tuple[Filter, ...]:
     """The conjuncts over one side, with the field first."""
     found = []
     for term in terms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,7 +106,9 @@ class Collector:
         logs = list(self._event_logs())
         self._await_last_batch(logs)
         self._directory.write_lines("output", self._records)
-        self._directory.write_lines("batches", self._batches(logs))
+        failed = sum((log.failed_tasks() for log in logs), Counter[int]())
+        starts = [(run.first_batch, run.replays) for run in self._query.runs]
+        self._directory.write_lines("batches", batches_of(self._checkpoint, self._inputs, starts, failed))
         self._directory.write_lines("faults", self._faults)
         self._directory.write_lines("progress", self._progress(logs))
         self._directory.write_lines("executors", _placements(logs))
@@ -137,42 +139,15 @@ class Collector:
         """Of all runs; those whose driver died told it to nobody but their event log."""
         return [report for log in logs[:-1] for report in log.progress()] + self._last_progress
 
-    def _batches(self, logs: list[QueryEvents]) -> list[Batch]:
-        logical = {topic: name for name, topic in self._inputs.items()}
-        committed = set(self._checkpoint.committed())
-        failed = sum((log.failed_tasks() for log in logs), Counter[int]())
-        later = self._query.runs[1:]
-        return [
-            Batch(
-                batch=number,
-                watermark_ms=planned.watermark_ms,
-                end_offsets={logical[topic]: ends for topic, ends in planned.end_offsets.items()},
-                committed=number in committed,
-                runs=1 + sum(run.first_batch == number and run.replays for run in later),
-                restarted=any(run.first_batch == number for run in later),
-                failed_tasks=failed[number],
-            )
-            for number in self._checkpoint.planned()
-            for planned in [self._checkpoint.batch(number)]
-        ]
-
     def _manifest(self) -> Manifest:
         with TraceReader(self._trace) as reader:
             header = reader.header
-        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
         return Manifest(
             tidemark_evidence=FORMAT,
             contract=self._contract.to_json(),
             delivery=DELIVERY_OF_SINK[self._options.sink],
             pace=self._options.pace or header.pace,
-            inputs={
-                name: InputTopic(
-                    topic=topic,
-                    start_offsets={str(partition): 0 for partition in ends[topic]},
-                    end_offsets={str(partition): end for partition, end in ends[topic].items()},
-                )
-                for name, topic in self._inputs.items()
-            },
+            inputs=input_topics(self._stack.bootstrap_servers, self._inputs),
             anchors=["flushed", "all_input_read", *header.anchors, *self._fault_anchors()],
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
@@ -189,6 +164,47 @@ class Collector:
 
     def _fault_anchors(self) -> list[str]:
         return ["fault_hit_running_batch"] if self._options.kills else []
+
+
+def input_topics(bootstrap: str, inputs: Mapping[str, str]) -> dict[str, InputTopic]:
+    """Logical name -> the topic, with all that is in it now. ``inputs`` are the names of topics of the run's own."""
+    ends = kafka.end_offsets(bootstrap, list(inputs.values()))
+    return {
+        name: InputTopic(
+            topic=topic,
+            start_offsets={str(partition): 0 for partition in ends[topic]},
+            end_offsets={str(partition): end for partition, end in ends[topic].items()},
+        )
+        for name, topic in inputs.items()
+    }
+
+
+def batches_of(
+    checkpoint: Checkpoint,
+    inputs: Mapping[str, str],
+    starts: Sequence[tuple[int, bool]],
+    failed: Mapping[int, int] | None = None,
+) -> list[Batch]:
+    """Every planned batch.
+
+    ``starts`` holds of each start of the query the batch it began with, and whether that was planned before;
+    ``failed``, by batch, the task attempts that did not end in success.
+    """
+    logical = {topic: name for name, topic in inputs.items()}
+    committed, later = set(checkpoint.committed()), starts[1:]
+    return [
+        Batch(
+            batch=number,
+            watermark_ms=planned.watermark_ms,
+            end_offsets={logical[topic]: ends for topic, ends in planned.end_offsets.items()},
+            committed=number in committed,
+            runs=1 + sum(first == number and replays for first, replays in later),
+            restarted=any(first == number for first, _ in later),
+            failed_tasks=(failed or {}).get(number, 0),
+        )
+        for number in checkpoint.planned()
+        for planned in [checkpoint.batch(number)]
+    ]
 
 
 def _placements(logs: list[QueryEvents]) -> list[Placement]:

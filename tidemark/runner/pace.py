@@ -67,7 +67,7 @@ class Feed:
             committed = self.checkpoint.committed()
             for batch in reversed(committed[-3:]):
                 planned = self.checkpoint.batch(batch)
-                if not _covers(planned.end_offsets, wanted):
+                if not planned.has_read(wanted):
                     break
                 seen[:] = [planned]
             return seen[0] if seen else None
@@ -146,11 +146,3 @@ def follow_timed(publisher: Program, check: Callable[[], None]) -> None:
 def _window() -> int:
     """The number of the trigger interval that the wall clock is in, as Spark counts it."""
     return time.time_ns() // (TRIGGER_MS * 1_000_000)
-
-
-def _covers(end: EndOffsets, wanted: EndOffsets) -> bool:
-    return all(
-        end.get(topic, {}).get(partition, 0) >= offset
-        for topic, partitions in wanted.items()
-        for partition, offset in partitions.items()
-    )

@@ -109,7 +109,7 @@ class Query:
         log = driver.event_log
         log_start = log.stat().st_size if log is not None and log.exists() else 0
         replays = self._checkpoint.running() is not None
-        self.runs.append(QueryRun(driver, log_start, self._next_batch(), replays))
+        self.runs.append(QueryRun(driver, log_start, self._checkpoint.next_batch(), replays))
         self._driver = driver
         session_id = str(uuid.uuid4())
         self._opened.enter_context(self._stack.register_session(session_id, driver.name))
@@ -118,7 +118,10 @@ class Query:
     def _start_again(self, command: str) -> None:
         """Bring the driver back, and the query on it."""
         last = self.runs[-FRUITLESS_RUNS:]
-        if len(last) == FRUITLESS_RUNS and last[0].first_batch == last[-1].first_batch == self._next_batch():
+        if (
+            len(last) == FRUITLESS_RUNS
+            and last[0].first_batch == last[-1].first_batch == self._checkpoint.next_batch()
+        ):
             raise TestbedError(
                 f"the driver of the query died {FRUITLESS_RUNS} times without a batch being committed in between",
                 detail=f"batch {last[-1].first_batch}; it died {len(self.runs)} times in all",
@@ -131,9 +134,6 @@ class Query:
         self._open(self._stack.driver(self._driver.name))
         if command not in ("plan", "start"):  # or else that is what will be asked again
             self.ask("start", START_S)
-
-    def _next_batch(self) -> int:
-        return (self._checkpoint.committed() or [-1])[-1] + 1
 
     def _must_live(self) -> None:
         if not self._lives():

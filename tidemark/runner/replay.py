@@ -108,11 +108,9 @@ def _processed(checkpoint: Checkpoint, options: ReplayOptions) -> int:
     wanted = kafka.end_offsets(options.bootstrap, options.topics.values())
 
     def reader() -> list[int]:
-        return [
-            batch
-            for batch in checkpoint.committed()[-3:]
-            if _covers(checkpoint.batch(batch).end_offsets, wanted)
-        ][:1]
+        return [batch for batch in checkpoint.committed()[-3:] if checkpoint.batch(batch).has_read(wanted)][
+            :1
+        ]
 
     [last] = wait_until(reader, options.batch_s, lambda: f"a committed batch that ends at {wanted}")
     deadline = time.monotonic() + NO_DATA_S
@@ -125,11 +123,3 @@ def _processed(checkpoint: Checkpoint, options: ReplayOptions) -> int:
 
     wait_until(settled, options.batch_s, lambda: f"the batch without data after batch {last}")
     return last
-
-
-def _covers(ends: Mapping[str, Mapping[str, int]], wanted: kafka.Ends) -> bool:
-    return all(
-        ends.get(topic, {}).get(str(partition), 0) >= end
-        for topic, parts in wanted.items()
-        for partition, end in parts.items()
-    )

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from tidemark import chain
 from tidemark.contract import Delivery
 from tidemark.events import write_time
+from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.chain.history import History
 from tidemark.oracle.chain.model import Model
 from tidemark.oracle.chain.output import Came, Output, Shape, Values
-from tidemark.oracle.chain.steps import US_PER_MS, Row
+from tidemark.oracle.chain.steps import Row
 from tidemark.oracle.findings import Book, Finding
 
 WRITTEN = 8

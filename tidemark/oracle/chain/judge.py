@@ -118,8 +118,7 @@ class _Judgement:
 
     def predict(self, rules: Rules, choose: Choose) -> Predicted:
         """Run the model over all batches."""
-        model, predicted = Model(self.history.chain, rules, choose), None
-        shape = Shape(self.history.chain)
+        model, shape = Model(self.history.chain, rules, choose), Shape(self.history.chain)
         predicted = Predicted(model, shape)
         for number, batch in enumerate(self.history.batches):
             self.choice.batch = number

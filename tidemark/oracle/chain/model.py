@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tidemark import chain
 from tidemark.contract import WatermarkPolicy
+from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.chain.steps import (
     MACHINES,
-    US_PER_MS,
     Choose,
     Row,
     Rules,

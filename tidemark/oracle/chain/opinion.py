@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from tidemark import chain
 from tidemark.contract import JoinKind
-from tidemark.oracle.bounds import bound_ms
+from tidemark.oracle.bounds import US_PER_MS, bound_ms
 from tidemark.oracle.chain.model import Model
-from tidemark.oracle.chain.steps import US_PER_MS, Deduplicate, Limit, Row, delay_ms
+from tidemark.oracle.chain.steps import Deduplicate, Limit, Row, delay_ms
 
 _ARROW = {chain.STRING: pa.string(), chain.BIGINT: pa.int64(), chain.TIME: pa.int64()}
 _TYPES = {chain.STRING: "varchar", chain.BIGINT: "bigint", chain.TIME: "bigint"}

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from tidemark import chain
 from tidemark.events import as_text, field_reader, read_time_us
 from tidemark.evidence import OutputRecord
+from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.chain.history import History, as_bigint
-from tidemark.oracle.chain.steps import US_PER_MS, Machine, Row
+from tidemark.oracle.chain.steps import Machine, Row
 
 Values = tuple[Any, ...]
 

@@ -17,6 +17,7 @@ limit            So many rows, no watermark (``StreamingGlobalLimitExec``).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +25,8 @@ from typing import Any
 
 from tidemark import chain
 from tidemark.contract import COMPARISONS, Filter, JoinKind
-from tidemark.oracle.bounds import bound_ms, window
+from tidemark.oracle.bounds import US_PER_MS, bound_ms, window
 
-US_PER_MS = 1000
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -63,7 +63,7 @@ def first_come(_machine: Machine, rows: list[Row], many: int) -> list[Row]:
     return rows[:many]
 
 
-class Machine:
+class Machine(ABC):
     """A step at work. ``late[n]`` collects the rows of input ``n`` that were dropped as late.
 
     ``late_rows`` are those of the last batch.
@@ -79,9 +79,9 @@ class Machine:
         self.late: list[list[Row]] = [[] for _ in self.times]
         self.late_rows: list[Row] = []
 
+    @abstractmethod
     def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
         """The rows that a batch gives."""
-        raise NotImplementedError
 
     def output_ms(self, input_ms: int) -> int | None:
         """The watermark that flows on."""
