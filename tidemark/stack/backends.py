@@ -7,7 +7,7 @@ is cheap: a warm ``tidemark up`` passes through here, and nothing of containers 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -73,16 +73,18 @@ class LocalBackend:
     def provide(self, say: Say) -> Supplies:
         """Check Java, fetch the jars."""
         java_version = check_java(self._java)
-        groups = jar_cache.groups_of(self._spark.version)
+        broker, files, *connector = groups = jar_cache.groups_of(self._spark.version)
         jars = jar_cache.provide(self._java, self._spark, groups, say)
+        file_jars = [str(path) for path in jars[files]]
         return Supplies(
             java=str(self._java),
             java_home=str(Path(os.path.realpath(self._java)).parents[1]),
             spark_home=str(self._spark.home),
-            spark_class_path=spark_class_path(self._spark, str(self._spark.home)),
+            spark_class_path=spark_class_path(self._spark, str(self._spark.home), file_jars),
             worker_python=str(self.spec.python),
-            broker_jars=[str(path) for path in jars["broker"]],
-            connector_jars=[str(path) for group in groups[1:] for path in jars[group]],
+            broker_jars=[str(path) for path in jars[broker]],
+            file_jars=file_jars,
+            connector_jars=[str(path) for group in connector for path in jars[group]],
             versions={"java": java_version, **versions_of(self._spark)},
         )
 
@@ -108,10 +110,13 @@ def published_ports(spec: StackSpec, others: int = 0) -> tuple[list[int], Iterat
     return [asked or next(ports), *(next(ports) for _ in range(spec.brokers - 1))], ports
 
 
-def spark_class_path(spark: Spark, home: str) -> str:
-    """The class path that Spark gives its executors, with Spark in ``home``: they share its archives."""
+def spark_class_path(spark: Spark, home: str, extra: Sequence[str]) -> str:
+    """The class path that Spark gives its executors, with Spark in ``home``: they share its archives.
+
+    ``extra`` is their ``spark.executor.extraClassPath``.
+    """
     slf4j = next(iter(sorted(spark.jars.glob("slf4j-api-*.jar"))), spark.jars / "slf4j-api.jar")
-    return f"{home}/conf:{home}/jars/{slf4j.name}:{home}/jars/*"
+    return ":".join([*extra, f"{home}/conf", f"{home}/jars/{slf4j.name}", f"{home}/jars/*"])
 
 
 def versions_of(spark: Spark) -> dict[str, str]:

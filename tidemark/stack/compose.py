@@ -59,9 +59,12 @@ class ComposeBackend:
             java=image.JAVA,
             java_home=image.JAVA_HOME,
             spark_home=image.SPARK_HOME,
-            spark_class_path=backends.spark_class_path(self._spark, image.SPARK_HOME),
+            spark_class_path=backends.spark_class_path(
+                self._spark, image.SPARK_HOME, image.jar_paths("files")
+            ),
             worker_python=image.VENV_PYTHON,
             broker_jars=image.jar_paths("broker"),
+            file_jars=image.jar_paths("files"),
             connector_jars=image.jar_paths("connector"),
             versions={"java": _java_version(tag), **backends.versions_of(self._spark)},
             image=tag,

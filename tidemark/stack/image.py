@@ -66,7 +66,7 @@ def pyspark_version() -> str:
 
 
 def jar_paths(group: str) -> list[str]:
-    """The paths inside the image of the jars of ``broker`` or ``connector``, in the order of the lock."""
+    """The paths inside the image of the jars of ``broker``, ``files`` or ``connector``, in the order of the lock."""
     return [f"{JARS}/{group}/{jar.path.name}" for jar in jars.locked(*_groups()[group])]
 
 
@@ -124,8 +124,8 @@ def _folder() -> Path:
 
 def _groups() -> dict[str, tuple[str, ...]]:
     """Group in the image -> groups of the jars' lock."""
-    broker, *connector = jars.groups_of(pyspark_version())
-    return {"broker": (broker,), "connector": tuple(connector)}
+    broker, files, *connector = jars.groups_of(pyspark_version())
+    return {"broker": (broker,), "files": (files,), "connector": tuple(connector)}
 
 
 def _build(name: str, spark: Spark, java: Path | None, say: Say) -> None:

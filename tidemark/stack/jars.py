@@ -73,8 +73,8 @@ def connector_version(spark_version: str) -> str:
 
 
 def groups_of(spark_version: str) -> tuple[str, ...]:
-    """The lock's groups that a stack with this Spark needs, the broker's first; the others are the connector's."""
-    return "broker", "connector", f"spark-{connector_version(spark_version)}"
+    """The lock's groups that a stack with this Spark needs: the broker's, that for files, and the connector's."""
+    return "broker", "files", "connector", f"spark-{connector_version(spark_version)}"
 
 
 def locked(*groups: str, lock: Path = LOCK) -> list[Jar]:

@@ -181,6 +181,23 @@ def driver_conf(folder: Path, event_logs: Path, jars: Sequence[str]) -> dict[str
     }
 
 
+def local_files(spark: str) -> dict[str, str]:
+    """How a driver and its executors write local files: without starting a process for each. ``spark``: its version.
+
+    Hadoop without its native library, which no wheel has, runs ``chmod`` for each file that is made, and ``readlink``
+    several times for each that is renamed (``RawLocalFileSystem.setPermission``, ``RawLocalFs.getFileLinkStatus``). A
+    batch makes some hundred files of a checkpoint, and most of its time went there. BareLocalFileSystem asks Java
+    instead; Spark's manager for plain file systems renames with it, and refuses what is there, as the other one does.
+    """
+    package = "org.apache.spark.sql.execution.streaming"
+    if not spark.startswith("4.0."):
+        package += ".checkpointing"
+    return {
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": f"{package}.FileSystemBasedCheckpointFileManager",
+    }
+
+
 def as_java_properties(conf: Mapping[str, str]) -> list[str]:
     """Spark settings as ``-D`` options."""
     return [f"-D{name}={value}" for name, value in conf.items()]

@@ -50,6 +50,7 @@ class Supplies(msgspec.Struct, kw_only=True):
     spark_class_path: str = ""
     worker_python: str = ""
     broker_jars: list[str] = []
+    file_jars: list[str] = []
     connector_jars: list[str] = []
     image: str = ""
 

@@ -18,7 +18,9 @@ from tidemark.stack.toolchain import find_spark
 def start(state, monkeypatch):
     """A function that starts a stack whose daemons are started by ``start_all``; what it says is in ``start.said``."""
     monkeypatch.setattr(backends, "check_java", lambda _java: "17")
-    monkeypatch.setattr(jars, "provide", lambda *_: {g: [] for g in ("broker", "connector", "spark-4.2.0")})
+    monkeypatch.setattr(
+        jars, "provide", lambda *_: {g: [] for g in ("broker", "files", "connector", "spark-4.2.0")}
+    )
 
     def one(start_all, spec=None):
         monkeypatch.setattr(boot, "_start_all", start_all)

@@ -59,7 +59,7 @@ def test_a_missing_java_is_bad_and_the_rest_is_still_looked_at(look, monkeypatch
 
 
 def test_a_spoilt_jar_is_bad(look):
-    for jar in jars.locked("broker", "connector", "spark-4.2.0"):
+    for jar in jars.locked("broker", "files", "connector", "spark-4.2.0"):
         jar.path.parent.mkdir(parents=True, exist_ok=True)
         jar.path.write_bytes(b"spoilt")
     assert look("jars").finding is Finding.BAD

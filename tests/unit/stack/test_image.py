@@ -157,8 +157,9 @@ def test_an_image_is_built_from_a_context_that_is_gone_afterwards(docker, cache,
     docker(LS_BASE, f'"compose --progress") case "$*" in *build) {show};; esac;;')
     said: list[str] = []
     name = image.provide(SPARK, None, said.append)
-    files = ["./Dockerfile", "./jars/broker/some.jar", "./jars/connector/some.jar", "./wheels/pyspark.whl"]
-    assert shown.read_text().split() == [name.partition(":")[2], *files]
+    found = [f"./jars/{group}/some.jar" for group in ("broker", "connector", "files")]
+    context = ["./Dockerfile", *found, "./wheels/pyspark.whl"]
+    assert shown.read_text().split() == [name.partition(":")[2], *context]
     assert sorted(path.name for path in cache.iterdir()) == ["build.log", "lock"]
     assert any("building" in text for text in said)
 

@@ -36,7 +36,7 @@ def quiet(_text: str) -> None:
 
 
 def test_every_line_of_the_lock_is_whole():
-    for group in ("broker", "tools", "connector", *{f"spark-{v}" for v in jars.CONNECTORS.values()}):
+    for group in ("broker", "tools", "files", "connector", *{f"spark-{v}" for v in jars.CONNECTORS.values()}):
         found = jars.locked(group)
         assert found
         assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in found)

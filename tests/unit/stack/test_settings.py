@@ -63,3 +63,12 @@ def test_the_event_log_is_one_plain_file():
 
 def test_a_value_with_a_backslash_survives_the_properties_file():
     assert settings.as_spark_file({"a": "x\\y"}) == "a x\\\\y\n"
+
+
+def test_files_are_written_by_a_class_that_each_spark_has():
+    """Its package has another name in 4.0."""
+    before, since = (settings.local_files(version) for version in ("4.0.5", "4.1.4"))
+    manager = "spark.sql.streaming.checkpointFileManagerClass"
+    assert before.pop(manager).endswith("execution.streaming.FileSystemBasedCheckpointFileManager")
+    assert since.pop(manager).endswith("streaming.checkpointing.FileSystemBasedCheckpointFileManager")
+    assert before == since
