@@ -29,7 +29,7 @@ endif
 # that neighbours stay together and share what their module has started.
 SIDE_BY_SIDE ?= -n 2 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long sabotage matrix versions lint bench lock clean
+.PHONY: help venv up down demo smoke test long sabotage matrix fuzz versions lint bench lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -73,17 +73,20 @@ smoke: venv ## the tier for every save: unit, house, a judged run of each join, 
 test: venv ## the whole suite but "long"
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-long: venv ## the full matrices, 100,000 impressions with eleven kills, the wheel in an empty environment
-	@$(BIN)/python -m pytest -m long $(ARGS)
+long: matrix sabotage ## these two, and what else is not for every day: each part and signal, 100,000 impressions, the wheel
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "long and not sabotage and not regressions" $(ARGS)
 
 matrix: venv ## every join under every bound on every state, some 500 runs; writes tests/matrix/JOINS.md
 	@$(BIN)/python -m tests.matrix $(ARGS)
+
+fuzz: venv ## 1,000 random joins, traces and restarts; writes tests/matrix/FUZZ.md
+	@$(BIN)/tidemark fuzz --seeds 1000 --keep-going --markdown tests/matrix/FUZZ.md $(ARGS)
 
 versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): defects/README.md
 	@$(BIN)/tidemark versions --markdown defects/README.md $(ARGS)
 
 sabotage: venv ## every saboteur past three judges; writes tests/sabotage/SCORE.md
-	@$(BIN)/python -m tests.sabotage $(ARGS)
+	@$(BIN)/python -m tests.sabotage $(SIDE_BY_SIDE) $(ARGS)
 
 lint: venv ## ruff (rules and format), mypy --strict, import-linter
 	@$(BIN)/ruff check .

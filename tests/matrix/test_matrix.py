@@ -1,18 +1,16 @@
-"""Every join under every bound, on every state: a pairwise choice in the suite, all of them in ``make long``."""
+"""Every join under every bound, on every state: a pairwise choice of what ``make matrix`` runs, and some seeds."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.matrix.cells import cells, pairwise
+from tests.matrix.cells import pairwise
 from tests.matrix.running import run_cell
 from tidemark.cases.fuzz import run_seed
 from tidemark.cases.warm import WarmDriver
 
 pytestmark = [pytest.mark.e2e]
 
-CHOSEN = pairwise()
-OTHERS = [cell for cell in cells() if cell not in CHOSEN]
 FUZZED = 40
 
 
@@ -22,15 +20,8 @@ def warm(stack, tmp_path_factory):
         yield driver
 
 
-@pytest.mark.parametrize("cell", CHOSEN, ids=str)
+@pytest.mark.parametrize("cell", pairwise(), ids=str)
 def test_a_join_is_right_or_its_defect_is_known(cell, warm, tmp_path):
-    outcome = run_cell(cell, warm, tmp_path)
-    assert outcome.said in ("VALID", "known defect", "unsupported"), outcome.why
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("cell", OTHERS, ids=str)
-def test_every_other_join_is_right_or_its_defect_is_known(cell, warm, tmp_path):
     outcome = run_cell(cell, warm, tmp_path)
     assert outcome.said in ("VALID", "known defect", "unsupported"), outcome.why
 

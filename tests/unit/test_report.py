@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.cases.fuzz import Outcome, Progress
 from tidemark.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.engine import Engine
 from tidemark.oracle.locality import Locality
-from tidemark.report import SHOWN, print_verdict
+from tidemark.report import SHOWN, fuzz, print_verdict
 from tidemark.report.engine import engine_lines
 from tidemark.report.timeline import timeline
 
@@ -124,3 +125,17 @@ def test_what_the_engine_said_of_its_state_is_a_few_lines():
         ("state note", "something was not compared"),
     ]
     assert list(engine_lines(None)) == []
+
+
+def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_hold():
+    fields = {"kind": "inner", "bound": "none", "way": "backlog", "sink": "spark", "verdict": "VALID"}
+    sound = [Outcome(seed=seed, seconds=2.0 + seed, **fields) for seed in (3, 4)]
+    broken = Outcome(seed=5, problem="a row is lost", **fields | {"kind": "left_semi", "verdict": "INVALID"})
+
+    text = fuzz.markdown(Progress([broken, *sound]), {"spark": "4.2.0", "kafka": "4.3.1"})
+
+    assert "**2 of 3 seeds hold** (3 to 5)" in text
+    assert "| none | 2 | 1 |" in text
+    assert "- seed 5 (left_semi, none) is INVALID: a row is lost" in text
+    assert "No false alarm" not in text
+    assert "No false alarm" in fuzz.markdown(Progress(sound), {})

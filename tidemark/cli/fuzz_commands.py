@@ -32,6 +32,9 @@ def fuzz_command(
     folder: Annotated[
         Path | None, typer.Option(help="Where evidence of failures stays; default: runs/fuzz.")
     ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Draw a join, a trace and restarts from each seed, run it on a real stack, and judge every row.
@@ -42,12 +45,15 @@ def fuzz_command(
     from tidemark import project
     from tidemark.cases.fuzz import fuzz
     from tidemark.cases.lanes import Lanes
+    from tidemark.report import fuzz as summary
     from tidemark.stack import lease, spec_to_lease
 
     chosen = folder or project.runs_dir() / "fuzz"
     with lease(spec_to_lease()) as stack, _telling(seeds, log, quiet=as_json) as say:
         ways = Lanes(stack, chosen, lanes)
         progress = fuzz(range(first, first + seeds), ways, keep_going=keep_going, say=say)
+    if markdown is not None:
+        markdown.write_text(summary.markdown(progress, stack.versions), encoding="utf-8")
     if as_json:
         import msgspec
 
