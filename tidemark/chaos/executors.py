@@ -1,45 +1,72 @@
-"""Killing an executor while a batch runs.
+"""Killing or pausing an executor while a batch runs, or with a batch half written.
 
-Pauses first (SIGSTOP loses nothing), looks whether the batch is still running, and only then kills.
+Pauses first (SIGSTOP loses nothing), looks whether the batch is still where it shall be, and only then strikes.
 """
 
 from __future__ import annotations
 
 import random
 
-from tidemark.chaos.scene import Scene, now_utc
-from tidemark.chaos.strikes import KILL_EXECUTOR
+from tidemark.chaos import points
+from tidemark.chaos.outputs import Proof
+from tidemark.chaos.points import Ends, Unless
+from tidemark.chaos.scene import Scene, hit
+from tidemark.chaos.strikes import HALF_WRITTEN, NO_DATA, Strike
 from tidemark.evidence import Fault
+from tidemark.stack import Executor
+from tidemark.wait import pause
 
 
-def kill_executor(scene: Scene, batch: int, rng: random.Random) -> Fault | None:
-    """Kill one of the executors; ``None`` if the batch was over by then, or there was none to kill."""
+def strike_executor(
+    scene: Scene, strike: Strike, batch: int, ends: Ends, *, rng: random.Random, unless: Unless
+) -> Fault | None:
+    """Strike one of the executors; ``None`` if the batch was over by then, or there was none to strike."""
+    if strike.sort.point == HALF_WRITTEN:
+        stopped = stop_half_written(scene, batch, ends, rng=rng, unless=unless)
+    else:
+        pause(strike.delay_s)
+        stopped = _stop_running(scene, strike.sort.point, batch, rng)
+    if stopped is None:
+        return None
+    victim, proof = stopped
+    if strike.sort.action == "kill":
+        scene.stack.kill_executor(scene.driver, victim.executor_id)
+    else:
+        pause(strike.sort.seconds)
+        scene.stack.resume_executor(scene.driver, victim.executor_id)
+    who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
+    return hit(scene, strike, batch, {**who, **proof})
+
+
+def stop_half_written(
+    scene: Scene, batch: int, ends: Ends, *, rng: random.Random, unless: Unless
+) -> tuple[Executor, Proof] | None:
+    """As soon as rows come, stop one executor; it stays stopped if others have written and it has not.
+
+    ``None``, and it goes on, if all or none of the partitions turn out to be written.
+    """
     alive = scene.stack.executors(scene.driver)
-    if not alive:
+    if not alive or not points.is_writing(scene, batch, ends, unless):
+        return None
+    victim = rng.choice(alive)
+    scene.stack.pause_executor(scene.driver, victim.executor_id)
+    proof: Proof | None = None
+    try:
+        proof = points.half_written(scene, batch)
+    finally:
+        if proof is None:
+            scene.stack.resume_executor(scene.driver, victim.executor_id)
+    return None if proof is None else (victim, proof)
+
+
+def _stop_running(scene: Scene, point: str, batch: int, rng: random.Random) -> tuple[Executor, Proof] | None:
+    """Stop an executor while the batch runs; it stays stopped if it still does."""
+    alive = scene.stack.executors(scene.driver)
+    if not alive or (point == NO_DATA and scene.carries_data(batch)):
         return None
     victim = rng.choice(alive)
     scene.stack.pause_executor(scene.driver, victim.executor_id)
     if scene.checkpoint.running() != batch:
         scene.stack.resume_executor(scene.driver, victim.executor_id)
         return None
-    scene.stack.kill_executor(scene.driver, victim.executor_id)
-    return Fault(
-        fault=KILL_EXECUTOR,
-        at_utc=now_utc(),
-        done=True,
-        batch=batch,
-        point=_point(scene, batch),
-        proof={
-            "executor_id": victim.executor_id,
-            "worker": victim.worker,
-            "pid": victim.pid,
-            "planned": True,
-            "committed": batch in scene.checkpoint.committed(),
-        },
-    )
-
-
-def _point(scene: Scene, batch: int) -> str:
-    now = scene.checkpoint.batch(batch).end_offsets
-    before = scene.checkpoint.batch(batch - 1).end_offsets if batch else {}
-    return "no-data" if now == before else "planned"
+    return victim, {}

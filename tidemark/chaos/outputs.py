@@ -1,8 +1,8 @@
 """What a query's sink has written of a batch, seen from outside while the query runs.
 
-``written`` of a batch means that every sink partition has written its rows. For the exactly-once sink its ledger says
-so. Spark's own sink keeps no such record: there every partition must have rows of the batch in the output (by their
-headers), and the output must stand still, while the driver is stopped.
+For the exactly-once sink its ledger says which sink partitions have written their rows of a batch. Spark's own sink
+keeps no such record: there a partition has written what its rows in the output show (by their headers) once the output
+stands still, while the driver, or an executor, is stopped.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class Output(Protocol):
     def written(self, batch: int) -> Proof | None:
         """What shows that every sink partition has written the batch; ``None`` while nothing does."""
 
+    def half_written(self, batch: int) -> Proof | None:
+        """What shows that some sink partitions have written the batch and others have not; ``None`` otherwise."""
+
 
 class _Ledger:
     """Of the exactly-once sink."""
@@ -57,7 +60,17 @@ class _Ledger:
                 return None
             entries[str(partition)], count = entry.next_batch, entry.partitions - 1
             partition += 1
-        return {"ledger": entries, "ends": _named(self.ends())}
+        return {"ledger": entries, "ends": as_named(self.ends())}
+
+    def half_written(self, batch: int) -> Proof | None:
+        """Some partitions have an entry of this batch, some an older one or none."""
+        names = Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
+        entries: dict[str, int] = {}
+        for partition in range(self._checkpoint.partitions(batch)):
+            entry = look_up(self._admin, names.group(partition), DEFAULT_LEDGER, LOOK_S)
+            entries[str(partition)] = 0 if entry is None else entry.next_batch
+        done = sum(entry == batch + 1 for entry in entries.values())
+        return {"ledger": entries, "ends": as_named(self.ends())} if 0 < done < len(entries) else None
 
 
 class _Topic:
@@ -76,14 +89,24 @@ class _Topic:
 
     def written(self, batch: int) -> Proof | None:
         """All partitions have rows there, and nothing has come for a while."""
+        rows, ends = self._still(batch)
+        return {"rows": rows, "ends": ends} if len(rows) == self._checkpoint.partitions(batch) else None
+
+    def half_written(self, batch: int) -> Proof | None:
+        """Some partitions have rows there, some have none, and nothing has come for a while."""
+        rows, ends = self._still(batch)
+        return {"rows": rows, "ends": ends} if 0 < len(rows) < self._checkpoint.partitions(batch) else None
+
+    def _still(self, batch: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Rows of a batch by sink partition, and the ends; no rows while the output moves."""
         ends = self.ends()
         if ends != self._read:
             self._count(ends)
             self._since = time.monotonic()
+        if time.monotonic() - self._since < STILL_S:
+            return {}, as_named(ends)
         rows = {part: count for (of, part), count in sorted(self._rows.items()) if of == str(batch)}
-        is_still = time.monotonic() - self._since >= STILL_S
-        whole = len(rows) == self._checkpoint.partitions(batch)
-        return {"rows": rows, "ends": _named(ends)} if whole and is_still else None
+        return rows, as_named(ends)
 
     def _count(self, ends: dict[int, int]) -> None:
         """Read what is new: how many rows of each batch each sink partition has in the output."""
@@ -103,5 +126,6 @@ def watched(sink: str, bootstrap: str, topic: str, checkpoint: Checkpoint) -> It
             yield _Topic(bootstrap, topic, checkpoint, ends)
 
 
-def _named(ends: dict[int, int]) -> dict[str, int]:
+def as_named(ends: dict[int, int]) -> dict[str, int]:
+    """End offsets as the journal has them."""
     return {str(partition): end for partition, end in sorted(ends.items())}

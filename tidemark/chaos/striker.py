@@ -12,16 +12,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tidemark.chaos.drivers import kill_driver
-from tidemark.chaos.executors import kill_executor
+from tidemark.chaos.drivers import strike_driver
+from tidemark.chaos.executors import strike_executor
+from tidemark.chaos.parts import strike_part
 from tidemark.chaos.scene import Scene, now_utc
-from tidemark.chaos.strikes import KILL_DRIVER, Strike
+from tidemark.chaos.strikes import Strike
 from tidemark.errors import DeadlineExceeded
 from tidemark.evidence import Fault
-from tidemark.wait import pause, wait_until
+from tidemark.wait import wait_until
 
 RECOVERY_S = 240.0
 """Calibration: a batch whose executor or driver was killed took up to 40 s on a busy machine; several times that."""
+
+
+_STRIKE = {"driver": strike_driver, "executor": strike_executor}
+"""What strikes a part; :func:`strike_part` all others."""
 
 
 class Striker:
@@ -44,8 +49,10 @@ class Striker:
         """Stop; returns the journal."""
         self._over.set()
         self._thread.join()
-        missed = self._strikes[len(self.journal) :]
-        self.journal += [Fault(fault=strike.fault, at_utc=now_utc(), done=False) for strike in missed]
+        missed = [strike.sort for strike in self._strikes[len(self.journal) :]]
+        self.journal += [
+            Fault(fault=sort.name, at_utc=now_utc(), done=False, point=sort.point) for sort in missed
+        ]
         return self.journal
 
     def _work(self) -> None:
@@ -61,8 +68,9 @@ class Striker:
         not_before, done = strike.batch, None
         while done is None:
             batch, ends = self._await_batch(not_before)
-            done = self._strike(strike, batch, ends)
-            not_before = batch + (strike.fault == KILL_DRIVER)
+            by = _STRIKE.get(strike.sort.part, strike_part)
+            done = by(self._scene, strike, batch, ends, rng=self._rng, unless=self._go_on)
+            not_before = batch + 1
         self.journal.append(done)
         struck_at = time.monotonic()
         committed = lambda: done.batch in self._scene.checkpoint.committed()  # noqa: E731
@@ -83,12 +91,6 @@ class Striker:
             return 0
 
         return self._until(running, "a running batch") - 1, ends
-
-    def _strike(self, strike: Strike, batch: int, ends: dict[int, int]) -> Fault | None:
-        if strike.fault == KILL_DRIVER:
-            return kill_driver(self._scene, batch, ends, unless=self._go_on)
-        pause(strike.delay_s)
-        return kill_executor(self._scene, batch, self._rng)
 
     def _go_on(self) -> None:
         if self._over.is_set():

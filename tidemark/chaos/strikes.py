@@ -1,33 +1,116 @@
-"""Which faults strike, and from which batch on: the seed's choice alone."""
+"""Faults as data: what is done to which part, at which commit point of a batch, and from which batch on.
+
+A schedule is written in words, ``driver@written*2,executor@half-written,broker~1.5``: a part, what is done to it
+(``kill`` if not said), the commit point, for how long (seconds, of a pause or an outage), and how often. Which batch is
+hit is the seed's choice alone.
+"""
 
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-LONGEST_DELAY_S = 0.4
-"""Calibration: a warm batch takes about 1 s; a strike later than this would often find it over."""
+from tidemark.errors import UsageError
 
-KILL_EXECUTOR = "KillExecutor"
-KILL_DRIVER = "KillDriver"
+LONGEST_DELAY_S = 0.4
+"""Calibration: a warm batch takes about 0.5 s; a strike later than this would often find it over."""
+
+PLANNED = "planned"
+"""``offsets/N`` is there, ``commits/N`` is not; for a driver: nor has anything of it come out."""
+HALF_WRITTEN = "half-written"
+"""Some sink partitions of the batch have written, others have not."""
+WRITTEN = "written"
+"""Every sink partition has written, and the batch is not committed."""
+NO_DATA = "no-data"
+"""The batch reads nothing: only the watermark has moved."""
+
+POINTS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("driver", "kill"): (WRITTEN, PLANNED, HALF_WRITTEN, NO_DATA),
+    ("driver", "pause"): (PLANNED, NO_DATA),
+    ("executor", "kill"): (PLANNED, HALF_WRITTEN, NO_DATA),
+    ("executor", "pause"): (PLANNED, HALF_WRITTEN, NO_DATA),
+    ("worker", "kill"): (PLANNED, NO_DATA),
+    ("master", "kill"): (PLANNED, NO_DATA),
+    ("broker", "kill"): (PLANNED, NO_DATA),
+    ("broker", "pause"): (PLANNED, NO_DATA),
+}
+"""(part, action) -> the commit points at which it can be done, the default first."""
+
+_WORD = re.compile(
+    r"(?P<part>\w+)(?::(?P<action>\w+))?(?:@(?P<point>[\w-]+))?(?:~(?P<seconds>[\d.]+))?(?:\*(?P<count>\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A sort of fault; ``seconds`` is how long a pause or an outage lasts: Spark itself replaces an executor."""
+
+    part: str
+    action: str = "kill"
+    point: str = PLANNED
+    seconds: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """As the journal has it: ``KillDriver``."""
+        return f"{self.action.capitalize()}{self.part.capitalize()}"
+
+    def __str__(self) -> str:
+        """As a schedule has it."""
+        action = "" if self.action == "kill" else f":{self.action}"
+        seconds = "" if self.seconds == Sort.seconds else f"~{self.seconds:g}"
+        return f"{self.part}{action}@{self.point}{seconds}"
 
 
 @dataclass(frozen=True)
 class Strike:
-    """One planned fault: not before ``batch``; an executor dies ``delay_s`` after that batch was planned."""
+    """One planned fault: not before ``batch``; where no point is to be met, ``delay_s`` after a batch was planned."""
 
-    fault: str
+    sort: Sort
     batch: int
     delay_s: float
 
 
-def plan_strikes(rng: random.Random, *, executors: int, drivers: int, batches: int) -> list[Strike]:
-    """So many strikes of each kind, mixed, spread over about ``batches`` batches; the very first is left in peace."""
-    count, last = executors + drivers, max(batches - 1, 1)
+def read_schedule(text: str) -> tuple[Sort, ...]:
+    """The faults of a schedule in words, in its order. Raises ``UsageError`` for what is none."""
+    found: list[Sort] = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        read = _WORD.fullmatch(word)
+        if read is None:
+            raise UsageError(
+                f"{word!r} is no fault",
+                detail="a fault is PART[:ACTION][@POINT][~SECONDS][*COUNT]",
+                hint="for example: driver@written*2,executor@half-written,broker~1.5",
+            )
+        points = POINTS.get((read["part"], read["action"] or "kill"))
+        if points is None:
+            known = ", ".join(sorted({f"{part}:{action}" for part, action in POINTS}))
+            raise UsageError(f"{word!r} is no fault that can be done", hint=f"known are {known}")
+        point = read["point"] or points[0]
+        if point not in points:
+            raise UsageError(
+                f"{word!r} cannot be done at {point!r}", hint=f"its commit points are {', '.join(points)}"
+            )
+        sort = Sort(read["part"], read["action"] or "kill", point, float(read["seconds"] or Sort.seconds))
+        found += [sort] * int(read["count"] or 1)
+    return tuple(found)
+
+
+def write_schedule(sorts: Sequence[Sort]) -> str:
+    """The reverse of :func:`read_schedule`."""
+    counts = {sort: sorts.count(sort) for sort in sorts}
+    return ",".join(f"{sort}*{count}" if count > 1 else str(sort) for sort, count in counts.items())
+
+
+def plan_strikes(rng: random.Random, sorts: Sequence[Sort], batches: int) -> list[Strike]:
+    """All of them, mixed, spread over about ``batches`` batches; the very first is left in peace."""
+    count, last = len(sorts), max(batches - 1, 1)
     wanted = sorted(rng.sample(range(1, last + 1), min(count, last)) + [last] * max(0, count - last))
-    faults = [KILL_EXECUTOR] * executors + [KILL_DRIVER] * drivers
-    rng.shuffle(faults)
+    mixed = list(sorts)
+    rng.shuffle(mixed)
     return [
-        Strike(fault, batch, rng.uniform(0.0, LONGEST_DELAY_S))
-        for fault, batch in zip(faults, wanted, strict=True)
+        Strike(sort, batch, rng.uniform(0.0, LONGEST_DELAY_S))
+        for sort, batch in zip(mixed, wanted, strict=True)
     ]

@@ -14,6 +14,7 @@ import typer
 
 from tidemark import __version__
 from tidemark.cli import (
+    chaos_commands,
     check_commands,
     contract_commands,
     fuzz_commands,
@@ -51,8 +52,8 @@ def _options(
 
 
 for _module in (
-    stack_commands, run_commands, contract_commands, check_commands, trace_commands, sink_commands, fuzz_commands,
-    versions_commands,
+    stack_commands, run_commands, chaos_commands, contract_commands, check_commands, trace_commands, sink_commands,
+    fuzz_commands, versions_commands,
 ):  # fmt: skip
     _module.register(app)
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +35,13 @@ KillDrivers = Annotated[
     int,
     typer.Option(min=0, help="SIGKILL the driver this often, each time with a batch written, not committed."),
 ]
+Faults = Annotated[
+    str,
+    typer.Option(
+        help="What strikes where, PART[:ACTION][@POINT][~SECONDS][*COUNT] joined by commas: "
+        "driver@written*2,executor@half-written,broker~1.5."
+    ),
+]
 Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
 
 
@@ -58,6 +66,7 @@ def run_command(
     speed: Annotated[float, typer.Option(min=0.001, help="How many times real time, at pace timed.")] = 1.0,
     kill_executors: Annotated[int, typer.Option(min=0, help="SIGKILL this many executors on the way.")] = 0,
     kill_drivers: KillDrivers = 0,
+    faults: Faults = "",
     sink: Sink = "exactly-once",
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
     conf: Annotated[
@@ -70,21 +79,30 @@ def run_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
-    from tidemark.runner import RunOptions, describe, new_run_directory, run
+    from tidemark.runner import RunOptions
+
+    check_choice("--pace", pace, (None, *PACES))
+    options = RunOptions(
+        pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
+        kill_executors=kill_executors, kill_drivers=kill_drivers, faults=faults, sink=sink, python=spark,
+        conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
+    )  # fmt: skip
+    run_and_show(options, as_json=as_json)
+
+
+def run_and_show(options: RunOptions, *, as_json: bool) -> None:
+    """Run, with bars on a terminal; print what came of it, and leave with its exit code."""
+    from tidemark.runner import describe, new_run_directory, run
     from tidemark.runner.options import SINKS
 
-    _check_choice("--pace", pace, (None, *PACES))
-    _check_choice("--sink", sink, SINKS)
-    with _progress(quiet=as_json or not sys.stderr.isatty()) as (report, say):
-        options = RunOptions(
-            pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
-            kill_executors=kill_executors, kill_drivers=kill_drivers, sink=sink, python=spark, conf=tuple(conf or ()),
-            generator=tuple(shlex.split(generate)), run_dir=run_dir, report=report, say=say,
-        )  # fmt: skip
-        contract = describe(pipeline, spark)
-        directory = new_run_directory(options, contract)
+    check_choice("--sink", options.sink, SINKS)
+    _ = options.sorts  # a schedule that is none is refused before anything is made
+    with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, say):
+        shown = replace(options, report=report, say=say)
+        contract = describe(options.pipeline, options.python)
+        directory = new_run_directory(shown, contract)
         try:
-            result = run(options, contract, directory)
+            result = run(shown, contract, directory)
         except KeyboardInterrupt:
             print(f"interrupted; the evidence so far is in {directory.path}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -115,14 +133,15 @@ def _show(options: RunOptions, result: RunResult, *, as_json: bool) -> None:
     raise typer.Exit(result.verdict.exit_code)
 
 
-def _check_choice(option: str, value: str | None, choices: tuple[str | None, ...]) -> None:
+def check_choice(option: str, value: str | None, choices: tuple[str | None, ...]) -> None:
+    """Wrong usage, unless it is one of the choices."""
     if value not in choices:
         names = ", ".join(choice for choice in choices if choice)
         raise typer.BadParameter(f"{value!r} is not one of {names}", param_hint=option)
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[tuple[Report, Say]]:
+def progress_shown(*, quiet: bool) -> Iterator[tuple[Report, Say]]:
     """Bars on a terminal, nothing elsewhere; and what says something above them, always to standard error."""
     if quiet:
         yield (lambda _what, _done, _total: None), partial(print, file=sys.stderr)

@@ -5,6 +5,7 @@ Free of work: prints what the judge said. Plain text where the output is no term
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -87,10 +88,10 @@ _COUNTED = (
 
 
 def _strikes(faults: Sequence[Fault]) -> list[tuple[int, str]]:
-    kinds = sorted({(fault.fault, fault.point or "missed") for fault in faults})
+    kinds = Counter((fault.fault, fault.point or "?", fault.done) for fault in faults)
     return [
-        (sum((fault.fault, fault.point or "missed") == kind for fault in faults), f"{kind[0]} at {kind[1]}")
-        for kind in kinds
+        (count, f"{fault} at {point}" if done else f"{fault} missed {point}")
+        for (fault, point, done), count in sorted(kinds.items())
     ]
 
 

@@ -24,14 +24,15 @@ def timeline(run: RunDirectory) -> Iterator[str]:
     contract, faults = run.contract, run.faults()
     joined, nulls = _written(run, contract)
     most = max((joined[batch] + nulls[batch] for batch in {*joined, *nulls}), default=1)
-    read = 0
+    read, waiting = 0, _waiting(run.batches())
     yield f"{'batch':>5} {'watermark':<24} {'read':>8} {'joined':>8} {'NULL':>8}"
     for batch in run.batches():
         ends = sum(sum(partitions.values()) for partitions in batch.end_offsets.values())
         number, rows, read = batch.batch, ends - read, ends
         bar = "█" * round(BAR * joined[number] / most) + "░" * round(BAR * nulls[number] / most)
         figures = f"{rows or '':>8} {joined[number] or '':>8} {nulls[number] or '':>8}"
-        yield f"{number:>5} {_watermark(batch):<24} {figures}  {bar:<{BAR}}{_struck(batch, faults)}".rstrip()
+        told = f"{bar:<{BAR}}{_struck(batch, faults)}{waiting.get(number, '')}"
+        yield f"{number:>5} {_watermark(batch):<24} {figures}  {told}".rstrip()
 
 
 def _written(run: RunDirectory, contract: Contract | Chain) -> tuple[Counter[int], Counter[int]]:
@@ -65,3 +66,25 @@ def _struck(batch: Batch, faults: Iterable[Fault]) -> str:
     marks = [f"  ⚡ {fault.fault} ({fault.recovery_s or 0:.1f} s)" for fault in mine]
     marks += ["  ↻ begun again" if batch.runs > 1 else "  ↻ after a restart"] if batch.restarted else []
     return "".join(marks) + ("" if batch.committed else "  not committed")
+
+
+def _waiting(batches: Iterable[Batch]) -> dict[int, str]:
+    """Batches whose watermark stands because, since a restart, not all inputs have had rows.
+
+    Spark keeps the watermark over a restart, not the latest event time of each input, and moves it only once it has one
+    of all of them (``WatermarkTracker.updateWatermark``).
+    """
+    marks: dict[int, str] = {}
+    known: dict[str, dict[str, int]] | None = None
+    before: Batch | None = None
+    for batch in batches:
+        if batch.restarted and before is not None:
+            known = before.end_offsets
+        elif known is not None and before is not None:
+            silent = [topic for topic, ends in before.end_offsets.items() if ends == known.get(topic)]
+            if not silent:
+                known = None
+            elif batch.watermark_ms == before.watermark_ms:
+                marks[batch.batch] = f"  ∥ watermark waits for {' and '.join(silent)}"
+        before = batch
+    return marks

@@ -134,16 +134,11 @@ class LiveRun:
     @contextmanager
     def _faults(self, collector: Collector, query: Query) -> Iterator[None]:
         """Strike while the trace is published; afterwards the journal is complete."""
-        if not self._options.kills:
+        if not self._options.sorts:
             yield
             return
         rng = random.Random(f"faults-{self._options.seed}")
-        strikes = plan_strikes(
-            rng,
-            executors=self._options.kill_executors,
-            drivers=self._options.kill_drivers,
-            batches=self._header.slices + self._header.slices // 2,
-        )
+        strikes = plan_strikes(rng, self._options.sorts, self._header.slices + self._header.slices // 2)
         bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
         with watched(self._options.sink, bootstrap, self._output, self._checkpoint) as output:
             striker = Striker(Scene(self._stack, driver, self._checkpoint, output), strikes, rng)
@@ -158,7 +153,7 @@ class LiveRun:
     @contextmanager
     def _driver(self) -> Iterator[Driver]:
         """The shared driver, or one of the run's own: a run that kills must not kill a neighbour's."""
-        if not self._options.kills:
+        if not self._options.sorts:
             yield self._stack.driver()
             return
         driver = self._stack.start_driver(self._name)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidemark.chaos.strikes import WRITTEN, Sort, read_schedule
+
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
 
@@ -28,7 +30,11 @@ def say_nothing(_text: str) -> None:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """One run. ``trace`` outranks what would generate one (``seed``, ``impressions``, ``generator``)."""
+    """One run. ``trace`` outranks what would generate one (``seed``, ``impressions``, ``generator``).
+
+    ``faults`` is a schedule (:mod:`tidemark.chaos.strikes`), besides what ``kill_executors`` and ``kill_drivers``
+    ask for.
+    """
 
     pipeline: str
     seed: int = 1
@@ -38,6 +44,7 @@ class RunOptions:
     generator: tuple[str, ...] = ()
     kill_executors: int = 0
     kill_drivers: int = 0
+    faults: str = ""
     sink: str = SINKS[0]
     speed: float = 1.0
     python: Path | None = None
@@ -47,9 +54,10 @@ class RunOptions:
     say: Say = field(default=say_nothing, compare=False)
 
     @property
-    def kills(self) -> int:
-        """How many faults are asked for."""
-        return self.kill_executors + self.kill_drivers
+    def sorts(self) -> tuple[Sort, ...]:
+        """The faults that are asked for."""
+        kills = [Sort("executor")] * self.kill_executors + [Sort("driver", point=WRITTEN)] * self.kill_drivers
+        return (*kills, *read_schedule(self.faults))
 
     def command(self) -> str:
         """The command that replays this run."""
@@ -64,6 +72,7 @@ class RunOptions:
         parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
         parts += ["--kill-executors", str(self.kill_executors)] if self.kill_executors else []
         parts += ["--kill-drivers", str(self.kill_drivers)] if self.kill_drivers else []
+        parts += ["--faults", self.faults] if self.faults else []
         parts += ["--spark", str(self.python)] if self.python else []
         for pair in self.conf:
             parts += ["--conf", pair]

@@ -14,6 +14,7 @@ import msgspec
 
 from tidemark import project
 from tidemark.chain import Chain, read_contract, topics_of
+from tidemark.chaos.strikes import write_schedule
 from tidemark.contract import Contract
 from tidemark.errors import UsageError
 from tidemark.evidence import RunDirectory
@@ -28,6 +29,9 @@ from tidemark.trace import TraceReader, trace_sha256, write_trace
 
 PROGRAM_S = 600.0
 """Calibration: describing takes 0.2 s; generating a million events 10 s."""
+
+BATCHES_PER_FAULT = 2
+"""Slices, each with a batch of data and mostly one without: a fault may miss its point in some of them."""
 
 EXACTLY_ONCE_SINCE = (4, 1)
 """The first Spark with what the exactly-once sink is made of."""
@@ -86,11 +90,11 @@ def run(
 
 
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
-    if options.kills and "processes" not in POWERS[spec.backend]:
+    if options.sorts and "processes" not in POWERS[spec.backend]:
         raise UsageError(
-            f"{options.kills} executors and drivers cannot be killed: the stack is {spec.backend}",
+            f"{write_schedule(options.sorts)} cannot be done: the stack is {spec.backend}",
             detail="its processes belong to somebody else",
-            hint="leave out --kill-executors and --kill-drivers, or take a stack of your own:"
+            hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
         )
     if options.python is not None and options.sink == SINKS[0]:
@@ -115,6 +119,8 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
         trace = directory.path / "trace.jsonl"
         numbers = ["--seed", str(options.seed), "--impressions", str(options.impressions)]
         pace = ["--pace", options.pace] if options.pace else []
+        if options.sorts and "--slices" not in options.generator:
+            pace += ["--slices", str(max(6, BATCHES_PER_FAULT * len(options.sorts)))]
         run_program(
             ["producers", "generate", "--out", str(trace), *numbers, *pace, *options.generator],
             timeout_s=PROGRAM_S,

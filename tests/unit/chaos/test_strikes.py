@@ -1,4 +1,4 @@
-"""When faults strike, and which, is the seed's choice alone."""
+"""A schedule in words; when faults strike, and which, is the seed's choice alone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from collections import Counter
 
 import pytest
 
-from tidemark.chaos.strikes import KILL_DRIVER, KILL_EXECUTOR, plan_strikes
+from tidemark.chaos.strikes import POINTS, WRITTEN, Sort, plan_strikes, read_schedule, write_schedule
+from tidemark.errors import UsageError
+
+DRIVER = Sort("driver", point=WRITTEN)
+EXECUTOR = Sort("executor")
 
 
 def plan(seed: int = 1, executors: int = 3, drivers: int = 2, batches: int = 20):
-    return plan_strikes(random.Random(seed), executors=executors, drivers=drivers, batches=batches)
+    return plan_strikes(random.Random(seed), [EXECUTOR] * executors + [DRIVER] * drivers, batches)
 
 
 def test_the_same_seed_strikes_at_the_same_moments():
@@ -25,13 +29,44 @@ def test_the_same_seed_strikes_at_the_same_moments():
 def test_all_strikes_are_planned_in_order_and_none_before_the_second_batch(executors, drivers, batches):
     strikes = plan(1, executors, drivers, batches)
 
-    assert Counter(strike.fault for strike in strikes) == +Counter(
-        {KILL_EXECUTOR: executors, KILL_DRIVER: drivers}
-    )
+    assert Counter(strike.sort for strike in strikes) == +Counter({EXECUTOR: executors, DRIVER: drivers})
     assert [strike.batch for strike in strikes] == sorted(strike.batch for strike in strikes)
     assert all(1 <= strike.batch <= max(batches - 1, 1) for strike in strikes)
 
 
 def test_faults_of_different_kinds_are_mixed():
-    orders = {tuple(strike.fault for strike in plan(seed, 2, 2)) for seed in range(20)}
+    orders = {tuple(strike.sort.part for strike in plan(seed, 2, 2)) for seed in range(20)}
     assert len(orders) > 3
+
+
+def test_a_schedule_is_read_with_its_defaults():
+    assert read_schedule("driver*2, executor:pause@half-written~2.5,broker") == (
+        Sort("driver", "kill", "written"),
+        Sort("driver", "kill", "written"),
+        Sort("executor", "pause", "half-written", 2.5),
+        Sort("broker", "kill", "planned"),
+    )
+    assert read_schedule("") == ()
+
+
+@pytest.mark.parametrize(("part", "action"), POINTS)
+def test_every_fault_is_written_as_it_is_read(part, action):
+    for point in POINTS[part, action]:
+        sorts = (Sort(part, action, point), Sort(part, action, point, 2.25), Sort(part, action, point, 2.25))
+        assert read_schedule(write_schedule(sorts)) == sorts
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("driver@@written", "is no fault"),
+        ("driver*-1", "is no fault"),
+        ("fridge", "no fault that can be done"),
+        ("broker:tease", "no fault that can be done"),
+        ("broker@written", "cannot be done at 'written'"),
+    ],
+)
+def test_what_is_no_fault_is_refused_with_a_hint(text, said):
+    with pytest.raises(UsageError, match=said) as error:
+        read_schedule(f"driver,{text}")
+    assert error.value.hint

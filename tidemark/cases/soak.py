@@ -1,0 +1,181 @@
+"""Run after run under faults, until the time is over: each with a join, a sink, a trace and a schedule of its seed.
+
+A soak holds if no run has a finding that is no known defect of Spark, none failed, and at most one fault in ten missed
+its point. A run in which a fault missed is UNKNOWN by itself; all of its rows are judged nevertheless.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from tidemark.chaos.strikes import POINTS, Sort, write_schedule
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError
+from tidemark.evidence import Fault, RunDirectory
+from tidemark.oracle import Verdict
+from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.runner.options import SINKS
+from tidemark.stack import Stack
+
+JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
+MISSES = 0.1
+"""The share of faults that may miss."""
+
+WEIGHTS = {"driver": 5, "executor": 3, "broker": 2, "worker": 1, "master": 1}
+"""Drivers have most points, and their death is what a checkpoint is for."""
+
+
+@dataclass(frozen=True)
+class SoakOptions:
+    """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run."""
+
+    folder: Path
+    minutes: float = 30.0
+    seed: int = 1
+    impressions: int = 20_000
+    faults: int = 12
+    pipelines: Sequence[str] = JOINS
+    sinks: Sequence[str] = SINKS
+
+
+class SoakRun(msgspec.Struct, kw_only=True):
+    """One run. ``findings`` are those that are no known defect; ``problem`` says why there is no verdict."""
+
+    number: int
+    pipeline: str
+    sink: str
+    schedule: str
+    run_dir: str
+    verdict: str = "FAILED"
+    rows: int = 0
+    rows_judged: int = 0
+    batches_again: int = 0
+    duplicates: int = 0
+    findings: dict[str, int] = {}
+    known_defects: list[str] = []
+    doubts: list[str] = []
+    problem: str = ""
+    command: str = ""
+    seconds: float = 0.0
+    faults: list[Fault] = []
+
+
+@dataclass
+class Soak:
+    """All runs so far."""
+
+    options: SoakOptions
+    runs: list[SoakRun] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def faults(self) -> Iterator[tuple[SoakRun, Fault]]:
+        """Every fault, with its run."""
+        return ((one, fault) for one in self.runs for fault in one.faults)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the soak holds, 1 if something was found, 3 if too much missed or a run failed."""
+        if any(one.findings for one in self.runs):
+            return EXIT_INVALID
+        done = [fault.done for _, fault in self.faults]
+        unclear = any(one.problem or one.verdict not in ("VALID", "INVALID", "UNKNOWN") for one in self.runs)
+        too_many = done.count(False) > MISSES * len(done)
+        return EXIT_UNKNOWN if unclear or too_many or not done else EXIT_VALID
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and times as JSON values."""
+        done = [(one, fault) for one, fault in self.faults if fault.done]
+        times = sorted(fault.recovery_s for _, fault in done if fault.recovery_s is not None)
+        kinds = Counter(f"{fault.fault} at {fault.point}" for _, fault in done)
+        return {
+            "minutes": round(self.seconds / 60, 1),
+            "runs": len(self.runs),
+            "verdicts": dict(Counter(one.verdict for one in self.runs)),
+            "faults": len(done),
+            "missed": sum(not fault.done for _, fault in self.faults),
+            "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
+            "kinds": dict(sorted(kinds.items())),
+            "recovery_s": {"median": round(median(times), 1), "worst": round(times[-1], 1)} if times else {},
+            "rows_in": sum(one.rows for one in self.runs),
+            "rows_judged": sum(one.rows_judged for one in self.runs),
+            "batches_run_again": sum(one.batches_again for one in self.runs),
+            "duplicates_by_contract": sum(one.duplicates for one in self.runs),
+            "findings": dict(sum((Counter(one.findings) for one in self.runs), Counter())),
+            "known_defects": dict(Counter(name for one in self.runs for name in one.known_defects)),
+        }
+
+
+def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None]) -> Soak:
+    """Run until the time is over; what has begun is ended. ``say`` hears of each run that is done.
+
+    Ctrl-C ends it with the runs that were done.
+    """
+    done, start_s = Soak(options), time.monotonic()
+    with suppress(KeyboardInterrupt):
+        for number in range(1_000_000):
+            one = _run(options, stack, number)
+            done.runs.append(one)
+            done.seconds = time.monotonic() - start_s
+            say(done, one)
+            # Not begun: a run that would end past the time by more than it would fall short of it.
+            if done.seconds + done.seconds / len(done.runs) / 2 > 60 * options.minutes:
+                break
+    return done
+
+
+def schedule(rng: random.Random, count: int) -> tuple[Sort, ...]:
+    """So many faults, of all sorts."""
+    kinds = [(part, action, point) for (part, action), points in POINTS.items() for point in points]
+    shares = Counter(part for part, _, _ in kinds)
+    weights = [WEIGHTS[part] / shares[part] for part, _, _ in kinds]
+    return tuple(Sort(part, action, point) for part, action, point in rng.choices(kinds, weights, k=count))
+
+
+def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
+    rng = random.Random(f"soak-{options.seed}-{number}")
+    pipeline = options.pipelines[number % len(options.pipelines)]
+    sink = options.sinks[number // len(options.pipelines) % len(options.sinks)]
+    asked = RunOptions(
+        pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
+        faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}",
+    )  # fmt: skip
+    one = SoakRun(
+        number=number, pipeline=pipeline, sink=sink, schedule=asked.faults, run_dir=str(asked.run_dir),
+        command=asked.command(),
+    )  # fmt: skip
+    start_s = time.monotonic()
+    try:
+        contract = describe(pipeline)
+        directory = new_run_directory(asked, contract)
+        try:
+            verdict = run(asked, contract, directory, stack=stack).verdict
+        finally:
+            one.faults = _faults(directory)
+        _take(one, verdict)
+    except TidemarkError as error:
+        one.problem = str(error)
+    one.seconds = round(time.monotonic() - start_s, 1)
+    return one
+
+
+def _faults(directory: RunDirectory) -> list[Fault]:
+    return directory.faults() if (directory.path / "faults.jsonl").exists() else []
+
+
+def _take(one: SoakRun, verdict: Verdict) -> None:
+    counts = verdict.counts
+    one.verdict, one.doubts = verdict.verdict, list(verdict.doubts)
+    one.rows, one.rows_judged = counts["rows_in"], counts["rows_in"] + counts["output_records"]
+    one.batches_again, one.duplicates = counts["batches_run_again"], counts["duplicates_excused"]
+    one.findings = dict(Counter(found.property for found in verdict.findings if found.defect is None))
+    one.known_defects = list(verdict.known_defects)

@@ -1,0 +1,46 @@
+"""Killing or pausing what a query runs on: broker, worker, master. They are started again after the outage.
+
+The driver is held while it is looked whether the batch runs, so that the part is gone in the middle of it.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tidemark.chaos import points
+from tidemark.chaos.outputs import Proof, as_named
+from tidemark.chaos.points import Ends, Unless
+from tidemark.chaos.scene import Scene, hit
+from tidemark.chaos.strikes import NO_DATA, Strike
+from tidemark.evidence import Fault
+from tidemark.wait import pause
+
+
+def strike_part(
+    scene: Scene, strike: Strike, batch: int, _ends: Ends, *, rng: random.Random, unless: Unless
+) -> Fault | None:
+    """Strike one of the parts of that kind; ``None`` if the batch was over by then."""
+    unless()
+    sort = strike.sort
+    pause(strike.delay_s)
+    victim = rng.choice([name for name in scene.stack.parts() if name.partition("-")[0] == sort.part])
+    scene.stack.pause(scene.driver)
+    try:
+        proof = _look(scene, sort.point, batch)
+        if proof is not None:
+            (scene.stack.kill if sort.action == "kill" else scene.stack.pause)(victim)
+    finally:
+        scene.stack.resume(scene.driver)
+    if proof is None:
+        return None
+    pause(sort.seconds)
+    (scene.stack.start if sort.action == "kill" else scene.stack.resume)(victim)
+    return hit(scene, strike, batch, {"part": victim, **proof})
+
+
+def _look(scene: Scene, point: str, batch: int) -> Proof | None:
+    if scene.checkpoint.running() != batch:
+        return None
+    if point == NO_DATA:
+        return points.no_data(scene, batch)
+    return {"ends": as_named(scene.output.ends())}

@@ -1,0 +1,88 @@
+"""Meeting a commit point of a batch: stop somebody, look, and say what was seen.
+
+A point is made, not hit. ``written``: as soon as rows of the batch reach the output, the driver is stopped (SIGSTOP);
+executors finish and write, and nobody can take note of it. ``half-written``: at the same moment one executor is
+stopped instead, and the others finish. ``planned`` and ``no-data``: the driver is stopped as soon as the batch is
+planned. Then comes the look, at checkpoint, ledger and end offsets, and only if it shows what is wanted, the strike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tidemark.chaos.outputs import Proof, as_named
+from tidemark.chaos.scene import Scene
+from tidemark.errors import DeadlineExceeded
+from tidemark.wait import pause, wait_until
+
+BATCH_S = 120.0
+"""Calibration: a batch takes about 1 s, with an executor that has to be replaced 30 s."""
+
+FINISH_S = 3.0
+"""Calibration: executors finish a batch's tasks within 1 s, if they do not need the driver any more."""
+
+STEPS = 4
+"""A partition without rows never writes, and cannot be told from one that is late."""
+
+STEP_S = 0.03
+"""Calibration: a driver answers a task in some milliseconds; from the last task to the commit it takes longer."""
+
+STILL_S = 0.3
+"""Calibration: a task that a stopped driver had sent off already writes its first row within 0.1 s."""
+
+Ends = dict[int, int]
+Unless = Callable[[], object]
+
+
+def planned(scene: Scene, batch: int, ends: Ends) -> Proof | None:
+    """With the driver stopped: whether a batch with data runs, and nothing of it has come out."""
+    if scene.checkpoint.running() != batch or not scene.carries_data(batch):
+        return None
+    deadline = time.monotonic() + STILL_S
+    while time.monotonic() < deadline:
+        if scene.checkpoint.running() != batch or scene.output.ends() != ends:
+            return None
+        pause(STEP_S)
+    return {"ends": as_named(ends)}
+
+
+def no_data(scene: Scene, batch: int) -> Proof | None:
+    """With the driver stopped: whether a batch runs that reads nothing."""
+    if scene.checkpoint.running() != batch or scene.carries_data(batch):
+        return None
+    offsets = scene.checkpoint.batch(batch).end_offsets
+    return {"end_offsets": offsets, "ends": as_named(scene.output.ends())}
+
+
+def written(scene: Scene, batch: int) -> Proof | None:
+    """With the driver stopped: whether all is written and nothing committed. It waits for executors to finish."""
+    return _seen(scene, batch, scene.output.written)
+
+
+def half_written(scene: Scene, batch: int) -> Proof | None:
+    """With an executor stopped: whether some partitions have written and the others stand still."""
+    return _seen(scene, batch, scene.output.half_written)
+
+
+def _seen(scene: Scene, batch: int, look: Callable[[int], Proof | None]) -> Proof | None:
+    if scene.checkpoint.running() != batch:
+        return None
+    try:
+        proof = wait_until(lambda: look(batch), FINISH_S, lambda: "what was written of a batch", poll_s=0.02)
+    except DeadlineExceeded:
+        return None
+    return proof if scene.checkpoint.running() == batch else None
+
+
+def is_writing(scene: Scene, batch: int, ends: Ends, unless: Unless) -> bool:
+    """Wait until rows of the batch have reached the output; False if it was over before that was seen."""
+    running = True
+
+    def moved() -> bool:
+        nonlocal running
+        running = scene.checkpoint.running() == batch
+        return not running or scene.output.ends() != ends
+
+    wait_until(moved, BATCH_S, lambda: f"rows of batch {batch} in the output", unless=unless, poll_s=0.001)
+    return running
