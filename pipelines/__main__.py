@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pipelines
 from pipelines.described import read_contract
+from pipelines.failure import reason_of
 from pipelines.query import SINKS, build_records, explain, open_session, start_records
 from pipelines.state import StateProblem, write_state
 from tidemark.errors import TidemarkError, UsageError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-NOT_PIPELINES = {"__main__", "described", "events", "query", "serve", "state"}
+NOT_PIPELINES = {"__main__", "described", "events", "failure", "query", "serve", "state"}
 
 
 def names() -> list[str]:
@@ -102,7 +103,7 @@ def _serve(query: StreamingQuery, write: Callable[[dict[str, Any]], int]) -> int
         command, _, argument = line.strip().partition(" ")
         failure = query.exception()
         if failure is not None:
-            _say("failed", message=str(failure))
+            _say("failed", message=reason_of(str(failure)))
             return 4
         if command == "status":
             _say("status", **query.status)

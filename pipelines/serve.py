@@ -19,11 +19,14 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import StreamingQueryException
+
 from pipelines.described import as_columns, pipeline_of
+from pipelines.failure import reason_of
 from pipelines.query import open_session, start_query
 from pipelines.state import write_state
 from tidemark.contract import Contract
-from tidemark.errors import TidemarkError, UsageError
+from tidemark.errors import SinkRefused, TidemarkError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,8 +52,7 @@ class Server:
         if word == "wait":
             return self._wait(self._query, int(rest))
         if word == "check":
-            failure = self._query.exception()
-            return {"event": "well"} if failure is None else {"event": "failed", "message": str(failure)}
+            return self._failure(self._query) or {"event": "well"}
         if word == "state":
             return {"event": "state", **self._write_state(json.loads(rest))}
         if word == "stop":
@@ -91,9 +93,18 @@ class Server:
         except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
             return {"problem": f"{type(error).__name__}: {str(error)[:200]}"}
 
+    def _failure(self, query: StreamingQuery) -> dict[str, Any] | None:
+        failure = query.exception()
+        return None if failure is None else {"event": "failed", "message": reason_of(str(failure))}
+
     def _wait(self, query: StreamingQuery, timeout_s: int) -> dict[str, Any]:
-        if not query.awaitTermination(timeout_s):
-            return {"event": "running"}
+        try:
+            if not query.awaitTermination(timeout_s):
+                return {"event": "running"}
+        except StreamingQueryException:
+            if failed := self._failure(query):  # which says more than the exception does
+                return failed
+            raise
         return {"event": "ended", "progress": self._progress(query)}
 
     def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
@@ -114,8 +125,10 @@ def main() -> int:
             for line in sys.stdin:
                 try:
                     _say(server.answer(line))
-                except TidemarkError:
-                    raise
+                except UsageError as error:
+                    if not isinstance(error, SinkRefused):
+                        raise
+                    _say({"event": "failed", "message": str(error)})
                 except Exception as error:  # noqa: BLE001 (a query that fails is an answer, not the end)
                     _say({"event": "failed", "message": f"{type(error).__name__}: {error}"})
             server.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any, Self
 from tidemark import kafka, project
 from tidemark.cases.case import PARTITIONS, Case
 from tidemark.checkpoint import Checkpoint
-from tidemark.errors import TestbedError
+from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.oracle import Verdict, judge
 from tidemark.runner.collect import DELIVERY_OF_SINK, batches_of, input_topics
@@ -74,14 +75,17 @@ class WarmDriver:
     ) -> None:
         self._opened.close()
 
-    def run(self, case: Case, folder: Path) -> Verdict:
+    def run(self, case: Case, folder: Path, drive: Callable[[CaseRun], None] | None = None) -> Verdict:
         """Run a case and judge it; the evidence is in ``folder`` afterwards.
+
+        ``drive`` does, in the place of the case's own way, what is done between topics and verdict.
 
         Raises:
             PipelineFailed: the query failed.
             TidemarkError: the testbed did.
         """
-        return CaseRun(case, RunDirectory(folder), self._stack, self._queries, self._publisher).go()
+        run = CaseRun(case, RunDirectory(folder), self._stack, self._queries, self._publisher)
+        return run.go(drive or CaseRun.drive)
 
 
 class CaseRun:
@@ -96,57 +100,68 @@ class CaseRun:
         self._queries = queries
         self._publisher = publisher
         self._name = f"case-{uuid.uuid4().hex[:12]}"
-        self._inputs = {topic: f"{self._name}-{topic}" for topic in case.topics}
-        self._output = f"{self._name}-output"
-        self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
+        self.inputs = {topic: f"{self._name}-{topic}" for topic in case.topics}
+        self.output = f"{self._name}-output"
+        self.checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
         self._starts = _Starts()
 
-    def go(self) -> Verdict:
-        """Publish, run, flush, collect, judge."""
+    def go(self, drive: Callable[[CaseRun], None]) -> Verdict:
+        """Publish, run, flush (that is ``drive``), collect, judge."""
         self._directory.path.mkdir(parents=True, exist_ok=True)
         self._directory.write_json("contract", self._case.contract.to_json())
         self._case.write(self._directory.path)
         bootstrap = self._stack.bootstrap_servers
-        layout = dict.fromkeys(self._inputs.values(), PARTITIONS) | {self._output: OUTPUT_PARTITIONS}
+        layout = dict.fromkeys(self.inputs.values(), PARTITIONS) | {self.output: OUTPUT_PARTITIONS}
         kafka.create_topics(bootstrap, layout)
         try:
-            self._drive()
+            drive(self)
             self._collect(self._read_state())
         finally:
-            shutil.rmtree(self._checkpoint.path.parent, ignore_errors=True)
+            shutil.rmtree(self.checkpoint.path.parent, ignore_errors=True)
             kafka.delete_topics(bootstrap, list(layout))
         verdict = judge(self._directory)
         self._directory.write_json("verdict", verdict)
         return verdict
 
-    def _drive(self) -> None:
+    def drive(self) -> None:
+        """The case's own way: what is published when, and when the query is stopped and started."""
         case = self._case
         if case.way == "stepped":
             for number in range(case.slices):
-                self._publish("trace", number)
-                self._run_to_its_end()
+                self.publish("trace", number)
+                self.run_to_its_end()
         else:
             for number in range(case.slices):
-                self._publish("trace", number)
+                self.publish("trace", number)
             for batch in case.stops:
                 self._run_until_planned(batch)
-            self._run_to_its_end()
+            self.run_to_its_end()
         for number in range(case.rounds):
-            self._publish("flush", number)
-            self._run_to_its_end()
+            self.publish("flush", number)
+            self.run_to_its_end()
 
-    def _publish(self, name: str, number: int) -> None:
+    def publish(self, name: str, number: int) -> None:
+        """Publish one slice of ``trace``, or one round of ``flush``."""
         trace = str((self._directory.path / f"{name}.jsonl").resolve())
-        asked = {"trace": trace, "slice": number, "topics": self._inputs}
+        asked = {"trace": trace, "slice": number, "topics": self.inputs}
         self._publisher.ask(f"publish {json.dumps(asked)}", ANSWER_S)
 
-    def _run_to_its_end(self) -> None:
+    def run_to_its_end(self) -> None:
+        """Start the query, and wait until it has read all there is; one that failed may be started again.
+
+        Raises:
+            PipelineFailed: it failed.
+        """
         self._start(None)
-        answer = self._queries.ask(f"wait {END_S}", END_S + ANSWER_S)
+        try:
+            answer = self._queries.ask(f"wait {END_S}", END_S + ANSWER_S)
+        except PipelineFailed:
+            self._starts.progress += self._queries.ask("stop", ANSWER_S)["progress"]
+            raise
         if answer["event"] != "ended":
             raise TestbedError(
                 f"the query of case {self._case.name!r} did not end within {END_S} s",
-                detail=f"planned {self._checkpoint.planned()[-3:]}, committed {self._checkpoint.committed()[-3:]}",
+                detail=f"planned {self.checkpoint.planned()[-3:]}, committed {self.checkpoint.committed()[-3:]}",
                 hint="`tidemark status` says whether the stack is well",
             )
         self._starts.progress += answer["progress"]
@@ -154,16 +169,16 @@ class CaseRun:
     def _run_until_planned(self, batch: int) -> None:
         """Start the query, and stop it once a batch is planned: in the middle of it, as often as not."""
         self._start(0)
-        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
+        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self.inputs.values()))
 
         def is_there() -> bool:
-            planned = self._checkpoint.planned()
+            planned = self.checkpoint.planned()
             if not planned or planned[-1] >= batch:
                 return bool(planned)
-            return self._checkpoint.running() is None and self._checkpoint.batch(planned[-1]).has_read(ends)
+            return self.checkpoint.running() is None and self.checkpoint.batch(planned[-1]).has_read(ends)
 
         def described() -> str:
-            return f"batch {batch} of case {self._case.name!r}; planned {self._checkpoint.planned()[-3:]}"
+            return f"batch {batch} of case {self._case.name!r}; planned {self.checkpoint.planned()[-3:]}"
 
         def lives() -> None:
             self._queries.ask("check", ANSWER_S)
@@ -173,38 +188,39 @@ class CaseRun:
 
     def _start(self, trigger_ms: int | None) -> None:
         case = self._case
-        self._starts.first_batch.append(self._checkpoint.next_batch())
-        self._starts.replays.append(self._checkpoint.running() is not None)
+        first, replays = self.checkpoint.next_batch(), self.checkpoint.running() is not None
         asked = {
-            "contract": case.contract.to_json(), "inputs": self._inputs, "output": self._output, "conf": case.conf,
-            "checkpoint": str(self._checkpoint.path), "sink": case.sink, "max_offsets": case.limits,
+            "contract": case.contract.to_json(), "inputs": self.inputs, "output": self.output, "conf": case.conf,
+            "checkpoint": str(self.checkpoint.path), "sink": case.sink, "max_offsets": case.limits,
             "trigger_ms": trigger_ms,
         }  # fmt: skip
         self._starts.query_id = self._queries.ask(f"start {json.dumps(asked)}", ANSWER_S)["query_id"]
+        self._starts.first_batch.append(first)
+        self._starts.replays.append(replays)
 
     def _read_state(self) -> StateInfo:
         ask, folder = self._queries.ask, self._directory.path
         most = self._case.states
         info = (
-            read_state(ask, self._checkpoint, self._starts.progress, folder, most=most)
+            read_state(ask, self.checkpoint, self._starts.progress, folder, most=most)
             if most
             else StateInfo()
         )
         conf = [f"{name}={value}" for name, value in self._case.conf.items()]
-        return what_ran(self._checkpoint, conf, info) or info
+        return what_ran(self.checkpoint, conf, info) or info
 
     def _collect(self, state: StateInfo) -> None:
         bootstrap = self._stack.bootstrap_servers
-        self._directory.write_lines("output", kafka.read_all(bootstrap, self._output))
+        self._directory.write_lines("output", kafka.read_all(bootstrap, self.output))
         starts = list(zip(self._starts.first_batch, self._starts.replays, strict=True))
-        self._directory.write_lines("batches", batches_of(self._checkpoint, self._inputs, starts))
+        self._directory.write_lines("batches", batches_of(self.checkpoint, self.inputs, starts))
         self._directory.write_lines("progress", self._starts.progress)
         manifest = Manifest(
             tidemark_evidence=FORMAT,
             contract=self._case.contract.to_json(),
             delivery=DELIVERY_OF_SINK[self._case.sink],
             pace="stepped" if self._case.way == "stepped" else "backlog",
-            inputs=input_topics(bootstrap, self._inputs),
+            inputs=input_topics(bootstrap, self.inputs),
             seed=self._case.seed,
             trace_sha256=trace_sha256(self._directory.path / "trace.jsonl"),
             versions=dict(self._stack.versions),

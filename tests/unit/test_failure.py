@@ -1,0 +1,69 @@
+"""What is left of Spark's words when a query has failed: all that is wrong, and nothing else."""
+
+from __future__ import annotations
+
+from pipelines.failure import reason_of
+
+PLAN = """\
+=== Streaming Query ===
+Identifier: out [id = 1, runId = 2]
+Current State: ACTIVE
+
+Logical Plan:
+WriteToMicroBatchDataSource
++- ~Project [key#4867]
+"""
+CUT = f"""\
+(STREAM_FAILED) [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.  SQLSTATE: 58030
+{PLAN}
+
+JVM stacktrace:
+org.apache.spark.sql.streaming.StreamingQueryException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred
+{PLAN}
+\tat org.apache.spark.sql.execution.streaming.runtime.StreamExecution.runStream(StreamExecution.scala:390)
+Caused by: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotLoadStore(QueryExecutionErrors.scala:2846)
+\t... 10 more
+Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/checkpoint/3.delta at 0 exp: 1 got: 2
+\tat org.apache.hadoop.fs.FSInputChecker.verifySums(FSInputChecker.java:347)
+"""
+REFUSED = f"""\
+(STREAM_FAILED) [PYTHON_DATA_SOURCE_ERROR] Failed to initialize the writer: Traceback (most recent call last):
+  File "serializers.py", line 441, in dumps
+    return cloudpickle.dumps(obj, pickle_protocol)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "fit.py", line 45, in must_fit
+    raise SinkRefused(
+tidemark.errors.SinkRefused: batch 0 is older than what Kafka holds: batch 1
+  why:  the checkpoint was rolled back
+        or is an old copy
+  hint: restore the newest one
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "utils.py", line 98, in worker_run
+    main(infile, outfile)
+_pickle.PicklingError: Could not serialize object
+  why:  the checkpoint was rolled back
+{PLAN}"""
+
+
+def test_the_cause_behind_a_condition_that_says_nothing_is_shown():
+    first, last = reason_of(CUT).splitlines()
+    assert first.startswith("(STREAM_FAILED) [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED]")
+    assert last == "caused by ChecksumException: Checksum error: file:/checkpoint/3.delta at 0 exp: 1 got: 2"
+
+
+def test_a_refusal_keeps_its_reason_and_its_hint_and_loses_the_frames_of_python():
+    assert reason_of(REFUSED).splitlines()[1:] == [
+        "tidemark.errors.SinkRefused: batch 0 is older than what Kafka holds: batch 1",
+        "  why:  the checkpoint was rolled back",
+        "        or is an old copy",
+        "  hint: restore the newest one",
+        "_pickle.PicklingError: Could not serialize object",
+    ]
+
+
+def test_words_without_a_plan_or_a_trace_stay_as_they_are():
+    assert reason_of("No space left on device") == "No space left on device"
