@@ -24,7 +24,7 @@ CONTRACT = Contract(
     JoinKind.LEFT_OUTER,
     Side("lefts", "id", ("k",), "t", 0),
     Side("rights", "id", ("k",), "t", 0),
-    Bound(0, 5_000),
+    Bound(-5_000, 0),
     Output("left_id", "right_id", ("left_partition", "left_offset"), ("right_partition", "right_offset")),
 )
 SLICES = (

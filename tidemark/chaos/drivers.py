@@ -7,7 +7,7 @@ import random
 from tidemark.chaos import points
 from tidemark.chaos.executors import stop_half_written
 from tidemark.chaos.outputs import Proof
-from tidemark.chaos.points import Ends, Unless
+from tidemark.chaos.points import Running, Unless
 from tidemark.chaos.scene import Scene, hit
 from tidemark.chaos.strikes import HALF_WRITTEN, NO_DATA, PLANNED, WRITTEN, Strike
 from tidemark.evidence import Fault
@@ -15,19 +15,18 @@ from tidemark.wait import pause
 
 
 def strike_driver(
-    scene: Scene, strike: Strike, batch: int, ends: Ends, *, rng: random.Random, unless: Unless
+    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
 ) -> Fault | None:
     """Strike the driver; ``None`` if the batch had passed the point, or never reached it.
 
-    ``ends`` are the end offsets of the output before the batch wrote anything. ``unless`` raises what ends the wait for
-    its rows.
+    ``unless`` raises what ends the wait for its rows.
     """
     if strike.sort.point == HALF_WRITTEN:
-        return _kill_half_written(scene, strike, batch, ends, rng=rng, unless=unless)
-    if strike.sort.point == WRITTEN and not points.is_writing(scene, batch, ends, unless):
+        return _kill_half_written(scene, strike, now, rng=rng, unless=unless)
+    if strike.sort.point == WRITTEN and not points.is_writing(scene, now, unless):
         return None
     app_id = scene.stack.driver(scene.driver).app_id
-    proof = _stop_and_look(scene, strike.sort.point, batch, ends)
+    proof = _stop_and_look(scene, strike.sort.point, now)
     if proof is None:
         return None
     if strike.sort.action == "kill":
@@ -35,10 +34,10 @@ def strike_driver(
     else:
         pause(strike.sort.seconds)
         scene.stack.resume(scene.driver)
-    return hit(scene, strike, batch, {"app_id": app_id, **proof})
+    return hit(scene, strike, now.batch, {"app_id": app_id, **proof})
 
 
-def _stop_and_look(scene: Scene, point: str, batch: int, ends: Ends) -> Proof | None:
+def _stop_and_look(scene: Scene, point: str, now: Running) -> Proof | None:
     """Stop the driver and look; if tasks still need it, let it go on for a moment, and again.
 
     It stays stopped if what is wanted is seen, and goes on otherwise.
@@ -47,39 +46,39 @@ def _stop_and_look(scene: Scene, point: str, batch: int, ends: Ends) -> Proof | 
         proof: Proof | None = None
         scene.stack.pause(scene.driver)
         try:
-            proof = _look(scene, point, batch, ends)
+            proof = _look(scene, point, now)
         finally:
             if proof is None:
                 scene.stack.resume(scene.driver)
         if proof is not None:
             return proof
         pause(points.STEP_S)
-        if scene.checkpoint.running() != batch:
+        if scene.checkpoint.running() != now.batch:
             return None
     return None
 
 
-def _look(scene: Scene, point: str, batch: int, ends: Ends) -> Proof | None:
+def _look(scene: Scene, point: str, now: Running) -> Proof | None:
     if point == PLANNED:
-        return points.planned(scene, batch, ends)
+        return points.planned(scene, now)
     if point == NO_DATA:
-        return points.no_data(scene, batch)
-    return points.written(scene, batch)
+        return points.no_data(scene, now.batch)
+    return points.written(scene, now.batch)
 
 
 def _kill_half_written(
-    scene: Scene, strike: Strike, batch: int, ends: Ends, *, rng: random.Random, unless: Unless
+    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
 ) -> Fault | None:
     """Kill the driver, and the executor whose partitions have not written: left alone it would write them yet."""
     app_id = scene.stack.driver(scene.driver).app_id
-    stopped = stop_half_written(scene, batch, ends, rng=rng, unless=unless)
+    stopped = stop_half_written(scene, now, rng=rng, unless=unless)
     if stopped is None:
         return None
     victim, _ = stopped
     proof: Proof | None = None
     scene.stack.pause(scene.driver)
     try:
-        proof = points.half_written(scene, batch)
+        proof = points.half_written(scene, now.batch)
     finally:
         if proof is None:
             scene.stack.resume(scene.driver)
@@ -89,4 +88,4 @@ def _kill_half_written(
     scene.stack.kill_executor(scene.driver, victim.executor_id)
     scene.stack.kill(scene.driver)
     seen = {"app_id": app_id, "executor_id": victim.executor_id, **proof}
-    return hit(scene, strike, batch, seen)
+    return hit(scene, strike, now.batch, seen)

@@ -9,7 +9,7 @@ import random
 
 from tidemark.chaos import points
 from tidemark.chaos.outputs import Proof
-from tidemark.chaos.points import Ends, Unless
+from tidemark.chaos.points import Running, Unless
 from tidemark.chaos.scene import Scene, hit
 from tidemark.chaos.strikes import HALF_WRITTEN, NO_DATA, Strike
 from tidemark.evidence import Fault
@@ -18,14 +18,14 @@ from tidemark.wait import pause
 
 
 def strike_executor(
-    scene: Scene, strike: Strike, batch: int, ends: Ends, *, rng: random.Random, unless: Unless
+    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
 ) -> Fault | None:
     """Strike one of the executors; ``None`` if the batch was over by then, or there was none to strike."""
     if strike.sort.point == HALF_WRITTEN:
-        stopped = stop_half_written(scene, batch, ends, rng=rng, unless=unless)
+        stopped = stop_half_written(scene, now, rng=rng, unless=unless)
     else:
         pause(strike.delay_s)
-        stopped = _stop_running(scene, strike.sort.point, batch, rng)
+        stopped = _stop_running(scene, strike.sort.point, now.batch, rng)
     if stopped is None:
         return None
     victim, proof = stopped
@@ -35,24 +35,24 @@ def strike_executor(
         pause(strike.sort.seconds)
         scene.stack.resume_executor(scene.driver, victim.executor_id)
     who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
-    return hit(scene, strike, batch, {**who, **proof})
+    return hit(scene, strike, now.batch, {**who, **proof})
 
 
 def stop_half_written(
-    scene: Scene, batch: int, ends: Ends, *, rng: random.Random, unless: Unless
+    scene: Scene, now: Running, *, rng: random.Random, unless: Unless
 ) -> tuple[Executor, Proof] | None:
     """As soon as rows come, stop one executor; it stays stopped if others have written and it has not.
 
     ``None``, and it goes on, if all or none of the partitions turn out to be written.
     """
     alive = scene.stack.executors(scene.driver)
-    if not alive or not points.is_writing(scene, batch, ends, unless):
+    if not alive or not points.is_writing(scene, now, unless):
         return None
     victim = rng.choice(alive)
     scene.stack.pause_executor(scene.driver, victim.executor_id)
     proof: Proof | None = None
     try:
-        proof = points.half_written(scene, batch)
+        proof = points.half_written(scene, now.batch)
     finally:
         if proof is None:
             scene.stack.resume_executor(scene.driver, victim.executor_id)

@@ -9,7 +9,7 @@ import random
 
 from tidemark.chaos import points
 from tidemark.chaos.outputs import Proof, as_named
-from tidemark.chaos.points import Ends, Unless
+from tidemark.chaos.points import Running, Unless
 from tidemark.chaos.scene import Scene, hit
 from tidemark.chaos.strikes import NO_DATA, Strike
 from tidemark.evidence import Fault
@@ -17,7 +17,7 @@ from tidemark.wait import pause
 
 
 def strike_part(
-    scene: Scene, strike: Strike, batch: int, _ends: Ends, *, rng: random.Random, unless: Unless
+    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
 ) -> Fault | None:
     """Strike one of the parts of that kind; ``None`` if the batch was over by then."""
     unless()
@@ -26,7 +26,7 @@ def strike_part(
     victim = rng.choice([name for name in scene.stack.parts() if name.partition("-")[0] == sort.part])
     scene.stack.pause(scene.driver)
     try:
-        proof = _look(scene, sort.point, batch)
+        proof = _look(scene, sort.point, now.batch)
         if proof is not None:
             (scene.stack.kill if sort.action == "kill" else scene.stack.pause)(victim)
     finally:
@@ -35,7 +35,7 @@ def strike_part(
         return None
     pause(sort.seconds)
     (scene.stack.start if sort.action == "kill" else scene.stack.resume)(victim)
-    return hit(scene, strike, batch, {"part": victim, **proof})
+    return hit(scene, strike, now.batch, {"part": victim, **proof})
 
 
 def _look(scene: Scene, point: str, batch: int) -> Proof | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tidemark.chaos.outputs import Proof, as_named
 from tidemark.chaos.scene import Scene
@@ -35,16 +36,23 @@ Ends = dict[int, int]
 Unless = Callable[[], object]
 
 
-def planned(scene: Scene, batch: int, ends: Ends) -> Proof | None:
+class Running(NamedTuple):
+    """A batch that was seen running, and the end offsets of the output just before it was planned."""
+
+    batch: int
+    ends: Ends
+
+
+def planned(scene: Scene, now: Running) -> Proof | None:
     """With the driver stopped: whether a batch with data runs, and nothing of it has come out."""
-    if scene.checkpoint.running() != batch or not scene.carries_data(batch):
+    if scene.checkpoint.running() != now.batch or not scene.carries_data(now.batch):
         return None
     deadline = time.monotonic() + STILL_S
     while time.monotonic() < deadline:
-        if scene.checkpoint.running() != batch or scene.output.ends() != ends:
+        if scene.checkpoint.running() != now.batch or scene.output.ends() != now.ends:
             return None
         pause(STEP_S)
-    return {"ends": as_named(ends)}
+    return {"ends": as_named(now.ends)}
 
 
 def no_data(scene: Scene, batch: int) -> Proof | None:
@@ -75,14 +83,16 @@ def _seen(scene: Scene, batch: int, look: Callable[[int], Proof | None]) -> Proo
     return proof if scene.checkpoint.running() == batch else None
 
 
-def is_writing(scene: Scene, batch: int, ends: Ends, unless: Unless) -> bool:
+def is_writing(scene: Scene, now: Running, unless: Unless) -> bool:
     """Wait until rows of the batch have reached the output; False if it was over before that was seen."""
     running = True
 
     def moved() -> bool:
         nonlocal running
-        running = scene.checkpoint.running() == batch
-        return not running or scene.output.ends() != ends
+        running = scene.checkpoint.running() == now.batch
+        return not running or scene.output.ends() != now.ends
 
-    wait_until(moved, BATCH_S, lambda: f"rows of batch {batch} in the output", unless=unless, poll_s=0.001)
+    wait_until(
+        moved, BATCH_S, lambda: f"rows of batch {now.batch} in the output", unless=unless, poll_s=0.001
+    )
     return running

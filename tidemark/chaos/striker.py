@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from tidemark.chaos.drivers import strike_driver
 from tidemark.chaos.executors import strike_executor
 from tidemark.chaos.parts import strike_part
+from tidemark.chaos.points import Running
 from tidemark.chaos.scene import Scene, now_utc
 from tidemark.chaos.strikes import Strike
 from tidemark.errors import DeadlineExceeded
@@ -67,17 +68,17 @@ class Striker:
     def _carry_out(self, strike: Strike) -> None:
         not_before, done = strike.batch, None
         while done is None:
-            batch, ends = self._await_batch(not_before)
+            now = self._await_batch(not_before)
             by = _STRIKE.get(strike.sort.part, strike_part)
-            done = by(self._scene, strike, batch, ends, rng=self._rng, unless=self._go_on)
-            not_before = batch + 1
+            done = by(self._scene, strike, now, rng=self._rng, unless=self._go_on)
+            not_before = now.batch + 1
         self.journal.append(done)
         struck_at = time.monotonic()
         committed = lambda: done.batch in self._scene.checkpoint.committed()  # noqa: E731
         self._until(committed, f"batch {done.batch} to be committed after {done.fault}")
         done.recovery_s = round(time.monotonic() - struck_at, 2)
 
-    def _await_batch(self, not_before: int) -> tuple[int, dict[int, int]]:
+    def _await_batch(self, not_before: int) -> Running:
         """The first batch from ``not_before`` on that runs, and where the output ended just before it was planned."""
         ends: dict[int, int] = {}
 
@@ -90,7 +91,7 @@ class Striker:
             ends = self._scene.output.ends()
             return 0
 
-        return self._until(running, "a running batch") - 1, ends
+        return Running(self._until(running, "a running batch") - 1, ends)
 
     def _go_on(self) -> None:
         if self._over.is_set():

@@ -78,13 +78,12 @@ def _waiting(batches: Iterable[Batch]) -> dict[int, str]:
     known: dict[str, dict[str, int]] | None = None
     before: Batch | None = None
     for batch in batches:
+        if known is not None and before is not None:
+            silent = [topic for topic, ends in before.end_offsets.items() if ends == known.get(topic)]
+            if silent and batch.watermark_ms == before.watermark_ms:
+                marks[batch.batch] = f"  ∥ watermark waits for {' and '.join(silent)}"
+            known = known if silent else None
         if batch.restarted and before is not None:
             known = before.end_offsets
-        elif known is not None and before is not None:
-            silent = [topic for topic, ends in before.end_offsets.items() if ends == known.get(topic)]
-            if not silent:
-                known = None
-            elif batch.watermark_ms == before.watermark_ms:
-                marks[batch.batch] = f"  ∥ watermark waits for {' and '.join(silent)}"
         before = batch
     return marks
