@@ -29,12 +29,13 @@ def strike_driver(
     proof = _stop_and_look(scene, strike.sort.point, now)
     if proof is None:
         return None
+    fault = hit(scene, strike, now.batch, {"app_id": app_id, **proof})
     if strike.sort.action == "kill":
         scene.stack.kill(scene.driver)
     else:
         pause(strike.sort.seconds)
         scene.stack.resume(scene.driver)
-    return hit(scene, strike, now.batch, {"app_id": app_id, **proof})
+    return fault
 
 
 def _stop_and_look(scene: Scene, point: str, now: Running) -> Proof | None:

@@ -29,13 +29,17 @@ def strike_executor(
     if stopped is None:
         return None
     victim, proof = stopped
+    who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
+    fault = hit(scene, strike, now.batch, {**who, **proof})
+    if fault.proof["committed"]:  # by the others, just now: it had done its share
+        scene.stack.resume_executor(scene.driver, victim.executor_id)
+        return None
     if strike.sort.action == "kill":
         scene.stack.kill_executor(scene.driver, victim.executor_id)
     else:
         pause(strike.sort.seconds)
         scene.stack.resume_executor(scene.driver, victim.executor_id)
-    who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
-    return hit(scene, strike, now.batch, {**who, **proof})
+    return fault
 
 
 def stop_half_written(

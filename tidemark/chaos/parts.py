@@ -27,15 +27,15 @@ def strike_part(
     scene.stack.pause(scene.driver)
     try:
         proof = _look(scene, sort.point, now.batch)
-        if proof is not None:
-            (scene.stack.kill if sort.action == "kill" else scene.stack.pause)(victim)
+        if proof is None:
+            return None
+        fault = hit(scene, strike, now.batch, {"part": victim, **proof})
+        (scene.stack.kill if sort.action == "kill" else scene.stack.pause)(victim)
     finally:
         scene.stack.resume(scene.driver)
-    if proof is None:
-        return None
     pause(sort.seconds)
     (scene.stack.start if sort.action == "kill" else scene.stack.resume)(victim)
-    return hit(scene, strike, now.batch, {"part": victim, **proof})
+    return fault
 
 
 def _look(scene: Scene, point: str, batch: int) -> Proof | None:

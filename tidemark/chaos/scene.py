@@ -33,7 +33,7 @@ def now_utc() -> str:
 
 
 def hit(scene: Scene, strike: Strike, batch: int, proof: Proof) -> Fault:
-    """What the journal says of a strike that met its point; called as soon as it is done."""
+    """What the journal says of a strike that meets its point: what is seen in the instant before it."""
     point = strike.sort.point
     if point == PLANNED and not scene.carries_data(batch):
         point = NO_DATA
