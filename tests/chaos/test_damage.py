@@ -49,7 +49,7 @@ def assert_valid(verdict):
     assert verdict.verdict == "VALID", verdict
 
 
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("sink", ["exactly-once", pytest.param("spark", marks=pytest.mark.long)])
 def test_a_batch_whose_commit_is_gone_is_run_again_and_doubled_only_by_sparks_own_sink(sink, judged):
     def drive(run):
         checkpoint = damage.begin(run)
@@ -65,10 +65,11 @@ def test_a_batch_whose_commit_is_gone_is_run_again_and_doubled_only_by_sparks_ow
 @pytest.mark.parametrize(
     ("batches", "said"),
     [
-        pytest.param(1, "was made of other input", marks=pytest.mark.long),
+        (1, "was made of other input"),
         (2, "is older than what Kafka holds"),
     ],
 )
+@pytest.mark.long
 def test_a_checkpoint_rolled_back_is_refused_and_goes_on_once_the_newer_one_is_back(batches, said, judged):
     def drive(run):
         checkpoint = damage.begin(run)
@@ -135,7 +136,8 @@ def test_a_state_file_that_is_not_whole_stops_the_query_until_it_is_back(how, sa
     assert_valid(judged(drive))
 
 
-@pytest.mark.parametrize("sink", ["exactly-once", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_state_file_of_the_last_batch_is_made_again_where_that_batch_is_forgotten(sink, judged):
     def drive(run):
         checkpoint = damage.begin(run)
@@ -154,7 +156,8 @@ def test_a_state_file_of_the_last_batch_is_made_again_where_that_batch_is_forgot
 
 
 @pytest.mark.usefixtures("mounts")
-@pytest.mark.parametrize("sink", ["exactly-once", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_checkpoint_that_cannot_be_written_stops_the_query_until_it_can(sink, judged):
     def drive(run):
         checkpoint = damage.begin(run)
@@ -203,7 +206,8 @@ def test_an_output_topic_that_is_missing_is_named_before_anything_is_read(stack,
     assert_valid(judged(drive))
 
 
-@pytest.mark.parametrize("sink", ["exactly-once", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("sink", SINKS)
 def test_records_deleted_before_they_were_read_stop_the_query_and_nothing_is_called_valid(
     stack, sink, judged
 ):

@@ -14,7 +14,6 @@ from tidemark.cases.warm import WarmDriver
 from tidemark.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.evidence import RunDirectory
 from tidemark.report.timeline import timeline
-from tidemark.runner.options import SINKS
 from tidemark.trace import Record
 
 pytestmark = [pytest.mark.chaos]
@@ -50,7 +49,7 @@ CASE = Case(
 )
 
 
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("sink", ["exactly-once", pytest.param("spark", marks=pytest.mark.long)])
 def test_the_watermark_stands_until_every_input_has_spoken(sink, stack, tmp_path):
     with WarmDriver(stack, stack.driver(), tmp_path) as warm:
         verdict = warm.run(replace(CASE, sink=sink), tmp_path / "run")
