@@ -185,7 +185,7 @@ def _any_row(copy: Copy) -> tuple[int, int, dict[str, Any]]:
 
 
 def _row_before_another(copy: Copy) -> tuple[int, dict[str, Any], tuple[int, int]]:
-    """A row whose left record has one after it in its partition that is not the same sent again.
+    """A row whose left record has an event after it in its partition that is not the same sent again.
 
     Index and value of the row; the lines of the trace in which the two records are.
     """
@@ -197,7 +197,8 @@ def _row_before_another(copy: Copy) -> tuple[int, dict[str, Any], tuple[int, int
     for index, _, value in found[len(found) // 2 :]:
         _, partition, offset = (value[name] for name in copy.columns(LEFT))
         one, *others = places[partition][offset : offset + 2]
-        if others and lines[one]["value"] != lines[others[0]]["value"]:
+        other = lines[others[0]] if others else {}
+        if "event_ms" in other and other["value"] != lines[one]["value"]:
             return index, value, (one, others[0])
     raise AssertionError("no row of this run is made of a record with another after it")
 
