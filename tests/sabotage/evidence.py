@@ -185,7 +185,7 @@ def _any_row(copy: Copy) -> tuple[int, int, dict[str, Any]]:
 
 
 def _row_before_another(copy: Copy) -> tuple[int, dict[str, Any], tuple[int, int]]:
-    """A row whose left record has an event after it in its partition that is not the same sent again.
+    """A row whose left record has an event after it in its slice and partition, not the same sent again.
 
     Index and value of the row; the lines of the trace in which the two records are.
     """
@@ -197,8 +197,9 @@ def _row_before_another(copy: Copy) -> tuple[int, dict[str, Any], tuple[int, int
     for index, _, value in found[len(found) // 2 :]:
         _, partition, offset = (value[name] for name in copy.columns(LEFT))
         one, *others = places[partition][offset : offset + 2]
-        other = lines[others[0]] if others else {}
-        if "event_ms" in other and other["value"] != lines[one]["value"]:
+        mine, other = lines[one], lines[others[0]] if others else {}
+        same_slice = other.get("slice", 0) == mine.get("slice", 0)
+        if "event_ms" in other and other["value"] != mine["value"] and same_slice:
             return index, value, (one, others[0])
     raise AssertionError("no row of this run is made of a record with another after it")
 
