@@ -71,7 +71,7 @@ def test_its_executors_are_not_ours_to_kill(external, tmp_path):
         external.driver("mine")
     options = RunOptions("left_outer", impressions=100, kill_executors=1, run_dir=tmp_path / "kills")
     contract = describe("left_outer")
-    with pytest.raises(UsageError, match="1 executors and drivers cannot be killed") as error:
+    with pytest.raises(UsageError, match="executor@planned cannot be done: the stack is external") as error:
         run(options, contract, new_run_directory(options, contract), stack=external)
     assert "--kill-executors" in error.value.hint
 
