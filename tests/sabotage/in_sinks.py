@@ -87,7 +87,7 @@ SINK = {
         every_day=True,
     ),
     "sink that takes its ledger for a batch older": Saboteur(
-        {"left_outer": "duplicate_rows"}, added=MISREAD, drivers_killed=1, every_day=True,
+        {"left_outer": "duplicate_rows"}, added=MISREAD, drivers_killed=1,
     ),
     "sink that doubles once it was started again": Saboteur(
         {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, drivers_killed=1,
