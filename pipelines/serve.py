@@ -125,10 +125,10 @@ def main() -> int:
             for line in sys.stdin:
                 try:
                     _say(server.answer(line))
-                except UsageError as error:
-                    if not isinstance(error, SinkRefused):
-                        raise
+                except SinkRefused as error:
                     _say({"event": "failed", "message": str(error)})
+                except UsageError:
+                    raise
                 except Exception as error:  # noqa: BLE001 (a query that fails is an answer, not the end)
                     _say({"event": "failed", "message": f"{type(error).__name__}: {error}"})
             server.close()

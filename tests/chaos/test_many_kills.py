@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.chaos.copies import copies
 from tidemark.evidence import RunDirectory
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
@@ -34,10 +35,7 @@ def test_the_same_schedule_with_sparks_own_sink_shows_its_duplicates(run_pipelin
     assert result.verdict.verdict == "VALID", result.verdict
     run = RunDirectory(result.run_dir)
     assert done(run).total() == 11
-    copies = Counter((dict(record.headers)["batch"], record.value) for record in run.output())
-    again: Counter[str] = Counter()
-    for (batch, _value), count in copies.items():
-        again[batch] += count - 1
+    again = copies(run)
     assert again.total() == result.verdict.counts["duplicates_excused"] > 0
-    begun_twice = {str(batch.batch) for batch in run.batches() if batch.runs > 1 or batch.failed_tasks}
-    assert set(+again) <= begun_twice
+    begun_twice = {batch.batch for batch in run.batches() if batch.runs > 1 or batch.failed_tasks}
+    assert set(again) <= begun_twice

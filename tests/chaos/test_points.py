@@ -5,10 +5,9 @@ Every day a few; all joins, both sinks and all points in ``make long``.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
+from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
 from tidemark.evidence import RunDirectory
 from tidemark.runner import RunOptions, describe, new_run_directory, run
@@ -23,7 +22,7 @@ POINTS = (
     ("KillExecutor", "half-written"),
 )
 EVERY_DAY = (POINTS[1], POINTS[3], POINTS[4])
-"""The others: ``planned`` and ``written`` are hit in ``test_driver_kills.py``, too."""
+"""``written`` is hit every day in ``test_driver_kills.py``, a driver at ``planned`` in ``make long`` only."""
 JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 CASES = [
     pytest.param("left_outer", "exactly-once", EVERY_DAY, id="left_outer-some"),
@@ -39,15 +38,6 @@ def must_be_right(verdict):
     """No row is wrong but for a known defect of Spark."""
     assert verdict.verdict in ("VALID", "INVALID"), shown(verdict) + str(verdict.doubts)
     assert [str(finding) for finding in verdict.findings if finding.defect is None] == []
-
-
-def copies(evidence):
-    """Batch -> how many of its rows are in the output once more than once."""
-    counted = Counter((dict(record.headers)["batch"], record.value) for record in evidence.output())
-    again: Counter[int] = Counter()
-    for (batch, _), count in counted.items():
-        again[int(batch)] += count - 1
-    return +again
 
 
 def schedule(points):

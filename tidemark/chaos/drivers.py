@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 from tidemark.chaos import points
 from tidemark.chaos.executors import stop_half_written
@@ -44,13 +45,11 @@ def _stop_and_look(scene: Scene, point: str, now: Running) -> Proof | None:
     It stays stopped if what is wanted is seen, and goes on otherwise.
     """
     for _ in range(points.STEPS if point == WRITTEN else 1):
-        proof: Proof | None = None
-        scene.stack.pause(scene.driver)
-        try:
-            proof = _look(scene, point, now)
-        finally:
-            if proof is None:
-                scene.stack.resume(scene.driver)
+        proof = points.stop_and_look(
+            partial(scene.stack.pause, scene.driver),
+            partial(_look, scene, point, now),
+            partial(scene.stack.resume, scene.driver),
+        )
         if proof is not None:
             return proof
         pause(points.STEP_S)
@@ -76,17 +75,18 @@ def _kill_half_written(
     if stopped is None:
         return None
     victim, _ = stopped
-    proof: Proof | None = None
-    scene.stack.pause(scene.driver)
-    try:
-        proof = points.half_written(scene, now.batch)
-    finally:
-        if proof is None:
-            scene.stack.resume(scene.driver)
-            scene.stack.resume_executor(scene.driver, victim.executor_id)
+
+    def both_go_on() -> None:
+        scene.stack.resume(scene.driver)
+        scene.stack.resume_executor(scene.driver, victim.executor_id)
+
+    proof = points.stop_and_look(
+        partial(scene.stack.pause, scene.driver), partial(points.half_written, scene, now.batch), both_go_on
+    )
     if proof is None:
         return None
+    seen = {"app_id": app_id, "executor_id": victim.executor_id, **proof}
+    fault = hit(scene, strike, now.batch, seen)
     scene.stack.kill_executor(scene.driver, victim.executor_id)
     scene.stack.kill(scene.driver)
-    seen = {"app_id": app_id, "executor_id": victim.executor_id, **proof}
-    return hit(scene, strike, now.batch, seen)
+    return fault

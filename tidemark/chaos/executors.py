@@ -6,6 +6,8 @@ Pauses first (SIGSTOP loses nothing), looks whether the batch is still where it 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 
 from tidemark.chaos import points
 from tidemark.chaos.outputs import Proof
@@ -52,15 +54,7 @@ def stop_half_written(
     alive = scene.stack.executors(scene.driver)
     if not alive or not points.is_writing(scene, now, unless):
         return None
-    victim = rng.choice(alive)
-    scene.stack.pause_executor(scene.driver, victim.executor_id)
-    proof: Proof | None = None
-    try:
-        proof = points.half_written(scene, now.batch)
-    finally:
-        if proof is None:
-            scene.stack.resume_executor(scene.driver, victim.executor_id)
-    return None if proof is None else (victim, proof)
+    return _stop_one(scene, rng.choice(alive), lambda: points.half_written(scene, now.batch))
 
 
 def _stop_running(scene: Scene, point: str, batch: int, rng: random.Random) -> tuple[Executor, Proof] | None:
@@ -68,9 +62,15 @@ def _stop_running(scene: Scene, point: str, batch: int, rng: random.Random) -> t
     alive = scene.stack.executors(scene.driver)
     if not alive or (point == NO_DATA and scene.carries_data(batch)):
         return None
-    victim = rng.choice(alive)
-    scene.stack.pause_executor(scene.driver, victim.executor_id)
-    if scene.checkpoint.running() != batch:
-        scene.stack.resume_executor(scene.driver, victim.executor_id)
-        return None
-    return victim, {}
+    return _stop_one(scene, rng.choice(alive), lambda: {} if scene.checkpoint.running() == batch else None)
+
+
+def _stop_one(
+    scene: Scene, victim: Executor, look: Callable[[], Proof | None]
+) -> tuple[Executor, Proof] | None:
+    proof = points.stop_and_look(
+        partial(scene.stack.pause_executor, scene.driver, victim.executor_id),
+        look,
+        partial(scene.stack.resume_executor, scene.driver, victim.executor_id),
+    )
+    return None if proof is None else (victim, proof)

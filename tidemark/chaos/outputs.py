@@ -11,13 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Protocol
 
 from confluent_kafka.admin import AdminClient
 
 from tidemark import kafka
 from tidemark.checkpoint import Checkpoint
-from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Names, look_up
+from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Entry, Names, look_up
 
 LOOK_S = 5.0
 """Calibration: a coordinator answers within 5 ms."""
@@ -51,11 +52,10 @@ class _Ledger:
 
     def written(self, batch: int) -> Proof | None:
         """Every partition has an entry of this batch."""
-        names = Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
         entries: dict[str, int] = {}
         partition = count = 0
         while partition <= count:
-            entry = look_up(self._admin, names.group(partition), DEFAULT_LEDGER, LOOK_S)
+            entry = self._entry(partition)
             if entry is None or entry.next_batch != batch + 1:
                 return None
             entries[str(partition)], count = entry.next_batch, entry.partitions - 1
@@ -64,13 +64,19 @@ class _Ledger:
 
     def half_written(self, batch: int) -> Proof | None:
         """Some partitions have an entry of this batch, some an older one or none."""
-        names = Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
         entries: dict[str, int] = {}
         for partition in range(self._checkpoint.partitions(batch)):
-            entry = look_up(self._admin, names.group(partition), DEFAULT_LEDGER, LOOK_S)
+            entry = self._entry(partition)
             entries[str(partition)] = 0 if entry is None else entry.next_batch
         done = sum(entry == batch + 1 for entry in entries.values())
         return {"ledger": entries, "ends": as_named(self.ends())} if 0 < done < len(entries) else None
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
+
+    def _entry(self, partition: int) -> Entry | None:
+        return look_up(self._admin, self._names.group(partition), DEFAULT_LEDGER, LOOK_S)
 
 
 class _Topic:

@@ -43,6 +43,20 @@ class Running(NamedTuple):
     ends: Ends
 
 
+def stop_and_look(
+    stop: Callable[[], object], look: Callable[[], Proof | None], go_on: Callable[[], object]
+) -> Proof | None:
+    """Stop somebody, and look. Who was stopped stays so if what is wanted is seen, and goes on otherwise."""
+    proof: Proof | None = None
+    stop()
+    try:
+        proof = look()
+    finally:
+        if proof is None:
+            go_on()
+    return proof
+
+
 def planned(scene: Scene, now: Running) -> Proof | None:
     """With the driver stopped: whether a batch with data runs, and nothing of it has come out."""
     if scene.checkpoint.running() != now.batch or not scene.carries_data(now.batch):

@@ -39,7 +39,7 @@ POINTS: dict[tuple[str, str], tuple[str, ...]] = {
 """(part, action) -> the commit points at which it can be done, the default first."""
 
 _WORD = re.compile(
-    r"(?P<part>\w+)(?::(?P<action>\w+))?(?:@(?P<point>[\w-]+))?(?:~(?P<seconds>[\d.]+))?(?:\*(?P<count>\d+))?"
+    r"(?P<part>\w+)(?::(?P<action>\w+))?(?:@(?P<point>[\w-]+))?(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?P<count>\d+))?"
 )
 
 

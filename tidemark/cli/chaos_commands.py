@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tidemark.cli.run_commands import Sink, check_choice, run_and_show
+from tidemark.cli.options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Summary, Trace
+from tidemark.cli.run_commands import check_choice, run_and_show
 
 EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
@@ -21,7 +21,7 @@ EVERY_POINT = (
 Schedule = Annotated[
     str,
     typer.Option(
-        help="PART[:ACTION][@POINT][~SECONDS][*COUNT], joined by commas. Parts: driver, executor, worker, master, "
+        help="PART[:ACTION]\\[@POINT][~SECONDS][*COUNT], joined by commas. Parts: driver, executor, worker, master, "
         "broker; actions: kill, pause; points: planned, half-written, written, no-data."
     ),
 ]
@@ -34,25 +34,16 @@ def register(app: typer.Typer) -> None:
 
 
 def chaos_command(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            help="inner, left_outer, right_outer, full_outer, left_semi, flights_weather, or FILE.py"
-        ),
-    ],
+    pipeline: Pipeline,
     faults: Schedule = EVERY_POINT,
     seed: Annotated[int, typer.Option(help="What is generated, and which batches are hit.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="How many impressions to generate.")] = 5_000,
-    trace: Annotated[Path | None, typer.Option(help="Replay this trace instead of generating one.")] = None,
+    trace: Trace = None,
     sink: Sink = "exactly-once",
-    conf: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
-    ] = None,
-    generate: Annotated[str, typer.Option(help="More options for `python -m producers generate`.")] = "",
-    run_dir: Annotated[
-        Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    conf: Conf = None,
+    generate: Generate = "",
+    run_dir: Evidence = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack while faults strike at named commit points, and judge every row.
 
@@ -79,13 +70,9 @@ def soak_command(
     sink: Annotated[
         list[str] | None, typer.Option(help="exactly-once or spark; repeatable. Default: both.")
     ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    folder: Evidence = None,
+    markdown: Summary = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run after run under faults at named commit points, on one stack, until the time is over.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.cli.options import AsJson
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def contract_command(
     conf: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Hold a pipeline's contract against its plan, and warn of joins that are badly placed.
 

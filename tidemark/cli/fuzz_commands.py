@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.cli.options import AsJson, Summary
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 if TYPE_CHECKING:
@@ -32,10 +33,8 @@ def fuzz_command(
     folder: Annotated[
         Path | None, typer.Option(help="Where evidence of failures stays; default: runs/fuzz.")
     ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    markdown: Summary = None,
+    as_json: AsJson = False,
 ) -> None:
     """Draw a join, a trace and restarts from each seed, run it on a real stack, and judge every row.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidemark.cli.options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Trace
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.trace import PACES
 
@@ -38,11 +39,10 @@ KillDrivers = Annotated[
 Faults = Annotated[
     str,
     typer.Option(
-        help="What strikes where, PART[:ACTION][@POINT][~SECONDS][*COUNT] joined by commas: "
+        help="What strikes where, PART[:ACTION]\\[@POINT][~SECONDS][*COUNT] joined by commas: "
         "driver@written*2,executor@half-written,broker~1.5."
     ),
 ]
-Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,15 +51,10 @@ def register(app: typer.Typer) -> None:
 
 
 def run_command(
-    pipeline: Annotated[
-        str,
-        typer.Argument(
-            help="inner, left_outer, right_outer, full_outer, left_semi, flights_weather, or FILE.py"
-        ),
-    ],
+    pipeline: Pipeline,
     seed: Annotated[int, typer.Option(help="What is generated, and when faults strike.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="How many impressions to generate.")] = 2_000,
-    trace: Annotated[Path | None, typer.Option(help="Replay this trace instead of generating one.")] = None,
+    trace: Trace = None,
     pace: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(PACES)}; default: the trace's own.")
     ] = None,
@@ -69,14 +64,10 @@ def run_command(
     faults: Faults = "",
     sink: Sink = "exactly-once",
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
-    ] = None,
-    generate: Annotated[str, typer.Option(help="More options for `python -m producers generate`.")] = "",
-    run_dir: Annotated[
-        Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    conf: Conf = None,
+    generate: Generate = "",
+    run_dir: Evidence = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
     from tidemark.runner import RunOptions

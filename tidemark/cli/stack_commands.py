@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidemark.cli.options import AsJson
 from tidemark.errors import EXIT_TESTBED, EXIT_VALID
 from tidemark.project import BACKEND_VARIABLE
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tidemark.stack import Stack
     from tidemark.stack.spec import StackSpec
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 SparkOption = Annotated[
     Path | None,
     typer.Option(

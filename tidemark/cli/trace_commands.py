@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidemark.cli.options import AsJson
 from tidemark.errors import UsageError
 from tidemark.trace import PACES, Header, Pace, TraceReader
 
@@ -22,7 +23,6 @@ Bootstrap = Annotated[str, typer.Option(help="HOST:PORT of a broker; the running
 Topics = Annotated[
     list[str] | None, typer.Option("--topic", help="LOGICAL=TOPIC; repeatable. The same name if not said.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def register(app: typer.Typer) -> None:

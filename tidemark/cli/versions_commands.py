@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidemark.cli.options import AsJson
+
 if TYPE_CHECKING:
     from tidemark.runner.options import Report
 
@@ -50,7 +52,7 @@ def versions_command(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table as a document, too.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Try the known defects of Spark's joins on several versions of it, each on a stack of its own (local processes).
 

@@ -21,12 +21,12 @@ BAR = 24
 
 def timeline(run: RunDirectory) -> Iterator[str]:
     """The lines of the picture: ``█`` are joined (or semi) rows, ``░`` NULL rows, in scale with the largest batch."""
-    contract, faults = run.contract, run.faults()
+    contract, faults, batches = run.contract, run.faults(), run.batches()
     joined, nulls = _written(run, contract)
     most = max((joined[batch] + nulls[batch] for batch in {*joined, *nulls}), default=1)
-    read, waiting = 0, _waiting(run.batches())
+    read, waiting = 0, _waiting(batches)
     yield f"{'batch':>5} {'watermark':<24} {'read':>8} {'joined':>8} {'NULL':>8}"
-    for batch in run.batches():
+    for batch in batches:
         ends = sum(sum(partitions.values()) for partitions in batch.end_offsets.values())
         number, rows, read = batch.batch, ends - read, ends
         bar = "█" * round(BAR * joined[number] / most) + "░" * round(BAR * nulls[number] / most)

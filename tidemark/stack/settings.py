@@ -185,9 +185,9 @@ def local_files(spark: str) -> dict[str, str]:
     """How a driver and its executors write local files: without starting a process for each. ``spark``: its version.
 
     Hadoop without its native library, which no wheel has, runs ``chmod`` for each file that is made, and ``readlink``
-    several times for each that is renamed (``RawLocalFileSystem.setPermission``, ``RawLocalFs.getFileLinkStatus``). A
-    batch makes some hundred files of a checkpoint, and most of its time went there. BareLocalFileSystem asks Java
-    instead; Spark's manager for plain file systems renames with it, and refuses what is there, as the other one does.
+    several times for each that is renamed (``RawLocalFileSystem.setPermission``, ``RawLocalFs.getFileLinkStatus``);
+    each batch writes many. BareLocalFileSystem asks Java instead; Spark's manager for plain file systems renames with
+    it, and refuses what is there, as the other one does.
     """
     package = "org.apache.spark.sql.execution.streaming"
     if not spark.startswith("4.0."):

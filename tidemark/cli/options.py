@@ -1,0 +1,20 @@
+"""Options that several commands have, in the same words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Pipeline = Annotated[
+    str,
+    typer.Argument(help="inner, left_outer, right_outer, full_outer, left_semi, flights_weather, or FILE.py"),
+]
+Trace = Annotated[Path | None, typer.Option(help="Replay this trace instead of generating one.")]
+Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
+Conf = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")]
+Generate = Annotated[str, typer.Option(help="More options for `python -m producers generate`.")]
+Evidence = Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")]
+Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
