@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from tidemark.stack import hadoop
 from tidemark.stack import jars as jar_cache
 from tidemark.stack.ports import asked_port, free_ports
 from tidemark.stack.processes import ProcessRuntime
@@ -75,7 +76,7 @@ class LocalBackend:
         java_version = check_java(self._java)
         broker, files, *connector = groups = jar_cache.groups_of(self._spark.version)
         jars = jar_cache.provide(self._java, self._spark, groups, say)
-        file_jars = [str(path) for path in jars[files]]
+        file_jars = [str(hadoop.write_into(jar_cache.cache_folder())), *map(str, jars[files])]
         return Supplies(
             java=str(self._java),
             java_home=str(Path(os.path.realpath(self._java)).parents[1]),

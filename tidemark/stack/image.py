@@ -24,7 +24,7 @@ from pathlib import Path
 from tidemark import project
 from tidemark.errors import TestbedError
 from tidemark.process import tail
-from tidemark.stack import jars
+from tidemark.stack import hadoop, jars
 from tidemark.stack.backends import Say
 from tidemark.stack.toolchain import Spark, find_java
 
@@ -57,6 +57,7 @@ def tag_of() -> str:
     digest = hashlib.sha256(platform.machine().encode())
     for path in (_recipe("Dockerfile"), _recipe("requirements.lock"), jars.LOCK):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
+    digest.update(hadoop.content())
     return digest.hexdigest()[:16]
 
 
@@ -67,7 +68,8 @@ def pyspark_version() -> str:
 
 def jar_paths(group: str) -> list[str]:
     """The paths inside the image of the jars of ``broker``, ``files`` or ``connector``, in the order of the lock."""
-    return [f"{JARS}/{group}/{jar.path.name}" for jar in jars.locked(*_groups()[group])]
+    names = [jar.path.name for jar in jars.locked(*_groups()[group])]
+    return [f"{JARS}/{group}/{name}" for name in ([hadoop.name()] if group == "files" else []) + names]
 
 
 def passwd(uid: int, gid: int) -> str:
@@ -184,6 +186,7 @@ def _fill(context: Path, spark: Spark, java: Path | None, say: Say) -> None:
         (context / "jars" / name).mkdir(parents=True)
         for jar in (path for part in parts for path in provided[part]):
             shutil.copy2(jar, context / "jars" / name)
+    hadoop.write_into(context / "jars" / "files")
     _collect_wheels(context, say)
 
 

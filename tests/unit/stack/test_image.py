@@ -13,7 +13,7 @@ import pytest
 from tidemark import project
 from tidemark.errors import JavaError, TestbedError
 from tidemark.process import base_environment
-from tidemark.stack import image, jars
+from tidemark.stack import hadoop, image, jars
 from tidemark.stack.toolchain import Spark
 from tidemark.wait import wait_until
 
@@ -158,7 +158,7 @@ def test_an_image_is_built_from_a_context_that_is_gone_afterwards(docker, cache,
     said: list[str] = []
     name = image.provide(SPARK, None, said.append)
     found = [f"./jars/{group}/some.jar" for group in ("broker", "connector", "files")]
-    context = ["./Dockerfile", *found, "./wheels/pyspark.whl"]
+    context = ["./Dockerfile", *sorted([*found, f"./jars/files/{hadoop.name()}"]), "./wheels/pyspark.whl"]
     assert shown.read_text().split() == [name.partition(":")[2], *context]
     assert sorted(path.name for path in cache.iterdir()) == ["build.log", "lock"]
     assert any("building" in text for text in said)
