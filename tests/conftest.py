@@ -20,6 +20,10 @@ ALWAYS_SMOKE = ("unit", "house")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its tier."""
     for item in items:
+        if elsewhere := item.get_closest_marker("long_on"):
+            params = item.callspec.params.values() if isinstance(item, pytest.Function) else ()
+            if set(elsewhere.args) & set(map(str, params)):
+                item.add_marker("long")
         folders = item.path.relative_to(HERE).parts if item.path.is_relative_to(HERE) else ()
         if not folders or folders[0] not in TIERS:
             continue

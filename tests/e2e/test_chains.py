@@ -13,8 +13,7 @@ CHAINS = (
     "once_then_joined", "shown_again",
 )  # fmt: skip
 EVERY_DAY = {
-    ("clicks_per_window", "backlog"), ("first_impressions", "backlog"), ("windows_joined", "stepped"),
-    ("shown_again", "stepped"),
+    ("clicks_per_window", "backlog"), ("windows_joined", "stepped"), ("shown_again", "stepped"),
 }  # fmt: skip
 CASES = [
     pytest.param(*case, marks=[] if case in EVERY_DAY else pytest.mark.long, id="-".join(case))

@@ -32,6 +32,7 @@ def test_every_topic_is_on_all_three_and_two_must_have_a_record(three):
         kafka.delete_topics(three.bootstrap_servers, [topic])
 
 
+@pytest.mark.long_on("local")
 @pytest.mark.parametrize("lost", ["broker", pytest.param("broker-3", marks=pytest.mark.long)])
 def test_a_broker_is_lost_while_a_join_runs_and_no_row_is(three, judged, lost):
     """It is killed after the second slice and comes back after the fifth, so both happen while batches run."""

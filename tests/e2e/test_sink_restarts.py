@@ -129,6 +129,7 @@ def test_a_batch_that_is_there_is_not_written_again_though_spark_does_not_know_o
     assert commits(copy) == {"0"}
 
 
+@pytest.mark.long
 def test_rows_are_there_once_though_executors_are_killed_while_they_are_written(stack, second):
     driver, session = second
     copy = Copy(stack, session, inputs=1)
@@ -148,7 +149,7 @@ def test_rows_are_there_once_though_executors_are_killed_while_they_are_written(
     wait_until(lambda: set(events.failed_tasks()) == {0, 1}, 60, lambda: f"{events.failed_tasks()}")
 
 
-@pytest.mark.parametrize("winner", ["the first", "the second"])
+@pytest.mark.parametrize("winner", ["the first", pytest.param("the second", marks=pytest.mark.long)])
 def test_of_two_drivers_with_one_checkpoint_one_writes_and_the_other_is_told(
     winner, stack, session, second, copy
 ):
@@ -177,7 +178,7 @@ def test_of_two_drivers_with_one_checkpoint_one_writes_and_the_other_is_told(
     assert "is older than what Kafka holds" in said or "CONCURRENT" in said
 
 
-@pytest.mark.parametrize("what", ["kill", "fail"])
+@pytest.mark.parametrize("what", ["kill", pytest.param("fail", marks=pytest.mark.long)])
 def test_a_task_that_ends_early_until_spark_gives_up_leaves_nothing_and_its_rows_come_after_mending(
     what, stack, session, second
 ):
@@ -289,6 +290,7 @@ def numbers(told):
     return sorted(int((row.value or "").rstrip(".")) for row in rows)
 
 
+@pytest.mark.long
 def test_the_code_travels_with_the_query_and_a_batch_in_flight_outlives_other_cores(told, tmp_path):
     python = bare_python(tmp_path / "bare")
     few = {"master": "local[2,4]", "conf": {"spark.sql.shuffle.partitions": "3"}}

@@ -81,6 +81,7 @@ def test_a_driver_that_is_killed_leaves_no_reader_waiting_either(stack):
     assert is_whole(copy)
 
 
+@pytest.mark.long
 def test_a_classic_session_that_ends_in_the_middle_of_a_batch_leaves_no_reader_waiting(stack, tmp_path):
     topic = f"classic-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {topic: 2})

@@ -24,7 +24,7 @@ CHANGELOG = f"{STORE}.rocksdb.changelogCheckpointing.enabled=true"
 @pytest.mark.parametrize(
     ("join", "pace", "form", "changelog"),
     [
-        ("full_outer", "stepped", 2, False),
+        pytest.param("full_outer", "stepped", 2, False, marks=pytest.mark.long),
         ("left_semi", "backlog", 3, True),
         ("left_outer", "stepped", 4, False),
         pytest.param("right_outer", "backlog", 4, True, marks=pytest.mark.long),

@@ -1,6 +1,7 @@
 """Each word of the protocol, done to each part, and then a run: whatever was done, the join is right afterwards.
 
-Every day all parts are killed, one after the other, before the one run; in ``make long`` each part has its own.
+On containers all parts are killed every day, one after the other, before the one run; in ``make long`` each part has
+its own, on processes too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ def is_valid(verdict) -> None:
     assert verdict.verdict == "VALID", shown(verdict)
 
 
+@pytest.mark.long_on("local")  # where the same is done in the middle of a batch every day
 @pytest.mark.parametrize(
     "word",
     ["kill", pytest.param("stop", marks=pytest.mark.long), pytest.param("pause", marks=pytest.mark.long)],
@@ -41,6 +43,7 @@ def test_a_run_is_valid_after_a_part_was_harmed_and_mended(own_stack, judged, pa
     is_valid(judged(own_stack))
 
 
+@pytest.mark.long_on("local")
 def test_a_run_is_valid_after_an_executor_was_harmed(own_stack, judged):
     def both():
         found = own_stack.executors("driver")

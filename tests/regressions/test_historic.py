@@ -60,7 +60,7 @@ def broken(run, name, folder):
     return copy.write()
 
 
-EVERY_DAY = {"SPARK-26154", "SPARK-28074", "SPARK-38684", "SPARK-49829"}
+EVERY_DAY = {"SPARK-26154", "SPARK-38684", "SPARK-49829"}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ IN_WATERMARKS = {
         {CLICKS: CLICKS.replace("20 seconds", "20001 milliseconds")},
     ),
     "watermarks left out": Saboteur(
-        {"inner": "late_rows_joined"}, {IMPRESSIONS: "", CLICKS: ""}, generator=(), every_day=True,
+        {"inner": "late_rows_joined"}, {IMPRESSIONS: "", CLICKS: ""}, generator=(),
     ),
     "watermarks left out, Spark's check switched off": Saboteur(
         {"left_semi": "late_rows_joined"}, {IMPRESSIONS: "", CLICKS: ""},
@@ -97,7 +97,7 @@ IN_CONDITIONS = {
         conf=("spark.sql.constraintPropagation.enabled=false",),
     ),
     "inner instead of left outer": Saboteur(
-        {"left_outer": "missing_nulls"}, {'"leftOuter"': '"inner"'}, every_day=True
+        {"left_outer": "missing_nulls"}, {'"leftOuter"': '"inner"'}
     ),
     "left outer instead of right outer": Saboteur(
         {"right_outer": "missing_nulls"}, {'"rightOuter"': '"leftOuter"'},
@@ -140,7 +140,6 @@ BESIDE_THE_JOIN = {
     "refs of the next record": Saboteur(
         {"inner": "corrupt_rows"},
         after='.selectExpr("* EXCEPT (impression_offset)", "impression_offset + 1 AS impression_offset")',
-        every_day=True,
     ),
 }  # fmt: skip
 

@@ -84,7 +84,6 @@ SINK = {
     "sink that writes NULL as an empty text": Saboteur(
         {"left_outer": "corrupt_rows"},
         added=STAMPED.format("""records.selectExpr("key", "replace(value, ':null', ':\\"\\"') AS value")"""),
-        every_day=True,
     ),
     "sink that takes its ledger for a batch older": Saboteur(
         {"left_outer": "duplicate_rows"}, added=MISREAD, drivers_killed=1,

@@ -59,6 +59,11 @@ def test_a_finding_or_a_run_that_failed_is_not_overlooked():
     assert soak_of(ran(0, [fault()]), found).exit_code == 1
     assert soak_of(ran(0, [fault()]), ran(1, [fault()], "FAILED", problem="no disk")).exit_code == 3
     assert soak_of(ran(0, [fault()], "INVALID", known_defects=["left-semi"])).exit_code == 0
+    missed, unread = (
+        f"the anchor {name!r} was asked for and not reached" for name in ("every_fault_done", "flushed")
+    )
+    assert soak_of(ran(0, [fault()], "UNKNOWN", doubts=[missed])).exit_code == 0
+    assert soak_of(ran(0, [fault()], "UNKNOWN", doubts=[missed, unread])).exit_code == 3
 
     text = shown.markdown(soak_of(ran(0, [fault()]), found), {"spark": "4.2.0"})
     assert "**something was found**" in text

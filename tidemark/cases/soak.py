@@ -1,7 +1,8 @@
 """Run after run under faults, until the time is over: each with a join, a sink, a trace and a schedule of its seed.
 
 A soak holds if no run has a finding that is no known defect of Spark, none failed, and at most one fault in ten missed
-its point. A run in which a fault missed is UNKNOWN by itself; all of its rows are judged nevertheless.
+its point. A run in which a fault missed is UNKNOWN by itself; all of its rows are judged nevertheless. One that is
+UNKNOWN for another reason counts as failed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from tidemark.stack import Stack
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
 MISSES = 0.1
 """The share of faults that may miss."""
+MISSED = "'every_fault_done'"
+"""In the doubt that such a fault leaves: the name of the anchor."""
 
 WEIGHTS = {"driver": 5, "executor": 3, "broker": 2, "worker": 1, "master": 1}
 """Drivers have most points, and their death is what a checkpoint is for."""
@@ -69,6 +72,11 @@ class SoakRun(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
     faults: list[Fault] = []
 
+    @property
+    def failed(self) -> bool:
+        """Whether it has no verdict, or is in doubt of something else than a fault that missed."""
+        return bool(self.problem) or any(MISSED not in doubt for doubt in self.doubts)
+
 
 @dataclass
 class Soak:
@@ -89,7 +97,7 @@ class Soak:
         if any(one.findings for one in self.runs):
             return EXIT_INVALID
         done = [fault.done for _, fault in self.faults]
-        failed = any(one.problem for one in self.runs)
+        failed = any(one.failed for one in self.runs)
         too_many = done.count(False) > MISSES * len(done)
         return EXIT_UNKNOWN if failed or too_many or not done else EXIT_VALID
 

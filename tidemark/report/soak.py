@@ -16,7 +16,7 @@ COMMAND = "tidemark soak --minutes M --seed S --markdown FILE"
 def run_line(one: SoakRun) -> str:
     """What became of a run, in a line."""
     done = sum(fault.done for fault in one.faults)
-    said = one.problem or _list(one.findings)
+    said = one.problem or _list(one.findings) or "; ".join(one.doubts)
     known = f" ({', '.join(one.known_defects)})" if one.known_defects else ""
     head = f"run {one.number:>3}  {one.pipeline:<12} {one.sink:<13} {one.verdict}{known}"
     tail = f"{done} of {len(one.faults)} faults, {one.rows:,} rows, {one.seconds:.0f} s"
@@ -28,7 +28,7 @@ def lines(soak: Soak) -> Iterator[str]:
     for name, value in soak.summary().items():
         yield f"{name.replace('_', ' '):<22} {_shown(value)}"
     for one in soak.runs:
-        if one.findings or one.problem:
+        if one.findings or one.failed:
             yield run_line(one)
             yield f"  evidence: {one.run_dir}; again: {one.command}"
 
@@ -94,5 +94,5 @@ def _recovery(soak: Soak) -> Iterator[str]:
 
 def _runs(soak: Soak) -> Iterator[str]:
     for one in soak.runs:
-        if one.findings or one.problem:
+        if one.findings or one.failed:
             yield f"- {run_line(one)}"
