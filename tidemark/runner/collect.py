@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,9 +122,12 @@ class Collector:
         query_id = self._query.query_id
         if query_id is None:
             return  # it never started
-        for run in self._query.runs:
+        runs = self._query.runs
+        for run, following in itertools.zip_longest(runs, runs[1:]):
             if run.driver.event_log is not None:
-                yield QueryEvents(run.driver.event_log, run.log_start, query_id)
+                same = following is not None and following.driver.event_log == run.driver.event_log
+                end = following.log_start if same else None
+                yield QueryEvents(run.driver.event_log, run.log_start, query_id, end)
             else:
                 self.note("no event log of the driver is to be seen: which tasks failed is not known")
 
@@ -136,8 +140,10 @@ class Collector:
             wait_until(ended, LOG_S, lambda: f"the event log to have the end of batch {last}")
 
     def _progress(self, logs: list[QueryEvents]) -> list[dict[str, Any]]:
-        """Of all runs; those whose driver died told it to nobody but their event log."""
-        return [report for log in logs[:-1] for report in log.progress()] + self._last_progress
+        """Of all runs; those that died told it to nobody but their event log."""
+        last = {report["runId"] for report in self._last_progress}
+        earlier = (report for log in logs for report in log.progress() if report["runId"] not in last)
+        return [*earlier, *self._last_progress]
 
     def _manifest(self) -> Manifest:
         with TraceReader(self._trace) as reader:
@@ -158,7 +164,10 @@ class Collector:
             query_id=self._query.query_id,
             started_utc=self._started_utc,
             command=self._options.command(),
-            notes=self._notes,
+            notes=[
+                *self._notes,
+                *(f"the query was started again after: {why}" for why in self._query.failures),
+            ],
             state=what_ran(self._checkpoint, self._options.conf, self._state),
         )
 
@@ -216,8 +225,9 @@ def batches_of(
 def _placements(logs: list[QueryEvents]) -> list[Placement]:
     """Of all runs; a batch that was run again was last where its last run had it."""
     found: dict[int, Placement] = {}
-    for number, log in enumerate(logs, 1):
-        for placement in log.placements(number):
+    drivers = list(dict.fromkeys(log.path for log in logs))
+    for log in logs:
+        for placement in log.placements(drivers.index(log.path) + 1):
             before = found.get(placement.batch)
             if before is not None:
                 placement.lost[:0] = before.lost

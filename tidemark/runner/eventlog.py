@@ -29,11 +29,12 @@ _KEPT = (
 
 
 class QueryEvents:
-    """The events of one query in the event log ``path``, from byte ``start`` on."""
+    """The events of one query in the event log ``path``, from byte ``start`` on, up to ``end`` if there is one."""
 
-    def __init__(self, path: Path, start: int, query_id: str) -> None:
+    def __init__(self, path: Path, start: int, query_id: str, end: int | None = None) -> None:
         self.path = path
         self.start = start
+        self.end = end
         self.query_id = query_id
 
     def failed_tasks(self) -> Counter[int]:
@@ -44,12 +45,12 @@ class QueryEvents:
                 failed[batch] += 1
         return failed
 
-    def placements(self, of_run: int) -> Iterator[Placement]:
+    def placements(self, of_driver: int) -> Iterator[Placement]:
         """For each batch the executor that ran the join on each state partition, and those that ended meanwhile.
 
-        ``of_run`` counts the query's runs from 1: it tells apart the executors of one driver from those of the next.
+        ``of_driver`` counts the drivers that the query has had from 1: it tells apart their executors.
         """
-        name = str if of_run == 1 else lambda executor: f"{of_run}:{executor}"
+        name = str if of_driver == 1 else lambda executor: f"{of_driver}:{executor}"
         placed: dict[int, Placement] = {}
         batch_of_stage: dict[int, int] = {}
         latest: int | None = None
@@ -122,7 +123,11 @@ class QueryEvents:
     def _lines(self, kinds: tuple[str, ...]) -> Iterator[tuple[bytes, dict[str, Any]]]:
         with self.path.open("rb") as log:
             log.seek(self.start)
+            at = self.start
             for line in log:
+                at += len(line)
+                if self.end is not None and at > self.end:
+                    return
                 head = line[:_HEAD].decode(errors="replace")
                 if line.endswith(b"\n") and any(kind in head for kind in kinds):
                     yield line.rstrip(b"\n"), json.loads(line)

@@ -149,6 +149,11 @@ class Program:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is gone."""
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """End the program at once: whom it talked to is gone."""
         self._process.kill()

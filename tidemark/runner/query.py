@@ -1,5 +1,7 @@
 """The query under test over all of its runs: when its driver dies, it is started again on the same checkpoint.
 
+Under faults it is, too, when it fails by itself, or when its program dies: as whoever has a pipeline looked after does.
+
 A *run* is what Spark calls one (``runId``): from a start to a stop, or to the death of the driver. All runs share the
 checkpoint and with it the query's id, so their batches make one sequence.
 """
@@ -14,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidemark.checkpoint import Checkpoint
-from tidemark.errors import TestbedError, TidemarkError
+from tidemark.errors import PipelineFailed, TestbedError, TidemarkError
 from tidemark.runner.programs import Program
 from tidemark.stack import Driver, Stack
 
@@ -22,7 +24,7 @@ START_S = 120.0
 """Calibration: a query starts in 0.1 s on a warm driver, in 10 s on a cold one on a busy machine."""
 
 FRUITLESS_RUNS = 4
-"""So many runs in a row without a committed batch, and the query is given up: something kills its driver each time."""
+"""So many runs in a row without a committed batch, and the query is given up: it dies of the same each time."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,13 @@ class Query:
     """
 
     def __init__(
-        self, stack: Stack, driver: Driver, checkpoint: Checkpoint, start: Callable[[Driver, str], Program]
-    ) -> None:
+        self, stack: Stack, driver: Driver, checkpoint: Checkpoint, start: Callable[[Driver, str], Program],
+        *, again: bool = False,
+    ) -> None:  # fmt: skip
+        """``again``: start it again also if it fails by itself."""
         self.runs: list[QueryRun] = []
+        self.failures: list[str] = []
+        self._again = again
         self.query_id: str | None = None
         self._stack = stack
         self._driver = driver
@@ -73,7 +79,7 @@ class Query:
         return self.ask("plan", START_S)
 
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
-        """Send a command to the program; again to the next one, if the driver died.
+        """Send a command to the program; to the next one, if the query was started again.
 
         Raises:
             PipelineFailed: the query ended by itself.
@@ -82,9 +88,12 @@ class Query:
         while True:
             try:
                 return self._program.ask(command, timeout_s, unless=self._must_live)
-            except (_DriverDied, TidemarkError):
+            except (_DriverDied, TidemarkError) as error:
                 if self._lives():
-                    raise
+                    if not self._goes_on_after(error):
+                        raise
+                elif self._fruitless():
+                    raise self._given_up() from None
             self._start_again(command)
 
     @contextmanager
@@ -115,22 +124,34 @@ class Query:
         self._opened.enter_context(self._stack.register_session(session_id, driver.name))
         self._program = self._opened.enter_context(self._start(driver, session_id))
 
-    def _start_again(self, command: str) -> None:
-        """Bring the driver back, and the query on it."""
+    def _goes_on_after(self, error: Exception) -> bool:
+        """Whether the query is started again, on the driver that it has, after its failure or its program's death."""
+        failed = isinstance(error, PipelineFailed) or self._program.has_ended
+        if not (self._again and failed and self.query_id is not None) or self._fruitless():
+            return False
+        self.failures.append(str(error))
+        return True
+
+    def _fruitless(self) -> bool:
+        """Whether the last runs have all begun with the batch that the next would begin with."""
         last = self.runs[-FRUITLESS_RUNS:]
-        if (
-            len(last) == FRUITLESS_RUNS
-            and last[0].first_batch == last[-1].first_batch == self._checkpoint.next_batch()
-        ):
-            raise TestbedError(
-                f"the driver of the query died {FRUITLESS_RUNS} times without a batch being committed in between",
-                detail=f"batch {last[-1].first_batch}; it died {len(self.runs)} times in all",
-                hint="its log in the run directory says why; a machine without memory kills it, too",
-            )
+        firsts = {self._checkpoint.next_batch(), *(run.first_batch for run in last)}
+        return len(last) == FRUITLESS_RUNS and len(firsts) == 1
+
+    def _given_up(self) -> TestbedError:
+        return TestbedError(
+            f"the driver of the query died {FRUITLESS_RUNS} times without a batch being committed in between",
+            detail=f"batch {self.runs[-1].first_batch}; it died {len(self.runs)} times in all",
+            hint="its log in the run directory says why; a machine without memory kills it, too",
+        )
+
+    def _start_again(self, command: str) -> None:
+        """Bring the driver back if it is gone, and the query on it."""
         self._program.kill()
         self._opened.close()
         self._opened = ExitStack()
-        self._stack.start(self._driver.name)
+        if not self._lives():
+            self._stack.start(self._driver.name)
         self._open(self._stack.driver(self._driver.name))
         if command not in ("plan", "start"):  # or else that is what will be asked again
             self.ask("start", START_S)

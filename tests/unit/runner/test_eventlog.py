@@ -111,3 +111,15 @@ def test_a_state_partition_was_where_its_task_succeeded_last(log):
         {"0": "2:1", "1": "2:2"},
         {"0": "2:2"},
     ]
+
+
+def test_what_a_later_run_on_the_same_driver_has_said_is_not_an_earlier_ones(log):
+    path = log(
+        job(1, "mine", 4, 10), task(10, "ExceptionFailure"), job(2, "mine", 4, 11), task(11, "TaskKilled")
+    )
+    lines = path.read_bytes().splitlines(keepends=True)
+    between = len(b"".join(lines[:2]))
+
+    assert QueryEvents(path, 0, "mine", between).failed_tasks() == {4: 1}
+    assert QueryEvents(path, between, "mine").failed_tasks() == {4: 1}
+    assert QueryEvents(path, 0, "mine").failed_tasks() == {4: 2}
