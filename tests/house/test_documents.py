@@ -15,7 +15,9 @@ from tests.house import tree
 from tests.house.test_makefile import targets
 
 BIN = Path(sys.executable).parent
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = (
+    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md",
+)  # fmt: skip
 PROGRAMS = {
     "tidemark": [str(BIN / "tidemark")],
     "producers": [sys.executable, "-m", "producers"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.matrix.cells import BOUNDS, STATES
@@ -41,14 +41,21 @@ def write(outcomes: Sequence[Outcome], spark: str) -> str:
         for bound in BOUNDS:
             cells = [_cell(outcomes, (str(kind), bound, state)) for state in STATES]
             lines.append(_row([str(kind), bound, *cells]))
+    lines += ["", "## The known defects that were named", ""]
+    lines += _grouped(outcomes, "known defect", lambda one: ("join", one.cell[0]))
     lines += ["", "## Why cells are unsupported", ""]
-    reasons = Counter((one.cell[0], one.cell[1], one.why) for one in outcomes if one.said == "unsupported")
-    formats = Counter(why for _, _, why in reasons.elements() if "state format" in why)
-    lines += [f"- {count} cells: {why}" for why, count in sorted(formats.items())]
-    lines += [
-        f"- {kind}, {bound}: {why}" for (kind, bound, why) in sorted(reasons) if "state format" not in why
-    ]
+    lines += _grouped(outcomes, "unsupported", lambda one: ("state", one.cell[2]))
     return "\n".join(lines) + "\n"
+
+
+def _grouped(
+    outcomes: Sequence[Outcome], said: str, of: Callable[[Outcome], tuple[str, str]]
+) -> Iterator[str]:
+    """Each reason with the number of runs that it was said of, and of how many there are of those joins or states."""
+    runs = Counter(of(one) for one in outcomes)
+    told = Counter((one.why, of(one)) for one in outcomes if one.said == said)
+    for (why, group), count in sorted(told.items()):
+        yield f"- {group[0]} {group[1]!r}, {count} of {runs[group]} runs: {why}"
 
 
 def _cell(outcomes: Sequence[Outcome], wanted: tuple[str, str, str]) -> str:

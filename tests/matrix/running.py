@@ -56,9 +56,9 @@ def run_cell(cell: Cell, warm: WarmDriver, folder: Path) -> Outcome:
 def refusal(text: str) -> tuple[str, str]:
     """What a query's failure means: Spark refuses it, by its analysis or for its state store, or it failed."""
     found = re.search(r"AnalysisException: (.*?)(?: SQLSTATE|\n|;|$)", text) or re.search(
-        r"\[(UNSUPPORTED_FEATURE\.\w+\] .*?)(?: SQLSTATE|\n|$)", text
+        r"(\[UNSUPPORTED_FEATURE\.\w+\] .*?)(?: SQLSTATE|\n|$)", text
     )
-    return ("unsupported", found[1].strip().lstrip("[")) if found else ("FAILED", text[:600])
+    return ("unsupported", found[1].strip()) if found else ("FAILED", text[:600])
 
 
 def run_cells(chosen: Sequence[Cell], lanes: Lanes, say: Callable[[Outcome], None]) -> list[Outcome]:
