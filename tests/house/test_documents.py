@@ -16,7 +16,8 @@ from tests.house.test_makefile import targets
 
 BIN = Path(sys.executable).parent
 DOCUMENTS = (
-    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md",
+    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",
+    "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md",
 )  # fmt: skip
 PROGRAMS = {
     "tidemark": [str(BIN / "tidemark")],
