@@ -35,9 +35,9 @@ def test_a_sound_sink_stands_it(stack, tmp_path):
     assert done.summary()["findings"] == {}
 
 
-def test_a_sink_that_doubles_once_it_was_started_again_is_found(stack, tmp_path):
+def test_a_sink_that_forgets_its_last_batch_is_found(stack, tmp_path):
     broken = tmp_path / "saboteur.py"
-    broken.write_text(SINK["sink that doubles once it was started again"].source("inner"))
+    broken.write_text(SINK["sink that takes its ledger for a batch older"].source("left_outer"))
 
     done = soaked(stack, tmp_path, str(broken))
 

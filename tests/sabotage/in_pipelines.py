@@ -119,9 +119,6 @@ BESIDE_THE_JOIN = {
         {"inner": "lost_rows"},
         {IMPRESSIONS: f'{IMPRESSIONS}.dropDuplicatesWithinWatermark(["impression_id"])'}, generator=SENT_TWICE,
     ),
-    "deduplicated after the join": Saboteur(
-        {"inner": "lost_rows"}, generator=SENT_TWICE, after='.dropDuplicates(["impression_id", "click_id"])',
-    ),
     "right rows dropped before the join": Saboteur(
         {"left_outer": "nulls_for_matched_rows", "left_semi": "lost_rows"},
         {CLICKS: f'.where("hash(click_id) % 10 != 0"){CLICKS}'},
@@ -131,7 +128,8 @@ BESIDE_THE_JOIN = {
     ),
     "output ids exchanged": Saboteur(
         {"inner": "corrupt_rows"},
-        after='.withColumnsRenamed({"impression_id": "click_id", "click_id": "impression_id"})',
+        after='.selectExpr("* EXCEPT (impression_id, click_id)", "click_id AS impression_id",'
+        ' "impression_id AS click_id")',
     ),
     "refs missing": Saboteur(
         {"left_outer": "corrupt_rows"},

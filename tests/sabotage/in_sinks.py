@@ -86,12 +86,12 @@ SINK = {
         added=STAMPED.format("""records.selectExpr("key", "replace(value, ':null', ':\\"\\"') AS value")"""),
     ),
     "sink that takes its ledger for a batch older": Saboteur(
-        {"left_outer": "duplicate_rows"}, added=MISREAD, drivers_killed=1,
+        {"left_outer": "duplicate_rows"}, added=MISREAD, faults="driver@written",
     ),
     "sink that doubles once it was started again": Saboteur(
-        {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, drivers_killed=1,
+        {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, faults="driver@no-data",
     ),
     "at-least-once sink that promises exactly-once": Saboteur(
-        {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", drivers_killed=1,
+        {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",
     ),
 }  # fmt: skip

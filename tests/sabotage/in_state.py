@@ -51,25 +51,25 @@ WATERMARK = """
     put(last, "\\n".join([version, json.dumps(metadata), *sources]).encode())
 """
 DELETED = """
-    for file in checkpoint().glob("state/0/0/left-keyToNumValues/*"):
+    for file in checkpoint().glob("state/0/0/left-keyToNumValues/*.delta"):
         file.unlink()
 """
 
 STATE = {
     "left side of the state forgotten": Saboteur(
         {"left_outer": "missing_nulls"},
-        added=TAMPERING.format(FORGOTTEN), sink="spark", drivers_killed=1,
+        added=TAMPERING.format(FORGOTTEN), sink="spark", faults="driver@written",
     ),
     "partitions of the state exchanged": Saboteur(
         {"left_outer": "nulls_for_matched_rows"},
-        added=TAMPERING.format(EXCHANGED), sink="spark", drivers_killed=1,
+        added=TAMPERING.format(EXCHANGED), sink="spark", faults="driver@written",
     ),
     "watermark of a planned batch raised": Saboteur(
         {"left_outer": "wrong_watermarks"},
-        added=TAMPERING.format(WATERMARK), sink="spark", drivers_killed=1,
+        added=TAMPERING.format(WATERMARK), sink="spark", faults="driver@written",
     ),
 }  # fmt: skip
 """Those that Spark runs with; the exactly-once sink refuses most, for the batch has other rows when it is run again."""
 
-REFUSED = Saboteur({}, added=TAMPERING.format(DELETED), drivers_killed=1)
+REFUSED = Saboteur({}, added=TAMPERING.format(DELETED), faults="driver@written")
 """One that it does not: state files that it needs are gone."""

@@ -29,6 +29,7 @@ class Saboteur:
 
     ``changes`` are texts of the pipeline's file, each there once, and what they become; ``after`` is done to the joined
     rows, ``added`` follows at the end of the file. ``delivery`` is the promise that it is judged by, if not its sink's.
+    ``faults`` is a schedule of :mod:`tidemark.chaos.strikes`.
     ``every_day``: its first join is in the suite, all are in ``make sabotage``.
     """
 
@@ -41,7 +42,7 @@ class Saboteur:
     conf: tuple[str, ...] = ()
     sink: str = "exactly-once"
     delivery: str | None = None
-    drivers_killed: int = 0
+    faults: str = ""
     every_day: bool = False
 
     def source(self, join: str) -> str:

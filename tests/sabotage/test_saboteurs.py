@@ -50,7 +50,7 @@ def test_a_saboteur_is_caught_by_name(place, name, join, run_pipeline, tmp_path:
 
     result = run_pipeline(
         broken, impressions=400, seed=11, pace=saboteur.pace, generator=saboteur.generator, conf=saboteur.conf,
-        sink=saboteur.sink, kill_drivers=saboteur.drivers_killed,
+        sink=saboteur.sink, faults=saboteur.faults,
     )  # fmt: skip
     run, verdict = RunDirectory(result.run_dir), result.verdict
     if saboteur.delivery is not None:
@@ -89,9 +89,7 @@ def test_a_query_whose_state_files_are_gone_fails_and_what_it_wrote_is_not_valid
     broken = tmp_path / "saboteur.py"
     broken.write_text(REFUSED.source("left_outer"))
 
-    with pytest.raises(TidemarkError, match="STATE_STORE"):
-        run_pipeline(
-            broken, impressions=400, seed=11, kill_drivers=REFUSED.drivers_killed, run_dir=tmp_path / "run"
-        )
+    with pytest.raises(TidemarkError, match=r"STATE_STORE|does not exist"):
+        run_pipeline(broken, impressions=400, seed=11, faults=REFUSED.faults, run_dir=tmp_path / "run")
 
     assert judge(RunDirectory(tmp_path / "run")).verdict != "VALID"
