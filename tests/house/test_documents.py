@@ -17,7 +17,7 @@ from tests.house.test_makefile import targets
 BIN = Path(sys.executable).parent
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",
-    "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md",
+    "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md", "defects/README.md",
 )  # fmt: skip
 PROGRAMS = {
     "tidemark": [str(BIN / "tidemark")],
