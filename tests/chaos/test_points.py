@@ -21,8 +21,8 @@ POINTS = (
     ("KillDriver", "no-data"),
     ("KillExecutor", "half-written"),
 )
-EVERY_DAY = (POINTS[1], POINTS[3], POINTS[4])
-"""``written`` is hit every day in ``test_driver_kills.py``, a driver at ``planned`` in ``make long`` only."""
+EVERY_DAY = POINTS[1:]
+"""A driver at ``planned`` comes in ``make long`` only."""
 JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 CASES = [
     pytest.param("left_outer", "exactly-once", EVERY_DAY, id="left_outer-some"),
@@ -38,6 +38,28 @@ def must_be_right(verdict):
     """No row is wrong but for a known defect of Spark."""
     assert verdict.verdict in ("VALID", "INVALID"), shown(verdict) + str(verdict.doubts)
     assert [str(finding) for finding in verdict.findings if finding.defect is None] == []
+
+
+def must_be_one_timeline(evidence, kills):
+    """Every batch once, those that lost their driver begun anew, and reports of every run."""
+    batches = evidence.batches()
+    assert [batch.batch for batch in batches] == list(range(len(batches)))
+    struck = {fault.batch for fault in kills}
+    assert {batch.batch for batch in batches if batch.restarted} == struck
+    assert {batch.batch for batch in batches if batch.runs > 1} == struck
+    reports = {report["batchId"]: report["runId"] for report in evidence.progress()}
+    assert len(set(reports.values())) == 1 + len(kills)
+    # The report of the batch before had no time to be logged.
+    assert set(range(len(batches))) - set(reports) <= {batch - 1 for batch in struck}
+
+
+def must_be_written_as_a_whole(evidence, fault):
+    """All of the batch was in the output when its driver was killed, and nothing of it came afterwards."""
+    assert set(fault.proof["ledger"].values()) == {fault.batch + 1}
+    ends = {int(partition): end for partition, end in fault.proof["ends"].items()}
+    of_batch = [record for record in evidence.output() if dict(record.headers)["batch"] == str(fault.batch)]
+    assert of_batch
+    assert all(record.offset < ends[record.partition] for record in of_batch)
 
 
 def schedule(points):
@@ -57,18 +79,18 @@ def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipel
     faults = {(fault.fault, fault.point): fault for fault in evidence.faults()}
     assert {name for name, fault in faults.items() if fault.done} == set(points)
     batches = {batch.batch: batch for batch in evidence.batches()}
-    for (name, _), fault in faults.items():
+    for fault in faults.values():
         assert fault.proof["planned"]
         assert not fault.proof["committed"]
         assert fault.recovery_s is not None
-        assert batches[fault.batch].restarted == (name == "KillDriver")
+    must_be_one_timeline(evidence, [fault for (name, _), fault in faults.items() if name == "KillDriver"])
     again = copies(evidence)
-    written = [faults[name] for name in POINTS[1:3] if name in faults]
-    assert written
+    written = [faults[name] for name in POINTS[1:3]]
     if sink == "exactly-once":
         assert not again
         for fault in written:
             assert max(fault.proof["ledger"].values()) == fault.batch + 1
+        must_be_written_as_a_whole(evidence, faults["KillDriver", "written"])
     else:
         for fault in written:
             assert again[fault.batch] >= sum(fault.proof["rows"].values()) > 0

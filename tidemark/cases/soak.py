@@ -21,12 +21,12 @@ from typing import Any
 import msgspec
 
 from tidemark.chaos.strikes import POINTS, Sort, write_schedule
-from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
 from tidemark.evidence import Fault
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.options import SINKS
-from tidemark.stack import Stack
+from tidemark.stack import PartState, Stack
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
 MISSES = 0.1
@@ -150,31 +150,53 @@ def schedule(rng: random.Random, count: int) -> tuple[Sort, ...]:
     return tuple(Sort(part, action, point) for part, action, point in rng.choices(kinds, weights, k=count))
 
 
-def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
+def run_options(options: SoakOptions, number: int) -> RunOptions:
+    """What the seed makes of a soak's run of that number."""
     rng = random.Random(f"soak-{options.seed}-{number}")
     pipeline = options.pipelines[number % len(options.pipelines)]
     sink = options.sinks[number // len(options.pipelines) % len(options.sinks)]
-    asked = RunOptions(
+    return RunOptions(
         pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
         faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}",
     )  # fmt: skip
+
+
+def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
+    asked = run_options(options, number)
     one = SoakRun(
-        number=number, pipeline=pipeline, sink=sink, schedule=asked.faults, run_dir=str(asked.run_dir),
-        command=asked.command(),
+        number=number, pipeline=asked.pipeline, sink=asked.sink, schedule=asked.faults,
+        run_dir=str(asked.run_dir), command=asked.command(),
     )  # fmt: skip
     start_s = time.monotonic()
     try:
-        contract = describe(pipeline)
+        contract = describe(asked.pipeline)
         directory = new_run_directory(asked, contract)
         try:
             verdict = run(asked, contract, directory, stack=stack).verdict
         finally:
             one.faults = directory.faults()
         _take(one, verdict)
+    except UsageError:
+        raise  # the next one would be refused as well
     except TidemarkError as error:
         one.problem = str(error)
+    except Exception as error:  # noqa: BLE001 (a run that breaks our own code must not cost the ones before it)
+        one.problem = f"{type(error).__name__}: {error}"
+    if one.problem:
+        one.problem += _mend(stack)
     one.seconds = round(time.monotonic() - start_s, 1)
     return one
+
+
+def _mend(stack: Stack) -> str:
+    """Start what a run that failed has left dead, for the runs to come; says what does not start."""
+    try:
+        for part in stack.status():
+            if part.state is PartState.STOPPED:
+                stack.start(part.name)
+    except TidemarkError as error:
+        return f"; and afterwards: {error}"
+    return ""
 
 
 def _take(one: SoakRun, verdict: Verdict) -> None:

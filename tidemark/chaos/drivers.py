@@ -34,8 +34,10 @@ def strike_driver(
     if strike.sort.action == "kill":
         scene.stack.kill(scene.driver)
     else:
-        pause(strike.sort.seconds)
-        scene.stack.resume(scene.driver)
+        try:
+            scene.rest(strike.sort.seconds)
+        finally:
+            scene.stack.resume(scene.driver)
     return fault
 
 

@@ -1,6 +1,7 @@
 """Killing or pausing an executor while a batch runs, or with a batch half written.
 
-Pauses first (SIGSTOP loses nothing), looks whether the batch is still where it shall be, and only then strikes.
+Stops first (SIGSTOP loses nothing), looks whether the batch is still where it shall be, and only then strikes: for
+half-written stops the executor itself, whose partitions then cannot be written; else the driver, which cannot commit.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from tidemark.chaos import points
 from tidemark.chaos.outputs import Proof
 from tidemark.chaos.points import Running, Unless
 from tidemark.chaos.scene import Scene, hit
-from tidemark.chaos.strikes import HALF_WRITTEN, NO_DATA, Strike
+from tidemark.chaos.strikes import HALF_WRITTEN, Strike
 from tidemark.evidence import Fault
 from tidemark.stack import Executor
-from tidemark.wait import pause
 
 
 def strike_executor(
@@ -25,22 +25,24 @@ def strike_executor(
     """Strike one of the executors; ``None`` if the batch was over by then, or there was none to strike."""
     if strike.sort.point == HALF_WRITTEN:
         stopped = stop_half_written(scene, now, rng=rng, unless=unless)
+        if stopped is None:
+            return None
+        victim, proof = stopped
+        fault = _hit_one(scene, strike, now.batch, victim, proof)
+        if strike.sort.action == "kill":
+            scene.stack.kill_executor(scene.driver, victim.executor_id)
     else:
-        pause(strike.delay_s)
-        stopped = _stop_running(scene, strike.sort.point, now.batch, rng)
-    if stopped is None:
-        return None
-    victim, proof = stopped
-    who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
-    fault = hit(scene, strike, now.batch, {**who, **proof})
-    if fault.proof["committed"]:  # by the others, just now: it had done its share
-        scene.stack.resume_executor(scene.driver, victim.executor_id)
-        return None
-    if strike.sort.action == "kill":
-        scene.stack.kill_executor(scene.driver, victim.executor_id)
-    else:
-        pause(strike.sort.seconds)
-        scene.stack.resume_executor(scene.driver, victim.executor_id)
+        unless()
+        scene.rest(strike.delay_s)
+        struck = _strike_running(scene, strike, now.batch, rng)
+        if struck is None:
+            return None
+        victim, fault = struck
+    if strike.sort.action == "pause":
+        try:
+            scene.rest(strike.sort.seconds)
+        finally:
+            scene.stack.resume_executor(scene.driver, victim.executor_id)
     return fault
 
 
@@ -57,12 +59,25 @@ def stop_half_written(
     return _stop_one(scene, rng.choice(alive), lambda: points.half_written(scene, now.batch))
 
 
-def _stop_running(scene: Scene, point: str, batch: int, rng: random.Random) -> tuple[Executor, Proof] | None:
-    """Stop an executor while the batch runs; it stays stopped if it still does."""
-    alive = scene.stack.executors(scene.driver)
-    if not alive or (point == NO_DATA and scene.carries_data(batch)):
-        return None
-    return _stop_one(scene, rng.choice(alive), lambda: {} if scene.checkpoint.running() == batch else None)
+def _strike_running(
+    scene: Scene, strike: Strike, batch: int, rng: random.Random
+) -> tuple[Executor, Fault] | None:
+    """Kill or stop an executor while the driver stands still in the middle of the batch."""
+    with scene.stack.hold(scene.driver):
+        alive = scene.stack.executors(scene.driver)
+        proof = points.runs(scene, strike.sort.point, batch)
+        if not alive or proof is None:
+            return None
+        victim = rng.choice(alive)
+        fault = _hit_one(scene, strike, batch, victim, proof)
+        strike_one = scene.stack.kill_executor if strike.sort.action == "kill" else scene.stack.pause_executor
+        strike_one(scene.driver, victim.executor_id)
+    return victim, fault
+
+
+def _hit_one(scene: Scene, strike: Strike, batch: int, victim: Executor, proof: Proof) -> Fault:
+    who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
+    return hit(scene, strike, batch, {**who, **proof})
 
 
 def _stop_one(

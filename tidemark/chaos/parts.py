@@ -8,12 +8,10 @@ from __future__ import annotations
 import random
 
 from tidemark.chaos import points
-from tidemark.chaos.outputs import Proof, as_named
 from tidemark.chaos.points import Running, Unless
 from tidemark.chaos.scene import Scene, hit
-from tidemark.chaos.strikes import NO_DATA, Strike
+from tidemark.chaos.strikes import Strike
 from tidemark.evidence import Fault
-from tidemark.wait import pause
 
 
 def strike_part(
@@ -22,25 +20,16 @@ def strike_part(
     """Strike one of the parts of that kind; ``None`` if the batch was over by then."""
     unless()
     sort = strike.sort
-    pause(strike.delay_s)
+    scene.rest(strike.delay_s)
     victim = rng.choice([name for name in scene.stack.parts() if name.partition("-")[0] == sort.part])
-    scene.stack.pause(scene.driver)
-    try:
-        proof = _look(scene, sort.point, now.batch)
+    with scene.stack.hold(scene.driver):
+        proof = points.runs(scene, sort.point, now.batch)
         if proof is None:
             return None
         fault = hit(scene, strike, now.batch, {"part": victim, **proof})
         (scene.stack.kill if sort.action == "kill" else scene.stack.pause)(victim)
+    try:
+        scene.rest(sort.seconds)
     finally:
-        scene.stack.resume(scene.driver)
-    pause(sort.seconds)
-    (scene.stack.start if sort.action == "kill" else scene.stack.resume)(victim)
+        (scene.stack.start if sort.action == "kill" else scene.stack.resume)(victim)
     return fault
-
-
-def _look(scene: Scene, point: str, batch: int) -> Proof | None:
-    if scene.checkpoint.running() != batch:
-        return None
-    if point == NO_DATA:
-        return points.no_data(scene, batch)
-    return {"ends": as_named(scene.output.ends())}

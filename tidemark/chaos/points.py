@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tidemark.chaos.outputs import Proof, as_named
 from tidemark.chaos.scene import Scene
+from tidemark.chaos.strikes import NO_DATA
 from tidemark.errors import DeadlineExceeded
 from tidemark.wait import pause, wait_until
 
@@ -55,6 +56,15 @@ def stop_and_look(
         if proof is None:
             go_on()
     return proof
+
+
+def runs(scene: Scene, point: str, batch: int) -> Proof | None:
+    """With the driver stopped: whether the batch runs, and reads something (``planned``) or nothing (``no-data``)."""
+    if point == NO_DATA:
+        return no_data(scene, batch)
+    if scene.checkpoint.running() != batch or not scene.carries_data(batch):
+        return None
+    return {"ends": as_named(scene.output.ends())}
 
 
 def planned(scene: Scene, now: Running) -> Proof | None:

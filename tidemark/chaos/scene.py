@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidemark.chaos.outputs import Output, Proof
-from tidemark.chaos.strikes import NO_DATA, PLANNED, Strike
+from tidemark.chaos.strikes import Strike
 from tidemark.checkpoint import Checkpoint
 from tidemark.evidence import Fault
 from tidemark.stack import Stack
+from tidemark.wait import pause
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One query on one driver."""
+    """One query on one driver; ``rest`` waits for so many seconds, or until the run is given up."""
 
     stack: Stack
     driver: str
     checkpoint: Checkpoint
     output: Output
+    rest: Callable[[float], object] = pause
 
     def carries_data(self, batch: int) -> bool:
         """Whether a planned batch reads anything."""
@@ -34,8 +37,7 @@ def now_utc() -> str:
 
 def hit(scene: Scene, strike: Strike, batch: int, proof: Proof) -> Fault:
     """What the journal says of a strike that meets its point: what is seen in the instant before it."""
-    point = strike.sort.point
-    if point == PLANNED and not scene.carries_data(batch):
-        point = NO_DATA
-    seen = {"planned": True, "committed": batch in scene.checkpoint.committed(), **proof}
-    return Fault(fault=strike.sort.name, at_utc=now_utc(), done=True, batch=batch, point=point, proof=seen)
+    committed = batch in scene.checkpoint.committed()
+    seen = {"planned": batch in scene.checkpoint.planned(), "committed": committed, **proof}
+    sort = strike.sort
+    return Fault(fault=sort.name, at_utc=now_utc(), done=True, batch=batch, point=sort.point, proof=seen)

@@ -1,8 +1,8 @@
 """Carries out planned strikes, one after the other, in a thread of its own while a trace is published.
 
-A strike that came too late for its batch lets that batch go and takes the next. The next strike waits until the batch
-that was hit is committed. The journal says what was seen; what could not be carried out before the run was over is in
-it as not done.
+Who publishes asks now and then whether the thread is well. A strike that came too late for its batch lets that batch
+go and takes the next. The next strike waits until the batch that was hit is committed. The journal says what was seen;
+what could not be carried out before the run was over is in it as not done.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tidemark.chaos.drivers import strike_driver
 from tidemark.chaos.executors import strike_executor
@@ -35,8 +36,9 @@ class Striker:
 
     def __init__(self, scene: Scene, strikes: Sequence[Strike], rng: random.Random) -> None:
         self.journal: list[Fault] = []
-        self.error: Exception | None = None
-        self._scene = scene
+        self._error: Exception | None = None
+        self._given_up = threading.Event()
+        self._scene = replace(scene, rest=self._given_up.wait)
         self._strikes = strikes
         self._rng = rng
         self._over = threading.Event()
@@ -45,6 +47,16 @@ class Striker:
     def start(self) -> None:
         """Begin to lie in wait."""
         self._thread.start()
+
+    def must_be_well(self) -> None:
+        """Raise what ended the thread before its work was done: a part that did not come back, say."""
+        if self._error is not None:
+            raise self._error
+
+    def give_up(self) -> None:
+        """The run ends here: what is paused or down for some seconds comes back at once."""
+        self._given_up.set()
+        self._over.set()
 
     def finish(self) -> list[Fault]:
         """Stop; returns the journal."""
@@ -63,7 +75,7 @@ class Striker:
         except _Over:
             return
         except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
-            self.error = error
+            self._error = error
 
     def _carry_out(self, strike: Strike) -> None:
         not_before, done = strike.batch, None

@@ -93,6 +93,8 @@ def read_schedule(text: str) -> tuple[Sort, ...]:
             raise UsageError(
                 f"{word!r} cannot be done at {point!r}", hint=f"its commit points are {', '.join(points)}"
             )
+        if read["count"] is not None and not int(read["count"]):
+            raise UsageError(f"{word!r} asks for no fault at all", hint="leave it out, or say *1 or more")
         sort = Sort(read["part"], read["action"] or "kill", point, float(read["seconds"] or Sort.seconds))
         found += [sort] * int(read["count"] or 1)
     return tuple(found)

@@ -17,7 +17,7 @@ for more. One that the kind of join cannot reach is not asked.
 ``null_key_seen``             an event had no join key
 ``duplicate_event_seen``      two events of one side had the same id
 ``duplicate_excused``         the sink wrote a row twice because its batch or task was run again
-``fault_hit_running_batch``   a fault was done after its batch was planned and before it was committed
+``fault_hit_running_batch``   faults were done, and each proof says that its batch was planned and not committed
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from tidemark.oracle.operational import Prediction
 from tidemark.oracle.placing import PRESERVED
 
 ALWAYS_ASKED = ("flushed", "all_input_read")
-RUNNING_POINTS = frozenset({"planned", "running", "half-written", "written", "no-data"})
 
 _KINDS = {
     "rows_joined": (JoinKind.INNER, *PRESERVED),
@@ -56,10 +55,16 @@ def reached(
         "null_key_seen": counts["null_key"] > 0,
         "duplicate_event_seen": counts["duplicate_events"] > 0,
         "duplicate_excused": counts["duplicates_excused"] > 0,
-        "fault_hit_running_batch": any(
-            fault.done and fault.batch is not None and fault.point in RUNNING_POINTS for fault in faults
-        ),
+        "fault_hit_running_batch": hit_running_batches(faults),
     }
+
+
+def hit_running_batches(faults: Sequence[Fault]) -> bool:
+    """Whether there are faults that were done, and each came between the plan of its batch and its commit."""
+    proofs = [fault.proof for fault in faults if fault.done]
+    return bool(proofs) and all(
+        proof.get("planned") is True and proof.get("committed") is False for proof in proofs
+    )
 
 
 def asked(history: History, faults: Sequence[Fault]) -> list[str]:

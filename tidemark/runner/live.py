@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -90,9 +91,9 @@ class LiveRun:
             feed = Feed(query, self._checkpoint, self._input_ends)
             self._place(query, collector)
             query.start()
-            with self._faults(collector, query):
-                self._publish(publisher, feed, collector)
-                feed.wait_until_read()
+            with self._faults(collector, query, feed) as struck:
+                self._publish(publisher, struck, collector)
+                struck.wait_until_read()
             self._flush(feed, programs)
             self._options.report("drain", 0, 1)
             collector.drain()
@@ -133,23 +134,27 @@ class LiveRun:
         self._options.report("flush", 1, 1)
 
     @contextmanager
-    def _faults(self, collector: Collector, query: Query) -> Iterator[None]:
-        """Strike while the trace is published; afterwards the journal is complete."""
+    def _faults(self, collector: Collector, query: Query, feed: Feed) -> Iterator[Feed]:
+        """Strike while the trace is published by the feed that it gives; afterwards the journal is complete."""
         if not self._options.sorts:
-            yield
+            yield feed
             return
         rng = random.Random(f"faults-{self._options.seed}")
-        strikes = plan_strikes(rng, self._options.sorts, self._header.slices + self._header.slices // 2)
+        # In a backlog batch of data follows batch of data; else every other slice or so moves the watermark.
+        idle = 0 if self._pace == "backlog" else self._header.slices // 2
+        strikes = plan_strikes(rng, self._options.sorts, self._header.slices + idle)
         bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
         with watched(self._options.sink, bootstrap, self._output, self._checkpoint) as output:
             striker = Striker(Scene(self._stack, driver, self._checkpoint, output), strikes, rng)
             striker.start()
             try:
-                yield
+                yield replace(feed, well=striker.must_be_well)
+            except BaseException:
+                striker.give_up()
+                raise
             finally:
                 collector.journal(striker.finish())
-        if striker.error is not None:
-            raise striker.error
+        striker.must_be_well()
 
     @contextmanager
     def _driver(self) -> Iterator[Driver]:

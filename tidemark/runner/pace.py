@@ -45,6 +45,8 @@ class Feed:
     query: Query
     checkpoint: Checkpoint
     end_offsets: Callable[[], EndOffsets]
+    well: Callable[[], object] = lambda: None
+    """Raises what makes going on pointless."""
 
     def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
         """Publish while the query sleeps, wait until all of it is committed; False if it was torn in two."""
@@ -72,15 +74,27 @@ class Feed:
                 seen[:] = [planned]
             return seen[0] if seen else None
 
-        planned = wait_until(
-            last_read, BATCH_S, lambda: f"a committed batch that ends at {wanted}{self._state()}",
-            unless=self.check,
-        )  # fmt: skip
+        planned = self._while_batches_come(
+            last_read, lambda: f"a committed batch that ends at {wanted}{self._state()}"
+        )
         self._wait_for_no_data_batch(planned)
         return planned
 
+    def _while_batches_come(
+        self, look: Callable[[], PlannedBatch | None], describe: Callable[[], str]
+    ) -> PlannedBatch:
+        """Wait; the deadline begins anew as long as batches are planned and committed."""
+        while True:
+            before = self.checkpoint.planned(), self.checkpoint.committed()
+            try:
+                return wait_until(look, BATCH_S, describe, unless=self.check)
+            except DeadlineExceeded:
+                if (self.checkpoint.planned(), self.checkpoint.committed()) == before:
+                    raise
+
     def check(self) -> None:
         """Raise ``PipelineFailed`` if the query ended by itself; start it again if its driver died."""
+        self.well()
         self.query.ask("status", BATCH_S)
 
     def is_flushed(self, watermark_ms: int) -> bool:

@@ -17,17 +17,30 @@ from tidemark.stack.state import StateFolder, Stopped, Target
 
 def stop(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
     """Stop a target and wait until it is; ``name`` is what it is known by for :func:`go_on`."""
-    state.add("stopped", Stopped(target, ProcessId.own()), name)
-    if not runtime.halt(target):
+    with _turn(state, target):
+        state.add("stopped", Stopped(target, ProcessId.own()), name)
+        halted = runtime.halt(target)
+    if not halted:
         go_on(state, runtime, target, name)
         raise DaemonDied(f"{name} cannot be paused", detail="it does not run", hint="start it first")
 
 
 def go_on(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
     """Let a target go on, unless somebody else has stopped it too."""
-    state.discard("stopped", name)
-    if all(record.target != target for _, record in state.records("stopped", Stopped)):
-        runtime.go_on(target)
+    with _turn(state, target):
+        state.discard("stopped", name)
+        if all(record.target != target for _, record in state.records("stopped", Stopped)):
+            runtime.go_on(target)
+
+
+@contextmanager
+def _turn(state: StateFolder, target: Target) -> Iterator[None]:
+    """One at a time: who looked and saw nobody else would let go on what was stopped a moment later."""
+    if not state.path.is_dir():  # the stack is gone, and with it all who could be in the way
+        yield
+        return
+    with state.part_lock(f"stopped-{target.container or target.pid}"):
+        yield
 
 
 def undo_the_abandoned(state: StateFolder, runtime: Runtime) -> None:

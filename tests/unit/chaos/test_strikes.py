@@ -61,6 +61,7 @@ def test_every_fault_is_written_as_it_is_read(part, action):
     [
         ("driver@@written", "is no fault"),
         ("driver*-1", "is no fault"),
+        ("driver*0", "asks for no fault at all"),
         ("driver:pause~1.2.3", "is no fault"),
         ("fridge", "no fault that can be done"),
         ("broker:tease", "no fault that can be done"),

@@ -124,11 +124,19 @@ def test_a_batch_that_read_more_than_the_evidence_holds_is_a_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "hit"), [("planned", True), ("running", True), ("idle", False), (None, False)]
+    ("proof", "hit"),
+    [
+        ({"planned": True, "committed": False}, True),
+        ({"planned": True, "committed": True}, False),
+        ({"planned": False, "committed": False}, False),
+        ({"planned": True}, False),
+        ({}, False),
+    ],
 )
-def test_a_fault_has_to_hit_a_running_batch(point: str | None, hit: bool) -> None:
+def test_a_fault_has_to_hit_a_running_batch(proof: dict[str, Any], hit: bool) -> None:
     run = whole()
-    run.journal = [Fault(fault="KillExecutor", at_utc="-", done=True, batch=2, point=point, recovery_s=1.5)]
+    fault = Fault(fault="KillExecutor", at_utc="-", done=True, batch=2, point="planned", recovery_s=1.5)
+    run.journal = [msgspec.structs.replace(fault, proof=proof)]
     run.anchors = ["fault_hit_running_batch"]
     verdict = run.verdict()
     assert verdict.verdict == ("VALID" if hit else "UNKNOWN")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from tidemark import chain
 from tidemark.evidence import Fault
-from tidemark.oracle.anchors import ALWAYS_ASKED, RUNNING_POINTS
+from tidemark.oracle.anchors import ALWAYS_ASKED, hit_running_batches
 from tidemark.oracle.chain.compare import Predicted
 from tidemark.oracle.chain.history import History
 from tidemark.oracle.chain.steps import Deduplicate, Limit, Row
@@ -65,9 +65,7 @@ def reached(
         "null_key_seen": counts["null_key"] > 0,
         "duplicate_event_seen": counts["duplicate_events"] > 0,
         "duplicate_excused": counts["duplicates_excused"] > 0,
-        "fault_hit_running_batch": any(
-            fault.done and fault.batch is not None and fault.point in RUNNING_POINTS for fault in faults
-        ),
+        "fault_hit_running_batch": hit_running_batches(faults),
     }
 
 
