@@ -1,34 +1,58 @@
-"""A soak on a real stack: it holds."""
+"""A soak on a stack that may be harmed: it holds, and the same soak over a broken sink does not."""
 
 from __future__ import annotations
 
-import random
+from pathlib import Path
 
 import pytest
 
-from tidemark.cases.soak import SoakOptions, schedule, soak
-from tidemark.errors import EXIT_VALID
+from tests.sabotage.in_sinks import SINK
+from tidemark.cases.soak import SoakOptions, run_options, soak
+from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
-SEED = 3
+SEED = 14
+BROKEN = SINK["sink that takes its ledger for a batch older"]
 
 
-def soaked(stack, tmp_path, pipeline):
-    options = SoakOptions(
-        tmp_path, minutes=0.1, seed=SEED, impressions=4000, faults=6, pipelines=(pipeline,),
-        sinks=("exactly-once",),
+def asked(folder, pipeline="left_outer"):
+    return SoakOptions(
+        folder, minutes=0.1, seed=SEED, impressions=4000, faults=6, pipelines=(pipeline,), sinks=("exactly-once",)
     )  # fmt: skip
-    return soak(options, stack, lambda *_: None)
 
 
-def test_its_schedule_has_dying_drivers():
-    assert sum(sort.part == "driver" for sort in schedule(random.Random(f"soak-{SEED}-0"), 6)) >= 2
+def done(folder, stack, pipeline):
+    """One run: it takes longer than a tenth of a minute."""
+    ended = soak(asked(folder, pipeline), stack, lambda *_: None)
+    assert len(ended.runs) == 1
+    return ended
 
 
-def test_a_sound_sink_stands_it(stack, tmp_path):
-    done = soaked(stack, tmp_path, "inner")
+def test_its_schedule_has_what_the_broken_sink_breaks_under():
+    sorts = list(map(str, run_options(asked(Path("nowhere")), 0).sorts))
 
-    assert done.exit_code == EXIT_VALID, done.summary()
-    assert done.summary()["faults"] >= 5
-    assert done.summary()["findings"] == {}
+    assert BROKEN.faults in sorts
+    assert {sort.partition("@")[0].partition(":")[0] for sort in sorts} == {
+        "driver",
+        "executor",
+        "worker",
+        "broker",
+    }
+
+
+def test_a_sound_sink_stands_it(own_stack, tmp_path):
+    ended = done(tmp_path, own_stack, "left_outer")
+
+    assert ended.exit_code == EXIT_VALID, ended.summary()
+    assert (ended.summary()["faults"], ended.summary()["missed"]) == (6, 0)
+    assert ended.summary()["findings"] == {}
+
+
+def test_a_broken_sink_is_found_by_the_same_soak(own_stack, tmp_path):
+    pipeline = tmp_path / "broken.py"
+    pipeline.write_text(BROKEN.source("left_outer"))
+    ended = done(tmp_path / "soak", own_stack, str(pipeline))
+
+    assert ended.exit_code == EXIT_INVALID, ended.summary()
+    assert ended.summary()["findings"]["duplicate_rows"] > 0
