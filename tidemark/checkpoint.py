@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,10 @@ class Checkpoint:
     def committed(self) -> list[int]:
         """Ids of the batches that were committed, in order."""
         return _ids(self.path / "commits")
+
+    def committed_at(self, batch: int) -> datetime:
+        """When a batch was committed, by the machine's clock. Raises ``OSError`` if it is not."""
+        return datetime.fromtimestamp((self.path / "commits" / str(batch)).stat().st_mtime, UTC)
 
     def next_batch(self) -> int:
         """The batch after the last committed one: with it a query that is started now begins."""

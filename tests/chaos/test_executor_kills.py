@@ -18,3 +18,6 @@ def test_a_join_survives_killed_executors(run_pipeline):
     assert all(fault.proof["planned"] and not fault.proof["committed"] for fault in faults)
     assert all(fault.recovery_s is not None for fault in faults)
     assert result.verdict.anchors["fault_hit_running_batch"]
+    logs = result.run_dir / "logs"
+    assert "Lost executor" in (logs / "driver.log").read_text()
+    assert len(list(logs.glob("executor-*.log"))) > 2

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 from tidemark.chaos.drivers import strike_driver
 from tidemark.chaos.executors import strike_executor
@@ -19,13 +20,15 @@ from tidemark.chaos.parts import strike_part
 from tidemark.chaos.points import Running
 from tidemark.chaos.scene import Scene, now_utc
 from tidemark.chaos.strikes import Strike
-from tidemark.errors import DeadlineExceeded
+from tidemark.errors import DeadlineExceeded, TidemarkError
 from tidemark.evidence import Fault
 from tidemark.wait import wait_until
 
 RECOVERY_S = 240.0
 """Calibration: a batch whose executor or driver was killed took up to 40 s on a busy machine; several times that."""
 
+LAST_LINES = 20
+"""Of the driver's log, in the error that nothing was committed."""
 
 _STRIKE = {"driver": strike_driver, "executor": strike_executor}
 """What strikes a part; :func:`strike_part` all others."""
@@ -85,10 +88,12 @@ class Striker:
             done = by(self._scene, strike, now, rng=self._rng, unless=self._go_on)
             not_before = now.batch + 1
         self.journal.append(done)
-        struck_at = time.monotonic()
+        assert done.batch is not None
         committed = lambda: done.batch in self._scene.checkpoint.committed()  # noqa: E731
         self._until(committed, f"batch {done.batch} to be committed after {done.fault}")
-        done.recovery_s = round(time.monotonic() - struck_at, 2)
+        # By the file, because an outage may outlast the batch: who was down was not needed for it.
+        recovery = self._scene.checkpoint.committed_at(done.batch) - datetime.fromisoformat(done.at_utc)
+        done.recovery_s = round(max(0.0, recovery.total_seconds()), 2)
 
     def _await_batch(self, not_before: int) -> Running:
         """The first batch from ``not_before`` on that runs, and where the output ended just before it was planned."""
@@ -119,7 +124,9 @@ class Striker:
         try:
             return wait_until(look, RECOVERY_S, lambda: what, poll_s=0.01)
         except DeadlineExceeded as error:
-            error.hint = "the driver's log in the run directory says what it was doing"
+            error.hint = "logs/ in the run directory has what driver and executors said"
+            with suppress(TidemarkError):
+                error.detail = self._scene.stack.logs(self._scene.driver, LAST_LINES)
             raise
 
 

@@ -27,6 +27,7 @@ from tidemark.evidence import (
 )
 from tidemark.jsonlines import write_lines
 from tidemark.runner.eventlog import QueryEvents
+from tidemark.runner.logs import keep_logs
 from tidemark.runner.options import RunOptions
 from tidemark.runner.query import Query
 from tidemark.runner.state import read_state, what_ran
@@ -102,6 +103,8 @@ class Collector:
 
     def finish(self) -> None:
         """Write every file of the evidence that can be written."""
+        if self._records is None or self._faults:
+            keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
         if self._records is None:  # the run did not get as far as draining
             self._records = list(kafka.read_all(self._stack.bootstrap_servers, self._output))
         logs = list(self._event_logs())

@@ -20,7 +20,7 @@ from typing import Any
 from docker.errors import APIError, NotFound
 
 from tidemark.errors import EngineError
-from tidemark.stack import compose, engine, image
+from tidemark.stack import agents, compose, engine, image
 from tidemark.stack.commands import host_name
 from tidemark.stack.compose import HOME_LABEL, PART_LABEL, STACK_LABEL, project_of
 from tidemark.stack.processes import ProcessRuntime
@@ -34,7 +34,7 @@ _PROGRAM = Path(__file__).parent / "inside" / "executors.py"
 _TIMES = 6
 _CONFLICT = 409
 _GONE = 3
-"""The exit code of inside/executors.py for a process that is gone."""
+"""What inside/executors.py answers of a process that is gone."""
 
 
 class ContainerRuntime:
@@ -228,11 +228,8 @@ class ContainerRuntime:
         return code
 
     def _exec(self, container: str, *words: str) -> tuple[int, str]:
-        python = image.VENV_PYTHON
         with engine.asked(f"run a command in {container}"):
-            asked = self._api.exec_create(container, [python, "-I", str(self._program()), *words])["Id"]
-            output = self._api.exec_start(asked).decode(errors="replace")
-            return int(self._api.exec_inspect(asked)["ExitCode"]), output
+            return agents.ask(self._api, container, [image.VENV_PYTHON, "-I", str(self._program())], words)
 
     def _program(self) -> Path:
         """The program that looks after processes inside, where containers see it."""

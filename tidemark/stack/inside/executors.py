@@ -1,12 +1,14 @@
 """What is done to single processes inside a worker's container: run there, by its own Python.
 
 Free of tidemark. Every process is named by its id and its time of creation, so that nobody else's is ever signalled.
+Each line of its standard input is a command, a list of words in JSON; the answer is a line too: a code (0 if it was
+done) and what there is to say. It ends when its standard input does.
 
 ``list APP``            for each living executor of an application a line of JSON: ``executor_id pid create_time``
-``halt PID CREATED``    SIGSTOP, and wait until it is stopped; exit code 3 if it is gone
+``halt PID CREATED``    SIGSTOP, and wait until it is stopped; code 3 if it is gone
 ``go-on PID CREATED``   SIGCONT; nothing happens to one that is gone
 ``kill PID CREATED``    SIGKILL, and wait until it is gone
-``lives PID CREATED``   exit code 3 if it is gone
+``lives PID CREATED``   code 3 if it is gone
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ from collections.abc import Callable
 import psutil
 
 GONE = 3
+FAILED = 1
 _CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _WAIT_S = 60.0
 """Calibration: milliseconds; a thread in the middle of disk I/O is waited for."""
 _SLACK_S = 0.02
 
 
-def list_executors(app_id: str) -> None:
-    """Print the living executors of an application."""
+def list_executors(app_id: str) -> str:
+    """The living executors of an application."""
+    found = []
     for process in psutil.process_iter():
         try:
             line = process.cmdline()
@@ -35,9 +39,10 @@ def list_executors(app_id: str) -> None:
                 continue
             number = line[line.index("--executor-id") + 1]
             known = {"executor_id": number, "pid": process.pid, "create_time": process.create_time()}
-            print(json.dumps(known))
+            found.append(json.dumps(known))
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
+    return "\n".join(found)
 
 
 def find(pid: int, create_time: float) -> psutil.Process | None:
@@ -51,7 +56,7 @@ def find(pid: int, create_time: float) -> psutil.Process | None:
 
 
 def do(what: str, pid: int, create_time: float) -> int:
-    """Do one of the things of the module's list to a process; returns the exit code."""
+    """Do one of the things of the module's list to a process; returns the code."""
     process = find(pid, create_time)
     if process is None:
         return GONE if what in ("halt", "lives") else 0
@@ -77,12 +82,20 @@ def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _WAIT_S
     while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit("the process does not heed the signal")
+            raise TimeoutError("the process does not heed the signal")
         time.sleep(0.002)  # noqa: TID251 (tidemark.wait is not to be had in here)
 
 
+def answer(words: list[str]) -> tuple[int, str]:
+    """Carry out a command: its code, and what there is to say."""
+    try:
+        if words[0] == "list":
+            return 0, list_executors(words[1])
+        return do(words[0], int(words[1]), float(words[2])), ""
+    except (psutil.Error, OSError) as error:
+        return FAILED, f"{type(error).__name__}: {error}"
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "list":
-        list_executors(sys.argv[2])
-    else:
-        sys.exit(do(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
