@@ -58,8 +58,8 @@ typed. JSON Lines files may be compressed (``.zst``).
     {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
 
 ``progress.jsonl``  Spark's own progress reports, as they are. ``verdict.json``  the judgement. ``logs/``  logs of the
-programs, what Spark's event log says of the query, and under faults those of driver and executors. ``code.zip``  the code that ran. ``contract.json``  the contract
-by itself.
+programs, what Spark's event log says of the query, and under faults those of driver and executors. ``code.zip``  the
+code that ran. ``contract.json``  the contract by itself.
 """
 
 from __future__ import annotations
