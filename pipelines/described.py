@@ -2,7 +2,9 @@
 
 The contract is taken literally, as a user would write it in the DataFrame API: filters on a side before its watermark,
 conditions in the join, ``where`` on the joined row. Ids and keys are read as STRING, fields that filters compare as
-BIGINT, and the output has the columns that the contract names and no others.
+BIGINT, and the output has the columns that the contract names and no others; but for a join without a time bound,
+whose output has ``left_time`` and ``right_time`` as well. Nothing else would read them, and what nobody reads Spark
+leaves out before the join, and with the time the watermark by which the join drops late rows.
 """
 
 from __future__ import annotations
@@ -138,4 +140,7 @@ def _output(contract: Contract) -> list[str]:
     if output.right_id is not None:
         named[f"{RIGHT}_id"] = output.right_id
         named |= zip((f"{RIGHT}_partition", f"{RIGHT}_offset"), output.right_ref or (), strict=False)
+    if contract.bound.is_open:  # an inner join: Spark refuses all others without a bound
+        time = "time" if contract.bound.window_ms is None else "window"
+        named |= {f"{LEFT}_{time}": "left_time", f"{RIGHT}_{time}": "right_time"}
     return [f"`{column}` AS `{name}`" for column, name in named.items()]

@@ -121,6 +121,8 @@ class Bound:
     """``lower_ms <= left.time - right.time <= upper_ms``; ``None`` leaves an end open, ``*_strict`` excludes it.
 
     ``equal``: the times are equal, as join keys. ``window_ms``: times are tumbling windows that long, by their ends.
+    A join without a bound has to have both times in its output, or Spark leaves them out before the join, which then
+    drops no late row.
     """
 
     lower_ms: int | None = None
@@ -129,6 +131,11 @@ class Bound:
     upper_strict: bool = False
     equal: bool = False
     window_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it limits nothing, so that the join does without the times."""
+        return not self.equal and self.lower_ms is None and self.upper_ms is None
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,11 @@ def two_joins(session: SparkSession) -> DataFrame:
     return joined.join(third, expr(f"impression_id = CAST(value AS STRING) AND {soon}"), "inner")
 
 
+def selected(build: Build, *columns: str) -> Build:
+    return lambda session: build(session).select(*columns)
+
+
+IDS = ("impression_id", "click_id")
 QUERIES: dict[str, Build] = {
     "inner": join("inner", RANGE),
     "left_outer": join("leftOuter", RANGE),
@@ -140,6 +145,12 @@ QUERIES: dict[str, Build] = {
     "strict": join("inner", RANGE.replace(">=", ">").replace("<=", "<")),
     "open_end": join("inner", f"{KEYS} AND c.click_time >= i.impression_time"),
     "no_bound": join("inner", KEYS),
+    "times_left_out": selected(join("inner", KEYS), *IDS),
+    "time_left_out_on_the_left": selected(join("inner", KEYS), *IDS, "click_time"),
+    "ends_of_windows": selected(in_windows("inner", "i.w.end >= c.w.end"), *IDS),
+    "ids_of_a_range": selected(join("inner", RANGE), *IDS),
+    "ids_of_a_semi_join": selected(join("leftSemi", RANGE), "impression_id"),
+    "ids_of_windows": selected(in_windows("leftOuter", "i.w = c.w"), *IDS),
     "equal_times": join("leftOuter", f"{KEYS} AND c.click_time = i.impression_time"),
     "equal_times_one_watermark": join("leftOuter", f"{KEYS} AND c.click_time = i.impression_time", left=None),
     "watermark_on_the_right": join("leftOuter", RANGE, left=None),

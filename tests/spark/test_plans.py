@@ -7,18 +7,6 @@ import pytest
 from tests.spark.plan_queries import QUERIES, RECORDED, explain
 
 
-@pytest.fixture(scope="module")
-def session(stack):
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.remote(stack.driver().remote).create()
-    try:
-        session.conf.set("spark.sql.debug.maxToStringFields", 100_000)
-        yield session
-    finally:
-        session.stop()
-
-
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_recorded_plan_is_what_spark_prints(name, session):
     recorded = (RECORDED / f"{name}.txt").read_text()

@@ -146,6 +146,12 @@ def _compare_watermark(paired: Paired, notes: Notes) -> None:
         notes.skip(
             f"event time of {side.topic}: the plan's watermark is on {tidy(mark.column)}, made from more than a field"
         )
+    if paired.plan.time_left_out:
+        notes.differs(
+            f"late rows of {side.topic}", f"dropped by {side.time}",
+            f"none dropped: neither the join nor its output reads {side.time}, so Spark leaves it out before the join",
+            f"select {side.time} (or the whole window of it) in the output, or bound the join by it",
+        )  # fmt: skip
     if mark.delay_ms is None:
         notes.skip(f"{part}: its delay is {mark.delay!r}")
     elif mark.delay_ms != side.watermark_delay_ms:

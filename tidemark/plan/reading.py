@@ -28,6 +28,10 @@ _JOIN = re.compile(
     re.DOTALL,
 )
 _WATERMARK = re.compile(r"EventTimeWatermark (?:[0-9a-f-]{36}, )?(?P<column>\S+): timestamp, (?P<delay>.+)$")
+_LATE_BY = re.compile(r"#\d+L?-T\d+ms$")
+"""How Spark ends the name of a column that carries a watermark's delay."""
+_PASSING_ALL = ("Exchange", "Filter")
+"""Operators that pass on the columns that they get."""
 _STATEFUL = re.compile(
     r"^(StateStoreSave|SessionWindowStateStoreSave|Streaming\w+|FlatMapGroups\w+|\w*TransformWith\w+)"
 )
@@ -53,6 +57,9 @@ class SidePlan:
     ``filters`` are the conjuncts of all filters below the join, ``only`` those of the join's condition that name this
     side alone, ``cleanup`` is ``key`` or ``value`` (what the state watermark is compared with) or ``None`` where state
     is never removed, ``ids`` the ids of all columns of this side, ``stateful`` the other stateful operators in it.
+    ``time_left_out``: it has a watermark, and no column that reaches the join carries it. Neither the join nor what is
+    above it reads the time, so the optimizer took it away below; and a join drops late rows by such a column only
+    (``StreamingSymmetricHashJoinExec`` looks for it among its ``inputAttributes``).
     """
 
     keys: tuple[str, ...]
@@ -62,6 +69,7 @@ class SidePlan:
     cleanup: str | None
     ids: frozenset[str]
     stateful: tuple[str, ...]
+    time_left_out: bool
 
 
 @dataclass(frozen=True)
@@ -169,7 +177,19 @@ def _side(node: _Node, keys: list[str], only: str, cleanup: str) -> SidePlan:
         cleanup=_cleanup(cleanup),
         ids=frozenset(ids),
         stateful=_stateful(node),
+        time_left_out=_leaves_time_out(node),
     )
+
+
+def _leaves_time_out(side: _Node) -> bool:
+    """Whether the last projection above a watermark has no column that carries it; in doubt it has one."""
+    if not any(node.operator == "EventTimeWatermark" for node in side.walk()):
+        return False
+    node = side
+    while node.operator in _PASSING_ALL and len(node.children) == 1:
+        [node] = node.children
+    items = _items(node) if node.operator == "Project" else []
+    return bool(items) and not any(_LATE_BY.search(item) for item in items)
 
 
 def _above(root: _Node, wanted: _Node) -> list[_Node]:

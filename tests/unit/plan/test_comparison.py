@@ -44,6 +44,9 @@ FITTING = {
     "window_order": contract(bound=Bound(0, None, window_ms=10_000)),
     "timeless": contract("left_outer", left={"keeps_timeless": True}, right={"keeps_timeless": True}),
     "renamed": contract("left_outer"),
+    "ids_of_a_range": contract(),
+    "ids_of_a_semi_join": contract("left_semi"),
+    "ids_of_windows": contract("left_outer", **KEYS_OF_WINDOWS),
     "clicks_first": contract("left_outer"),
 }  # fmt: skip
 
@@ -175,6 +178,32 @@ def test_what_differs_is_said_in_both_words(lie):
     assert (part, says, has) in [(one.part, one.contract, one.plan) for one in found.mismatches]
     assert all(one.hint for one in found.mismatches)
     assert str(found.mismatches[0]).count("; the plan says ") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "topics"),
+    [
+        ("no_bound", Bound(), []),
+        ("times_left_out", Bound(), ["impressions", "clicks"]),
+        ("time_left_out_on_the_left", Bound(), ["impressions"]),
+        ("ends_of_windows", Bound(0, None, window_ms=10_000), ["impressions", "clicks"]),
+        ("window_order", Bound(0, None, window_ms=10_000), []),
+    ],
+)
+def test_a_side_whose_time_does_not_reach_the_join_drops_no_late_row(name, bound, topics):
+    found = compare(contract(bound=bound), plan(name), "min").mismatches
+
+    assert [one.part for one in found] == [f"late rows of {topic}" for topic in topics]
+    assert all("Spark leaves it out before the join" in one.plan for one in found)
+    assert all("in the output, or bound the join" in one.hint for one in found)
+
+
+def test_a_side_that_has_no_watermark_has_no_time_to_leave_out():
+    one_sided = contract(bound=Bound(), left={"watermark_delay_ms": None})
+
+    found = compare(one_sided, plan("times_left_out"), "min").mismatches
+
+    assert [one.part for one in found] == ["watermark of impressions", "late rows of clicks"]
 
 
 @pytest.mark.parametrize(

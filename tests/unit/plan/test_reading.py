@@ -94,6 +94,27 @@ def test_a_time_that_is_not_of_the_record_is_a_constant():
     assert (found.field, found.constant) == (None, True)
 
 
+LEFT_OUT = {
+    "times_left_out": (True, True),
+    "time_left_out_on_the_left": (True, False),
+    "ends_of_windows": (True, True),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_time_is_left_out_where_no_column_of_the_join_carries_the_watermark(name):
+    for join in plan(name).joins:
+        assert (join.left.time_left_out, join.right.time_left_out) == LEFT_OUT.get(name, (False, False))
+
+
+def test_what_is_below_an_operator_that_is_not_known_is_not_said_to_be_left_out():
+    given = text("times_left_out").replace("Exchange hashpartitioning", "Shuffle")
+
+    assert [(join.left.time_left_out, join.right.time_left_out) for join in read_plan(given).joins] == [
+        (False, False)
+    ]
+
+
 def test_other_operators_with_state_are_listed():
     assert plan("deduplicated").stateful == ("StreamingDeduplicateWithinWatermark",)
     assert plan("counted").stateful == ("StateStoreSave",)

@@ -1,0 +1,36 @@
+"""A join that is made from its contract has the plan that the contract says: nothing is run, nothing is judged."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from io import StringIO
+
+import pytest
+
+from tidemark.cases.draw import BOUNDS, make_contract
+from tidemark.contract import Bound, Contract, JoinKind
+from tidemark.plan import Comparison, compare, read_plan
+
+OPEN = (Bound(), Bound(window_ms=2_000))
+CONTRACTS = {
+    kind: [make_contract("described", kind, bound) for bound in dict.fromkeys(bounds)]
+    for kind, bounds in BOUNDS.items()
+}
+CONTRACTS[JoinKind.INNER] += [make_contract("described", JoinKind.INNER, bound) for bound in OPEN[1:]]
+
+
+def compared(session, contract: Contract) -> Comparison:
+    from pipelines.described import pipeline_of
+
+    records = session.readStream.format("rate").load()
+    records = records.selectExpr("CAST(value AS STRING) AS value", "0 AS partition", "value AS offset")
+    with redirect_stdout(StringIO()) as printed:
+        pipeline_of(contract).build(records, records.alias("again")).explain()
+    return compare(contract, read_plan(printed.getvalue()))
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+def test_a_described_join_is_planned_as_its_contract_says(kind, session):
+    assert {one.bound: compared(session, one) for one in CONTRACTS[kind]} == {
+        one.bound: Comparison() for one in CONTRACTS[kind]
+    }
