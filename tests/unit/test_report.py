@@ -130,12 +130,20 @@ def test_what_the_engine_said_of_its_state_is_a_few_lines():
 def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_hold():
     fields = {"kind": "inner", "bound": "none", "way": "backlog", "sink": "spark", "verdict": "VALID"}
     sound = [Outcome(seed=seed, seconds=2.0 + seed, **fields) for seed in (3, 4)]
-    broken = Outcome(seed=5, problem="a row is lost", **fields | {"kind": "left_semi", "verdict": "INVALID"})
+    known = {"restarts": 2, "defects": {"semi_rows_lost": 7}}
+    broken = Outcome(
+        seed=5, problem="a row is lost", **known, **fields | {"kind": "left_semi", "verdict": "INVALID"}
+    )
 
-    text = fuzz.markdown(Progress([broken, *sound]), {"spark": "4.2.0", "kafka": "4.3.1"})
+    progress = Progress([broken, *sound], seconds=90.0)
+    text = fuzz.markdown(progress, {"spark": "4.2.0", "kafka": "4.3.1"}, "tidemark fuzz --first 3")
 
     assert "**2 of 3 seeds hold** (3 to 5)" in text
+    assert "Made by `tidemark fuzz --first 3`" in text
+    assert "all of them took\n1.5 minutes." in text
     assert "| none | 2 | 1 |" in text
+    assert "- by known defect of Spark that was named: semi_rows_lost 1\n" in text
+    assert "- by number of restarts: 0x 2, 2x 1\n" in text
     assert "- seed 5 (left_semi, none) is INVALID: a row is lost" in text
     assert "No false alarm" not in text
-    assert "No false alarm" in fuzz.markdown(Progress(sound), {})
+    assert "No false alarm" in fuzz.markdown(Progress(sound), {}, "tidemark fuzz")

@@ -52,9 +52,10 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 @dataclass
 class Progress:
-    """The seeds that are done."""
+    """The seeds that are done, and how long all of them took."""
 
     outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def failures(self) -> list[Outcome]:
@@ -66,6 +67,7 @@ class Progress:
         sorts = ("verdict", "kind", "bound", "way", "sink")
         counted = {sort: Counter(str(getattr(one, sort)) for one in self.outcomes) for sort in sorts}
         counted["defect"] = sum((Counter(dict.fromkeys(one.defects, 1)) for one in self.outcomes), Counter())
+        counted["restarts"] = Counter(f"{one.restarts}x" for one in self.outcomes)
         totals = ("batches", "rows", "late", "restarts", "states")
         counted["total"] = Counter(
             {name: sum(getattr(one, name) for one in self.outcomes) for name in totals}
@@ -81,7 +83,7 @@ def fuzz(
     say: Callable[[Outcome], None] = lambda _outcome: None,
 ) -> Progress:
     """Run seeds, and stop at the first that does not hold. Raises ``TidemarkError`` if a lane cannot go on."""
-    progress, lock = Progress(), threading.Lock()
+    progress, lock, start_s = Progress(), threading.Lock(), time.monotonic()
 
     def work(seed: int, warm: WarmDriver) -> bool:
         outcome = run_seed(seed, warm, lanes.folder)
@@ -91,6 +93,7 @@ def fuzz(
         return outcome.holds or keep_going
 
     lanes.run(seeds, work)
+    progress.seconds = round(time.monotonic() - start_s, 3)
     return progress
 
 

@@ -52,12 +52,19 @@ def fuzz_command(
         ways = Lanes(stack, chosen, lanes)
         progress = fuzz(range(first, first + seeds), ways, keep_going=keep_going, say=say)
     if markdown is not None:
-        markdown.write_text(summary.markdown(progress, stack.versions), encoding="utf-8")
+        command = f"tidemark fuzz --first {first} --seeds {seeds} --lanes {lanes}"
+        command += " --keep-going" if keep_going else ""
+        markdown.write_text(summary.markdown(progress, stack.versions, command), encoding="utf-8")
     if as_json:
         import msgspec
 
         failures = msgspec.to_builtins(progress.failures)
-        shown = {"seeds": len(progress.outcomes), "summary": progress.summary(), "failures": failures}
+        shown = {
+            "seeds": len(progress.outcomes),
+            "seconds": progress.seconds,
+            "summary": progress.summary(),
+            "failures": failures,
+        }
         sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
     else:
         _print(progress)
@@ -70,7 +77,9 @@ def _print(progress: Progress) -> None:
     times = sorted(one.seconds for one in progress.outcomes)
     if times:
         middle = times[len(times) // 2]
-        typer.echo(f"seconds  min {times[0]:.1f}, median {middle:.1f}, max {times[-1]:.1f}")
+        typer.echo(
+            f"seconds  min {times[0]:.1f}, median {middle:.1f}, max {times[-1]:.1f}, all {progress.seconds:.1f}"
+        )
     for outcome in progress.failures:
         typer.echo(f"\nseed {outcome.seed} ({outcome.kind}, {outcome.bound}): {outcome.verdict}")
         typer.echo(f"  {outcome.problem}\n  evidence: {outcome.run_dir}")

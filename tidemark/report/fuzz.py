@@ -10,16 +10,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidemark.cases.fuzz import Outcome, Progress
 
-COMMAND = "tidemark fuzz --seeds N --keep-going --markdown FILE"
+LABELS = {
+    "verdict": "seeds by verdict",
+    "way": "by way of running",
+    "sink": "by sink",
+    "defect": "by known defect of Spark that was named",
+    "restarts": "by number of restarts",
+    "total": "in all",
+}
+"""What the document calls the sorts of ``Progress.summary``; joins and bounds are a table."""
 
 
-def markdown(progress: Progress, versions: Mapping[str, str]) -> str:
-    """The document; ``versions`` are those of the stack."""
+def markdown(progress: Progress, versions: Mapping[str, str], command: str) -> str:
+    """The document; ``versions`` are those of the stack, ``command`` does it again."""
     done = sorted(progress.outcomes, key=lambda one: one.seed)
-    return "\n".join([*_opening(done, versions), *_joins(done), *_sorts(progress), *_failures(progress)])
+    opening = _opening(done, versions, command, progress.seconds)
+    return "\n".join([*opening, *_joins(done), *_sorts(progress), *_failures(progress)])
 
 
-def _opening(done: Sequence[Outcome], versions: Mapping[str, str]) -> Iterator[str]:
+def _opening(
+    done: Sequence[Outcome], versions: Mapping[str, str], command: str, all_s: float
+) -> Iterator[str]:
     held = f"**{sum(one.holds for one in done):,} of {len(done):,} seeds hold**"
     range_of = f"{done[0].seed} to {done[-1].seed}" if done else "none was run"
     seconds = [one.seconds for one in done] or [0.0]
@@ -27,12 +38,14 @@ def _opening(done: Sequence[Outcome], versions: Mapping[str, str]) -> Iterator[s
     yield from (
         "# Random joins, judged",
         "",
-        f"Made by `{COMMAND}`: each seed draws a join, a trace and restarts, which run on a real broker and a real",
-        "cluster; output, state and metrics are compared with the oracle's. A seed holds if nothing is found but known",
-        "defects of Spark.",
+        f"Made by `{command}`:",
+        "each seed draws a join, a trace and restarts, which run on a real broker and a real cluster; output, state",
+        "and metrics are compared with the oracle's. A seed holds if nothing is found but known defects of Spark. The",
+        "state store is Spark's default; `JOINS.md` has the others.",
         "",
-        f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}: {held} ({range_of}). A seed took",
-        f"{low:.1f} s at least, {middle:.1f} s in the median, {high:.1f} s at most.",
+        f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}: {held} ({range_of}).",
+        f"A seed took {low:.1f} s at least, {middle:.1f} s in the median, {high:.1f} s at most; all of them took",
+        f"{all_s / 60:.1f} minutes.",
         "",
     )
 
@@ -49,9 +62,10 @@ def _joins(done: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _sorts(progress: Progress) -> Iterator[str]:
-    for sort, counts in progress.summary().items():
-        if sort not in ("kind", "bound") and counts:
-            yield f"- {sort}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}"
+    summary = progress.summary()
+    for sort, label in LABELS.items():
+        if counts := summary[sort]:
+            yield f"- {label}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}"
 
 
 def _failures(progress: Progress) -> Iterator[str]:
