@@ -137,15 +137,25 @@ def draw_case(rng: random.Random, contract: Contract, seed: int | None = None) -
 def draw_records(
     rng: random.Random, contract: Contract, *, slices: int, rows: tuple[int, ...]
 ) -> tuple[Record, ...]:
-    """A trace: in each slice one of ``rows`` records a side, around a time that goes on, and sometimes back."""
+    """A trace: in each slice one of ``rows`` records a side, around a time that goes on, and sometimes back.
+
+    It is drawn again as long as it has no record: of a run that read nothing the verdict is ``UNKNOWN`` (the anchor
+    ``all_input_read``), and rightly so. One side alone may be empty.
+    """
+    while not (records := _records(rng, contract, slices, rows)):
+        pass
+    return tuple(_with_ids(records))
+
+
+def _records(rng: random.Random, contract: Contract, slices: int, rows: tuple[int, ...]) -> list[Record]:
     busy = 0 not in rows
-    records, now_s = [], rng.choice((0.0, 0.0, 20.0))
+    records, now_s = list[Record](), rng.choice((0.0, 0.0, 20.0))
     for number in range(slices):
         now_s += rng.choice((2, 4, 8) if busy else (0, 1, 3, 8))
         around_s = now_s - rng.choice((0, 0, 0, 2, 4, 7))
         for side in (contract.left, contract.right):
             records += [_record(rng, side, around_s, number) for _ in range(rng.choice(rows))]
-    return tuple(_with_ids(records))
+    return records
 
 
 def flush_of(contract: Contract, *, rounds: int = 1) -> tuple[Record, ...]:

@@ -136,6 +136,15 @@ def test_the_drawn_cases_have_all_there_is() -> None:
     assert min(seen.values()) > 5, seen
 
 
+@pytest.mark.parametrize("seed", [307, 2347])
+def test_a_drawn_trace_is_never_empty(seed: int) -> None:
+    assert draw(seed).records
+
+
+def test_a_trace_may_be_of_one_side_alone() -> None:
+    assert {record.topic for record in draw(22).records} == {"lefts"}
+
+
 def outer(**changes: Any) -> Contract:
     return replace(make_contract("small", JoinKind.LEFT_OUTER, Bound(-5_000, 0)), **changes)
 
