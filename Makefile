@@ -29,7 +29,7 @@ endif
 # that neighbours stay together and share what their module has started.
 SIDE_BY_SIDE ?= -n 2 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long sabotage matrix fuzz versions lint bench lock clean
+.PHONY: help venv up down demo smoke test long sabotage matrix fuzz soak versions lint bench lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -73,14 +73,17 @@ smoke: venv ## the tier for every save: unit, house, a judged run of each join, 
 test: venv ## the whole suite but "long"
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-long: matrix sabotage ## these two, and what else is not for every day: each part and signal, 100,000 impressions, the wheel
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "long and not sabotage and not regressions" $(ARGS)
+long: venv ## the matrix, all saboteurs and what else is not for every day, part after part; writes tests/LONG.md
+	@$(BIN)/python -m tests.long $(ARGS) -- $(SIDE_BY_SIDE)
 
 matrix: venv ## every join under every bound on every state, some 500 runs; writes tests/matrix/JOINS.md
 	@$(BIN)/python -m tests.matrix $(ARGS)
 
 fuzz: venv ## 1,000 random joins, traces and restarts; writes tests/matrix/FUZZ.md
 	@$(BIN)/tidemark fuzz --seeds 1000 --keep-going --markdown tests/matrix/FUZZ.md $(ARGS)
+
+soak: venv ## 30 minutes of runs under faults, one after the other; writes tests/chaos/SOAK.md
+	@$(BIN)/tidemark soak --minutes 30 --seed 1 --impressions 40000 --markdown tests/chaos/SOAK.md $(ARGS)
 
 versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): defects/README.md
 	@$(BIN)/tidemark versions --markdown defects/README.md $(ARGS)

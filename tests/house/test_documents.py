@@ -15,9 +15,12 @@ from tests.house import tree
 from tests.house.test_makefile import targets
 
 BIN = Path(sys.executable).parent
+MADE_BY_HOURS = ("tests/LONG.md", "tests/matrix/FUZZ.md", "tests/chaos/SOAK.md")
+"""Written by a command that runs for half an hour or more; each is read if it is there."""
 DOCUMENTS = (
-    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",
+    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "tidemark/sink/README.md",
     "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md", "defects/README.md",
+    *(name for name in MADE_BY_HOURS if (tree.ROOT / name).is_file()),
 )  # fmt: skip
 PROGRAMS = {
     "tidemark": [str(BIN / "tidemark")],
@@ -98,8 +101,13 @@ def test_every_command_in_it_is_real(document):
 def test_every_link_in_it_leads_to_a_file(document):
     text = (tree.ROOT / document).read_text()
     links = [link for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in link]
-    missing = [link for link in links if not (tree.ROOT / link).exists()]
+    missing = [link for link in links if not (tree.ROOT / document).parent.joinpath(link).exists()]
     assert not missing, f"{missing}: no such file\nfix: the link in {document}"
+
+
+def test_every_document_of_the_tree_is_read():
+    there = {tree.name_of(path) for path in tree.files() if path.suffix == ".md"}
+    assert there == set(DOCUMENTS), "fix: the table DOCUMENTS"
 
 
 def test_the_readme_names_the_test_command_that_ci_runs():

@@ -15,6 +15,9 @@ from tidemark import project
 from tidemark.cases.lanes import Lanes
 from tidemark.stack import lease, spec_to_lease
 
+EVERY = 20
+"""Who reads a log hears of one cell in so many, and of each that failed; a terminal shows all."""
+
 
 def main() -> int:
     """0 if every cell held or is unsupported."""
@@ -31,7 +34,7 @@ def main() -> int:
         if args.log:
             with args.log.open("ab") as file:
                 file.write(msgspec.json.encode(outcome) + b"\n")
-        if outcome.said == "FAILED" or sys.stderr.isatty():
+        if outcome.said == "FAILED" or sys.stderr.isatty() or len(done) % EVERY == 0:
             print(f"{len(done)}/{len(chosen)} {outcome.said} {outcome.cell} {outcome.why}", file=sys.stderr)
 
     with lease(spec_to_lease()) as stack:

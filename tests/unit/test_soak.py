@@ -65,7 +65,60 @@ def test_a_finding_or_a_run_that_failed_is_not_overlooked():
     assert soak_of(ran(0, [fault()], "UNKNOWN", doubts=[missed])).exit_code == 0
     assert soak_of(ran(0, [fault()], "UNKNOWN", doubts=[missed, unread])).exit_code == 3
 
-    text = shown.markdown(soak_of(ran(0, [fault()]), found), {"spark": "4.2.0"})
-    assert "**something was found**" in text
-    assert "| KillDriver | written | 2 | - |" in text
-    assert "duplicate_rows 2" in text
+
+ASKED = shown.Asked(
+    "tidemark soak --seed 7 --markdown FILE", [("KillDriver", "written"), ("KillBroker", "planned")]
+)
+
+
+def document(*runs):
+    return shown.markdown(soak_of(*runs), {"spark": "4.2.0"}, ASKED)
+
+
+def test_the_document_says_what_was_done_where_and_what_never_was():
+    text = document(ran(0, [fault(), fault("KillBroker", "planned", done=False, recovery_s=None)]))
+
+    assert "Made by `tidemark soak --seed 7 --markdown FILE`" in text
+    assert "| KillDriver | written | 1 | 1 | - |" in text
+    assert "| KillBroker | planned | - | - | 1 |" in text
+    assert "1 of 2 sorts of fault were done; counted with each join, 1 of 2." in text
+
+
+def test_the_document_has_recovery_in_all_and_by_part():
+    times = {"KillDriver": (4.0, 8.0), "PauseDriver": (1.0,), "KillBroker": (2.0,)}
+    text = document(ran(0, [fault(name, recovery_s=each) for name, found in times.items() for each in found]))
+
+    assert text[text.index("| all") : text.index("## Joins")].splitlines()[:-1] == [
+        "| all | 4 | 1.0 | 3.0 | 8.0 |",
+        "| broker | 1 | 2.0 | 2.0 | 2.0 |",
+        "| driver | 3 | 1.0 | 4.0 | 8.0 |",
+        "| KillBroker | 1 | 2.0 | 2.0 | 2.0 |",
+        "| KillDriver | 2 | 4.0 | 6.0 | 8.0 |",
+        "| PauseDriver | 1 | 1.0 | 1.0 | 1.0 |",
+    ]
+
+
+def test_the_document_adds_up_runs_of_a_join_and_a_sink():
+    text = document(ran(0, [fault()], batches_again=2, duplicates=1200), ran(1, [fault()], "UNKNOWN"))
+
+    assert "| inner | spark | 2 | VALID 1, UNKNOWN 1 | 300 | 2 | 1,200 |" in text
+
+
+def test_the_document_names_doubts_and_what_does_not_hold():
+    missed = "the anchor 'every_fault_done' was asked for and not reached"
+    found = ran(1, [fault()], "INVALID", findings={"duplicate_rows": 2})
+    sound = document(
+        ran(0, [fault()], "UNKNOWN", doubts=[missed]), ran(1, [fault()], "UNKNOWN", doubts=[missed])
+    )
+
+    assert "**it holds**" in sound
+    assert f"- 2 runs: {missed}" in sound
+    assert "What does not hold" not in sound
+    assert "**something was found**" in document(found)
+    assert "duplicate_rows 2; again: `tidemark run inner`" in document(found)
+
+
+def test_the_document_of_a_soak_without_runs_says_so():
+    text = document()
+    assert "**too much missed or failed**" in text
+    assert "0 of 2 sorts of fault were done" in text

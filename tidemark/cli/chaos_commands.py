@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidemark.cli.options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Summary, Trace
 from tidemark.cli.run_commands import check_choice, run_and_show
+
+if TYPE_CHECKING:
+    from tidemark.cases.soak import SoakOptions
 
 EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
@@ -99,7 +104,8 @@ def soak_command(
         done = soak(options, stack, lambda _all, one: typer.echo(shown.run_line(one), err=True))
         versions = dict(stack.versions)
     if markdown is not None:
-        markdown.write_text(shown.markdown(done, versions), encoding="utf-8")
+        asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _sorts())
+        markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
     if as_json:
         import msgspec
 
@@ -107,3 +113,19 @@ def soak_command(
     else:
         typer.echo("\n".join(shown.lines(done)))
     raise typer.Exit(done.exit_code)
+
+
+def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str], markdown: Path) -> str:
+    """The command of a soak, with what has a default and decides what is run."""
+    words = ["tidemark", "soak", "--minutes", f"{options.minutes:g}", "--seed", str(options.seed)]
+    words += ["--impressions", str(options.impressions), "--faults", str(options.faults)]
+    words += [word for one in pipelines for word in ("--pipeline", one)]
+    words += [word for one in sinks for word in ("--sink", one)]
+    return shlex.join([*words, "--markdown", str(markdown)])
+
+
+def _sorts() -> list[tuple[str, str]]:
+    """Every sort of fault that a soak draws from."""
+    from tidemark.chaos.strikes import POINTS, Sort
+
+    return [(Sort(part, action).name, at) for (part, action), points in POINTS.items() for at in points]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidemark.cases.soak import Soak, SoakRun
-
-COMMAND = "tidemark soak --minutes M --seed S --markdown FILE"
 
 
 def run_line(one: SoakRun) -> str:
@@ -41,21 +41,34 @@ def _list(counts: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def markdown(soak: Soak, versions: Mapping[str, str]) -> str:
+@dataclass(frozen=True)
+class Asked:
+    """What was typed, and every sort of fault that could be drawn: (fault, point)."""
+
+    command: str
+    sorts: Sequence[tuple[str, str]]
+
+
+def markdown(soak: Soak, versions: Mapping[str, str], asked: Asked) -> str:
     """The document."""
-    return "\n".join([*_opening(soak, versions), *_points(soak), *_recovery(soak), *_runs(soak), ""])
+    sections = (
+        _opening(soak, versions, asked.command), _points(soak, asked.sorts), _recovery(soak), _joins(soak), _runs(soak)
+    )  # fmt: skip
+    return "\n".join([line for section in sections for line in section])
 
 
-def _opening(soak: Soak, versions: Mapping[str, str]) -> Iterator[str]:
+def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[str]:
     said = soak.summary()
     outcome = {0: "it holds", 1: "something was found"}.get(soak.exit_code, "too much missed or failed")
-    of = f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}, seed {soak.options.seed}"
+    of = f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}"
     yield from (
         "# Joins under faults",
         "",
-        f"Made by `{COMMAND}`: run after run on one stack, each with a join, a sink, a trace and a schedule of",
-        "faults of its seed; every fault is proved in the journal of its run, every row is judged. A soak holds if",
-        "nothing is found that is no known defect of Spark, no run fails, and at most one fault in ten misses.",
+        f"Made by `{command}`:",
+        "run after run on one stack, each with a join, a sink, a trace and a schedule of faults of its seed; every",
+        "fault is proved in the journal of its run, every row is judged. A soak holds if nothing is found that is no",
+        "known defect of Spark, no run fails, and at most one fault in ten misses its point. A run with a miss is",
+        "`UNKNOWN`; all its rows are judged.",
         "",
         f"{of}, {said['minutes']} minutes: **{outcome}**.",
         "",
@@ -66,33 +79,72 @@ def _opening(soak: Soak, versions: Mapping[str, str]) -> Iterator[str]:
     yield ""
 
 
-def _points(soak: Soak) -> Iterator[str]:
-    """Faults that were done, by point and join."""
+def _points(soak: Soak, sorts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Faults that were done, by point and join; what never was has a line, too."""
     pipelines = sorted({one.pipeline for one in soak.runs})
-    done = Counter((fault.fault, fault.point, one.pipeline) for one, fault in soak.faults if fault.done)
-    missed = Counter((fault.fault, fault.point) for _, fault in soak.faults if not fault.done)
-    yield f"| fault | point | {' | '.join(pipelines)} | missed |"
-    yield f"|---|---|{'---:|' * (len(pipelines) + 1)}"
-    for fault, point in sorted({*missed, *((name, at) for name, at, _ in done)}, key=str):
-        cells = [str(done[fault, point, name] or "-") for name in pipelines]
-        yield f"| {fault} | {point} | {' | '.join(cells)} | {missed[fault, point] or '-'} |"
+    done = Counter((fault.fault, str(fault.point), one.pipeline) for one, fault in soak.faults if fault.done)
+    missed = Counter((fault.fault, str(fault.point)) for _, fault in soak.faults if not fault.done)
+    yield from ("## What was done, at which point", "")
+    yield f"| fault | point | {' | '.join([*pipelines, 'done', 'missed'])} |"
+    yield f"|---|---|{'---:|' * (len(pipelines) + 2)}"
+    for fault, point in sorted({*sorts, *missed, *((name, at) for name, at, _ in done)}):
+        counts = [done[fault, point, name] for name in pipelines]
+        cells = [str(count or "-") for count in (*counts, sum(counts), missed[fault, point])]
+        yield f"| {fault} | {point} | {' | '.join(cells)} |"
+    each = [[done[fault, point, name] > 0 for name in pipelines] for fault, point in sorts]
+    yield ""
+    yield (
+        f"{sum(map(any, each))} of {len(sorts)} sorts of fault were done;"
+        f" counted with each join, {sum(map(sum, each))} of {len(sorts) * len(pipelines)}."
+    )
     yield ""
 
 
 def _recovery(soak: Soak) -> Iterator[str]:
-    """From a strike to the commit of the batch that it hit, in seconds."""
+    """From a strike to the commit of the batch that it hit, in seconds: in all, by part, by fault."""
     times: dict[str, list[float]] = defaultdict(list)
     for _, fault in soak.faults:
         if fault.done and fault.recovery_s is not None:
-            times[fault.fault].append(fault.recovery_s)
-    yield "| recovery, s | faults | min | median | max |"
+            for name in ("all", part_of(fault.fault), fault.fault):
+                times[name].append(fault.recovery_s)
+    yield from ("## Recovery", "", "From a strike to the commit of the batch that it hit, in seconds.", "")
+    yield "| of | faults | least | median | worst |"
     yield "|---|---:|---:|---:|---:|"
-    for name, found in sorted(times.items()):
+    for name, found in sorted(
+        times.items(), key=lambda item: (item[0] != "all", item[0][0].isupper(), item[0])
+    ):
         yield f"| {name} | {len(found)} | {min(found):.1f} | {median(found):.1f} | {max(found):.1f} |"
     yield ""
 
 
-def _runs(soak: Soak) -> Iterator[str]:
+def part_of(fault: str) -> str:
+    """The part that a fault strikes: ``driver`` of ``KillDriver``."""
+    return "".join(re.findall(r"[A-Z][a-z]*$", fault)).lower()
+
+
+def _joins(soak: Soak) -> Iterator[str]:
+    """Runs by join and sink, with what came of them."""
+    groups: dict[tuple[str, str], list[SoakRun]] = defaultdict(list)
     for one in soak.runs:
-        if one.findings or one.failed:
-            yield f"- {run_line(one)}"
+        groups[one.pipeline, one.sink].append(one)
+    yield from ("## Joins and sinks", "")
+    yield "| join | sink | runs | verdicts | rows judged | batches run again | duplicates by contract |"
+    yield "|---|---|---:|---|---:|---:|---:|"
+    for (pipeline, sink), runs in sorted(groups.items()):
+        verdicts = _list(Counter(one.verdict for one in runs))
+        numbers = [
+            sum(getattr(one, name) for one in runs) for name in ("rows_judged", "batches_again", "duplicates")
+        ]
+        shown = " | ".join(f"{number:,}" for number in numbers)
+        yield f"| {pipeline} | {sink} | {len(runs)} | {verdicts} | {shown} |"
+    yield ""
+
+
+def _runs(soak: Soak) -> Iterator[str]:
+    """Doubts, with how many runs had them, and the runs that failed or in which something was found."""
+    doubts = Counter(doubt for one in soak.runs for doubt in one.doubts)
+    lines = [f"- {count} runs: {doubt}" for doubt, count in sorted(doubts.items())]
+    yield from ("## Doubts", "", *(lines or ["None."]), "")
+    failed = [f"- {run_line(one)}; again: `{one.command}`" for one in soak.runs if one.findings or one.failed]
+    if failed:
+        yield from ("## What does not hold", "", *failed, "")

@@ -1,0 +1,312 @@
+"""Runs what is too long for every day, part after part, and writes down how it went: ``python -m tests.long``.
+
+The matrix, the saboteurs, and every other test that is marked ``long``. What a part prints goes to the screen and, with
+what it counted, to ``build/long``. A part that fails does not stop the next; ``tests/LONG.md`` is written only if all
+were run and held. Exit code 0 if they held, 1 if one did not, 130 after Ctrl-C, which ends the running part in order.
+Words after ``--`` are handed to pytest: they say how tests are run (``-n 2``), never which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO
+from xml.etree import ElementTree as ET
+
+import msgspec
+import psutil
+
+from tests.matrix.cells import cells
+from tests.matrix.running import Outcome
+from tests.sabotage.__main__ import SELECTING
+from tests.sabotage.score import PROPERTY, Line, summary
+from tidemark import project
+from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID
+
+DOCUMENT = Path(__file__).with_name("LONG.md")
+AIM_MINUTES = 90
+END_S = 120.0
+"""Calibration: an interrupted pytest ends its workers and its stack within 30 s on a busy machine."""
+REST_S = 5.0
+"""Calibration: what a part printed last is read in milliseconds; longer only if it left somebody who holds its pipe."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a part counted, by name; ``problem`` says why that does not show that the part held."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: the program, the file in which it counts, and how that is read."""
+
+    name: str
+    what: str
+    argv: tuple[str, ...]
+    counted: Path
+    read: Callable[[Path], Tally]
+
+    @property
+    def command(self) -> str:
+        """As it is typed in the project's folder."""
+        return shlex.join(["python", *self.argv[1:]])
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a part."""
+
+    part: Part
+    exit_code: int
+    seconds: float
+    tally: Tally
+
+    @property
+    def problem(self) -> str:
+        """Why it did not hold; empty if it did."""
+        return f"exit code {self.exit_code}" if self.exit_code else self.tally.problem
+
+    @property
+    def counted(self) -> str:
+        """Its counts in a line."""
+        return ", ".join(f"{count:,} {name}" for name, count in self.tally.counts.items())
+
+
+def main(arguments: list[str]) -> int:
+    """Run the parts that are asked for; all, if none is named."""
+    parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__)
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=("matrix", "sabotage", "tests"),
+        help="this part; writes no document",
+    )
+    parser.add_argument("words", nargs="*", metavar="-- WORDS", help="how pytest runs the tests")
+    args = parser.parse_args(arguments)
+    if any(word.startswith((*SELECTING, "tests")) for word in args.words):
+        parser.error(f"{shlex.join(args.words)!r} selects tests; a part of them is `make test`'s, with ARGS=")
+    logs = Path("build", "long")
+    chosen = [part for part in parts(logs, args.words) if part.name in (args.only or part.name)]
+    os.chdir(project.root())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the part, too
+    return carry_out(chosen, logs, None if args.only else DOCUMENT)
+
+
+def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
+    """The parts, in their order; what they count goes below ``logs``."""
+    outcomes, caught, tests = logs / "matrix.jsonl", logs / "sabotage.xml", logs / "tests.xml"
+    run = (sys.executable, "-m")
+    rest = ("-m", "long and not sabotage and not regressions")
+    return (
+        Part(
+            "matrix", "every join under every bound on every state",
+            (*run, "tests.matrix", "--log", str(outcomes)), outcomes, read_matrix,
+        ),
+        Part(
+            "sabotage", "every saboteur, and bugs that Spark once had",
+            (*run, "tests.sabotage", *words, f"--junit-xml={caught}"), caught, read_sabotage,
+        ),
+        Part(
+            "tests", "the other tests that are marked `long`",
+            (*run, "pytest", *words, *rest, f"--junit-xml={tests}"), tests, read_rest,
+        ),
+    )  # fmt: skip
+
+
+def carry_out(chosen: Sequence[Part], logs: Path, document: Path | None) -> int:
+    """Run the parts one after the other, print what became of them, and write the document if all held."""
+    for part in chosen:
+        part.counted.unlink(missing_ok=True)  # the matrix appends; and old counts are no proof of this run
+    logs.mkdir(parents=True, exist_ok=True)
+    done: list[Done] = []
+    with suppress(KeyboardInterrupt):
+        for number, part in enumerate(chosen, start=1):
+            print(f"== {number} of {len(chosen)}: {part.what}: {part.command}", flush=True)
+            done.append(run(part, logs / f"{part.name}.log"))
+    for line in said(done, chosen, logs):
+        print(line)
+    if len(done) < len(chosen):
+        return EXIT_INTERRUPTED
+    if any(one.problem for one in done):
+        return EXIT_INVALID
+    if document is not None:
+        document.write_text(text(done, machine(), datetime.now(UTC).date().isoformat()), encoding="utf-8")
+        print(f"written: {document}")
+    return EXIT_VALID
+
+
+def run(part: Part, log: Path) -> Done:
+    """Run one part to its end; what it prints goes to the screen and to ``log``.
+
+    It has a process group of its own, so that an interrupt comes once, from here, and to everybody in it. A second
+    Ctrl-C kills it; so does taking longer than ``END_S`` to end.
+    """
+    begun = time.monotonic()
+    child = subprocess.Popen(
+        part.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0
+    )
+    assert child.stdout is not None
+    reader = threading.Thread(target=_pass_on, args=(child.stdout, log), daemon=True)
+    reader.start()
+    try:
+        child.wait()
+    except KeyboardInterrupt:
+        _end(child)
+        raise
+    finally:
+        reader.join(REST_S)
+    return Done(part, child.returncode, time.monotonic() - begun, _read(part))
+
+
+def _pass_on(source: IO[bytes], log: Path) -> None:
+    with source, log.open("wb") as file:
+        for chunk in iter(partial(os.read, source.fileno(), 65536), b""):
+            file.write(chunk)
+            file.flush()
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.flush()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    os.killpg(child.pid, signal.SIGINT)
+    try:
+        child.wait(END_S)
+    except (KeyboardInterrupt, subprocess.TimeoutExpired):
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _read(part: Part) -> Tally:
+    try:
+        return part.read(part.counted)
+    except FileNotFoundError:
+        return Tally(problem=f"it left no {part.counted}")
+    except (ET.ParseError, msgspec.DecodeError) as error:
+        return Tally(problem=f"{part.counted} cannot be read: {error}")
+
+
+def read_matrix(log: Path) -> Tally:
+    """The matrix's own log: a JSON line for each cell."""
+    outcomes = [msgspec.json.decode(line, type=Outcome) for line in log.read_bytes().splitlines()]
+    said = Counter(one.said for one in outcomes)
+    counts = {
+        "runs": len(outcomes) - said["unsupported"],
+        "`VALID`": said["VALID"],
+        "`INVALID` by a known defect": said["known defect"],
+        "failed": said["FAILED"],
+        "cells unsupported": said["unsupported"],
+    }
+    missing = len(cells()) - len({one.cell for one in outcomes})
+    problem = f"{missing} cells were not run" if missing else ""
+    return Tally(counts, problem=f"{said['FAILED']} runs failed" if said["FAILED"] else problem)
+
+
+def read_junit(path: Path) -> Tally:
+    """Counts of tests, as pytest writes them with ``--junit-xml``; why tests were skipped is in the notes."""
+    cases = list(ET.parse(path).getroot().iter("testcase"))
+    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+    skipped = [found.get("message", "") for case in cases if (found := case.find("skipped")) is not None]
+    counts = {"passed": len(cases) - failed - len(skipped), "failed": failed, "skipped": len(skipped)}
+    notes = tuple(f"skipped, {count}: {why}" for why, count in sorted(Counter(skipped).items()))
+    nothing = "no test passed" if not counts["passed"] else ""
+    return Tally(counts, notes, f"{failed} tests failed" if failed else nothing)
+
+
+def read_sabotage(path: Path) -> Tally:
+    """Counts of tests, and who caught how many saboteurs, which their tests leave as a property."""
+    tally = read_junit(path)
+    found = ET.parse(path).getroot().iter("property")
+    lines = [Line(*ast.literal_eval(one.get("value", ""))) for one in found if one.get("name") == PROPERTY]
+    caught = len({line[:2] for line in lines if line.tidemark == "caught"})
+    counts = {"saboteurs caught": caught, **tally.counts}
+    nothing = "" if caught else "no saboteur was caught"
+    return Tally(counts, (*summary(lines), *tally.notes), tally.problem or nothing)
+
+
+def read_rest(path: Path) -> Tally:
+    """Counts of tests, with those that this part leaves to the others and to every day."""
+    tally = read_junit(path)
+    deselected = collected() - sum(tally.counts.values())
+    return Tally({**tally.counts, "deselected": deselected}, tally.notes, tally.problem)
+
+
+def collected() -> int:
+    """How many tests there are, whatever their markers."""
+    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", ""]
+    listed = subprocess.run(asked, cwd=project.root(), capture_output=True, text=True, check=True).stdout
+    return sum(line.startswith("tests/") and "::" in line for line in listed.splitlines())
+
+
+def said(done: Sequence[Done], chosen: Sequence[Part], logs: Path) -> Iterator[str]:
+    """What became of each part, for the screen."""
+    yield "== summary"
+    for one in done:
+        outcome = f"FAILED: {one.problem}" if one.problem else "held"
+        yield f"{one.part.name:<9} {_duration(one.seconds):>12}  {outcome}; {one.counted or 'nothing counted'}"
+    for number, part in enumerate(chosen[len(done) :]):
+        yield f"{part.name:<9} {'-':>12}  {'not begun' if number else 'interrupted'}"
+    yield f"logs in {logs}"
+
+
+def text(done: Sequence[Done], where: str, date: str) -> str:
+    """The document."""
+    total = _duration(sum(one.seconds for one in done))
+    lines = [
+        "# The long run",
+        "",
+        "Made by `make long`: what is too long for every day, part after part; written only if all of them held.",
+        "",
+        f"{date}, {where}: **{total}**. The aim is {AIM_MINUTES} minutes on two cores.",
+        "",
+        "| part | what | time | counted |",
+        "|---|---|---:|---|",
+    ]
+    lines += [
+        f"| {one.part.name} | {one.part.what} | {_duration(one.seconds)} | {one.counted} |" for one in done
+    ]
+    lines += ["", "What was run:", "", *(f"- {one.part.name}: `{one.part.command}`" for one in done)]
+    notes = [f"- {one.part.name}: {note}" for one in done for note in one.tally.notes]
+    lines += ["", "What they said besides:", "", *notes] if notes else []
+    return "\n".join(lines) + "\n"
+
+
+def machine() -> str:
+    """Cores, memory and versions."""
+    from tidemark.stack import spec_to_lease
+    from tidemark.stack.jars import kafka_version
+    from tidemark.stack.toolchain import check_java, find_java, find_spark
+
+    memory_gib = psutil.virtual_memory().total / (1 << 30)
+    return (
+        f"{len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB of memory, Python {platform.python_version()},"
+        f" Java {check_java(find_java())}, Spark {find_spark(Path(sys.executable)).version},"
+        f" Kafka {kafka_version()}, backend {spec_to_lease().backend}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
