@@ -5,7 +5,7 @@ all workers of ``pytest -n``: found if it is there, else started, and ended with
 a join and gives back its verdict; the run directory of a test that failed is kept below ``runs/tests``.
 
     def test_my_join_is_right(run_pipeline):
-        result = run_pipeline("pipelines/my_join.py", trace="traces/bad_monday.jsonl")
+        result = run_pipeline("my_join.py", trace=Path("traces/bad_monday.jsonl"))
         assert result.verdict.verdict == "VALID", result.verdict.findings
 """
 

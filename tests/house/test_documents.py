@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.__main__ import names as pipelines
+from tests.conftest import TIERS
 from tests.house import tree
 from tests.house.test_makefile import targets
+from tidemark.chaos.strikes import POINTS, Sort
+from tidemark.oracle import PROPERTIES
 
 BIN = Path(sys.executable).parent
 MADE_BY_HOURS = ("tests/LONG.md", "tests/matrix/FUZZ.md", "tests/chaos/SOAK.md")
@@ -22,6 +26,7 @@ DOCUMENTS = (
     "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md", "defects/README.md",
     *(name for name in MADE_BY_HOURS if (tree.ROOT / name).is_file()),
 )  # fmt: skip
+README = tree.ROOT / "README.md"
 PROGRAMS = {
     "tidemark": [str(BIN / "tidemark")],
     "producers": [sys.executable, "-m", "producers"],
@@ -114,6 +119,33 @@ def test_the_readme_names_the_test_command_that_ci_runs():
     readme = (tree.ROOT / "README.md").read_text()
     assert ["make", "test"] in [words[:2] for words in commands(readme)]
     assert "make test" in (tree.ROOT / ".ci" / "run").read_text()
+
+
+def test_the_readme_has_every_property_that_is_checked():
+    missing = [name for name in PROPERTIES if f"`{name}`" not in README.read_text()]
+    assert not missing, f"fix: README.md, 'What each pipeline promises', lacks {missing}"
+
+
+def test_the_readme_has_every_pipeline():
+    missing = [name for name in pipelines() if f"`{name}`" not in README.read_text()]
+    assert not missing, f"fix: README.md, 'What each pipeline promises', lacks {missing}"
+
+
+def test_the_readme_has_every_fault_with_its_points_in_order():
+    rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \| (`[^|]*`) \|$", README.read_text(), re.MULTILINE)
+    told = {
+        (part, action): tuple(re.findall(r"`([\w-]+)`", points))
+        for parts, actions, points in rows
+        for part in re.findall(r"`(\w+)`", parts)
+        for action in re.findall(r"`(\w+)`", actions)
+    }
+    assert told == POINTS, "fix: README.md, 'Faults', or tidemark/chaos/strikes.py"
+    assert f"lasts {Sort.seconds:g} second" in README.read_text()
+
+
+def test_contributing_has_every_tier():
+    missing = [name for name in TIERS if f"`{name}`" not in (tree.ROOT / "CONTRIBUTING.md").read_text()]
+    assert not missing, f"fix: CONTRIBUTING.md, 'Run the tests', lacks {missing}"
 
 
 def test_commands_are_read_out_of_a_document():

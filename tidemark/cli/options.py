@@ -9,7 +9,9 @@ import typer
 
 Pipeline = Annotated[
     str,
-    typer.Argument(help="inner, left_outer, right_outer, full_outer, left_semi, flights_weather, or FILE.py"),
+    typer.Argument(
+        help="A bundled one (inner, left_outer, …, flights_weather), FILE.py, or a contract: FILE.json"
+    ),
 ]
 Trace = Annotated[Path | None, typer.Option(help="Replay this trace instead of generating one.")]
 Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
