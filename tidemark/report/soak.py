@@ -107,7 +107,7 @@ def _recovery(soak: Soak) -> Iterator[str]:
         if fault.done and fault.recovery_s is not None:
             for name in ("all", part_of(fault.fault), fault.fault):
                 times[name].append(fault.recovery_s)
-    yield from ("## Recovery", "", "From a strike to the commit of the batch that it hit, in seconds.", "")
+    yield from ("## Recovery", "", "From a strike to the commit of the batch that it hit, an outage included, in seconds.", "")
     yield "| of | faults | least | median | worst |"
     yield "|---|---:|---:|---:|---:|"
     for name, found in sorted(
