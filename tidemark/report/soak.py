@@ -107,7 +107,12 @@ def _recovery(soak: Soak) -> Iterator[str]:
         if fault.done and fault.recovery_s is not None:
             for name in ("all", part_of(fault.fault), fault.fault):
                 times[name].append(fault.recovery_s)
-    yield from ("## Recovery", "", "From a strike to the commit of the batch that it hit, an outage included, in seconds.", "")
+    yield from (
+        "## Recovery",
+        "",
+        "In seconds: from a strike to the commit of its batch, an outage included.",
+        "",
+    )
     yield "| of | faults | least | median | worst |"
     yield "|---|---:|---:|---:|---:|"
     for name, found in sorted(
