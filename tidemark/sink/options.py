@@ -85,6 +85,7 @@ DEFAULTS: dict[str, str | int | bool] = {
     "message.max.bytes": MESSAGE_BYTES,  # as the Java client's max.request.size
     "compression.type": "lz4",
     "linger.ms": 5,
+    "reconnect.backoff.max.ms": 1000,  # not 10 s: a broker that is back after an outage is found at once
     "delivery.report.only.error": True,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 131_072,  # what a task holds at most

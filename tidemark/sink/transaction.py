@@ -16,7 +16,6 @@ answer to the commit is lost, the commit is asked again, and at last the next at
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,9 +39,6 @@ ROOM_S = 0.005
 COMMIT = "commit its transaction"
 TRY_S = 10.0
 """One try of a request that may be asked again: 10 times what the slowest answer of a healthy broker takes."""
-REACH_S = 2.0
-UNANSWERED = 3
-TIMED_OUT = "_TIMED_OUT"
 
 
 @dataclass(frozen=True)
@@ -106,9 +102,6 @@ class Writer:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self._close()
-
-    def _close(self) -> None:
         from confluent_kafka import KafkaException
 
         close = getattr(self._producer, "close", None)  # before 2.13 a producer closes when nobody holds it
@@ -188,24 +181,12 @@ class Writer:
 
     def _initialise(self) -> None:
         self._at("starting")
-        self._step("start its producer", self._start, again=True, tries=math.inf)
+        self._step(
+            "start its producer",
+            lambda: self._producer.init_transactions(min(TRY_S, self._options.timeout_s)),
+            again=True,
+        )
         self._at("initialised")
-
-    def _start(self) -> None:
-        """Fence and begin; where no answer comes, the next try is another producer's.
-
-        A client whose broker dies just when it first asks may never ask again, not until some connection changes its
-        state. The first one is closed before there is another, which it would fence later.
-        """
-        from confluent_kafka import KafkaException
-
-        try:
-            self._producer.init_transactions(min(TRY_S, self._options.timeout_s))
-        except KafkaException as exception:
-            if exception.args[0].name() == TIMED_OUT:
-                self._close()
-                self._producer = new_producer(self._options, self._group, self._note)
-            raise
 
     def _cluster_of(self, admin: Any) -> str:
         """The cluster's id. Also where a topic that is not there is found, which a producer would await for long."""
@@ -288,18 +269,11 @@ class Writer:
             run=task.run,
         )
 
-    def _step(
-        self, what: str, do: Callable[[], object], *, again: bool = False, tries: float = UNANSWERED
-    ) -> None:
-        """Do it; ask again while Kafka says that this may help, until the deadline.
-
-        After so many tries that brokers did not answer although they are there, the next attempt of the task does
-        better than this one: with a producer of its own.
-        """
+    def _step(self, what: str, do: Callable[[], object], *, again: bool = False) -> None:
+        """Do it; ask again while Kafka says that this may help, until the deadline."""
         from confluent_kafka import KafkaException
 
         is_asked_why = False
-        unanswered = 0
         while True:
             try:
                 do()
@@ -311,24 +285,12 @@ class Writer:
                         True  # the transaction has failed meanwhile: asked once more, Kafka says of what
                     )
                     continue
-                unanswered += error.name() == TIMED_OUT and self._is_reached()
-                if not (
-                    again and error.retriable() and unanswered < tries and time.monotonic() < self._deadline
-                ):
+                if not (again and error.retriable() and time.monotonic() < self._deadline):
                     known = next(iter(self._refused), None)
                     in_doubt = what == COMMIT and not error.txn_requires_abort()
                     raise failed(
                         what, error, known=known, place=self._place, in_doubt=in_doubt
                     ) from exception
-
-    def _is_reached(self) -> bool:
-        """Whether brokers answer at all, to another client."""
-        from confluent_kafka import KafkaException
-
-        try:
-            return bool(self._admin.list_topics(timeout=REACH_S).brokers)
-        except KafkaException:
-            return False
 
     def _abort(self) -> None:
         """So that readers need not wait; where it fails, the next producer of this name does it, or the timeout."""
