@@ -8,10 +8,13 @@ engine for them and nobody asked for them.
 from __future__ import annotations
 
 import json
+import os
 import uuid
 
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from tests.e2e.sinks import connected
 from tidemark import kafka
 from tidemark.errors import TestbedError, UsageError
 from tidemark.stack import POWERS, PartState
@@ -47,6 +50,37 @@ def run_job(driver) -> int:
         return session.range(0, 10, 1, 2).count()
     finally:
         session.stop()
+
+
+def whence() -> type[DataSource]:
+    """A data source with one row: where the Pythons of the driver and of an executor import PySpark and Py4J from."""
+
+    def origins() -> list[str]:
+        import py4j
+        import pyspark
+
+        cached = [module.__spec__.cached or "" for module in (pyspark, py4j)]
+        return [*cached, *(f"not there: {path}" for path in cached if not os.path.isfile(path))]
+
+    class Whence(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "whence"
+
+        def schema(self) -> str:
+            return "driver array<string>, executor array<string>"
+
+        def reader(self, schema):
+            class Reader(DataSourceReader):
+                def partitions(self):
+                    return [InputPartition(origins())]
+
+                def read(self, partition):
+                    yield partition.value, origins()
+
+            return Reader()
+
+    return Whence
 
 
 def write_record(stack, topic: str, value: str) -> None:
@@ -109,6 +143,17 @@ def test_a_record_goes_through_the_broker(stack, topic):
 def test_the_driver_has_two_executors_and_runs_a_job_on_them(stack):
     assert len(await_executors(stack, "driver")) == 2
     assert run_job(stack.driver()) == 10
+
+
+def test_pythons_of_driver_and_executors_import_what_is_compiled_and_not_from_a_zip(stack):
+    with connected(stack, stack.driver()) as session:
+        session.dataSource.register(whence())
+        [row] = session.read.format("whence").load().collect()
+    for origins in row:
+        assert [path.rsplit("/", 3)[1:3] for path in origins] == [
+            ["pyspark", "__pycache__"],
+            ["py4j", "__pycache__"],
+        ]
 
 
 def test_the_event_log_is_written_as_things_happen(stack):
