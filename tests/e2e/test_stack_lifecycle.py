@@ -12,13 +12,15 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tidemark import project
 from tidemark.process import ProcessId, marked
-from tidemark.stack import down
+from tidemark.stack import StackSpec, down
+from tidemark.stack.backends import backend_of
 from tidemark.stack.state import TOKEN_VARIABLE, Lease, StateFolder
 from tidemark.wait import wait_until
 
@@ -74,6 +76,25 @@ def nothing_is_left(home: Path, processes: list[ProcessId]) -> None:
         return not any(process.alive for process in processes) and not (home / "stack").exists()
 
     wait_until(all_gone, LIVING_S, lambda: f"{[p for p in processes if p.alive]} to end")
+
+
+def test_no_class_is_on_the_class_path_twice(home):
+    """The connector's jars are before Spark's own: whichever came first would win."""
+    supplies = backend_of(StackSpec(), home).provide(lambda _: None)
+    stub = "org/apache/spark/unused/UnusedStubClass.class"  # Spark's build puts it into each of Spark's jars
+
+    def classes(jar: Path) -> set[str]:
+        with zipfile.ZipFile(jar) as file:
+            names = {name for name in file.namelist() if name.endswith(".class")}
+        return {name for name in names if not name.endswith("-info.class") and name != stub}
+
+    sparks = set().union(*map(classes, Path(supplies.spark_home, "jars").glob("*.jar")))
+    assert "org/apache/spark/SparkContext.class" in sparks
+    for jar in map(Path, supplies.spark_jars):
+        ours = classes(jar)
+        assert not ours & sparks, f"{jar.name} has what another jar has"
+        sparks |= ours
+    assert "org/apache/spark/sql/kafka010/KafkaSourceProvider.class" in sparks
 
 
 @pytest.mark.smoke

@@ -74,18 +74,18 @@ class LocalBackend:
     def provide(self, say: Say) -> Supplies:
         """Check Java, fetch the jars."""
         java_version = check_java(self._java)
-        broker, files, *connector = groups = jar_cache.groups_of(self._spark.version)
+        broker, *others = groups = jar_cache.groups_of(self._spark.version)
         jars = jar_cache.provide(self._java, self._spark, groups, say)
-        file_jars = [str(hadoop.write_into(jar_cache.cache_folder())), *map(str, jars[files])]
+        no_defaults = hadoop.write_into(jar_cache.cache_folder())
+        spark_jars = [str(no_defaults), *(str(path) for group in others for path in jars[group])]
         return Supplies(
             java=str(self._java),
             java_home=str(Path(os.path.realpath(self._java)).parents[1]),
             spark_home=str(self._spark.home),
-            spark_class_path=spark_class_path(self._spark, str(self._spark.home), file_jars),
+            spark_class_path=spark_class_path(self._spark, str(self._spark.home), spark_jars),
             worker_python=str(self.spec.python),
             broker_jars=[str(path) for path in jars[broker]],
-            file_jars=file_jars,
-            connector_jars=[str(path) for group in connector for path in jars[group]],
+            spark_jars=spark_jars,
             versions={"java": java_version, **versions_of(self._spark)},
         )
 

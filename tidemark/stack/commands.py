@@ -105,13 +105,13 @@ def driver(
     home = _home_without_python(state)
     own = {
         **settings.driver_network(_host(record, name), _bind(record), port),
-        "spark.executor.extraClassPath": ":".join(record.file_jars),
+        "spark.executor.extraClassPath": ":".join(record.spark_jars),
         "spark.executorEnv.SPARK_HOME": home,
         "spark.cores.max": str(executors_of_a_driver(record)),
         "spark.executor.extraJavaOptions": " ".join(f'"{option}"' for option in executor_jvm),
     }
     files = settings.local_files(record.versions["spark"])
-    whole = {**settings.driver_conf(folder, event_logs, record.connector_jars), **files, **own, **conf}
+    whole = {**settings.driver_conf(folder, event_logs), **files, **own, **conf}
     properties = folder / "spark.properties"
     properties.write_text(settings.as_spark_file(whole), encoding="utf-8")
     argv = [record.java, *settings.DRIVER_HEAP, *settings.DRIVER_JVM]

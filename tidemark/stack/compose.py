@@ -55,17 +55,15 @@ class ComposeBackend:
         engine.check_compose()
         self._remove_the_forgotten(say)
         tag = image.provide(self._spark, _java(), say)
+        spark_jars = [*image.jar_paths("files"), *image.jar_paths("connector")]
         return Supplies(
             java=image.JAVA,
             java_home=image.JAVA_HOME,
             spark_home=image.SPARK_HOME,
-            spark_class_path=backends.spark_class_path(
-                self._spark, image.SPARK_HOME, image.jar_paths("files")
-            ),
+            spark_class_path=backends.spark_class_path(self._spark, image.SPARK_HOME, spark_jars),
             worker_python=image.VENV_PYTHON,
             broker_jars=image.jar_paths("broker"),
-            file_jars=image.jar_paths("files"),
-            connector_jars=image.jar_paths("connector"),
+            spark_jars=spark_jars,
             versions={"java": _java_version(tag), **backends.versions_of(self._spark)},
             image=tag,
         )

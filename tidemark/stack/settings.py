@@ -160,10 +160,9 @@ def driver_network(host: str, bind: str, connect_port: int) -> dict[str, str]:
     }
 
 
-def driver_conf(folder: Path, event_logs: Path, jars: Sequence[str]) -> dict[str, str]:
+def driver_conf(folder: Path, event_logs: Path) -> dict[str, str]:
     """Settings of a driver: a Spark Connect server whose executors have one core each."""
     return {
-        "spark.jars": ",".join(jars),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executor.cores": "1",

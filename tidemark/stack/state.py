@@ -41,7 +41,10 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Supplies(msgspec.Struct, kw_only=True):
-    """What was fetched or built for a stack: paths as its parts see them. An external stack has versions only."""
+    """What was fetched or built for a stack: paths as its parts see them. An external stack has versions only.
+
+    ``spark_jars`` are those that Spark's JVMs have before Spark's own; ``spark_class_path`` has both.
+    """
 
     versions: dict[str, str]
     java: str = ""
@@ -50,8 +53,7 @@ class Supplies(msgspec.Struct, kw_only=True):
     spark_class_path: str = ""
     worker_python: str = ""
     broker_jars: list[str] = []
-    file_jars: list[str] = []
-    connector_jars: list[str] = []
+    spark_jars: list[str] = []
     image: str = ""
 
 

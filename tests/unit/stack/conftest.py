@@ -61,7 +61,7 @@ def fake_record(folder: Path) -> StackRecord:
         spark_class_path=f"{folder}/jars/*",
         worker_python=sys.executable,
         broker_jars=["a.jar", "b.jar"],
-        connector_jars=["c.jar"],
+        spark_jars=["c.jar"],
         versions={"spark": "4.2.0"},
     )
 

@@ -56,7 +56,7 @@ def test_one_broker_needs_no_second_replica():
 
 
 def test_the_event_log_is_one_plain_file():
-    conf = settings.driver_conf(Path("/d"), Path("/e"), [])
+    conf = settings.driver_conf(Path("/d"), Path("/e"))
     assert conf["spark.eventLog.dir"] == "file:///e"
     assert conf["spark.eventLog.compress"] == conf["spark.eventLog.rolling.enabled"] == "false"
 
