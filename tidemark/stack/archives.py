@@ -1,8 +1,9 @@
 """Class archives (CDS): a JVM that maps its classes from one starts in half the time, with half the work.
 
-The first stack of an installation notes which classes its JVMs load; a while later its keeper has Java write them,
-at the lowest priority, into archives in the user's cache. Every later stack maps those. An archive for another Java or
-another PySpark has another name, and one that Java does not like is ignored by Java: all this is for speed only.
+The first stack of an installation notes which classes its JVMs load; a while after its first streaming query has done
+a batch its keeper has Java write them, at the lowest priority, into archives in the user's cache. Every later stack
+maps those. An archive for another Java, other jars or another PySpark has another name, and one that Java does not
+like is ignored by Java: all this is for speed only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ GROUPS = ("broker", "spark")
 _KEPT = 6
 """Archives in the cache, of all installations; the least recently used go first. 60 to 210 MB each."""
 SETTLE_S = 30.0
-"""Calibration: by then the first query has run, whose classes are worth most."""
+"""Calibration: from its first batch to its end a short run in cold JVMs takes 10 s, and 25 on a busy machine."""
+_BATCH = b"StreamingQueryListener$QueryProgressEvent"
+"""In an event log: a streaming query has done a batch."""
 _MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 """At its own address: moved elsewhere, every page of it would be this JVM's own memory (100 MB more each)."""
 _ID = re.compile(r" id: \d+")
@@ -83,11 +86,14 @@ def missing(record: StackRecord) -> list[str]:
 class Writer:
     """Writes the archives that are missing, one after the other, in a process of its own; asked often, never waits.
 
-    One writer on a machine at a time: while it lasts (half a minute) it takes 1 GB.
+    A stack that runs no query writes none: its archive would be without the classes of streaming, Kafka and Connect,
+    which are worth most, and it would stay so, because one that is there is not written again. One writer on a machine
+    at a time: while it lasts (half a minute) it takes 1 GB.
     """
 
     def __init__(self) -> None:
-        self._ready_at: float | None = None
+        self._first_batch = _FirstBatch()
+        self._seen_at: float | None = None
         self._tried: set[str] = set()
         self._writing: ProcessId | None = None
         self._group = ""
@@ -97,15 +103,16 @@ class Writer:
         """Begin, go on, or do nothing."""
         if not record.ready:
             return
-        now = time.monotonic()
-        self._ready_at = self._ready_at or now
         if self._writing is not None:
             if not self._writing.alive:
                 self._writing = None
                 _publish(state, record, self._group)
                 self._end_turn()
-        elif now > self._ready_at + SETTLE_S:
-            self._begin(state, record)
+        elif self._seen_at is not None:
+            if time.monotonic() > self._seen_at + SETTLE_S:
+                self._begin(state, record)
+        elif self._first_batch.seen(state.path / "event-logs"):
+            self._seen_at = time.monotonic()
 
     def _begin(self, state: StateFolder, record: StackRecord) -> None:
         try:
@@ -130,6 +137,27 @@ class Writer:
         if self._turn is not None:
             self._turn.close()
             self._turn = None
+
+
+class _FirstBatch:
+    """Whether a query of a stack has done a batch, by the event logs of its drivers. Reads what was added to them."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, int] = {}
+
+    def seen(self, event_logs: Path) -> bool:
+        return any(_BATCH in self._added(path) for path in event_logs.glob("*/app-*"))
+
+    def _added(self, path: Path) -> bytes:
+        begin = self._read.get(path, 0)
+        try:
+            with path.open("rb") as log:
+                log.seek(begin)
+                added = log.read()
+        except FileNotFoundError:
+            return b""  # its driver has just ended, and renamed it
+        self._read[path] = max(0, begin + len(added) - len(_BATCH))  # what is torn is read again
+        return added
 
 
 def _write(state: StateFolder, record: StackRecord, group: str) -> ProcessId:

@@ -8,6 +8,9 @@ import pytest
 from tidemark.stack import archives
 from tidemark.wait import wait_until
 
+JOB = '{"Event":"SparkListenerJobStart","Job ID":0}\n'
+BATCH = '{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent","progress":{}}\n'
+
 
 @pytest.fixture(autouse=True)
 def _own_cache(monkeypatch, tmp_path):
@@ -33,14 +36,28 @@ def record(stack_record, tmp_path, executable):
 
 
 def note(state, record) -> None:
-    """What the JVMs of a stack without archives leave."""
+    """What the JVMs of a stack without archives leave once a query has done a batch."""
     for group in archives.GROUPS:
         archives.options(state, record, group, "x")
         (state.path / "classes" / group / "x.lst").write_text("java/lang/Object id: 0\n")
+    append(state, JOB, BATCH)
 
 
-def write_all(state, record) -> None:
-    writer = archives.Writer()
+def append(state, *events: str) -> None:
+    """More of a driver's event log."""
+    log = state.path / "event-logs" / "driver" / "app-1.inprogress"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as file:
+        file.writelines(events)
+
+
+def listed(state) -> list[str]:
+    """The groups that Java was given a list of, to write an archive of."""
+    return sorted(path.stem for path in (state.path / "classes").glob("*.lst"))
+
+
+def write_all(state, record, writer=None) -> None:
+    writer = writer or archives.Writer()
 
     def done() -> bool:
         writer.look(state, record)
@@ -104,8 +121,34 @@ def test_one_writes_at_a_time(state, record):
         fcntl.flock(somebody, fcntl.LOCK_EX)
         for _ in range(3):
             writer.look(state, record)
-        assert not list((state.path / "classes").glob("*.lst"))
+        assert not listed(state)
     write_all(state, record)
+
+
+def test_a_stack_without_a_query_writes_none(state, record):
+    state.make()
+    note(state, record)
+    (state.path / "event-logs" / "driver" / "app-1.inprogress").unlink()
+    writer = archives.Writer()
+    for _ in range(3):
+        append(state, JOB)
+        writer.look(state, record)
+    assert not listed(state)
+    append(state, BATCH[:60])
+    writer.look(state, record)
+    assert not listed(state)
+    append(state, BATCH[60:])
+    write_all(state, record, writer)
+
+
+def test_the_archive_of_the_broker_is_written_where_that_of_spark_is_there(state, record):
+    state.make()
+    archives.archive_of(record, "spark").touch()
+    archives.options(state, record, "broker", "broker")
+    (state.path / "classes" / "broker" / "broker.lst").write_text("java/lang/Object id: 0\n")
+    append(state, BATCH)
+    write_all(state, record)
+    assert listed(state) == ["broker"]
 
 
 def test_without_a_list_nothing_is_written(state, record):
