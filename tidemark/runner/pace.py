@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tidemark.checkpoint import Checkpoint, PlannedBatch
 from tidemark.errors import DeadlineExceeded, PipelineFailed
 from tidemark.runner.programs import Program
-from tidemark.runner.query import Query
 from tidemark.wait import wait_until
 
 TRIGGER_MS = 100
@@ -38,11 +38,24 @@ LOOK_S = 1.0
 EndOffsets = dict[str, dict[str, int]]
 
 
+class Followed(Protocol):
+    """What pacing needs of a query that runs: see :class:`tidemark.runner.query.Query`."""
+
+    def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
+        """The answer of the query's program; raises what makes waiting pointless."""
+
+    def held(self) -> AbstractContextManager[bool]:
+        """Stops the driver for the length of a block, which is given whether there was one to stop."""
+
+    def began_after(self, batch: int) -> bool:
+        """Whether the run that goes on now began when that batch was committed already."""
+
+
 @dataclass(frozen=True)
 class Feed:
     """The running query as pacing sees it."""
 
-    query: Query
+    query: Followed
     checkpoint: Checkpoint
     end_offsets: Callable[[], EndOffsets]
     well: Callable[[], object] = lambda: None
