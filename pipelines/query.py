@@ -83,13 +83,6 @@ def explain(session: SparkSession, records: DataFrame) -> dict[str, str]:
     }
 
 
-def start_query(
-    session: SparkSession, module: ModuleType | SimpleNamespace, args: Namespace
-) -> StreamingQuery:
-    """Build the pipeline's query and start it."""
-    return start_records(build_records(session, module, args), module, args)
-
-
 def start_records(
     records: DataFrame, module: ModuleType | SimpleNamespace, args: Namespace
 ) -> StreamingQuery:

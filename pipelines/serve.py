@@ -1,15 +1,18 @@
-"""Runs one described join after another on one session: ``python -m pipelines.serve --remote …``.
+"""Runs one join after another on one session: ``python -m pipelines.serve --remote …``.
 
 Answers JSON lines to the commands on its standard input, one query at a time::
 
     start {"contract": {...}, "inputs": {"lefts": "t1"}, "output": "t2", "checkpoint": "/...", "conf": {...},
            "sink": "spark", "max_offsets": {"lefts": 3}, "trigger_ms": null}
     check               whether it has failed
+    status              what Spark says that it is doing
     wait 60             until the query has ended by itself (``trigger_ms`` null is ``AvailableNow``)
     stop                end it now; the answer has its progress reports, as that of ``wait``
     state {...}         write the state of the last query to a file (``pipelines.state``)
 
-The end of standard input stops the query.
+With ``"pipeline": "/.../mine.py"`` it is that file, or that bundled pipeline, which is run, and not what the contract
+describes. A ``start`` that asks for what the last one asked for, but for the trigger, starts the same data frame again:
+nothing is analysed twice. The end of standard input stops the query.
 """
 
 from __future__ import annotations
@@ -21,15 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
+from pipelines.__main__ import load
 from pipelines.described import as_columns, pipeline_of
 from pipelines.failure import reason_of
-from pipelines.query import open_session, start_query
-from pipelines.state import write_state
+from pipelines.query import build_records, open_session, start_records
+from pipelines.state import StateProblem, write_state
 from tidemark.contract import Contract
 from tidemark.errors import SinkRefused, TidemarkError, UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from types import ModuleType, SimpleNamespace
+
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -41,6 +47,7 @@ class Server:
         self._args = args
         self._query: StreamingQuery | None = None
         self._conf: dict[str, str] = {}
+        self._built: tuple[dict[str, Any], ModuleType | SimpleNamespace, DataFrame] | None = None
 
     def answer(self, line: str) -> dict[str, Any]:
         """Do what a line asks for."""
@@ -53,12 +60,14 @@ class Server:
             return self._wait(self._query, int(rest))
         if word == "check":
             return self._failure(self._query) or {"event": "well"}
+        if word == "status":
+            return self._failure(self._query) or {"event": "status", **self._query.status}
         if word == "state":
             return {"event": "state", **self._write_state(json.loads(rest))}
         if word == "stop":
             self._query.stop()
             return {"event": "stopped", "progress": self._progress(self._query)}
-        raise UsageError(f"cannot do {word!r}", hint="start, check, wait, stop, state")
+        raise UsageError(f"cannot do {word!r}", hint="start, check, status, wait, stop, state")
 
     def close(self) -> None:
         """Stop the query."""
@@ -66,12 +75,6 @@ class Server:
             self._query.stop()
 
     def _start(self, asked: dict[str, Any]) -> dict[str, Any]:
-        contract = Contract.from_json(asked["contract"])
-        for name in self._conf:
-            self._session.conf.unset(name)
-        self._conf = dict(asked["conf"])
-        for name, value in self._conf.items():
-            self._session.conf.set(name, value)
         args = argparse.Namespace(
             bootstrap=self._args.bootstrap,
             input=list(asked["inputs"].items()),
@@ -79,17 +82,37 @@ class Server:
             sink=asked["sink"],
             checkpoint=asked["checkpoint"],
             query_name=asked["output"],
-            trigger_ms=asked["trigger_ms"],
+            trigger_ms=asked.pop("trigger_ms"),
             max_offsets=list(asked["max_offsets"].items()),
-            conf=list(self._conf.items()),
+            conf=list(asked["conf"].items()),
         )
-        self._checkpoint, self._contract = asked["checkpoint"], contract
-        self._query = start_query(self._session, pipeline_of(contract), args)
+        if self._built is None or self._built[0] != asked:
+            self._built = None  # what is half made is not started again
+            self._built = (asked, *self._build(asked, args))
+        _, module, records = self._built
+        self._query = start_records(records, module, args)
         return {"event": "started", "query_id": str(self._query.id), "run_id": str(self._query.runId)}
+
+    def _build(
+        self, asked: dict[str, Any], args: argparse.Namespace
+    ) -> tuple[ModuleType | SimpleNamespace, DataFrame]:
+        """The pipeline and its output, in a session that has the settings that were asked for and no others."""
+        for name in self._conf:
+            self._session.conf.unset(name)
+        self._conf = dict(asked["conf"])
+        for name, value in self._conf.items():
+            self._session.conf.set(name, value)
+        contract = Contract.from_json(asked["contract"])
+        file = asked.get("pipeline")
+        module = load(file) if file else pipeline_of(contract)
+        self._checkpoint, self._contract = asked["checkpoint"], contract if file else as_columns(contract)
+        return module, build_records(self._session, module, args)
 
     def _write_state(self, wanted: dict[str, Any]) -> dict[str, Any]:
         try:
-            return {"rows": write_state(self._session, self._checkpoint, as_columns(self._contract), wanted)}
+            return {"rows": write_state(self._session, self._checkpoint, self._contract, wanted)}
+        except StateProblem as error:
+            return {"note": str(error)}
         except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
             return {"problem": f"{type(error).__name__}: {str(error)[:200]}"}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from tidemark.contract import Contract, Side
 
@@ -42,13 +43,18 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
     kind = "keyWithTsToValues" if wanted["format"] >= FIRST_BY_TIME else "keyWithIndexToValue"
     refs = contract.output.left_ref, contract.output.right_ref
     window = contract.bound.window_ms is not None
-    parts = []
+    parts: list[DataFrame] = []
+    known: dict[str, Column] = {}
     for batch in wanted["batches"]:
         for name, side, ref in zip(("left", "right"), (contract.left, contract.right), refs, strict=True):
             source = session.read.format("statestore").option("operatorId", operator).option("batchId", batch)
             rows = source.option("storeName", f"{name}-{kind}").load(checkpoint)
-            named = rows.withColumns({"batch": lit(batch), "side": lit(name)})
-            parts.append(_lines(named, side, ref, window=window))
+            if (
+                name not in known
+            ):  # a store has the same columns after every batch; to ask for them is an analysis
+                known[name] = _line(rows.schema["value"].dataType, side, ref, window=window)
+            line = to_json(known[name], {"ignoreNullFields": "false"})
+            parts.append(rows.withColumns({"batch": lit(batch), "side": lit(name)}).select(line))
     lines = reduce(lambda some, more: some.union(more), parts).collect() if parts else []
     part = Path(f"{wanted['path']}.part")
     part.write_text("".join(f"{line}\n" for (line,) in lines))
@@ -59,20 +65,22 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
 def _operator(session: SparkSession, checkpoint: str) -> int:
     """The id of the only join in the plan."""
     stores = session.read.format("state-metadata").load(checkpoint)
-    joins = stores.where(col("operatorName") == OPERATOR).select("operatorId").distinct().collect()
+    rows = (
+        stores.where(col("operatorName") == OPERATOR).select("operatorId").collect()
+    )  # one for each partition
+    joins = {int(row[0]) for row in rows}
     if len(joins) != 1:
         raise StateProblem(f"the query has {len(joins)} joins with a state; that of one can be read")
-    return int(joins[0][0])
+    return joins.pop()
 
 
-def _lines(rows: DataFrame, side: Side, ref: Sequence[str] | None, *, window: bool) -> DataFrame:
-    """One column of JSON, from the state's columns ``key`` and ``value``, and ``batch`` and ``side``."""
-    value = rows.schema["value"].dataType
+def _line(value: DataType, side: Side, ref: Sequence[str] | None, *, window: bool) -> Column:
+    """A row of the state, from its columns ``key`` and ``value`` (of that type), and ``batch`` and ``side``."""
     names = set(value.names) if isinstance(value, StructType) else set()
     keys = side.keys if names.issuperset(side.keys) else ()
     places = ref if ref is not None and names.issuperset(ref) else ()
     matched = _field("matched") if "matched" in names else lit(None)
-    line = struct(
+    return struct(
         "batch",
         "side",
         _list(keys, "string").alias("key"),
@@ -80,7 +88,6 @@ def _lines(rows: DataFrame, side: Side, ref: Sequence[str] | None, *, window: bo
         _list(places, "bigint").alias("ref"),
         matched.cast("boolean").alias("matched"),
     )
-    return rows.select(to_json(line, {"ignoreNullFields": "false"}))
 
 
 def _field(name: str) -> Column:

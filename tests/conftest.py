@@ -5,11 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.sabotage.score import print_score
+
+if TYPE_CHECKING:
+    from tidemark.cases.warm import WarmDriver
+    from tidemark.stack import Stack
 
 HERE = Path(__file__).parent
 TIERS = ("unit", "spark", "e2e", "chaos", "sabotage", "regressions", "house")
@@ -30,6 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(folders[0])
         if folders[0] in ALWAYS_SMOKE and item.get_closest_marker("long") is None:
             item.add_marker("smoke")
+
+
+@pytest.fixture(scope="session")
+def warm(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmDriver]:
+    """Runs cases on the stack's driver: for a run that differs from others in what is run, not in how."""
+    from tidemark.cases.warm import WarmDriver
+
+    with WarmDriver(stack, stack.driver(), tmp_path_factory.mktemp("warm")) as driver:
+        yield driver
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,9 +15,9 @@ JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 DEFECT = "left-semi-loses-same-batch-rows"
 NULL_KEYS = "full-outer-joins-null-keys"
 EVERY_DAY = {
-    ("inner", "backlog", 3), ("left_outer", "stepped", 1), ("left_semi", "stepped", 2),
-    ("right_outer", "backlog", 4), ("full_outer", "stepped", 5),
+    ("inner", "backlog", 3), ("left_semi", "stepped", 2), ("right_outer", "backlog", 4), ("full_outer", "stepped", 5),
 }  # fmt: skip
+"""A left outer join, stepped, is run and found sound every day where it is replayed, below."""
 SMOKE = {("right_outer", "backlog", 4), ("full_outer", "stepped", 5)}
 """The other three joins have a smoke test of their own."""
 
@@ -64,6 +64,7 @@ def test_left_semi_under_a_backlog_loses_rows_and_the_defect_is_named(run_pipeli
     assert {(finding.property, finding.defect) for finding in verdict.findings} == {("lost_rows", DEFECT)}
 
 
+@pytest.mark.long  # every day: null_keys in tests/regressions/test_known_defects.py
 def test_a_full_outer_join_joins_null_keys_and_the_defect_is_named(run_pipeline):
     verdict = run_pipeline("full_outer", seed=5, impressions=400, generator=("--null-keys", "0.4")).verdict
 

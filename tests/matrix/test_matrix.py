@@ -7,17 +7,10 @@ import pytest
 from tests.matrix.cells import pairwise
 from tests.matrix.running import run_cell
 from tidemark.cases.fuzz import run_seed
-from tidemark.cases.warm import WarmDriver
 
 pytestmark = [pytest.mark.e2e]
 
 FUZZED = 40
-
-
-@pytest.fixture(scope="module")
-def warm(stack, tmp_path_factory):
-    with WarmDriver(stack, stack.driver(), tmp_path_factory.mktemp("warm")) as driver:
-        yield driver
 
 
 @pytest.mark.parametrize("cell", pairwise(), ids=str)

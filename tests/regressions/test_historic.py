@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bundled import case_of
 from tests.regressions.historic import HISTORIC
 from tests.sabotage import naive
 from tests.sabotage.evidence import Copy
@@ -66,12 +67,11 @@ EVERY_DAY = {"SPARK-26154", "SPARK-38684", "SPARK-49829"}
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in EVERY_DAY else pytest.mark.long) for name in HISTORIC]
 )
-def test_the_bug_is_gone_and_would_be_caught_by_name(name, run_pipeline, tmp_path, request):
-    case = HISTORIC[name]
-    result = run_pipeline(pipeline_of(name, tmp_path), trace=HERE / f"{name}.jsonl")
-    run = RunDirectory(result.run_dir)
+def test_the_bug_is_gone_and_would_be_caught_by_name(name, warm, tmp_path, request):
+    case, run = HISTORIC[name], RunDirectory(tmp_path / "run")
+    verdict = warm.run(case_of(pipeline_of(name, tmp_path), HERE / f"{name}.jsonl"), run.path)
 
-    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.doubts)
+    assert verdict.verdict == "VALID", (verdict.findings, verdict.doubts)
     assert rows_of(run) == case.right
 
     damaged = broken(run, name, tmp_path / "broken")
@@ -85,14 +85,15 @@ def test_the_bug_is_gone_and_would_be_caught_by_name(name, run_pipeline, tmp_pat
 
 
 @pytest.mark.parametrize("name", [name for name, case in HISTORIC.items() if case.conf])
-def test_the_bug_can_be_had_again_by_a_setting_and_is_caught(name, run_pipeline, tmp_path):
-    case = HISTORIC[name]
+def test_the_bug_can_be_had_again_by_a_setting_and_is_caught(name, warm, tmp_path):
+    case, run = HISTORIC[name], RunDirectory(tmp_path / "run")
 
-    result = run_pipeline(pipeline_of(name, tmp_path), trace=HERE / f"{name}.jsonl", conf=case.conf)
+    trace = HERE / f"{name}.jsonl"
+    verdict = warm.run(case_of(pipeline_of(name, tmp_path), trace, conf=case.conf), run.path)
 
-    assert rows_of(RunDirectory(result.run_dir)).keys() == case.right.keys() - set(case.gone)
-    assert result.verdict.verdict == "INVALID"
-    assert case.caught_as in result.verdict.findings_total
+    assert rows_of(run).keys() == case.right.keys() - set(case.gone)
+    assert verdict.verdict == "INVALID"
+    assert case.caught_as in verdict.findings_total
 
 
 def test_every_trace_belongs_to_a_bug():

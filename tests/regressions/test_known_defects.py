@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.bundled import case_of
 from tidemark import project
 from tidemark.evidence import RunDirectory
 from tidemark.oracle.defects import DEFECTS
@@ -33,14 +34,14 @@ PROPERTIES = {
 
 
 @pytest.fixture
-def shown(run_pipeline):
+def shown(warm, tmp_path):
     """A function that runs a case, and returns its verdict and the ids of the rows that came."""
 
     def run(case):
-        folder = project.defects_dir()
-        result = run_pipeline(folder / case.pipeline, trace=folder / case.trace, sink="spark")
-        values = [json.loads(record.value) for record in RunDirectory(result.run_dir).output()]
-        return result.verdict, {(value.get("left_id"), value.get("right_id")) for value in values}
+        folder, evidence = project.defects_dir(), RunDirectory(tmp_path / "run")
+        verdict = warm.run(case_of(folder / case.pipeline, folder / case.trace, sink="spark"), evidence.path)
+        values = [json.loads(record.value) for record in evidence.output()]
+        return verdict, {(value.get("left_id"), value.get("right_id")) for value in values}
 
     return run
 

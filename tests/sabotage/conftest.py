@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.bundled import case_of, make_trace
 from tests.sabotage.saboteurs import NO_NULL_KEYS, ON_TIME
 from tests.sabotage.score import PROPERTY, Line
+from tidemark.cases.warm import WarmDriver
 from tidemark.evidence import RunDirectory
-from tidemark.runner import RunOptions, describe, new_run_directory, run
-from tidemark.stack import Stack
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def score(request: pytest.FixtureRequest) -> Callable[[Line], None]:
 
 @pytest.fixture(scope="module")
 def recorded(
-    stack: Stack, tmp_path_factory: pytest.TempPathFactory
+    warm: WarmDriver, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, bool, str], RunDirectory]:
     """A function that runs a bundled join as it is, once, and gives its evidence; nothing is wrong with it.
 
@@ -32,14 +32,11 @@ def recorded(
     def record(join: str, late: bool, pace: str = "stepped") -> RunDirectory:
         if (join, late, pace) not in known:
             on_time = NO_NULL_KEYS if join == "full_outer" else ON_TIME
-            options = RunOptions(
-                join, seed=11, impressions=400, pace=pace,
-                generator=(("--null-keys", "0") if join == "full_outer" else ()) if late else on_time,
-                run_dir=tmp_path_factory.mktemp("sound") / join,
-            )  # fmt: skip
-            contract = describe(join)
-            directory = new_run_directory(options, contract)
-            verdict = run(options, contract, directory, stack=stack).verdict
+            generator = (("--null-keys", "0") if join == "full_outer" else ()) if late else on_time
+            folder = tmp_path_factory.mktemp("sound")
+            case = case_of(join, make_trace(folder / "trace.jsonl", generator, pace=pace))
+            directory = RunDirectory(folder / join)
+            verdict = warm.run(case, directory.path)
             assert verdict.verdict == "VALID", verdict
             known[join, late, pace] = directory
         return known[join, late, pace]

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.bundled import case_of, make_trace
 from tests.sabotage import naive
 from tests.sabotage.in_pipelines import PIPELINE
 from tests.sabotage.in_sinks import SINK
@@ -31,28 +32,40 @@ CASES = [
     for join in saboteur.caught
 ]  # fmt: skip
 
-TWINS = sorted(
-    {
-        (join, saboteur.pace)
-        for saboteurs in PLACES.values()
-        for saboteur in saboteurs.values()
-        for join in saboteur.caught
-        if saboteur.pace != "stepped"
-    }
-)
+TWINS = {
+    (join, saboteur.pace): saboteur.every_day
+    for saboteurs in PLACES.values()
+    for saboteur in saboteurs.values()
+    for join in saboteur.caught
+    if saboteur.pace != "stepped"
+}
+"""Whether the saboteur is in the suite; its twin is, too."""
+
+
+def ran(saboteur, broken, request):
+    """As a case: its evidence and verdict."""
+    trace = make_trace(broken.with_name("trace.jsonl"), saboteur.generator, pace=saboteur.pace)
+    case = case_of(broken, trace, sink=saboteur.sink, conf=saboteur.conf)
+    run = RunDirectory(broken.with_name("run"))
+    return run, request.getfixturevalue("warm").run(case, run.path)
+
+
+def ran_with_faults(saboteur, broken, request):
+    """As a run, on a driver of its own, which is killed."""
+    result = request.getfixturevalue("run_pipeline")(
+        broken, impressions=400, seed=11, pace=saboteur.pace, generator=saboteur.generator, conf=saboteur.conf,
+        sink=saboteur.sink, faults=saboteur.faults,
+    )  # fmt: skip
+    return RunDirectory(result.run_dir), result.verdict
 
 
 @pytest.mark.parametrize(("place", "name", "join"), CASES)
-def test_a_saboteur_is_caught_by_name(place, name, join, run_pipeline, tmp_path: Path, score):
+def test_a_saboteur_is_caught_by_name(place, name, join, request, tmp_path: Path, score):
     saboteur = PLACES[place][name]
     broken = tmp_path / "saboteur.py"
     broken.write_text(saboteur.source(join))
 
-    result = run_pipeline(
-        broken, impressions=400, seed=11, pace=saboteur.pace, generator=saboteur.generator, conf=saboteur.conf,
-        sink=saboteur.sink, faults=saboteur.faults,
-    )  # fmt: skip
-    run, verdict = RunDirectory(result.run_dir), result.verdict
+    run, verdict = (ran_with_faults if saboteur.faults else ran)(saboteur, broken, request)
     if saboteur.delivery is not None:
         assert verdict.findings == []
         run.write_json(
@@ -76,7 +89,13 @@ def test_a_saboteur_is_caught_by_name(place, name, join, run_pipeline, tmp_path:
     assert caught_as in verdict.findings_total, verdict.findings_total
 
 
-@pytest.mark.parametrize(("join", "pace"), TWINS)
+@pytest.mark.parametrize(
+    ("join", "pace"),
+    [
+        pytest.param(*twin, marks=[] if every_day else pytest.mark.long)
+        for twin, every_day in sorted(TWINS.items())
+    ],
+)
 def test_without_the_change_nothing_is_wrong(join, pace, recorded):
     """Nor with a pace that is not ``stepped``, in which the evidence of each join is recorded."""
     verdict = judge(recorded(join, True, pace))

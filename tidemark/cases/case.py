@@ -1,11 +1,15 @@
 """A case: a contract, a trace in slices, and how the query is run over it.
 
-Free of Kafka and Spark. Three ways to run, all with the trigger ``AvailableNow``, under which Spark itself says when a
-query has done all there is to do, so that nobody has to guess:
+Free of Kafka and Spark. Three ways to run have the trigger ``AvailableNow``, under which Spark itself says when a query
+has done all there is to do, so that nobody has to guess:
 
 ``backlog``      all slices are there, and the query reads about one of them a batch (``maxOffsetsPerTrigger``);
 ``stepped``      a slice is published, the query is started and ends, and so on: each slice is a restart;
 ``interrupted``  a backlog whose query is stopped, wherever it is, once so many batches are planned, and started again.
+
+The fourth is that of a run at the pace ``stepped``, for what depends on a query that goes on from slice to slice:
+
+``followed``     each slice is published while the query sleeps (``tidemark.runner.pace``), and so is the flush.
 
 The flush is published and read like a slice, in as many rounds as it takes.
 """
@@ -18,10 +22,11 @@ from pathlib import Path
 from typing import Literal
 
 from tidemark.contract import Contract
-from tidemark.trace import Header, Record, TopicSpec, write_trace
+from tidemark.trace import Header, Pace, Record, TopicSpec, write_trace
 
-Way = Literal["backlog", "stepped", "interrupted"]
+Way = Literal["backlog", "stepped", "interrupted", "followed"]
 WAYS: tuple[Way, ...] = ("backlog", "stepped", "interrupted")
+"""Those that are drawn."""
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 PARTITIONS = 2
 
@@ -30,7 +35,9 @@ PARTITIONS = 2
 class Case:
     """``records`` of the trace by slice, ``flush`` by round; ``stops`` are the batches at which it is interrupted.
 
-    ``states`` is how many batches the state is read of. ``anchors`` are what the run has to reach.
+    ``states`` is how many batches the state is read of. ``anchors`` are what the run has to reach. ``pipeline`` is what
+    runs in the place of what the contract describes: a file, or the name of a bundled one. Each input topic has so many
+    ``partitions``.
     """
 
     name: str
@@ -44,6 +51,8 @@ class Case:
     states: int = 0
     anchors: tuple[str, ...] = ()
     seed: int | None = None
+    pipeline: str = ""
+    partitions: int = PARTITIONS
 
     @property
     def topics(self) -> tuple[str, str]:
@@ -61,13 +70,18 @@ class Case:
         return max((record.slice for record in self.flush), default=0) + 1
 
     @property
+    def pace(self) -> Pace:
+        """The pace of a run that is most like this way."""
+        return "stepped" if self.way in ("stepped", "followed") else "backlog"
+
+    @property
     def limits(self) -> dict[str, int]:
         """``maxOffsetsPerTrigger`` of each topic: about one slice a batch, unless slices come one by one."""
-        if self.way == "stepped":
+        if self.pace == "stepped":
             return {}
         totals = Counter(record.topic for record in self.records)
         # At least one for each partition, or Spark reads a partition now and another then.
-        return {topic: max(PARTITIONS, -(-totals[topic] // self.slices)) for topic in self.topics}
+        return {topic: max(self.partitions, -(-totals[topic] // self.slices)) for topic in self.topics}
 
     def write(self, folder: Path) -> None:
         """Write ``trace.jsonl`` and ``flush.jsonl``."""
@@ -77,8 +91,8 @@ class Case:
         ):
             header = Header(
                 tidemark_trace=1,
-                pace="stepped" if self.way == "stepped" else "backlog",
-                topics={topic: TopicSpec(PARTITIONS) for topic in self.topics},
+                pace=self.pace,
+                topics={topic: TopicSpec(self.partitions) for topic in self.topics},
                 slices=slices,
                 seed=self.seed,
                 generator="tidemark.cases",

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tidemark import kafka, project
-from tidemark.cases.case import PARTITIONS, Case
+from tidemark.cases.case import Case
 from tidemark.checkpoint import Checkpoint
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.oracle import Verdict, judge
 from tidemark.runner.collect import DELIVERY_OF_SINK, batches_of, input_topics
+from tidemark.runner.pace import TRIGGER_MS, Feed
 from tidemark.runner.programs import Program
 from tidemark.runner.state import read_state, what_ran
 from tidemark.stack import Driver, Stack
@@ -37,6 +40,9 @@ ANSWER_S = 120.0
 END_S = 300
 """Calibration: a case has a dozen batches of 0.3 s each; a busy machine takes ten times that."""
 
+CHECK_S = 0.5
+"""How often the driver is asked for a query whose batches are counted on disk: each question costs it milliseconds."""
+
 OUTPUT_PARTITIONS = 2
 
 
@@ -48,6 +54,30 @@ class _Starts:
     replays: list[bool] = field(default_factory=list)
     query_id: str | None = None
     progress: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """What serves the cases; the query of one of them as pacing sees it."""
+
+    stack: Stack
+    driver: Driver
+    queries: Program
+    publisher: Program
+
+    def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
+        """Ask the program of the queries. Raises ``PipelineFailed`` if the query failed."""
+        return self.queries.ask(command, timeout_s)
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Stop the driver for the length of the block."""
+        with self.stack.hold(self.driver.name):
+            yield True
+
+    def began_after(self, _batch: int) -> bool:
+        """Never: a query that fails is not started again."""
+        return False
 
 
 class WarmDriver:
@@ -64,10 +94,11 @@ class WarmDriver:
         self._opened.enter_context(self._stack.register_session(session_id, self._driver.name))
         remote = f"--remote={self._driver.remote}/;session_id={session_id}"
         queries = ["pipelines.serve", remote, f"--bootstrap={self._stack.bootstrap_inside}"]
-        self._queries = self._opened.enter_context(Program(queries, self._logs / "pipelines.log"))
+        serves_queries = self._opened.enter_context(Program(queries, self._logs / "pipelines.log"))
         publisher = ["producers.serve", f"--bootstrap={bootstrap}"]
-        self._publisher = self._opened.enter_context(Program(publisher, self._logs / "producers.log"))
-        self._queries.answer(ANSWER_S)
+        publishes = self._opened.enter_context(Program(publisher, self._logs / "producers.log"))
+        serves_queries.answer(ANSWER_S)
+        self._programs = _Programs(self._stack, self._driver, serves_queries, publishes)
         return self
 
     def __exit__(
@@ -84,26 +115,23 @@ class WarmDriver:
             PipelineFailed: the query failed.
             TidemarkError: the testbed did.
         """
-        run = CaseRun(case, RunDirectory(folder), self._stack, self._queries, self._publisher)
-        return run.go(drive or CaseRun.drive)
+        return CaseRun(case, RunDirectory(folder), self._programs).go(drive or CaseRun.drive)
 
 
 class CaseRun:
     """One case, from its topics to its verdict."""
 
-    def __init__(
-        self, case: Case, directory: RunDirectory, stack: Stack, queries: Program, publisher: Program
-    ) -> None:
+    def __init__(self, case: Case, directory: RunDirectory, programs: _Programs) -> None:
         self._case = case
         self._directory = directory
-        self._stack = stack
-        self._queries = queries
-        self._publisher = publisher
+        self._programs = programs
+        self._stack = stack = programs.stack
         self._name = f"case-{uuid.uuid4().hex[:12]}"
         self.inputs = {topic: f"{self._name}-{topic}" for topic in case.topics}
         self.output = f"{self._name}-output"
         self.checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
         self._starts = _Starts()
+        self._notes: list[str] = []
 
     def go(self, drive: Callable[[CaseRun], None]) -> Verdict:
         """Publish, run, flush (that is ``drive``), collect, judge."""
@@ -111,7 +139,7 @@ class CaseRun:
         self._directory.write_json("contract", self._case.contract.to_json())
         self._case.write(self._directory.path)
         bootstrap = self._stack.bootstrap_servers
-        layout = dict.fromkeys(self.inputs.values(), PARTITIONS) | {self.output: OUTPUT_PARTITIONS}
+        layout = dict.fromkeys(self.inputs.values(), self._case.partitions) | {self.output: OUTPUT_PARTITIONS}
         kafka.create_topics(bootstrap, layout)
         try:
             drive(self)
@@ -126,6 +154,9 @@ class CaseRun:
     def drive(self) -> None:
         """The case's own way: what is published when, and when the query is stopped and started."""
         case = self._case
+        if case.way == "followed":
+            self._follow()
+            return
         if case.way == "stepped":
             for number in range(case.slices):
                 self.publish("trace", number)
@@ -140,11 +171,30 @@ class CaseRun:
             self.publish("flush", number)
             self.run_to_its_end()
 
+    def _follow(self) -> None:
+        """Slice after slice, each while the query sleeps; an answer to that is one batch, and a no-data batch."""
+        case, bootstrap = self._case, self._stack.bootstrap_servers
+
+        def ends() -> dict[str, dict[str, int]]:
+            found = kafka.end_offsets(bootstrap, list(self.inputs.values()))
+            return {topic: {str(part): end for part, end in parts.items()} for topic, parts in found.items()}
+
+        self.publish("trace", 0)
+        self._start(TRIGGER_MS)
+        feed = Feed(self._programs, self.checkpoint, ends)
+        feed.wait_until_read()
+        for number in range(1, case.slices):
+            if not feed.publish_one_batch(partial(self.publish, "trace", number)):
+                self._notes.append(f"slice {number} was torn into two batches")
+        for number in range(case.rounds):
+            feed.publish_one_batch(partial(self.publish, "flush", number))
+        self._stop()
+
     def publish(self, name: str, number: int) -> None:
         """Publish one slice of ``trace``, or one round of ``flush``."""
         trace = str((self._directory.path / f"{name}.jsonl").resolve())
         asked = {"trace": trace, "slice": number, "topics": self.inputs}
-        self._publisher.ask(f"publish {json.dumps(asked)}", ANSWER_S)
+        self._programs.publisher.ask(f"publish {json.dumps(asked)}", ANSWER_S)
 
     def run_to_its_end(self) -> None:
         """Start the query, and wait until it has read all there is; one that failed may be started again.
@@ -154,9 +204,9 @@ class CaseRun:
         """
         self._start(None)
         try:
-            answer = self._queries.ask(f"wait {END_S}", END_S + ANSWER_S)
+            answer = self._programs.ask(f"wait {END_S}", END_S + ANSWER_S)
         except PipelineFailed:
-            self._starts.progress += self._queries.ask("stop", ANSWER_S)["progress"]
+            self._stop()
             raise
         if answer["event"] != "ended":
             raise TestbedError(
@@ -170,6 +220,7 @@ class CaseRun:
         """Start the query, and stop it once a batch is planned: in the middle of it, as often as not."""
         self._start(0)
         ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self.inputs.values()))
+        checked_s = time.monotonic()
 
         def is_there() -> bool:
             planned = self.checkpoint.planned()
@@ -181,10 +232,17 @@ class CaseRun:
             return f"batch {batch} of case {self._case.name!r}; planned {self.checkpoint.planned()[-3:]}"
 
         def lives() -> None:
-            self._queries.ask("check", ANSWER_S)
+            nonlocal checked_s
+            if time.monotonic() - checked_s >= CHECK_S:
+                self._programs.ask("check", ANSWER_S)
+                checked_s = time.monotonic()
 
         wait_until(is_there, END_S, described, unless=lives, poll_s=0.02)
-        self._starts.progress += self._queries.ask("stop", ANSWER_S)["progress"]
+        self._stop()
+
+    def _stop(self) -> None:
+        """End the query now."""
+        self._starts.progress += self._programs.ask("stop", ANSWER_S)["progress"]
 
     def _start(self, trigger_ms: int | None) -> None:
         case = self._case
@@ -192,14 +250,14 @@ class CaseRun:
         asked = {
             "contract": case.contract.to_json(), "inputs": self.inputs, "output": self.output, "conf": case.conf,
             "checkpoint": str(self.checkpoint.path), "sink": case.sink, "max_offsets": case.limits,
-            "trigger_ms": trigger_ms,
+            "trigger_ms": trigger_ms, "pipeline": case.pipeline,
         }  # fmt: skip
-        self._starts.query_id = self._queries.ask(f"start {json.dumps(asked)}", ANSWER_S)["query_id"]
+        self._starts.query_id = self._programs.ask(f"start {json.dumps(asked)}", ANSWER_S)["query_id"]
         self._starts.first_batch.append(first)
         self._starts.replays.append(replays)
 
     def _read_state(self) -> StateInfo:
-        ask, folder = self._queries.ask, self._directory.path
+        ask, folder = self._programs.ask, self._directory.path
         most = self._case.states
         info = (
             read_state(ask, self.checkpoint, self._starts.progress, folder, most=most)
@@ -219,7 +277,7 @@ class CaseRun:
             tidemark_evidence=FORMAT,
             contract=self._case.contract.to_json(),
             delivery=DELIVERY_OF_SINK[self._case.sink],
-            pace="stepped" if self._case.way == "stepped" else "backlog",
+            pace=self._case.pace,
             inputs=input_topics(bootstrap, self.inputs),
             seed=self._case.seed,
             trace_sha256=trace_sha256(self._directory.path / "trace.jsonl"),
@@ -229,6 +287,7 @@ class CaseRun:
             sink=self._case.sink,
             query_id=self._starts.query_id,
             anchors=list(self._case.anchors),
+            notes=self._notes,
             state=state,
         )
         self._directory.write_json("manifest", manifest)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tidemark.checkpoint import Checkpoint, PlannedBatch
 from tidemark.errors import DeadlineExceeded, PipelineFailed
 from tidemark.runner.programs import Program
-from tidemark.runner.query import Query
 from tidemark.wait import wait_until
 
 TRIGGER_MS = 100
@@ -35,14 +35,31 @@ GRACE_S = 15.0
 LOOK_S = 1.0
 """How long a timed publisher is left alone before the query is looked after."""
 
+CHECK_S = 0.5
+"""How often a query whose batches are awaited is looked after. Calibration: its checkpoint tells the rest, for nothing;
+each question is two calls of the driver, and asked at each poll they took a tenth of a small run's CPU time."""
+
 EndOffsets = dict[str, dict[str, int]]
+
+
+class Followed(Protocol):
+    """What pacing needs of a query that runs: see :class:`tidemark.runner.query.Query`."""
+
+    def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
+        """The answer of the query's program; raises what makes waiting pointless."""
+
+    def held(self) -> AbstractContextManager[bool]:
+        """Stops the driver for the length of a block, which is given whether there was one to stop."""
+
+    def began_after(self, batch: int) -> bool:
+        """Whether the run that goes on now began when that batch was committed already."""
 
 
 @dataclass(frozen=True)
 class Feed:
     """The running query as pacing sees it."""
 
-    query: Query
+    query: Followed
     checkpoint: Checkpoint
     end_offsets: Callable[[], EndOffsets]
     well: Callable[[], object] = lambda: None
@@ -87,7 +104,7 @@ class Feed:
         while True:
             before = self.checkpoint.planned(), self.checkpoint.committed()
             try:
-                return wait_until(look, BATCH_S, describe, unless=self.check)
+                return wait_until(look, BATCH_S, describe, unless=self._checked_now_and_then())
             except DeadlineExceeded:
                 if (self.checkpoint.planned(), self.checkpoint.committed()) == before:
                     raise
@@ -118,8 +135,21 @@ class Feed:
 
         wait_until(
             is_over, BATCH_S, lambda: f"the no-data batch after batch {planned.batch}{self._state()}",
-            unless=self.check,
+            unless=self._checked_now_and_then(),
         )  # fmt: skip
+
+    def _checked_now_and_then(self) -> Callable[[], None]:
+        """As ``check``, but the query is asked every ``CHECK_S``."""
+        due_s = time.monotonic() + CHECK_S
+
+        def check() -> None:
+            nonlocal due_s
+            self.well()
+            if time.monotonic() >= due_s:
+                self.check()
+                due_s = time.monotonic() + CHECK_S
+
+        return check
 
     def _when_asleep(self, act: Callable[[], Any]) -> None:
         def acted() -> bool:

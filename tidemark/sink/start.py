@@ -80,8 +80,7 @@ def write_exactly_once(
     session = records.sparkSession
     check_columns({field.name: field.dataType.simpleString() for field in records.schema.fields}, told.topic)
     _check_session(session, told)
-    _check_key(records, expressions, partitions)
-    own["keyFingerprint"] = _fingerprint(records, expressions) if partitions > 1 else ""
+    own["keyFingerprint"] = _check_key(records, expressions, partitions)
     own |= _check_cluster(session, told)
     if partitions > 1:
         records = records.repartition(partitions, *expressions).withColumn(KEYS, xxhash64(*expressions))
@@ -95,12 +94,6 @@ def _register(session: SparkSession) -> None:
     with _by_value():
         parcel = zlib.compress(cloudpickle.dumps((prepare, write, give_up)), 9)  # type: ignore[no-untyped-call]
         session.dataSource.register(type(FORMAT, (KafkaExactlyOnce,), {"parcel": parcel}))
-
-
-def _fingerprint(records: DataFrame, expressions: Sequence[Column]) -> str:
-    """Of the names that Spark gives to the expressions; their own texts hold addresses and counters of one process."""
-    names = records.groupBy().agg(*map(count, expressions)).columns
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 def _check_session(session: SparkSession, told: SinkOptions) -> None:
@@ -118,17 +111,20 @@ def _check_session(session: SparkSession, told: SinkOptions) -> None:
         )
 
 
-def _check_key(records: DataFrame, expressions: Sequence[Column], partitions: int) -> None:
-    """Spark itself says whether an expression is deterministic: it allows no other inside an aggregate."""
+def _check_key(records: DataFrame, expressions: Sequence[Column], partitions: int) -> str:
+    """A fingerprint of the key: of the names that Spark gives to its expressions, for their own texts hold addresses
+    and counters of one process. Spark says whether they are deterministic, too: it allows no others in an aggregate.
+    """
     if partitions > 1 and not expressions:
         raise SinkRefused(
             f"there are {partitions} partitions, but no key",
             detail="without one, rows may go elsewhere when a batch is run again, and be lost or doubled",
             hint="name the columns that say where a row belongs, such as key='key'; or write with one partition",
         )
+    names: list[str] = []
     for expression in expressions if partitions > 1 else ():
         try:
-            records.groupBy().agg(count(expression)).schema  # noqa: B018 - asks for the analysis
+            names += records.groupBy().agg(count(expression)).columns
         except AnalysisException as error:
             hint = "use a key that depends on nothing but the input"
             if "NONDETERMINISTIC" in (error.getCondition() or ""):
@@ -140,6 +136,7 @@ def _check_key(records: DataFrame, expressions: Sequence[Column], partitions: in
             raise SinkRefused(
                 f"the key {expression} cannot be used", detail=str(error).splitlines()[0], hint=hint
             ) from error
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
 
 
 def _check_cluster(session: SparkSession, told: SinkOptions) -> dict[str, str]:
