@@ -14,14 +14,14 @@ from tidemark.process import tail
 from tidemark.stack import Driver, Stack
 
 LINES = 400
-"""Of each log, its last: a driver writes some ten lines a batch where something fails, none where nothing does."""
+"""Of each executor's log, its last."""
 
 
 def keep_logs(stack: Stack, drivers: Iterable[Driver], folder: Path) -> None:
-    """Copy the ends of the logs: ``driver.log``, and ``executor-APPLICATION-NUMBER.log`` for each executor."""
+    """Copy the logs: ``driver.log``, and the ends of executors' as ``executor-APPLICATION-NUMBER.log``."""
     for driver in dict.fromkeys(drivers):
         with suppress(TidemarkError):  # the part is gone, and its log with it
-            (folder / "driver.log").write_text(stack.logs(driver.name, LINES), encoding="utf-8")
+            (folder / "driver.log").write_text(stack.logs(driver.name, None), encoding="utf-8")
         for log in sorted(stack.state_dir.glob(f"worker-*/{driver.app_id}/*/stderr")):
             name = f"executor-{driver.app_id}-{log.parent.name}.log"
             (folder / name).write_text(tail(log, LINES), encoding="utf-8")

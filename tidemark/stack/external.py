@@ -100,7 +100,7 @@ class ExternalStack:
         """Refused."""
         self._refuse("reconnect", part)
 
-    def logs(self, part: str, lines: int = 50) -> str:  # noqa: ARG002 (the protocol's)
+    def logs(self, part: str, lines: int | None = 50) -> str:  # noqa: ARG002 (the protocol's)
         """Nothing: its logs are where it runs."""
         self._known(part)
         return ""

@@ -125,8 +125,8 @@ class Stack(Protocol):
     def reconnect(self, part: str) -> None:
         """Bring a part back to the network, at its address."""
 
-    def logs(self, part: str, lines: int = 50) -> str:
-        """The end of a part's log."""
+    def logs(self, part: str, lines: int | None = 50) -> str:
+        """The end of a part's log; with ``None`` all of it."""
 
     def driver(self, name: str = "driver") -> Driver:
         """A driver that runs; raises ``UsageError`` if there is none of that name."""

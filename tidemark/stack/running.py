@@ -108,8 +108,8 @@ class RunningStack:
         target = self._runtime.network_target(self._part(part))
         pausing.go_on(self._state, self._runtime, target, f"network-{part}")
 
-    def logs(self, part: str, lines: int = 50) -> str:
-        """The end of a part's log."""
+    def logs(self, part: str, lines: int | None = 50) -> str:
+        """The end of a part's log; with ``None`` all of it."""
         return self._runtime.log(self._part(part), lines)
 
     def driver(self, name: str = "driver") -> Driver:
