@@ -82,7 +82,6 @@ class Agent:
         """Hang up, which ends the program."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._stream.close()
         self._stream._response.close()
 
     def _line(self) -> bytes:
