@@ -1,8 +1,8 @@
 """Programs that wait inside of containers, to look after single processes there.
 
 Free of stacks. A command that is run anew in a container takes a third of a second, most of it to start a Python; a
-program that waits there answers in milliseconds, which is what meets a batch that is half written. Each process of ours
-has one for each container that it asks, and it ends with whoever asked: its standard input does.
+program that waits there answers in milliseconds, which is what a fault at a commit point has. Each process of ours has
+one for each container that it asks, and it ends with whoever asked: its standard input does.
 """
 
 from __future__ import annotations
