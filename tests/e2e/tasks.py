@@ -18,8 +18,7 @@ from tidemark.sink.ledger import (
     TRY_S,
     Entry,
     Names,
-    listed,
-    look_up,
+    Reader,
 )
 from tidemark.wait import wait_until
 
@@ -112,8 +111,9 @@ def await_rows(told) -> None:
 
 def entries(bootstrap: str, query: str) -> dict[int, Entry]:
     """Partition -> what the ledger knows of it, for one query."""
-    admin, names = AdminClient({"bootstrap.servers": bootstrap}), Names(DEFAULT_PREFIX, query, DEFAULT_SINK)
-    found = {number: look_up(admin, names.group(number), LEDGER, TRY_S) for number in listed(admin, names)}
+    names = Names(DEFAULT_PREFIX, query, DEFAULT_SINK)
+    reader = Reader(lambda: AdminClient({"bootstrap.servers": bootstrap}), LEDGER)
+    found = {number: reader.look_up(names.group(number), TRY_S) for number in reader.listed(names)}
     return {number: entry for number, entry in found.items() if entry is not None}
 
 

@@ -6,6 +6,9 @@ take over, or the broker dies. Every day on a broker of the stack's version, in 
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.e2e.own_broker import STACKS_OWN, on_brokers
@@ -19,6 +22,19 @@ pytestmark = [on_brokers(STACKS_OWN)]
 SETTLE_S = 1.0
 STALE = (47, 90)
 """INVALID_PRODUCER_EPOCH and PRODUCER_FENCED."""
+READER = """
+import sys
+from confluent_kafka.admin import AdminClient
+from tidemark.errors import SinkFailed
+from tidemark.sink.ledger import Reader
+
+reader = Reader(lambda: AdminClient({"bootstrap.servers": sys.argv[1], "log_level": 0}), "tidemark-ledger")
+for timeout_s in sys.stdin:
+    try:
+        print(reader.look_up("nobody", float(timeout_s)), flush=True)
+    except SinkFailed as error:
+        print(error.detail, flush=True)
+"""
 
 
 def at_its_end(site, direction, **more):
@@ -144,3 +160,22 @@ def test_a_broker_killed_between_a_commit_and_its_markers_doubles_nothing(site):
     seen = sorted(row.value for row in kafka.read_all(told["bootstrap"], told["topic"]))
     assert seen in ([], wanted(0)), seen
     assert seen or is_open(told["bootstrap"], told["topic"])
+
+
+def test_who_looked_into_the_ledger_in_vain_lives_on_when_the_broker_is_back(site):
+    argv = [sys.executable, "-c", READER, site.broker.bootstrap]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, **pipes) as reader:
+
+        def answer(timeout_s: float) -> str:
+            reader.stdin.write(f"{timeout_s}\n")
+            reader.stdin.flush()
+            return reader.stdout.readline().strip()
+
+        assert answer(30) == "None"
+        site.broker.kill()
+        assert "no answer within" in answer(0.1)
+        site.broker.start()
+        assert [answer(30) for _ in range(3)] == ["None"] * 3
+        reader.stdin.close()
+        assert reader.wait(30) == 0

@@ -27,15 +27,16 @@ def to_sink(records):
     return with_provenance(records.mapInArrow(all_but_last, "key STRING, value STRING"))
 """
 MISREAD = """
-import dataclasses, tidemark.sink.transaction as transaction
+import dataclasses
+from tidemark.sink.ledger import Reader
 
-look_up = transaction.look_up
+look_up = Reader.look_up
 
 def misread(*args, **how):
     entry = look_up(*args, **how)
     return entry and dataclasses.replace(entry, next_batch=entry.next_batch - 1)
 
-transaction.look_up = misread
+Reader.look_up = misread
 """
 TWICE_WHEN_RESTARTED = """
 def to_sink(records):

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from tidemark import kafka
 from tidemark.checkpoint import Checkpoint
-from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Entry, Names, look_up
+from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Entry, Names, Reader
 
 LOOK_S = 5.0
 """Calibration: a coordinator answers within 5 ms."""
@@ -48,7 +48,9 @@ class _Ledger:
     def __init__(self, bootstrap: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]) -> None:
         self.ends = ends
         self._checkpoint = checkpoint
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._reader = Reader(
+            lambda: AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), DEFAULT_LEDGER
+        )
 
     def written(self, batch: int) -> Proof | None:
         """Every partition has an entry of this batch."""
@@ -76,7 +78,7 @@ class _Ledger:
         return Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
 
     def _entry(self, partition: int) -> Entry | None:
-        return look_up(self._admin, self._names.group(partition), DEFAULT_LEDGER, LOOK_S)
+        return self._reader.look_up(self._names.group(partition), LOOK_S)
 
 
 class _Topic:

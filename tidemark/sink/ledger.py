@@ -15,7 +15,7 @@ import json
 import re
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ DEFAULT_SINK = "0"
 NONE = -1001
 TRY_S = 5.0
 """Calibration: a coordinator answers within 1-5 ms, one that is just being elected within some seconds."""
+ASKED_S = 3600.0
+"""The longest that librdkafka takes for a request's deadline."""
 AGAIN_S = 0.005
 """Calibration: offsets are stable 1-15 ms after the transaction that wrote them."""
 
@@ -94,39 +96,86 @@ def group_metadata(group: str) -> bytes:
     return b"CGMDv2:" + struct.pack("<i", -1) + group.encode() + b"\0" + b"\0" + b"\1"
 
 
-def look_up(admin: Any, group: str, ledger: str, timeout_s: float, *, stable: bool = True) -> Entry | None:
-    """The entry of a group, or ``None`` if there is none.
+class Reader:
+    """Reads the ledger, with a client that ``make`` makes (``admin``), and a new one for one that does not answer.
 
-    An open transaction of this name is awaited; not ``stable``, what is committed so far is taken for all.
-
-    Raises:
-        SinkFailed: the broker did not say within ``timeout_s``, or may not say.
-        SinkRefused: somebody else's offset is there.
+    librdkafka's own deadline cannot be used for it: a request to a coordinator that runs out while the broker is down
+    ends the process when the broker is back (an assertion in ``rdkafka_queue.h``; librdkafka issue 4605, pull request
+    5397, open as of 2.16). So a request runs as long as it may, and a client that nobody waits for any more is given up
+    with it, and with its backoff, which is longest when a broker has been away for long.
     """
-    from confluent_kafka import KafkaError, KafkaException
 
-    again = {
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-    }
-    deadline = time.monotonic() + timeout_s
-    while True:
+    def __init__(self, make: Callable[[], Any], ledger: str) -> None:
+        self.admin = make()
+        self._make = make
+        self._ledger = ledger
+
+    def look_up(self, group: str, timeout_s: float, *, stable: bool = True) -> Entry | None:
+        """The entry of a group, or ``None`` if there is none.
+
+        An open transaction of this name is awaited; not ``stable``, what is committed so far is taken for all.
+
+        Raises:
+            SinkFailed: the broker did not say within ``timeout_s``, or may not say.
+            SinkRefused: somebody else's offset is there.
+        """
+        from confluent_kafka import KafkaError, KafkaException
+
+        again = {
+            KafkaError.UNSTABLE_OFFSET_COMMIT,
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+            KafkaError.COORDINATOR_NOT_AVAILABLE,
+            KafkaError.NOT_COORDINATOR,
+            KafkaError.REQUEST_TIMED_OUT,
+            KafkaError._TRANSPORT,
+            KafkaError._TIMED_OUT,
+            KafkaError._TIMED_OUT_QUEUE,
+        }
+        deadline = time.monotonic() + timeout_s
+        while True:
+            patience_s = max(AGAIN_S, min(TRY_S, deadline - time.monotonic()))
+            try:
+                place = self._ask(group, stable, patience_s)
+                error = place.error
+                if error is None:
+                    return read_entry(group, place.offset, place.metadata)
+            except TimeoutError:
+                self.admin = self._make()
+                error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {patience_s:.3g} s")
+            except KafkaException as exception:
+                error = exception.args[0]
+            if error.code() not in again or time.monotonic() > deadline:
+                raise _unread(group, error, self._ledger)
+            pause(AGAIN_S)
+
+    def listed(self, names: Names) -> list[int]:
+        """The partitions of a sink that Kafka knows; raises ``SinkFailed`` if a broker does not answer."""
+        found = map(names.partition, self.groups())
+        return [partition for partition in found if partition is not None]
+
+    def groups(self) -> list[str]:
+        """All groups of the cluster; raises ``SinkFailed`` if a broker does not answer."""
+        from confluent_kafka import KafkaException
+
         try:
-            place = _ask(admin, group, ledger, stable)
-            error = place.error
-            if error is None:
-                return read_entry(group, place.offset, place.metadata)
+            answer = self.admin.list_consumer_groups(request_timeout=TRY_S).result()
+            trouble = [str(error) for error in answer.errors]  # of brokers that did not answer
         except KafkaException as exception:
-            error = exception.args[0]
-        if error.code() not in again or time.monotonic() > deadline:
-            raise _unread(group, error, ledger)
-        pause(AGAIN_S)
+            trouble = [str(exception.args[0])]
+        if trouble:
+            raise SinkFailed(
+                "cannot list the groups of the ledger",
+                detail=trouble[0],
+                hint="look whether the brokers can be reached, and whether this client may DESCRIBE groups",
+            )
+        return [group.group_id for group in answer.valid]
+
+    def _ask(self, group: str, stable: bool, patience_s: float) -> Any:
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(self._ledger, 0)])]
+        answer = self.admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=ASKED_S)
+        return answer[group].result(patience_s).topic_partitions[0]
 
 
 def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
@@ -146,12 +195,6 @@ def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
         ) from error
 
 
-def listed(admin: Any, names: Names) -> list[int]:
-    """The partitions of a sink that Kafka knows; raises ``SinkFailed`` if a broker does not answer."""
-    found = map(names.partition, _groups(admin))
-    return [partition for partition in found if partition is not None]
-
-
 def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterator[tuple[str, Entry]]:
     """Every entry on a cluster: (group, entry), by group. ``client`` are librdkafka's settings.
 
@@ -160,36 +203,11 @@ def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterat
     """
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"log_level": 0, **client})
-    for group in sorted(_groups(admin)):
-        entry = look_up(admin, group, ledger, TRY_S)
+    reader = Reader(lambda: AdminClient({"log_level": 0, **client}), ledger)
+    for group in sorted(reader.groups()):
+        entry = reader.look_up(group, TRY_S)
         if entry is not None:
             yield group, entry
-
-
-def _groups(admin: Any) -> list[str]:
-    from confluent_kafka import KafkaException
-
-    try:
-        answer = admin.list_consumer_groups(request_timeout=TRY_S).result()
-        trouble = [str(error) for error in answer.errors]  # of brokers that did not answer
-    except KafkaException as exception:
-        trouble = [str(exception.args[0])]
-    if trouble:
-        raise SinkFailed(
-            "cannot list the groups of the ledger",
-            detail=trouble[0],
-            hint="look whether the brokers can be reached, and whether this client may DESCRIBE groups",
-        )
-    return [group.group_id for group in answer.valid]
-
-
-def _ask(admin: Any, group: str, ledger: str, stable: bool) -> Any:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(ledger, 0)])]
-    answer = admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=TRY_S)
-    return answer[group].result().topic_partitions[0]
 
 
 def _unread(group: str, error: Any, ledger: str) -> SinkFailed:

@@ -18,9 +18,9 @@ from dataclasses import replace
 from tidemark.errors import SinkRefused
 from tidemark.sink.fit import Task
 from tidemark.sink.inflight import InFlight
-from tidemark.sink.ledger import Entry, Names, listed
+from tidemark.sink.ledger import Entry, Names
 from tidemark.sink.options import SinkOptions
-from tidemark.sink.transaction import Writer, new_admin, new_producer
+from tidemark.sink.transaction import Writer, ledger_reader, new_producer
 
 AT_ONCE = 8
 """Producers at a time; each waits for its coordinator for some milliseconds."""
@@ -36,7 +36,7 @@ def take_over(query: str, batch: InFlight, options: SinkOptions) -> None:
         SinkFailed: Kafka does not say.
     """
     task = Task(query, "", batch.batch, 0, 0, options.partitions, batch.offsets)
-    known = listed(new_admin(options), Names(options.prefix, query, options.sink))
+    known = ledger_reader(options).listed(Names(options.prefix, query, options.sink))
     numbers = sorted({*range(options.partitions), *known})
     with ThreadPoolExecutor(AT_ONCE) as pool:
         entries = list(pool.map(lambda number: _entry(replace(task, partition=number), options), numbers))

@@ -27,7 +27,7 @@ from tidemark.errors import SinkFailed
 from tidemark.sink.cluster import admin_settings
 from tidemark.sink.faults import Place, failed, too_long
 from tidemark.sink.fit import Task, must_fit, must_repeat
-from tidemark.sink.ledger import Entry, Names, group_metadata, listed, look_up
+from tidemark.sink.ledger import Entry, Names, Reader, group_metadata
 from tidemark.sink.options import SinkOptions
 from tidemark.sink.records import KeySum, plain, records
 
@@ -121,22 +121,22 @@ class Writer:
         own, task = self.own_entry(), self._task
         if own is not None and (own.next_batch == task.batch + 1 or own.run == task.run):
             return own
-        numbers = {*range(task.partitions), *listed(self._admin, self._names)} - {task.partition}
+        numbers = {*range(task.partitions), *self._ledger.listed(self._names)} - {task.partition}
         for group in map(self._names.group, sorted(numbers)):
             stable = not task.offsets
-            entry = look_up(self._admin, group, self._options.ledger, self._options.timeout_s, stable=stable)
+            entry = self._ledger.look_up(group, self._options.timeout_s, stable=stable)
             if entry is not None:
                 must_fit(entry, self._mine(0, ""), task)
         return own
 
     def own_entry(self) -> Entry | None:
         """This partition's entry. Fences whoever wrote under this name before, and then looks; the order matters."""
-        self._admin = new_admin(self._options)
+        self._ledger = ledger_reader(self._options)
         with ThreadPoolExecutor(1) as other:
             ready = other.submit(self._initialise)
-            self._cluster = self._cluster_of(self._admin)
+            self._cluster = self._cluster_of(self._ledger.admin)
             ready.result()
-        own = look_up(self._admin, self._group, self._options.ledger, self._options.timeout_s)
+        own = self._ledger.look_up(self._group, self._options.timeout_s)
         if own is not None:
             must_fit(own, self._mine(0, ""), self._task)
         return own
@@ -325,11 +325,12 @@ def new_producer(options: SinkOptions, group: str, on_delivery: Callable[[Any, o
     return _new(Producer, {**options.client, "transactional.id": group, "on_delivery": on_delivery})
 
 
-def new_admin(options: SinkOptions) -> Any:
-    """A client for the look-up; one that waits for no timer of 50 ms before it asks for the first time."""
+def ledger_reader(options: SinkOptions) -> Reader:
+    """For the look-up; its client waits for no timer of 50 ms before it asks for the first time."""
     from confluent_kafka.admin import AdminClient
 
-    return _new(AdminClient, {**admin_settings(options), HIDDEN: options.client[HIDDEN]})
+    settings = {**admin_settings(options), HIDDEN: options.client[HIDDEN]}
+    return Reader(lambda: _new(AdminClient, settings), options.ledger)
 
 
 def _new(kind: Any, settings: dict[str, Any]) -> Any:
