@@ -49,9 +49,7 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
         for name, side, ref in zip(("left", "right"), (contract.left, contract.right), refs, strict=True):
             source = session.read.format("statestore").option("operatorId", operator).option("batchId", batch)
             rows = source.option("storeName", f"{name}-{kind}").load(checkpoint)
-            if (
-                name not in known
-            ):  # a store has the same columns after every batch; to ask for them is an analysis
+            if name not in known:  # the same after every batch, and to ask for it is an analysis
                 known[name] = _line(rows.schema["value"].dataType, side, ref, window=window)
             line = to_json(known[name], {"ignoreNullFields": "false"})
             parts.append(rows.withColumns({"batch": lit(batch), "side": lit(name)}).select(line))
@@ -65,10 +63,8 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
 def _operator(session: SparkSession, checkpoint: str) -> int:
     """The id of the only join in the plan."""
     stores = session.read.format("state-metadata").load(checkpoint)
-    rows = (
-        stores.where(col("operatorName") == OPERATOR).select("operatorId").collect()
-    )  # one for each partition
-    joins = {int(row[0]) for row in rows}
+    of_partitions = stores.where(col("operatorName") == OPERATOR).select("operatorId").collect()
+    joins = {int(row[0]) for row in of_partitions}
     if len(joins) != 1:
         raise StateProblem(f"the query has {len(joins)} joins with a state; that of one can be read")
     return joins.pop()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,7 +26,7 @@ from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.oracle import Verdict, judge
 from tidemark.runner.collect import DELIVERY_OF_SINK, batches_of, input_topics
-from tidemark.runner.pace import TRIGGER_MS, Feed
+from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
 from tidemark.runner.programs import Program
 from tidemark.runner.state import read_state, what_ran
 from tidemark.stack import Driver, Stack
@@ -39,9 +38,6 @@ ANSWER_S = 120.0
 
 END_S = 300
 """Calibration: a case has a dozen batches of 0.3 s each; a busy machine takes ten times that."""
-
-CHECK_S = 0.5
-"""How often the driver is asked for a query whose batches are counted on disk: each question costs it milliseconds."""
 
 OUTPUT_PARTITIONS = 2
 
@@ -220,7 +216,6 @@ class CaseRun:
         """Start the query, and stop it once a batch is planned: in the middle of it, as often as not."""
         self._start(0)
         ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self.inputs.values()))
-        checked_s = time.monotonic()
 
         def is_there() -> bool:
             planned = self.checkpoint.planned()
@@ -231,12 +226,7 @@ class CaseRun:
         def described() -> str:
             return f"batch {batch} of case {self._case.name!r}; planned {self.checkpoint.planned()[-3:]}"
 
-        def lives() -> None:
-            nonlocal checked_s
-            if time.monotonic() - checked_s >= CHECK_S:
-                self._programs.ask("check", ANSWER_S)
-                checked_s = time.monotonic()
-
+        lives = now_and_then(partial(self._programs.ask, "check", ANSWER_S))
         wait_until(is_there, END_S, described, unless=lives, poll_s=0.02)
         self._stop()
 

@@ -29,6 +29,9 @@ def strike_executor(
             return None
         victim, proof = stopped
         fault = _hit_one(scene, strike, now.batch, victim, proof)
+        if fault.proof["committed"]:  # by the others, just now: its partitions had no rows
+            scene.stack.resume_executor(scene.driver, victim.executor_id)
+            return None
         if strike.sort.action == "kill":
             scene.stack.kill_executor(scene.driver, victim.executor_id)
     else:

@@ -55,10 +55,11 @@ def chaos_command(
     Each fault pauses somebody, looks at checkpoint, ledger and end offsets, and strikes only if the batch is where it
     shall be; `faults.jsonl` in the run directory has what it saw. One that missed to the end makes the run UNKNOWN.
     """
+    from tidemark.chaos.strikes import read_schedule
     from tidemark.errors import UsageError
     from tidemark.runner import RunOptions
 
-    if not faults.strip(" ,"):
+    if not read_schedule(faults):
         raise UsageError("--faults names no fault", hint=f"for example: --faults {EVERY_POINT}")
     options = RunOptions(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, faults=faults, sink=sink,

@@ -140,14 +140,11 @@ class Feed:
 
     def _checked_now_and_then(self) -> Callable[[], None]:
         """As ``check``, but the query is asked every ``CHECK_S``."""
-        due_s = time.monotonic() + CHECK_S
+        ask = now_and_then(self.check)
 
         def check() -> None:
-            nonlocal due_s
             self.well()
-            if time.monotonic() >= due_s:
-                self.check()
-                due_s = time.monotonic() + CHECK_S
+            ask()
 
         return check
 
@@ -175,6 +172,19 @@ class Feed:
         except PipelineFailed as failure:
             return f"; {failure}"
         return f"; planned {self.checkpoint.planned()[-1:]}, committed {self.checkpoint.committed()[-1:]}, {status}"
+
+
+def now_and_then(check: Callable[[], object]) -> Callable[[], None]:
+    """What can be called at each poll, and calls ``check`` every ``CHECK_S``, for the first time after as long."""
+    due_s = time.monotonic() + CHECK_S
+
+    def called() -> None:
+        nonlocal due_s
+        if time.monotonic() >= due_s:
+            check()
+            due_s = time.monotonic() + CHECK_S
+
+    return called
 
 
 def follow_timed(publisher: Program, check: Callable[[], None]) -> None:

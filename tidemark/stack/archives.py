@@ -27,7 +27,7 @@ GROUPS = ("broker", "spark")
 _KEPT = 6
 """Archives in the cache, of all installations; the least recently used go first. 60 to 210 MB each."""
 SETTLE_S = 30.0
-"""Calibration: from its first batch to its end a short run in cold JVMs takes 10 s, and 25 on a busy machine."""
+"""Calibration: from its first batch to its end a short run in cold JVMs took 24 s on a busy machine."""
 _BATCH = b"StreamingQueryListener$QueryProgressEvent"
 """In an event log: a streaming query has done a batch."""
 _MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
