@@ -1,4 +1,4 @@
-"""Runs the whole matrix and writes its document: ``python -m tests.matrix [--pairwise] [--log FILE]``."""
+"""Runs the whole matrix, and writes its document if all held: ``python -m tests.matrix [--pairwise] [--log FILE]``."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ def main() -> int:
         outcomes = run_cells(chosen, Lanes(stack, project.runs_dir() / "matrix", args.lanes), say)
         text = document.write(outcomes, stack.versions["spark"])
     print(text)
+    if any(outcome.said == "FAILED" for outcome in outcomes):
+        return 1
     if not args.pairwise:
         document.PATH.write_text(text)
-    return 1 if any(outcome.said == "FAILED" for outcome in outcomes) else 0
+    return 0
 
 
 if __name__ == "__main__":

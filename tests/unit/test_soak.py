@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tidemark.cases import soak as soaking
 from tidemark.cases.soak import Soak, SoakOptions, SoakRun, schedule
 from tidemark.chaos.strikes import POINTS, read_schedule, write_schedule
 from tidemark.evidence import Fault
@@ -33,6 +34,21 @@ def test_a_schedule_is_the_seeds_and_every_sort_comes():
         (part, action, point) for (part, action), points in POINTS.items() for point in points
     }
     assert sorted(map(str, read_schedule(write_schedule(many)))) == sorted(map(str, many))
+
+
+def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):
+    said = []
+
+    def second_is_interrupted(_options, _stack, number):
+        if number == 1:
+            raise KeyboardInterrupt
+        return ran(number, [fault()])
+
+    monkeypatch.setattr(soaking, "_run", second_is_interrupted)
+    short, long = (SoakOptions(Path("runs"), minutes) for minutes in (0.0, 30.0))
+    done = soaking.soak(long, None, lambda _all, one: said.append(one.number))
+    assert ([one.number for one in done.runs], said, done.over) == ([0], [0], False)
+    assert soaking.soak(short, None, lambda *_: None).over
 
 
 def test_it_adds_up():

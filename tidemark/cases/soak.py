@@ -80,11 +80,12 @@ class SoakRun(msgspec.Struct, kw_only=True):
 
 @dataclass
 class Soak:
-    """All runs so far."""
+    """All runs so far; ``over`` once the time is, not after Ctrl-C."""
 
     options: SoakOptions
     runs: list[SoakRun] = field(default_factory=list)
     seconds: float = 0.0
+    over: bool = False
 
     @property
     def faults(self) -> Iterator[tuple[SoakRun, Fault]]:
@@ -138,6 +139,7 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
             say(done, one)
             # Not begun: a run that would end past the time by more than it would fall short of it.
             if done.seconds + done.seconds / len(done.runs) / 2 > 60 * options.minutes:
+                done.over = True
                 break
     return done
 

@@ -104,7 +104,9 @@ def soak_command(
     with lease(spec_to_lease()) as stack:
         done = soak(options, stack, lambda _all, one: typer.echo(shown.run_line(one), err=True))
         versions = dict(stack.versions)
-    if markdown is not None:
+    if markdown is not None and not done.over:
+        typer.echo(f"{markdown} is left as it was: the time was not over", err=True)
+    elif markdown is not None:
         asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _sorts())
         markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
     if as_json:
