@@ -51,5 +51,8 @@ def test_the_same_schedule_with_sparks_own_sink_shows_its_duplicates(run_pipelin
     must_be_as_asked(run)
     again = copies(run)
     assert again.total() == result.verdict.counts["duplicates_excused"] > 0
+    for fault in run.faults():
+        if fault.fault == "KillDriver" and "rows" in fault.proof:
+            assert again[fault.batch] >= sum(fault.proof["rows"].values()) > 0
     begun_twice = {batch.batch for batch in run.batches() if batch.runs > 1 or batch.failed_tasks}
     assert set(again) <= begun_twice

@@ -34,10 +34,17 @@ CASES = [
 ]
 
 
-def must_be_right(verdict):
-    """No row is wrong but for a known defect of Spark."""
-    assert verdict.verdict in ("VALID", "INVALID"), shown(verdict) + str(verdict.doubts)
-    assert [str(finding) for finding in verdict.findings if finding.defect is None] == []
+PROVOKED = {"left_semi": ["left-semi-loses-same-batch-rows"]}
+"""The defects of Spark that a restart may bring about."""
+GENERATOR = {"full_outer": ("--null-keys", "0")}
+"""It takes NULL keys for equal."""
+
+
+def must_be_right(join, verdict):
+    """No row is wrong, but for a left semi join's known defect, and nothing is in doubt."""
+    assert verdict.verdict == ("INVALID" if verdict.findings else "VALID"), shown(verdict)
+    assert [str(one) for one in verdict.findings if one.defect not in PROVOKED.get(join, [])] == []
+    assert verdict.doubts == []
 
 
 def must_be_one_timeline(evidence, kills):
@@ -71,9 +78,10 @@ def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipel
     if stack.spec.backend != "local":
         # A process in a container is stopped too late after the first row, more often than not.
         points = [name for name in points if name[1] != "half-written"]
-    result = run_pipeline(join, sink=sink, seed=3, impressions=3000, faults=schedule(points))
+    more = {"generator": GENERATOR.get(join, ())}
+    result = run_pipeline(join, sink=sink, seed=3, impressions=3000, faults=schedule(points), **more)
 
-    must_be_right(result.verdict)
+    must_be_right(join, result.verdict)
     evidence = RunDirectory(result.run_dir)
     faults = {(fault.fault, fault.point): fault for fault in evidence.faults()}
     assert {name for name, fault in faults.items() if fault.done} == set(points)
@@ -82,6 +90,7 @@ def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipel
         assert fault.proof["planned"]
         assert not fault.proof["committed"]
         assert fault.recovery_s is not None
+        assert sum(fault.proof["ends_before"].values()) <= sum(fault.proof["ends_after"].values())
     must_be_one_timeline(evidence, [fault for (name, _), fault in faults.items() if name == "KillDriver"])
     again = copies(evidence)
     written = [faults[name] for name in POINTS[1:3] if name in faults]
@@ -113,14 +122,14 @@ PARTS_OF = [
 @pytest.mark.parametrize(("join", "sink", "parts"), PARTS_OF)
 def test_what_a_query_runs_on_is_killed_in_the_middle_of_a_batch(join, sink, parts, own_stack, tmp_path):
     options = RunOptions(
-        join, sink=sink, seed=4, impressions=1500, faults=",".join(parts), generator=("--null-keys", "0"),
+        join, sink=sink, seed=4, impressions=1500, faults=",".join(parts), generator=GENERATOR.get(join, ()),
         run_dir=tmp_path / "run",
     )  # fmt: skip
     contract = describe(join)
 
     verdict = run(options, contract, new_run_directory(options, contract), stack=own_stack).verdict
 
-    must_be_right(verdict)
+    must_be_right(join, verdict)
     faults = RunDirectory(tmp_path / "run").faults()
     assert {fault.fault for fault in faults if fault.done} == {f"Kill{part.title()}" for part in parts}
     assert all(fault.proof["planned"] and not fault.proof["committed"] for fault in faults)

@@ -178,9 +178,9 @@ def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
         finally:
             one.faults = directory.faults()
         _take(one, verdict)
-    except UsageError:
-        raise  # the next one would be refused as well
     except TidemarkError as error:
+        if number == 0 and isinstance(error, UsageError):
+            raise  # what was asked for: every run would be refused
         one.problem = str(error)
     except Exception as error:  # noqa: BLE001 (a run that breaks our own code must not cost the ones before it)
         one.problem = f"{type(error).__name__}: {error}"

@@ -77,18 +77,18 @@ def _kill_half_written(
     if stopped is None:
         return None
     victim, _ = stopped
-
-    def both_go_on() -> None:
-        scene.stack.resume(scene.driver)
-        scene.stack.resume_executor(scene.driver, victim.executor_id)
-
-    proof = points.stop_and_look(
-        partial(scene.stack.pause, scene.driver), partial(points.half_written, scene, now.batch), both_go_on
-    )
+    executor_goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
+    with points.going_on_after_an_error(executor_goes_on):
+        proof = points.stop_and_look(
+            partial(scene.stack.pause, scene.driver),
+            partial(points.half_written, scene, now.batch),
+            partial(scene.stack.resume, scene.driver),
+        )
     if proof is None:
+        executor_goes_on()
         return None
     seen = {"app_id": app_id, "executor_id": victim.executor_id, **proof}
     fault = hit(scene, strike, now.batch, seen)
-    scene.stack.kill_executor(scene.driver, victim.executor_id)
+    scene.stack.kill_executor(scene.driver, victim)
     scene.stack.kill(scene.driver)
     return fault

@@ -28,12 +28,14 @@ def strike_executor(
         if stopped is None:
             return None
         victim, proof = stopped
-        fault = _hit_one(scene, strike, now.batch, victim, proof)
+        goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
+        with points.going_on_after_an_error(goes_on):
+            fault = _hit_one(scene, strike, now.batch, victim, proof)
         if fault.proof["committed"]:  # by the others, just now: its partitions had no rows
-            scene.stack.resume_executor(scene.driver, victim.executor_id)
+            goes_on()
             return None
         if strike.sort.action == "kill":
-            scene.stack.kill_executor(scene.driver, victim.executor_id)
+            scene.stack.kill_executor(scene.driver, victim)
     else:
         unless()
         scene.rest(strike.delay_s)
@@ -45,7 +47,7 @@ def strike_executor(
         try:
             scene.rest(strike.sort.seconds)
         finally:
-            scene.stack.resume_executor(scene.driver, victim.executor_id)
+            scene.stack.resume_executor(scene.driver, victim)
     return fault
 
 
@@ -74,7 +76,7 @@ def _strike_running(
         victim = rng.choice(alive)
         fault = _hit_one(scene, strike, batch, victim, proof)
         strike_one = scene.stack.kill_executor if strike.sort.action == "kill" else scene.stack.pause_executor
-        strike_one(scene.driver, victim.executor_id)
+        strike_one(scene.driver, victim)
     return victim, fault
 
 
@@ -87,8 +89,8 @@ def _stop_one(
     scene: Scene, victim: Executor, look: Callable[[], Proof | None]
 ) -> tuple[Executor, Proof] | None:
     proof = points.stop_and_look(
-        partial(scene.stack.pause_executor, scene.driver, victim.executor_id),
+        partial(scene.stack.pause_executor, scene.driver, victim),
         look,
-        partial(scene.stack.resume_executor, scene.driver, victim.executor_id),
+        partial(scene.stack.resume_executor, scene.driver, victim),
     )
     return None if proof is None else (victim, proof)

@@ -35,6 +35,9 @@ class Output(Protocol):
     def ends(self) -> dict[int, int]:
         """The end offsets of the output topic, rows of open transactions included; cheap."""
 
+    def seen(self) -> Proof:
+        """How far it is: the end offsets and, where there is a ledger, the next batch of each sink partition."""
+
     def written(self, batch: int) -> Proof | None:
         """What shows that every sink partition has written the batch; ``None`` while nothing does."""
 
@@ -52,33 +55,36 @@ class _Ledger:
             lambda: AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), DEFAULT_LEDGER
         )
 
+    def seen(self) -> Proof:
+        """Entries and end offsets."""
+        return {"ledger": self._entries(), "ends": as_named(self.ends())}
+
     def written(self, batch: int) -> Proof | None:
         """Every partition has an entry of this batch."""
-        entries: dict[str, int] = {}
-        partition = count = 0
-        while partition <= count:
-            entry = self._entry(partition)
-            if entry is None or entry.next_batch != batch + 1:
-                return None
-            entries[str(partition)], count = entry.next_batch, entry.partitions - 1
-            partition += 1
-        return {"ledger": entries, "ends": as_named(self.ends())}
+        seen = self.seen()
+        return seen if set(seen["ledger"].values()) == {batch + 1} else None
 
     def half_written(self, batch: int) -> Proof | None:
         """Some partitions have an entry of this batch, some an older one or none."""
-        entries: dict[str, int] = {}
-        for partition in range(self._checkpoint.partitions(batch)):
+        seen = self.seen()
+        done = sum(entry == batch + 1 for entry in seen["ledger"].values())
+        return seen if 0 < done < len(seen["ledger"]) else None
+
+    def _entries(self) -> dict[str, int]:
+        """The next batch of each partition, 0 if it has none."""
+        first = self._entry(0)
+        entries = {"0": 0 if first is None else first.next_batch}
+        for partition in range(1, 1 if first is None else first.partitions):
             entry = self._entry(partition)
             entries[str(partition)] = 0 if entry is None else entry.next_batch
-        done = sum(entry == batch + 1 for entry in entries.values())
-        return {"ledger": entries, "ends": as_named(self.ends())} if 0 < done < len(entries) else None
+        return entries
 
     @cached_property
     def _names(self) -> Names:
         return Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
 
     def _entry(self, partition: int) -> Entry | None:
-        return self._reader.look_up(self._names.group(partition), LOOK_S)
+        return self._reader.look_up(self._names.group(partition), LOOK_S, stable=False)
 
 
 class _Topic:
@@ -94,6 +100,10 @@ class _Topic:
         self._rows: Counter[tuple[str, str]] = Counter()
         self._read: dict[int, int] = {}
         self._since = 0.0
+
+    def seen(self) -> Proof:
+        """The end offsets."""
+        return {"ends": as_named(self.ends())}
 
     def written(self, batch: int) -> Proof | None:
         """All partitions have rows there, and nothing has come for a while."""

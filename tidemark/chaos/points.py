@@ -9,10 +9,11 @@ planned. Then comes the look, at checkpoint, ledger and end offsets, and only if
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from tidemark.chaos.outputs import Proof, as_named
+from tidemark.chaos.outputs import Proof
 from tidemark.chaos.scene import Scene
 from tidemark.chaos.strikes import NO_DATA
 from tidemark.errors import DeadlineExceeded
@@ -58,13 +59,23 @@ def stop_and_look(
     return proof
 
 
+@contextmanager
+def going_on_after_an_error(go_on: Callable[[], object]) -> Iterator[None]:
+    """For who has been stopped already: an error in the block lets them go on before it is passed on."""
+    try:
+        yield
+    except BaseException:
+        go_on()
+        raise
+
+
 def runs(scene: Scene, point: str, batch: int) -> Proof | None:
     """With the driver stopped: whether the batch runs, and reads something (``planned``) or nothing (``no-data``)."""
     if point == NO_DATA:
         return no_data(scene, batch)
     if scene.checkpoint.running() != batch or not scene.carries_data(batch):
         return None
-    return {"ends": as_named(scene.output.ends())}
+    return scene.output.seen()
 
 
 def planned(scene: Scene, now: Running) -> Proof | None:
@@ -76,7 +87,7 @@ def planned(scene: Scene, now: Running) -> Proof | None:
         if scene.checkpoint.running() != now.batch or scene.output.ends() != now.ends:
             return None
         pause(STEP_S)
-    return {"ends": as_named(now.ends)}
+    return scene.output.seen()
 
 
 def no_data(scene: Scene, batch: int) -> Proof | None:
@@ -84,7 +95,7 @@ def no_data(scene: Scene, batch: int) -> Proof | None:
     if scene.checkpoint.running() != batch or scene.carries_data(batch):
         return None
     offsets = scene.checkpoint.batch(batch).end_offsets
-    return {"end_offsets": offsets, "ends": as_named(scene.output.ends())}
+    return {"end_offsets": offsets, **scene.output.seen()}
 
 
 def written(scene: Scene, batch: int) -> Proof | None:

@@ -16,6 +16,7 @@ from datetime import datetime
 
 from tidemark.chaos.drivers import strike_driver
 from tidemark.chaos.executors import strike_executor
+from tidemark.chaos.outputs import as_named
 from tidemark.chaos.parts import strike_part
 from tidemark.chaos.points import Running
 from tidemark.chaos.scene import Scene, now_utc
@@ -87,6 +88,7 @@ class Striker:
             by = _STRIKE.get(strike.sort.part, strike_part)
             done = by(self._scene, strike, now, rng=self._rng, unless=self._go_on)
             not_before = now.batch + 1
+        done.proof["ends_before"] = as_named(now.ends)
         self.journal.append(done)
         assert done.batch is not None
         committed = lambda: done.batch in self._scene.checkpoint.committed()  # noqa: E731
@@ -94,6 +96,7 @@ class Striker:
         # By the file, because an outage may outlast the batch: who was down was not needed for it.
         recovery = self._scene.checkpoint.committed_at(done.batch) - datetime.fromisoformat(done.at_utc)
         done.recovery_s = round(max(0.0, recovery.total_seconds()), 2)
+        done.proof["ends_after"] = as_named(self._scene.output.ends())
 
     def _await_batch(self, not_before: int) -> Running:
         """The first batch from ``not_before`` on that runs, and where the output ended just before it was planned."""

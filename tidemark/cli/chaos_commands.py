@@ -86,10 +86,11 @@ def soak_command(
     """Run after run under faults at named commit points, on one stack, until the time is over.
 
     Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in ten
-    missed its point; 1 if something was found; 3 otherwise.
+    missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
     """
     from tidemark import project
     from tidemark.cases.soak import JOINS, SoakOptions, soak
+    from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
     from tidemark.report import soak as shown
     from tidemark.runner.options import SINKS
     from tidemark.stack import lease, spec_to_lease
@@ -115,7 +116,7 @@ def soak_command(
         sys.stdout.write(msgspec.json.encode({**done.summary(), "runs": done.runs}).decode() + "\n")
     else:
         typer.echo("\n".join(shown.lines(done)))
-    raise typer.Exit(done.exit_code)
+    raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
 
 
 def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str], markdown: Path) -> str:

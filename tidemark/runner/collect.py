@@ -102,7 +102,8 @@ class Collector:
         self._records = list(kafka.drain(self._stack.bootstrap_servers, self._output))
 
     def finish(self) -> None:
-        """Write every file of the evidence that can be written."""
+        """Write every file of the evidence that can be written; the journal first, whatever the stack is like."""
+        self._directory.write_lines("faults", self._faults)
         if self._records is None or self._faults:
             keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
         if self._records is None:  # the run did not get as far as draining
@@ -113,7 +114,6 @@ class Collector:
         failed = sum((log.failed_tasks() for log in logs), Counter[int]())
         starts = [(run.first_batch, run.replays) for run in self._query.runs]
         self._directory.write_lines("batches", batches_of(self._checkpoint, self._inputs, starts, failed))
-        self._directory.write_lines("faults", self._faults)
         self._directory.write_lines("progress", self._progress(logs))
         self._directory.write_lines("executors", _placements(logs))
         events = (line for log in logs for line in log.excerpt())

@@ -124,17 +124,17 @@ class ExternalStack:
         """Refused: its processes are not to be seen from here."""
         self._refuse("look at the executors of", driver)
 
-    def kill_executor(self, driver: str, executor_id: str) -> Executor:
+    def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
         """Refused."""
-        self._refuse("kill", f"executor {executor_id} of {driver}")
+        self._refuse("kill", f"executor {executor} of {driver}")
 
-    def pause_executor(self, driver: str, executor_id: str) -> Executor:
+    def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
         """Refused."""
-        self._refuse("pause", f"executor {executor_id} of {driver}")
+        self._refuse("pause", f"executor {executor} of {driver}")
 
-    def resume_executor(self, driver: str, executor_id: str) -> Executor:
+    def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
         """Refused."""
-        self._refuse("resume", f"executor {executor_id} of {driver}")
+        self._refuse("resume", f"executor {executor} of {driver}")
 
     def hold(self, driver: str) -> AbstractContextManager[None]:
         """Holds nothing: a slice that is published meanwhile may be torn."""

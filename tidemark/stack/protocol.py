@@ -135,15 +135,18 @@ class Stack(Protocol):
         """Start a driver of one's own and wait until it answers and has its executors."""
 
     def executors(self, driver: str) -> list[Executor]:
-        """The living executors of a driver's application."""
+        """The living executors of a driver's application.
 
-    def kill_executor(self, driver: str, executor_id: str) -> Executor:
+        One of them is what the next three take; or its id, and then it is looked for first, which takes a moment.
+        """
+
+    def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGKILL an executor; returns who it was. The cluster starts another by itself."""
 
-    def pause_executor(self, driver: str, executor_id: str) -> Executor:
+    def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGSTOP an executor."""
 
-    def resume_executor(self, driver: str, executor_id: str) -> Executor:
+    def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGCONT an executor."""
 
     def hold(self, driver: str) -> AbstractContextManager[None]:

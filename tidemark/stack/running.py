@@ -145,23 +145,23 @@ class RunningStack:
         workers = [part for part in self._state.parts() if part.kind == "worker"]
         return self._runtime.executors(self.driver(driver).app_id, workers)
 
-    def kill_executor(self, driver: str, executor_id: str) -> Executor:
+    def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGKILL an executor."""
-        executor = self._executor(driver, executor_id)
+        executor = self._executor(driver, executor)
         self._runtime.end_executor(executor)
         self._state.discard("stopped", _name_of(executor))
         return executor
 
-    def pause_executor(self, driver: str, executor_id: str) -> Executor:
+    def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGSTOP an executor."""
-        executor = self._executor(driver, executor_id)
+        executor = self._executor(driver, executor)
         target = self._runtime.executor_target(executor)
         pausing.stop(self._state, self._runtime, target, _name_of(executor))
         return executor
 
-    def resume_executor(self, driver: str, executor_id: str) -> Executor:
+    def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGCONT an executor."""
-        executor = self._executor(driver, executor_id)
+        executor = self._executor(driver, executor)
         target = self._runtime.executor_target(executor)
         pausing.go_on(self._state, self._runtime, target, _name_of(executor))
         return executor
@@ -250,13 +250,15 @@ class RunningStack:
             )
         return part
 
-    def _executor(self, driver: str, executor_id: str) -> Executor:
+    def _executor(self, driver: str, named: Executor | str) -> Executor:
+        if isinstance(named, Executor):
+            return named
         living = self.executors(driver)
         for executor in living:
-            if executor.executor_id == executor_id:
+            if executor.executor_id == named:
                 return executor
         raise TestbedError(
-            f"executor {executor_id} of {driver} does not run",
+            f"executor {named} of {driver} does not run",
             detail=f"living executors: {', '.join(executor.executor_id for executor in living) or 'none'}",
             hint="an executor that was killed has a successor of another id: ask executors() again",
         )

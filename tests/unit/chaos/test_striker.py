@@ -21,8 +21,14 @@ SOON_S = 10.0
 class Output:
     """An output of two partitions in which nothing moves."""
 
+    looks = 0
+
     def ends(self):
+        self.looks += 1
         return {0: 3, 1: 4}
+
+    def seen(self):
+        return {"ends": {"0": 3, "1": 4}}
 
 
 class Words:
@@ -61,8 +67,8 @@ class Words:
     def resume(self, part):
         self._word("resume", part)
 
-    def kill_executor(self, driver, executor_id):
-        self._word("kill executor", executor_id)
+    def kill_executor(self, driver, executor):
+        self._word("kill executor", executor.executor_id)
 
 
 class Batches:
@@ -87,8 +93,8 @@ def batches(tmp_path):
     return Batches(tmp_path)
 
 
-def striker_of(batches, stack, *strikes):
-    scene = Scene(stack, "driver", batches.checkpoint, Output())
+def striker_of(batches, stack, *strikes, output=None):
+    scene = Scene(stack, "driver", batches.checkpoint, output or Output())
     return Striker(scene, strikes, random.Random(1))
 
 
@@ -101,10 +107,11 @@ def until(condition, what):
 
 
 def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
-    stack = Words()
-    striker = striker_of(batches, stack, strike())
+    stack, output = Words(), Output()
+    striker = striker_of(batches, stack, strike(), output=output)
     batches.plan(0, 5)
     striker.start()
+    until(lambda: output.looks, "a look at the output before the batch")
     batches.commit(0)
     batches.plan(1, 9)
     until(lambda: striker.journal, "the fault in the journal")
@@ -115,7 +122,7 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
     assert (fault.fault, fault.batch, fault.point, fault.done) == ("KillExecutor", 1, "planned", True)
     assert fault.proof == {
         "planned": True, "committed": False, "executor_id": "7", "worker": "worker-1", "pid": 4711,
-        "ends": {"0": 3, "1": 4},
+        "ends_before": {"0": 3, "1": 4}, "ends": {"0": 3, "1": 4}, "ends_after": {"0": 3, "1": 4},
     }  # fmt: skip
     assert stack.said == [("hold", "driver"), ("kill executor", "7"), ("let go", "driver")]
 
