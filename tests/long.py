@@ -1,9 +1,11 @@
 """Runs what is too long for every day, part after part, and writes down how it went: ``python -m tests.long``.
 
-The matrix, the saboteurs, and every other test that is marked ``long``. What a part prints goes to the screen and, with
-what it counted, to ``build/long``. A part that fails does not stop the next; ``tests/LONG.md`` is written only if all
-were run and held. Exit code 0 if they held, 1 if one did not, 130 after Ctrl-C, which ends the running part in order.
-Words after ``--`` are handed to pytest: they say how tests are run (``-n 2``), never which.
+The tests that are marked ``long``; those among them that need the machine to themselves, because a rate is what they
+show; the saboteurs, and the matrix. What a part prints goes to the screen and, with what it counted, to ``build/long``.
+A part that fails does not stop the next; ``tests/LONG.md`` is written only if all were run and held. ``--resume`` does
+not repeat a part that held with the code of today. Exit code 0 if they held, 1 if one did not, 130 after Ctrl-C, which
+ends the running part in order. Words after ``--`` are handed to pytest: they say how tests are run (``-n 2``), never
+which; those that need the machine to themselves are run one after the other.
 """
 
 from __future__ import annotations
@@ -73,12 +75,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a part."""
+    """What became of a part; ``before``: in an earlier run, with the same code."""
 
     part: Part
     exit_code: int
     seconds: float
     tally: Tally
+    before: bool = False
 
     @property
     def problem(self) -> str:
@@ -91,15 +94,25 @@ class Done:
         return ", ".join(f"{count:,} {name}" for name, count in self.tally.counts.items())
 
 
+@dataclass(frozen=True)
+class Kept:
+    """``build/long/*.json``: a part that held, and the SHA-256 of the code with which it did."""
+
+    code_sha256: str
+    seconds: float
+    tally: Tally
+
+
 def main(arguments: list[str]) -> int:
     """Run the parts that are asked for; all, if none is named."""
     parser = argparse.ArgumentParser(prog="python -m tests.long", description=__doc__)
     parser.add_argument(
         "--only",
         action="append",
-        choices=("matrix", "sabotage", "tests"),
+        choices=[part.name for part in parts(Path())],
         help="this part; writes no document",
     )
+    parser.add_argument("--resume", action="store_true", help="leave out what held with the same code")
     parser.add_argument("words", nargs="*", metavar="-- WORDS", help="how pytest runs the tests")
     args = parser.parse_args(arguments)
     if any(word.startswith((*SELECTING, "tests")) for word in args.words):
@@ -108,40 +121,53 @@ def main(arguments: list[str]) -> int:
     chosen = [part for part in parts(logs, args.words) if part.name in (args.only or part.name)]
     os.chdir(project.root())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the part, too
-    return carry_out(chosen, logs, None if args.only else DOCUMENT)
+    return carry_out(chosen, logs, None if args.only else DOCUMENT, resume=args.resume)
 
 
 def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
     """The parts, in their order; what they count goes below ``logs``."""
-    outcomes, caught, tests = logs / "matrix.jsonl", logs / "sabotage.xml", logs / "tests.xml"
+    tests, alone = logs / "tests.xml", logs / "alone.xml"
+    caught, outcomes = logs / "sabotage.xml", logs / "matrix.jsonl"
     run = (sys.executable, "-m")
-    rest = ("-m", "long and not sabotage and not regressions")
+    marked = "long and {} and not sabotage and not regressions".format
     return (
         Part(
-            "matrix", "every join under every bound on every state",
-            (*run, "tests.matrix", "--log", str(outcomes)), outcomes, read_matrix,
+            "tests", "the tests that are marked `long`",
+            (*run, "pytest", *words, "-m", marked("not alone"), f"--junit-xml={tests}"), tests, read_rest,
+        ),
+        Part(
+            "alone", "those that need the machine to themselves",
+            (*run, "pytest", "-m", marked("alone"), f"--junit-xml={alone}"), alone, read_junit,
         ),
         Part(
             "sabotage", "every saboteur, and bugs that Spark once had",
             (*run, "tests.sabotage", *words, f"--junit-xml={caught}"), caught, read_sabotage,
         ),
         Part(
-            "tests", "the other tests that are marked `long`",
-            (*run, "pytest", *words, *rest, f"--junit-xml={tests}"), tests, read_rest,
+            "matrix", "every join under every bound on every state",
+            (*run, "tests.matrix", "--log", str(outcomes)), outcomes, read_matrix,
         ),
     )  # fmt: skip
 
 
-def carry_out(chosen: Sequence[Part], logs: Path, document: Path | None) -> int:
+def carry_out(chosen: Sequence[Part], logs: Path, document: Path | None, *, resume: bool = False) -> int:
     """Run the parts one after the other, print what became of them, and write the document if all held."""
-    for part in chosen:
-        part.counted.unlink(missing_ok=True)  # the matrix appends; and old counts are no proof of this run
     logs.mkdir(parents=True, exist_ok=True)
+    earlier = {part.name: kept(part, logs) if resume else None for part in chosen}
+    for part in chosen:
+        if earlier[part.name] is None:
+            part.counted.unlink(
+                missing_ok=True
+            )  # the matrix appends; and old counts are no proof of this run
+            _kept_in(part, logs).unlink(missing_ok=True)
     done: list[Done] = []
     with suppress(KeyboardInterrupt):
         for number, part in enumerate(chosen, start=1):
-            print(f"== {number} of {len(chosen)}: {part.what}: {part.command}", flush=True)
-            done.append(run(part, logs / f"{part.name}.log"))
+            before = earlier[part.name]
+            again = "" if before is None else ": held before, with the same code"
+            print(f"== {number} of {len(chosen)}: {part.what}: {part.command}{again}", flush=True)
+            done.append(before or run(part, logs / f"{part.name}.log"))
+            keep(done[-1], logs)
     for line in said(done, chosen, logs):
         print(line)
     if len(done) < len(chosen):
@@ -175,6 +201,27 @@ def run(part: Part, log: Path) -> Done:
     finally:
         reader.join(REST_S)
     return Done(part, child.returncode, time.monotonic() - begun, _read(part))
+
+
+def keep(done: Done, logs: Path) -> None:
+    """Note a part that held, so that it need not be run again."""
+    if not done.problem:
+        held = Kept(project.code_sha256(), done.seconds, done.tally)
+        _kept_in(done.part, logs).write_bytes(msgspec.json.encode(held))
+
+
+def kept(part: Part, logs: Path) -> Done | None:
+    """What became of a part in an earlier run, if it held and the code is the same."""
+    try:
+        held = msgspec.json.decode(_kept_in(part, logs).read_bytes(), type=Kept)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    same = held.code_sha256 == project.code_sha256()
+    return Done(part, 0, held.seconds, held.tally, before=True) if same else None
+
+
+def _kept_in(part: Part, logs: Path) -> Path:
+    return logs / f"{part.name}.json"
 
 
 def _pass_on(source: IO[bytes], log: Path) -> None:
@@ -285,6 +332,7 @@ def text(done: Sequence[Done], where: str, date: str) -> str:
     ]
     lines += ["", "What was run:", "", *(f"- {one.part.name}: `{one.part.command}`" for one in done)]
     notes = [f"- {one.part.name}: {note}" for one in done for note in one.tally.notes]
+    notes += [f"- {one.part.name}: held in an earlier run, with the same code" for one in done if one.before]
     lines += ["", "What they said besides:", "", *notes] if notes else []
     return "\n".join(lines) + "\n"
 

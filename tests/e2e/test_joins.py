@@ -15,10 +15,10 @@ JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 DEFECT = "left-semi-loses-same-batch-rows"
 NULL_KEYS = "full-outer-joins-null-keys"
 EVERY_DAY = {
-    ("inner", "backlog", 3), ("left_semi", "stepped", 2), ("right_outer", "backlog", 4), ("full_outer", "stepped", 5),
+    ("inner", "backlog", 1), ("left_semi", "stepped", 2), ("right_outer", "backlog", 1), ("full_outer", "stepped", 2),
 }  # fmt: skip
 """A left outer join, stepped, is run and found sound every day where it is replayed, below."""
-SMOKE = {("right_outer", "backlog", 4), ("full_outer", "stepped", 5)}
+SMOKE = {("right_outer", "backlog", 1), ("full_outer", "stepped", 2)}
 """The other three joins have a smoke test of their own."""
 
 
@@ -29,8 +29,9 @@ def marks(case):
 
 CASES = [
     pytest.param(*case, marks=marks(case), id="-".join(map(str, case)))
-    for case in itertools.product(JOINS, ("stepped", "backlog"), range(1, 11))
+    for case in itertools.product(JOINS, ("stepped", "backlog"), (1, 2))
 ]
+"""A thousand seeds more: ``make fuzz``."""
 
 
 def rows_of(run_dir):

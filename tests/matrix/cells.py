@@ -81,7 +81,7 @@ class Cell:
         return Case(
             name=str(self),
             contract=contract,
-            records=(*certain(contract), *draw_records(rng, contract, slices=5, rows=(4, 6))),
+            records=(*certain(contract), *draw_records(rng, contract, slices=4, rows=(4, 6))),
             flush=flush_of(contract, rounds=1 if self.no_data else 2),
             way=way,
             sink=SINKS[number // len(WAYS) % len(SINKS)],

@@ -176,6 +176,28 @@ def test_a_choice_of_parts_writes_no_document_and_counts_of_before_prove_nothing
     assert not (tmp_path / "old").exists()
 
 
+def test_a_part_that_held_with_the_same_code_is_not_run_again_if_asked(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(long, "machine", lambda: "2 cores")
+    document, ran = tmp_path / "LONG.md", tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'a').write('x')"
+    chosen = [part(tmp_path, "one", code), part(tmp_path, "two", code, two_failed)]
+    mended = [chosen[0], part(tmp_path, "two", code)]
+
+    assert long.carry_out(chosen, tmp_path, document) == 1
+    assert ran.read_text() == "xx"
+    assert long.carry_out(mended, tmp_path, document, resume=True) == 0
+    assert ran.read_text() == "xxx"
+    assert "the one: python -c" in capsys.readouterr().out
+    assert "- one: held in an earlier run, with the same code" in document.read_text()
+    assert "- two: held" not in document.read_text()
+
+    assert long.carry_out(mended, tmp_path, document) == 0
+    assert ran.read_text() == "xxxxx"
+    monkeypatch.setattr(long.project, "code_sha256", lambda: "another")
+    assert long.carry_out(mended, tmp_path, document, resume=True) == 0
+    assert ran.read_text() == "xxxxxxx"
+
+
 @pytest.mark.parametrize("words", [["-k", "late"], ["-mlong"], ["tests/e2e"]])
 def test_words_that_select_tests_are_refused(words, capsys):
     with pytest.raises(SystemExit) as ended:

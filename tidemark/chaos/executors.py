@@ -7,7 +7,6 @@ half-written stops the executor itself, whose partitions then cannot be written;
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import partial
 
 from tidemark.chaos import points
@@ -54,14 +53,29 @@ def strike_executor(
 def stop_half_written(
     scene: Scene, now: Running, *, rng: random.Random, unless: Unless
 ) -> tuple[Executor, Proof] | None:
-    """As soon as rows come, stop one executor; it stays stopped if others have written and it has not.
+    """Let one executor crawl, stop it as soon as rows come; it stays so if others have written and it has not.
 
     ``None``, and it goes on, if all or none of the partitions turn out to be written.
     """
     alive = scene.stack.executors(scene.driver)
-    if not alive or not points.is_writing(scene, now, unless):
+    if not alive:
         return None
-    return _stop_one(scene, rng.choice(alive), lambda: points.half_written(scene, now.batch))
+    victim = rng.choice(alive)
+    crawl = points.Crawl(
+        partial(scene.stack.pause_executor, scene.driver, victim),
+        partial(scene.stack.resume_executor, scene.driver, victim),
+    )
+
+    def step() -> None:
+        unless()
+        crawl.step()
+
+    with points.going_on_after_an_error(crawl.go_on):
+        if not points.is_writing(scene, now, step):
+            crawl.go_on()
+            return None
+    proof = points.stop_and_look(crawl.stop, partial(points.half_written, scene, now.batch), crawl.go_on)
+    return None if proof is None else (victim, proof)
 
 
 def _strike_running(
@@ -83,14 +97,3 @@ def _strike_running(
 def _hit_one(scene: Scene, strike: Strike, batch: int, victim: Executor, proof: Proof) -> Fault:
     who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
     return hit(scene, strike, batch, {**who, **proof})
-
-
-def _stop_one(
-    scene: Scene, victim: Executor, look: Callable[[], Proof | None]
-) -> tuple[Executor, Proof] | None:
-    proof = points.stop_and_look(
-        partial(scene.stack.pause_executor, scene.driver, victim),
-        look,
-        partial(scene.stack.resume_executor, scene.driver, victim),
-    )
-    return None if proof is None else (victim, proof)

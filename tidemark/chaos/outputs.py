@@ -19,9 +19,13 @@ from confluent_kafka.admin import AdminClient
 from tidemark import kafka
 from tidemark.checkpoint import Checkpoint
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Entry, Names, Reader
+from tidemark.wait import pause
 
 LOOK_S = 5.0
 """Calibration: a coordinator answers within 5 ms."""
+
+SETTLED_S = 0.3
+"""Calibration: a partition takes 10 to 100 ms from its first row to its entry; one that stands still takes for ever."""
 
 STILL_S = 1.0
 """Calibration: between the first record of a batch and the last lie some hundred milliseconds."""
@@ -65,10 +69,14 @@ class _Ledger:
         return seen if set(seen["ledger"].values()) == {batch + 1} else None
 
     def half_written(self, batch: int) -> Proof | None:
-        """Some partitions have an entry of this batch, some an older one or none."""
+        """Some partitions have an entry of this batch, some an older one or none; and it stays so for a while."""
+        entries = self._entries()
+        done = sum(entry == batch + 1 for entry in entries.values())
+        if not 0 < done < len(entries):
+            return None
+        pause(SETTLED_S)
         seen = self.seen()
-        done = sum(entry == batch + 1 for entry in seen["ledger"].values())
-        return seen if 0 < done < len(seen["ledger"]) else None
+        return seen if seen["ledger"] == entries else None
 
     def _entries(self) -> dict[str, int]:
         """The next batch of each partition, 0 if it has none."""

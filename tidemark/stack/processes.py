@@ -95,8 +95,12 @@ class ProcessRuntime:
         return sorted(_executors(app_id, {part.address: part.name for part in workers}))
 
     def end_executor(self, executor: Executor) -> None:
-        """SIGKILL an executor."""
-        end([ProcessId(executor.pid, executor.create_time)], ask_s=0)
+        """SIGKILL an executor. Its Python workers end by themselves; that they can, they go on if they were stopped."""
+        process = ProcessId(executor.pid, executor.create_time)
+        workers = _descendants(process)
+        end([process], ask_s=0)
+        for worker in workers:
+            worker.signal(signal.SIGCONT)
 
     def target(self, part: PartRecord) -> Target:
         """A part's process."""
@@ -104,8 +108,8 @@ class ProcessRuntime:
         return Target(process.pid, process.create_time)
 
     def executor_target(self, executor: Executor) -> Target:
-        """An executor's process."""
-        return Target(executor.pid, executor.create_time)
+        """An executor's process, with its Python workers: it is they who write to Kafka."""
+        return Target(executor.pid, executor.create_time, family=True)
 
     def network_target(self, part: PartRecord) -> Target:
         """Nothing: processes of one machine share its loopback interface."""
@@ -120,8 +124,11 @@ class ProcessRuntime:
         process = ProcessId(target.pid, target.create_time)
         if not process.signal(signal.SIGSTOP):
             return False
+        stopped = [process, *(_descendants(process) if target.family else [])]
+        for one in stopped[1:]:
+            one.signal(signal.SIGSTOP)
         wait_until(
-            lambda: process.paused or not process.alive,
+            lambda: all(one.paused or not one.alive for one in stopped),
             STOPPED_S,
             lambda: f"process {process.pid} to be stopped",
             poll_s=0.001,
@@ -130,7 +137,9 @@ class ProcessRuntime:
 
     def go_on(self, target: Target) -> None:
         """SIGCONT."""
-        ProcessId(target.pid, target.create_time).signal(signal.SIGCONT)
+        process = ProcessId(target.pid, target.create_time)
+        for one in [*(_descendants(process) if target.family else []), process]:
+            one.signal(signal.SIGCONT)
 
     def lives(self, target: Target) -> bool:
         """Whether a process is there."""
@@ -180,17 +189,22 @@ def _family(worker: ProcessId) -> list[ProcessId]:
     Left to itself, an executor that its worker was just starting outlives it. The worker is stopped first, so that it
     starts no more.
     """
-    process = worker.process()
-    if process is None or not worker.signal(signal.SIGSTOP):
+    if not worker.signal(signal.SIGSTOP):
         return [worker]
     wait_until(
         lambda: worker.paused or not worker.alive, STOPPED_S, lambda: "a worker to be stopped", poll_s=0.001
     )
+    return [worker, *_descendants(worker)]
+
+
+def _descendants(process: ProcessId) -> list[ProcessId]:
+    """What a process has started, and what that has; a parent comes before its children."""
+    living = process.process()
     try:
-        children = process.children(recursive=True)
+        children = living.children(recursive=True) if living is not None else []
     except psutil.NoSuchProcess:
-        return [worker]
-    return [worker, *(found for child in children if (found := _as_id(child)) is not None)]
+        return []
+    return [found for child in children if (found := _as_id(child)) is not None]
 
 
 def _as_id(process: psutil.Process) -> ProcessId | None:

@@ -5,9 +5,9 @@ Each line of its standard input is a command, a list of words in JSON; the answe
 done) and what there is to say. It ends when its standard input does.
 
 ``list APP``            for each living executor of an application a line of JSON: ``executor_id pid create_time``
-``halt PID CREATED``    SIGSTOP, and wait until it is stopped; code 3 if it is gone
-``go-on PID CREATED``   SIGCONT; nothing happens to one that is gone
-``kill PID CREATED``    SIGKILL, and wait until it is gone
+``halt PID CREATED``    SIGSTOP, with all that it has started, and wait until they are stopped; code 3 if it is gone
+``go-on PID CREATED``   SIGCONT, with all that it has started; nothing happens to one that is gone
+``kill PID CREATED``    SIGKILL, and wait until it is gone; what it has started goes on, if it was stopped, and ends
 ``lives PID CREATED``   code 3 if it is gone
 """
 
@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -63,19 +64,41 @@ def do(what: str, pid: int, create_time: float) -> int:
     try:
         if what == "halt":
             process.send_signal(signal.SIGSTOP)
-            _until(lambda: _is_stopped(process) or find(pid, create_time) is None)
+            stopped = [process, *_signalled(_descendants(process), signal.SIGSTOP)]
+            _until(lambda: all(_is_stopped(one) for one in stopped) or find(pid, create_time) is None)
         elif what == "go-on":
-            process.send_signal(signal.SIGCONT)
+            _signalled([*_descendants(process), process], signal.SIGCONT)
         elif what == "kill":
+            started = _descendants(process)
             process.send_signal(signal.SIGKILL)
             _until(lambda: find(pid, create_time) is None)
+            _signalled(started, signal.SIGCONT)
     except psutil.NoSuchProcess:
         return GONE if what == "halt" else 0
     return 0
 
 
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    """What a process has started, and what that has: an executor's Python workers."""
+    return list(process.children(recursive=True))
+
+
+def _signalled(processes: list[psutil.Process], number: signal.Signals) -> list[psutil.Process]:
+    """Those that were there to be signalled."""
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+            found.append(process)
+    return found
+
+
 def _is_stopped(process: psutil.Process) -> bool:
-    return bool(process.status() == psutil.STATUS_STOPPED)
+    """Whether it stands still; who is gone does."""
+    try:
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _until(condition: Callable[[], bool]) -> None:
