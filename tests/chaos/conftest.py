@@ -1,5 +1,59 @@
-"""A stack whose broker, master and workers may be harmed."""
+"""A stack whose broker, master and workers may be harmed; and nothing is left of what a test did to one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import psutil
+import pytest
 
 from tests.e2e.conftest import leased, own_stack
+from tidemark.process import ProcessId
+from tidemark.stack.state import StateFolder, Stopped
+from tidemark.wait import wait_until
 
 __all__ = ["leased", "own_stack"]
+
+GONE_S = 60.0
+"""Calibration: a worker of a killed executor ends within 1 s of its being let go on."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a test none of its drivers and programs runs, and nobody stands still."""
+    stacks = [
+        request.getfixturevalue(name) for name in ("stack", "own_stack") if name in request.fixturenames
+    ]
+    folders = [StateFolder(stack.state_dir.parent) for stack in stacks]
+    # With containers the agents inside of them stay connected for as long as the stack is leased.
+    local = all(stack.spec.backend == "local" for stack in stacks)
+    before = set(_traces(folders, children=local))
+    yield
+    left: set[str] = set()
+
+    def nothing() -> bool:
+        nonlocal left
+        left = set(_traces(folders, children=local)) - before
+        return not left
+
+    wait_until(nothing, GONE_S, lambda: f"an end of what the test left: {sorted(left)}")
+
+
+def _traces(folders: list[StateFolder], *, children: bool) -> Iterator[str]:
+    own, parts = ProcessId.own(), [part for folder in folders for part in folder.parts()]
+    yield from (f"part {part.name}" for part in parts if part.owner == own)
+    for folder in folders:
+        yield from (
+            f"stopped {path.stem}" for path, stop in folder.records("stopped", Stopped) if stop.owner == own
+        )
+    known = {part.process.pid for part in parts if part.process is not None}
+    for process in psutil.process_iter():
+        try:
+            parent, status = process.ppid(), process.status()
+            orphan = parent == 1 and status == psutil.STATUS_STOPPED
+            child = parent == os.getpid() and process.pid not in known and status != psutil.STATUS_ZOMBIE
+            if orphan or (children and child):
+                yield f"process {process.pid}, {status}: {' '.join(process.cmdline())[:120]}"
+        except psutil.NoSuchProcess:
+            continue

@@ -50,8 +50,28 @@ def test_a_valid_run_shows_its_numbers_and_ends_with_its_verdict(capsys):
     assert "rows in        200 (150 impressions, 50 clicks)" in lines
     assert "late           5 (2.5 %), dropped by the watermark" in lines
     assert "faults         1 (1 KillExecutor at planned); failed tasks: 2" in lines
-    assert "recovery       4.2 s" in lines
+    assert "recovery       KillExecutor at planned 4.2 s" in lines
     assert lines[-1] == "VALID  left_outer, judged as at-least-once"
+
+
+def test_a_watermark_that_waits_for_an_input_after_a_restart_is_explained(tmp_path, capsys):
+    def batch(number, left, right, watermark_s, **fields):
+        ends = {"lefts": {"0": left}, "rights": {"0": right}}
+        return Batch(batch=number, watermark_ms=1000 * watermark_s, end_offsets=ends, **fields)
+
+    run = RunDirectory(tmp_path)
+    run.write_lines(
+        "batches",
+        [batch(0, 1, 1, 0), batch(1, 2, 1, 10, runs=2, restarted=True), batch(2, 3, 1, 10), batch(3, 4, 2, 10),
+         batch(4, 4, 2, 90)],
+    )  # fmt: skip
+
+    print_verdict(verdict("VALID"), tmp_path, [])
+
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("watermark")]
+    assert told == [
+        "watermark      stood in batch 2, 3: after a restart it waits until there are rows of rights"
+    ]
 
 
 @pytest.mark.parametrize("word", ["INVALID", "UNKNOWN"])

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from tidemark.cases import soak as soaking
-from tidemark.cases.soak import Soak, SoakOptions, SoakRun, schedule
+from tidemark.cases.soak import Soak, SoakOptions, SoakRun, run_options, schedule
 from tidemark.chaos.strikes import POINTS, read_schedule, write_schedule
 from tidemark.evidence import Fault
 from tidemark.report import soak as shown
@@ -34,6 +34,14 @@ def test_a_schedule_is_the_seeds_and_every_sort_comes():
         (part, action, point) for (part, action), points in POINTS.items() for point in points
     }
     assert sorted(map(str, read_schedule(write_schedule(many)))) == sorted(map(str, many))
+
+
+def test_every_join_meets_every_sink_and_one_sink_comes_after_the_other():
+    options = SoakOptions(Path("runs"))
+    asked = [(one.pipeline, one.sink) for one in (run_options(options, number) for number in range(10))]
+
+    assert len(set(asked)) == 10
+    assert {sink for _, sink in asked[:2]} == {"exactly-once", "spark"}
 
 
 def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):

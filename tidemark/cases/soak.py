@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkErro
 from tidemark.evidence import Fault
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
-from tidemark.runner.options import SINKS
+from tidemark.runner.options import SINKS, Report, Say, report_nothing, say_nothing
 from tidemark.stack import PartState, Stack
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
@@ -49,6 +50,8 @@ class SoakOptions:
     faults: int = 12
     pipelines: Sequence[str] = JOINS
     sinks: Sequence[str] = SINKS
+    report: Report = field(default=report_nothing, compare=False)
+    say: Say = field(default=say_nothing, compare=False)
 
 
 class SoakRun(msgspec.Struct, kw_only=True):
@@ -102,6 +105,28 @@ class Soak:
         too_many = done.count(False) > MISSES * len(done)
         return EXIT_UNKNOWN if failed or too_many or not done else EXIT_VALID
 
+    def coverage(self) -> list[dict[str, Any]]:
+        """For each fault, point and join that came: how often it was done, and how often missed."""
+        counted: dict[tuple[str, str, str], Counter[bool]] = {}
+        for one, fault in self.faults:
+            counted.setdefault((fault.fault, str(fault.point), one.pipeline), Counter())[fault.done] += 1
+        return [
+            {"fault": name, "point": point, "join": join, "done": found[True], "missed": found[False]}
+            for (name, point, join), found in sorted(counted.items())
+        ]
+
+    def recovery(self) -> dict[str, dict[str, float]]:
+        """From a strike to the commit of its batch, in seconds: in all, by part, by fault."""
+        times: dict[str, list[float]] = {}
+        for _, fault in self.faults:
+            if fault.done and fault.recovery_s is not None:
+                for name in ("all", part_of(fault.fault), fault.fault):
+                    times.setdefault(name, []).append(fault.recovery_s)
+        return {
+            name: {"faults": len(found), "least": min(found), "median": median(found), "worst": max(found)}
+            for name, found in sorted(times.items(), key=lambda item: _all_parts_faults(item[0]))
+        }
+
     def summary(self) -> dict[str, Any]:
         """Counts and times as JSON values."""
         done = [(one, fault) for one, fault in self.faults if fault.done]
@@ -123,6 +148,15 @@ class Soak:
             "findings": dict(sum((Counter(one.findings) for one in self.runs), Counter())),
             "known_defects": dict(Counter(name for one in self.runs for name in one.known_defects)),
         }
+
+
+def part_of(fault: str) -> str:
+    """The part that a fault strikes: ``driver`` of ``KillDriver``."""
+    return "".join(re.findall(r"[A-Z][a-z]*$", fault)).lower()
+
+
+def _all_parts_faults(name: str) -> tuple[bool, bool, str]:
+    return name != "all", name[0].isupper(), name
 
 
 def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None]) -> Soak:
@@ -155,11 +189,12 @@ def schedule(rng: random.Random, count: int) -> tuple[Sort, ...]:
 def run_options(options: SoakOptions, number: int) -> RunOptions:
     """What the seed makes of a soak's run of that number."""
     rng = random.Random(f"soak-{options.seed}-{number}")
-    pipeline = options.pipelines[number % len(options.pipelines)]
-    sink = options.sinks[number // len(options.pipelines) % len(options.sinks)]
+    around, turn = divmod(number, len(options.pipelines))
+    pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     return RunOptions(
         pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
         faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}",
+        report=options.report, say=options.say,
     )  # fmt: skip
 
 

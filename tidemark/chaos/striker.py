@@ -38,13 +38,20 @@ _STRIKE = {"driver": strike_driver, "executor": strike_executor}
 class Striker:
     """Strikes at one query."""
 
-    def __init__(self, scene: Scene, strikes: Sequence[Strike], rng: random.Random) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        strikes: Sequence[Strike],
+        rng: random.Random,
+        say: Callable[[str], object] = lambda _text: None,
+    ) -> None:
         self.journal: list[Fault] = []
         self._error: Exception | None = None
         self._given_up = threading.Event()
         self._scene = replace(scene, rest=self._given_up.wait)
         self._strikes = strikes
         self._rng = rng
+        self._say = say
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="striker", daemon=True)
 
@@ -90,6 +97,7 @@ class Striker:
             not_before = now.batch + 1
         done.proof["ends_before"] = as_named(now.ends)
         self.journal.append(done)
+        self._say(f"{done.fault} at {done.point} of batch {done.batch}")
         assert done.batch is not None
         committed = lambda: done.batch in self._scene.checkpoint.committed()  # noqa: E731
         self._until(committed, f"batch {done.batch} to be committed after {done.fault}")
@@ -97,6 +105,7 @@ class Striker:
         recovery = self._scene.checkpoint.committed_at(done.batch) - datetime.fromisoformat(done.at_utc)
         done.recovery_s = round(max(0.0, recovery.total_seconds()), 2)
         done.proof["ends_after"] = as_named(self._scene.output.ends())
+        self._say(f"batch {done.batch} is committed, {done.recovery_s:.1f} s after {done.fault}")
 
     def _await_batch(self, not_before: int) -> Running:
         """The first batch from ``not_before`` on that runs, and where the output ended just before it was planned."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Summary, Trace
-from tidemark.cli.run_commands import check_choice, run_and_show
+from tidemark.cli.run_commands import check_choice, progress_shown, run_and_show
 
 if TYPE_CHECKING:
-    from tidemark.cases.soak import SoakOptions
+    from tidemark.cases.soak import Soak, SoakOptions
 
 EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
@@ -102,21 +103,29 @@ def soak_command(
         folder or project.runs_dir() / f"soak-{stamp}-{seed}", minutes, seed, impressions, faults,
         pipeline or JOINS, sink or SINKS,
     )  # fmt: skip
-    with lease(spec_to_lease()) as stack:
-        done = soak(options, stack, lambda _all, one: typer.echo(shown.run_line(one), err=True))
+    with lease(spec_to_lease()) as stack, progress_shown(quiet=not sys.stderr.isatty()) as (report, say):
+        heard = replace(options, report=report, say=say)
+        done = soak(heard, stack, lambda every, one: say(f"{shown.run_line(one)}\n{shown.so_far(every)}"))
         versions = dict(stack.versions)
     if markdown is not None and not done.over:
         typer.echo(f"{markdown} is left as it was: the time was not over", err=True)
     elif markdown is not None:
         asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _sorts())
         markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
-    if as_json:
-        import msgspec
-
-        sys.stdout.write(msgspec.json.encode({**done.summary(), "runs": done.runs}).decode() + "\n")
-    else:
-        typer.echo("\n".join(shown.lines(done)))
+    _print(done, as_json=as_json)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
+
+
+def _print(done: Soak, *, as_json: bool) -> None:
+    from tidemark.report import soak as shown
+
+    if not as_json:
+        typer.echo("\n".join(shown.lines(done)))
+        return
+    import msgspec
+
+    details = {"coverage": done.coverage(), "recovery": done.recovery(), "runs": done.runs}
+    sys.stdout.write(msgspec.json.encode({**done.summary(), **details}).decode() + "\n")
 
 
 def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str], markdown: Path) -> str:

@@ -17,12 +17,14 @@ for more. One that the kind of join cannot reach is not asked.
 ``null_key_seen``             an event had no join key
 ``duplicate_event_seen``      two events of one side had the same id
 ``duplicate_excused``         the sink wrote a row twice because its batch or task was run again
+``written_kills_doubled``     drivers were killed when rows of their batch had been written by a sink without a
+                              ledger, and in each of these batches rows came again
 ``fault_hit_running_batch``   faults were done, and each proof says that its batch was planned and not committed
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidemark.contract import JoinKind
 from tidemark.evidence import Fault
@@ -41,7 +43,11 @@ _KINDS = {
 
 
 def reached(
-    history: History, prediction: Prediction, counts: dict[str, int], faults: Sequence[Fault]
+    history: History,
+    prediction: Prediction,
+    counts: dict[str, int],
+    faults: Sequence[Fault],
+    excused: Mapping[int, int],
 ) -> dict[str, bool]:
     """Each anchor of this kind of join, and whether the run reached it."""
     return {
@@ -55,8 +61,24 @@ def reached(
         "null_key_seen": counts["null_key"] > 0,
         "duplicate_event_seen": counts["duplicate_events"] > 0,
         "duplicate_excused": counts["duplicates_excused"] > 0,
+        "written_kills_doubled": written_kills_doubled(faults, excused),
         "fault_hit_running_batch": hit_running_batches(faults),
     }
+
+
+def written_kills(faults: Sequence[Fault]) -> list[Fault]:
+    """Those that killed a driver when rows of its batch had been written by a sink without a ledger."""
+    return [
+        fault
+        for fault in faults
+        if fault.done and fault.fault == "KillDriver" and sum(fault.proof.get("rows", {}).values())
+    ]
+
+
+def written_kills_doubled(faults: Sequence[Fault], excused: Mapping[int, int]) -> bool:
+    """Whether there are such kills, and rows of each of their batches came again (``excused``: batch -> how many)."""
+    batches = {fault.batch for fault in written_kills(faults)}
+    return bool(batches) and all(batch is not None and excused.get(batch, 0) > 0 for batch in batches)
 
 
 def hit_running_batches(faults: Sequence[Fault]) -> bool:

@@ -57,6 +57,8 @@ class Seen:
     awaited: dict[int, int] = field(default_factory=dict)
     """Identity of each right row -> the batch that it is due in; once it came, ``~place`` (below 0) of that record."""
     counts: Counter[str] = field(default_factory=Counter)
+    excused: Counter[int] = field(default_factory=Counter)
+    """Batch -> rows that came again in it, and were excused."""
 
     def came(self, identity: int) -> bool:
         """Whether a right row came."""
@@ -122,7 +124,9 @@ class Comparison:
                 self._again(identity, Came(batch, place))
             else:
                 astray.append((identity, Came(batch, place), place))
-        self.seen.counts.update(output_records=records, sentinel_rows=sentinels)
+        self.seen.counts.update(
+            output_records=records, sentinel_rows=sentinels, duplicates_excused=self.seen.excused.total()
+        )
         for identity, came, place in astray:
             self._judge_astray(identity, came, place)
         for identity, due in awaited.items():
@@ -149,7 +153,7 @@ class Comparison:
 
     def _again(self, identity: int, came: Came) -> None:
         if self._excusing[came.batch]:
-            self.seen.counts["duplicates_excused"] += 1
+            self.seen.excused[came.batch] += 1
             return
         why = "that batch was run once and none of its tasks failed"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:

@@ -126,7 +126,7 @@ class _Judgement:
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:
                 found = self.stage(
-                    "the anchors", lambda: anchors.reached(history, prediction, counts, faults)
+                    "the anchors", lambda: anchors.reached(history, prediction, counts, faults, seen.excused)
                 )
                 reached = found or {}
         self.doubts += [_not_reached(name, reached) for name in asked if not reached.get(name)]

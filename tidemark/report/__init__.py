@@ -6,15 +6,18 @@ Free of work: prints what the judge said. Plain text where the output is no term
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from tidemark.evidence import Fault
+from tidemark.errors import BrokenEvidence
+from tidemark.evidence import Fault, RunDirectory
 from tidemark.oracle import Verdict
 from tidemark.report.engine import engine_lines
+from tidemark.report.timeline import waits
 
 SHOWN = 5
 """Findings shown of each property; the rest is in ``verdict.json``."""
@@ -29,6 +32,8 @@ def print_verdict(
     console = Console(soft_wrap=True, highlight=False)
     for name, value in _lines(verdict, faults):
         console.print(Text(f"{name:<15}").append(value, style="bold"))
+    for value in _waits(run_dir):
+        console.print(Text(f"{'watermark':<15}").append(value, style="bold"))
     for line in _findings(verdict):
         console.print(line)
     for doubt in verdict.doubts:
@@ -75,8 +80,19 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     )
     yield from engine_lines(verdict.engine)
     if faults:
-        times = ", ".join(f"{fault.recovery_s:.1f} s" for fault in faults if fault.recovery_s is not None)
-        yield "recovery", times or "none seen"
+        yield "recovery", "; ".join(_recoveries(faults)) or "none seen"
+
+
+def _waits(run_dir: Path) -> Iterator[str]:
+    """For which input the watermark waited after a restart, and in which batches."""
+    run = RunDirectory(run_dir)
+    try:
+        found = waits(run.batches()) if run.file("batches").is_file() else {}
+    except BrokenEvidence:
+        return  # what is broken the verdict says
+    for topics, batches in groupby(found, key=lambda batch: " and ".join(found[batch])):
+        numbers = ", ".join(map(str, batches))
+        yield f"stood in batch {numbers}: after a restart it waits until there are rows of {topics}"
 
 
 _COUNTED = (
@@ -93,6 +109,15 @@ def _strikes(faults: Sequence[Fault]) -> list[tuple[int, str]]:
         (count, f"{fault} at {point}" if done else f"{fault} missed {point}")
         for (fault, point, done), count in sorted(kinds.items())
     ]
+
+
+def _recoveries(faults: Sequence[Fault]) -> Iterator[str]:
+    """``KillDriver at written 9.1, 12.4 s``, for each sort of fault."""
+    times: dict[str, list[str]] = {}
+    for fault in faults:
+        if fault.recovery_s is not None:
+            times.setdefault(f"{fault.fault} at {fault.point or '?'}", []).append(f"{fault.recovery_s:.1f}")
+    return (f"{name} {', '.join(found)} s" for name, found in times.items())
 
 
 def _list(numbers: Sequence[tuple[int, str]]) -> str:

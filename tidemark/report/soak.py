@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +19,16 @@ def run_line(one: SoakRun) -> str:
     head = f"run {one.number:>3}  {one.pipeline:<12} {one.sink:<13} {one.verdict}{known}"
     tail = f"{done} of {len(one.faults)} faults, {one.rows:,} rows, {one.seconds:.0f} s"
     return f"{head}  {tail}{f': {said}' if said else ''}"
+
+
+def so_far(soak: Soak) -> str:
+    """What the runs add up to, in a line."""
+    said = soak.summary()
+    found = _list(said["findings"]) or "nothing found"
+    return (
+        f"{said['minutes']} of {soak.options.minutes:g} minutes: {said['faults']} faults, {said['missed']} missed,"
+        f" {said['rows_judged']:,} rows judged, {found}"
+    )
 
 
 def lines(soak: Soak) -> Iterator[str]:
@@ -102,11 +110,6 @@ def _points(soak: Soak, sorts: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 def _recovery(soak: Soak) -> Iterator[str]:
     """From a strike to the commit of the batch that it hit, in seconds: in all, by part, by fault."""
-    times: dict[str, list[float]] = defaultdict(list)
-    for _, fault in soak.faults:
-        if fault.done and fault.recovery_s is not None:
-            for name in ("all", part_of(fault.fault), fault.fault):
-                times[name].append(fault.recovery_s)
     yield from (
         "## Recovery",
         "",
@@ -115,16 +118,10 @@ def _recovery(soak: Soak) -> Iterator[str]:
     )
     yield "| of | faults | least | median | worst |"
     yield "|---|---:|---:|---:|---:|"
-    for name, found in sorted(
-        times.items(), key=lambda item: (item[0] != "all", item[0][0].isupper(), item[0])
-    ):
-        yield f"| {name} | {len(found)} | {min(found):.1f} | {median(found):.1f} | {max(found):.1f} |"
+    for name, found in soak.recovery().items():
+        times = " | ".join(f"{found[which]:.1f}" for which in ("least", "median", "worst"))
+        yield f"| {name} | {found['faults']} | {times} |"
     yield ""
-
-
-def part_of(fault: str) -> str:
-    """The part that a fault strikes: ``driver`` of ``KillDriver``."""
-    return "".join(re.findall(r"[A-Z][a-z]*$", fault)).lower()
 
 
 def _joins(soak: Soak) -> Iterator[str]:

@@ -24,14 +24,15 @@ def timeline(run: RunDirectory) -> Iterator[str]:
     contract, faults, batches = run.contract, run.faults(), run.batches()
     joined, nulls = _written(run, contract)
     most = max((joined[batch] + nulls[batch] for batch in {*joined, *nulls}), default=1)
-    read, waiting = 0, _waiting(batches)
+    read, silent = 0, waits(batches)
     yield f"{'batch':>5} {'watermark':<24} {'read':>8} {'joined':>8} {'NULL':>8}"
     for batch in batches:
         ends = sum(sum(partitions.values()) for partitions in batch.end_offsets.values())
         number, rows, read = batch.batch, ends - read, ends
         bar = "█" * round(BAR * joined[number] / most) + "░" * round(BAR * nulls[number] / most)
         figures = f"{rows or '':>8} {joined[number] or '':>8} {nulls[number] or '':>8}"
-        told = f"{bar:<{BAR}}{_struck(batch, faults)}{waiting.get(number, '')}"
+        wait = f"  ∥ watermark waits for {' and '.join(silent[number])}" if number in silent else ""
+        told = f"{bar:<{BAR}}{_struck(batch, faults)}{wait}"
         yield f"{number:>5} {_watermark(batch):<24} {figures}  {told}".rstrip()
 
 
@@ -68,22 +69,22 @@ def _struck(batch: Batch, faults: Iterable[Fault]) -> str:
     return "".join(marks) + ("" if batch.committed else "  not committed")
 
 
-def _waiting(batches: Iterable[Batch]) -> dict[int, str]:
-    """Batches whose watermark stands because, since a restart, not all inputs have had rows.
+def waits(batches: Iterable[Batch]) -> dict[int, list[str]]:
+    """Batch whose watermark stands -> the inputs that have had no rows since a restart, which is why.
 
     Spark keeps the watermark over a restart, not the latest event time of each input, and moves it only once it has one
     of all of them (``WatermarkTracker.updateWatermark``).
     """
-    marks: dict[int, str] = {}
+    found: dict[int, list[str]] = {}
     known: dict[str, dict[str, int]] | None = None
     before: Batch | None = None
     for batch in batches:
         if known is not None and before is not None:
             silent = [topic for topic, ends in before.end_offsets.items() if ends == known.get(topic)]
             if silent and batch.watermark_ms == before.watermark_ms:
-                marks[batch.batch] = f"  ∥ watermark waits for {' and '.join(silent)}"
+                found[batch.batch] = silent
             known = known if silent else None
         if batch.restarted and before is not None:
             known = before.end_offsets
         before = batch
-    return marks
+    return found

@@ -26,6 +26,7 @@ from tidemark.evidence import (
     StateInfo,
 )
 from tidemark.jsonlines import write_lines
+from tidemark.oracle.anchors import written_kills
 from tidemark.runner.eventlog import QueryEvents
 from tidemark.runner.logs import keep_logs
 from tidemark.runner.options import RunOptions
@@ -177,11 +178,7 @@ class Collector:
     def _fault_anchors(self) -> list[str]:
         """A batch that Spark's own sink had written when its driver died comes twice: or the kill proves nothing."""
         asked = ["fault_hit_running_batch"] if self._options.sorts else []
-        doubles = self._options.sink == "spark" and any(
-            fault.done and fault.fault == "KillDriver" and sum(fault.proof.get("rows", {}).values())
-            for fault in self._faults
-        )
-        return [*asked, "duplicate_excused"] if doubles else asked
+        return [*asked, "written_kills_doubled"] if written_kills(self._faults) else asked
 
 
 def input_topics(bootstrap: str, inputs: Mapping[str, str]) -> dict[str, InputTopic]:

@@ -14,7 +14,7 @@ Report = Callable[[str, int, int], None]
 
 
 Say = Callable[[str], None]
-"""Something that the user should know before the run goes on, in lines of text."""
+"""Something that the user should know while a run goes on, in lines of text; called from any thread."""
 
 SINKS = ("exactly-once", "spark")
 """Who writes the output, the default first; each run is judged by its own sink's promise."""

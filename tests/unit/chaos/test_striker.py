@@ -93,9 +93,9 @@ def batches(tmp_path):
     return Batches(tmp_path)
 
 
-def striker_of(batches, stack, *strikes, output=None):
+def striker_of(batches, stack, *strikes, output=None, say=lambda _text: None):
     scene = Scene(stack, "driver", batches.checkpoint, output or Output())
-    return Striker(scene, strikes, random.Random(1))
+    return Striker(scene, strikes, random.Random(1), say)
 
 
 def strike(part="executor", point=PLANNED, seconds=0.0, batch=1):
@@ -107,8 +107,8 @@ def until(condition, what):
 
 
 def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
-    stack, output = Words(), Output()
-    striker = striker_of(batches, stack, strike(), output=output)
+    stack, output, heard = Words(), Output(), []
+    striker = striker_of(batches, stack, strike(), output=output, say=heard.append)
     batches.plan(0, 5)
     striker.start()
     until(lambda: output.looks, "a look at the output before the batch")
@@ -125,6 +125,10 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
         "ends_before": {"0": 3, "1": 4}, "ends": {"0": 3, "1": 4}, "ends_after": {"0": 3, "1": 4},
     }  # fmt: skip
     assert stack.said == [("hold", "driver"), ("kill executor", "7"), ("let go", "driver")]
+    assert heard == [
+        "KillExecutor at planned of batch 1",
+        f"batch 1 is committed, {fault.recovery_s:.1f} s after KillExecutor",
+    ]
 
 
 def test_a_batch_that_reads_nothing_is_hit_at_no_data_only(batches):

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
-from tidemark.contract import Bound
+from tidemark.contract import Bound, Delivery
 from tidemark.errors import BrokenEvidence
 from tidemark.evidence import Fault, OutputRecord
+from tidemark.oracle import Verdict
 from tidemark.oracle import verdict as judging
 
 
@@ -45,6 +46,7 @@ def test_a_run_that_reaches_every_anchor_is_valid() -> None:
     assert verdict.asked == ["flushed", "all_input_read", *ANCHORS]
     assert {name for name, reached in verdict.anchors.items() if not reached} == {
         "duplicate_excused",
+        "written_kills_doubled",
         "fault_hit_running_batch",
     }
 
@@ -73,7 +75,9 @@ def test_the_counts_are_those_of_the_rows() -> None:
     }
 
 
-@pytest.mark.parametrize("anchor", [*ANCHORS, "duplicate_excused", "fault_hit_running_batch"])
+@pytest.mark.parametrize(
+    "anchor", [*ANCHORS, "duplicate_excused", "written_kills_doubled", "fault_hit_running_batch"]
+)
 def test_an_anchor_that_is_asked_for_and_not_reached_is_unknown(anchor: str) -> None:
     run = Run("left_outer").batch("" if anchor == "null_row_after_expiry" else "i1 a 10", "c1 x 10")
     run.flush(out="" if anchor == "null_row_after_expiry" else "i1 -")
@@ -141,6 +145,33 @@ def test_a_fault_has_to_hit_a_running_batch(proof: dict[str, Any], hit: bool) ->
     verdict = run.verdict()
     assert verdict.verdict == ("VALID" if hit else "UNKNOWN")
     assert (verdict.counts["faults_done"], verdict.counts["recovery_ms"]) == (1, 1500)
+
+
+def test_each_driver_killed_with_rows_written_has_to_double_some_or_the_kill_proves_nothing() -> None:
+    def judged(*doubled: int) -> Verdict:
+        run = (
+            Run("left_outer")
+            .batch("i1 a 10", "c1 a 12", out="i1 c1")
+            .batch("i2 b 11", "c2 b 12", out="i2 c2")
+        )
+        run.flush()
+        for batch in (0, 1):
+            run.plans[batch] = msgspec.structs.replace(run.plans[batch], runs=2)
+        for batch in doubled:
+            run.out(batch, f"i{batch + 1} c{batch + 1}")
+        proof = {"planned": True, "committed": False, "rows": {"0": 1}}
+        run.journal = [
+            Fault(fault="KillDriver", at_utc="-", done=True, batch=batch, point="written", proof=proof)
+            for batch in (0, 1)
+        ]
+        run.delivery = Delivery.AT_LEAST_ONCE
+        run.anchors = ["written_kills_doubled"]
+        return run.verdict()
+
+    assert judged(0, 1).verdict == "VALID"
+    assert judged(0).doubts == judged(1).doubts == judged().doubts == [
+        "the anchor 'written_kills_doubled' was asked for and not reached"
+    ]  # fmt: skip
 
 
 def test_a_fault_that_missed_is_a_doubt() -> None:

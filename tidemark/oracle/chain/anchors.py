@@ -11,11 +11,11 @@ for where the chain has such a step:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidemark import chain
 from tidemark.evidence import Fault
-from tidemark.oracle.anchors import ALWAYS_ASKED, hit_running_batches
+from tidemark.oracle.anchors import ALWAYS_ASKED, hit_running_batches, written_kills_doubled
 from tidemark.oracle.chain.compare import Predicted
 from tidemark.oracle.chain.history import History
 from tidemark.oracle.chain.steps import Deduplicate, Limit, Row
@@ -36,6 +36,7 @@ def asked(history: History, faults: Sequence[Fault]) -> list[str]:
         "unreadable_filtered",
         "duplicate_event_seen",
         "duplicate_excused",
+        "written_kills_doubled",
         "fault_hit_running_batch",
     }
     windows = any(isinstance(step, chain.Window) for step in history.chain.steps)
@@ -50,7 +51,11 @@ def _of_steps(described: chain.Chain) -> list[str]:
 
 
 def reached(
-    history: History, predicted: Predicted, counts: dict[str, int], faults: Sequence[Fault]
+    history: History,
+    predicted: Predicted,
+    counts: dict[str, int],
+    faults: Sequence[Fault],
+    excused: Mapping[int, int],
 ) -> dict[str, bool]:
     """Each anchor that a chain knows, and whether the run reached it."""
     return {
@@ -65,6 +70,7 @@ def reached(
         "null_key_seen": counts["null_key"] > 0,
         "duplicate_event_seen": counts["duplicate_events"] > 0,
         "duplicate_excused": counts["duplicates_excused"] > 0,
+        "written_kills_doubled": written_kills_doubled(faults, excused),
         "fault_hit_running_batch": hit_running_batches(faults),
     }
 

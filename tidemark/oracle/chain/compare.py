@@ -66,6 +66,8 @@ class Comparison:
         self._known = [Counter(owed) for owed in self._owed]
         self._late: set[Values] = set()
         self.counts: Counter[str] = Counter()
+        self.excused: Counter[int] = Counter()
+        """Batch -> rows that came again in it, and were excused."""
 
     def run(self, without_late_filter: Predicted | None) -> Counter[str]:
         """Compare all of it; returns counts. ``without_late_filter``: what late rows would have given."""
@@ -87,6 +89,7 @@ class Comparison:
                     self._missing(number, values)
         for values in self._defect.lost.elements():
             self._lost_by_defect(values)
+        self.counts["duplicates_excused"] = self.excused.total()
         return self.counts
 
     def _expected(self, came: Came) -> bool:
@@ -143,7 +146,7 @@ class Comparison:
         plan = self._history.batches[came.batch].plan
         lenient = self._history.manifest.delivery is Delivery.AT_LEAST_ONCE
         if lenient and (plan.runs > 1 or plan.failed_tasks):
-            self.counts["duplicates_excused"] += 1
+            self.excused[came.batch] += 1
             return
         owed = self._known[came.batch][came.values]
         why = (

@@ -83,7 +83,8 @@ class _Judgement:
             counts = self.stage("the counts", lambda: anchors.tally(history, predicted, seen, faults)) or {}
             if counts:
                 reached = self.stage(
-                    "the anchors", lambda: anchors.reached(history, predicted, counts, faults)
+                    "the anchors",
+                    lambda: anchors.reached(history, predicted, counts, faults, comparison.excused),
                 ) or {}  # fmt: skip
         self.doubts += [
             f"the anchor {name!r} was asked for and not reached" for name in asked if not reached.get(name)
