@@ -22,9 +22,8 @@ GONE_S = 60.0
 @pytest.fixture(autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """After a test none of its drivers and programs runs, and nobody stands still."""
-    stacks = [
-        request.getfixturevalue(name) for name in ("stack", "own_stack") if name in request.fixturenames
-    ]
+    wanted = {"stack" if name == "run_pipeline" else name for name in request.fixturenames}
+    stacks = [request.getfixturevalue(name) for name in ("stack", "own_stack") if name in wanted]
     folders = [StateFolder(stack.state_dir.parent) for stack in stacks]
     # With containers the agents inside of them stay connected for as long as the stack is leased.
     local = all(stack.spec.backend == "local" for stack in stacks)

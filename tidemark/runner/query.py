@@ -151,7 +151,7 @@ class Query:
         self._opened.close()
         self._opened = ExitStack()
         if not self._lives():
-            self._stack.start(self._driver.name)
+            self._stack.start(self._driver.name, warm=False)  # the batch that is run again is its first job
         self._open(self._stack.driver(self._driver.name))
         if command not in ("plan", "start"):  # or else that is what will be asked again
             self.ask("start", START_S)

@@ -30,8 +30,8 @@ from tidemark.trace import TraceReader, trace_sha256, write_trace
 PROGRAM_S = 600.0
 """Calibration: describing takes 0.2 s; generating a million events 10 s."""
 
-BATCHES_PER_FAULT = 3
-"""Slices, each with a batch of data and mostly one without: a fault may miss its point in some of them."""
+BATCHES_PER_FAULT = 2
+"""Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
 
 EXACTLY_ONCE_SINCE = (4, 1)
 """The first Spark with what the exactly-once sink is made of."""

@@ -72,7 +72,7 @@ class ExternalStack:
             _status(name, address) for name, address in zip(_PARTS, _addresses(self._external), strict=True)
         ]
 
-    def start(self, part: str) -> None:
+    def start(self, part: str, *, warm: bool = True) -> None:  # noqa: ARG002 (the protocol's)
         """Refused."""
         self._refuse("start", part)
 

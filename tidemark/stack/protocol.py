@@ -101,8 +101,11 @@ class Stack(Protocol):
     def status(self) -> list[PartStatus]:
         """The state of every part, without waiting for any."""
 
-    def start(self, part: str) -> None:
-        """Start a part that does not run, and wait until it does its work. Nothing happens to one that runs."""
+    def start(self, part: str, *, warm: bool = True) -> None:
+        """Start a part that does not run, and wait until it does its work. Nothing happens to one that runs.
+
+        ``warm=False``: a driver is there as soon as it serves, and not only after a first job on each executor.
+        """
 
     def stop(self, part: str) -> None:
         """Ask a part to end, kill it if it does not. A driver of one's own is forgotten."""

@@ -69,13 +69,16 @@ class RunningStack:
         """The state of every part."""
         return self._runtime.statuses(self._state.parts())
 
-    def start(self, part: str) -> None:
+    def start(self, part: str, *, warm: bool = True) -> None:
         """Start a part that does not run, and wait until it does its work."""
         with self._state.part_lock(f"start-{part}"):
             record = self._part(part)
             if not self._runtime.runs(record):
                 self._runtime.start([record])
-                self._bring_up(record)
+                if record.kind == "driver" and not warm:
+                    launch.await_driver(self._runtime, record)
+                else:
+                    self._bring_up(record)
 
     def stop(self, part: str) -> None:
         """Ask a part to end; kill it if it does not. A driver of one's own is forgotten."""
