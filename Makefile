@@ -83,7 +83,7 @@ fuzz: venv ## 1,000 random joins, traces and restarts; writes tests/matrix/FUZZ.
 	@$(BIN)/tidemark fuzz --seeds 1000 --keep-going --markdown tests/matrix/FUZZ.md $(ARGS)
 
 soak: venv ## 30 minutes of runs under faults, one after the other; writes tests/chaos/SOAK.md
-	@$(BIN)/tidemark soak --minutes 30 --seed 1 --impressions 40000 --faults 20 --markdown tests/chaos/SOAK.md $(ARGS)
+	@$(BIN)/tidemark soak --minutes 30 --seed 1 --impressions 40000 --faults 24 --markdown tests/chaos/SOAK.md $(ARGS)
 
 versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): defects/README.md
 	@$(BIN)/tidemark versions --markdown defects/README.md $(ARGS)

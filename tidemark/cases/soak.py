@@ -35,8 +35,8 @@ MISSES = 0.1
 MISSED = "'every_fault_done'"
 """In the doubt that such a fault leaves: the name of the anchor."""
 
-WEIGHTS = {"driver": 5, "executor": 3, "broker": 2, "worker": 1, "master": 1}
-"""Drivers have most points, and their death is what a checkpoint is for."""
+WEIGHTS = {"driver": 4, "executor": 4, "broker": 2, "worker": 1, "master": 1}
+"""They have most points, and their death is what a checkpoint is for. A driver takes twenty seconds to be back."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tidemark.chaos.parts import strike_part
 from tidemark.chaos.points import Running
 from tidemark.chaos.scene import Scene, now_utc
 from tidemark.chaos.strikes import Strike
-from tidemark.errors import DeadlineExceeded, TidemarkError
+from tidemark.errors import DeadlineExceeded, SinkFailed, TidemarkError
 from tidemark.evidence import Fault
 from tidemark.wait import wait_until
 
@@ -93,7 +93,10 @@ class Striker:
         while done is None:
             now = self._await_batch(not_before)
             by = _STRIKE.get(strike.sort.part, strike_part)
-            done = by(self._scene, strike, now, rng=self._rng, unless=self._go_on)
+            with suppress(
+                SinkFailed
+            ):  # brokers that are just back do not tell yet; they will, of a later batch
+                done = by(self._scene, strike, now, rng=self._rng, unless=self._go_on)
             not_before = now.batch + 1
         done.proof["ends_before"] = as_named(now.ends)
         self.journal.append(done)

@@ -11,7 +11,7 @@ from tidemark.chaos.scene import Scene
 from tidemark.chaos.striker import Striker
 from tidemark.chaos.strikes import NO_DATA, PLANNED, Sort, Strike
 from tidemark.checkpoint import Checkpoint
-from tidemark.errors import TestbedError
+from tidemark.errors import SinkFailed, TestbedError
 from tidemark.stack import Executor
 from tidemark.wait import wait_until
 
@@ -52,8 +52,10 @@ class Words:
     @contextmanager
     def hold(self, driver):
         self._word("hold", driver)
-        yield
-        self._word("let go", driver)
+        try:
+            yield
+        finally:
+            self._word("let go", driver)
 
     def kill(self, part):
         self._word("kill", part)
@@ -129,6 +131,36 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
         "KillExecutor at planned of batch 1",
         f"batch 1 is committed, {fault.recovery_s:.1f} s after KillExecutor",
     ]
+
+
+def test_a_batch_of_which_the_brokers_tell_nothing_is_let_go(batches):
+    class Mute(Output):
+        asked = 0
+
+        def seen(self):
+            self.asked += 1
+            if self.asked == 1:
+                raise SinkFailed("cannot read the ledger entry")
+            return super().seen()
+
+    stack, output = Words(), Mute()
+    striker = striker_of(batches, stack, strike(), output=output)
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.start()
+    until(lambda: output.asked, "a look at batch 1")
+    batches.commit(1)
+    batches.plan(2, 11)
+    until(lambda: striker.journal, "the fault in batch 2")
+    batches.commit(2)
+    [fault] = striker.finish()
+
+    assert (fault.batch, fault.done) == (2, True)
+    assert stack.said == [
+        ("hold", "driver"), ("let go", "driver"),
+        ("hold", "driver"), ("kill executor", "7"), ("let go", "driver"),
+    ]  # fmt: skip
 
 
 def test_a_batch_that_reads_nothing_is_hit_at_no_data_only(batches):
