@@ -86,10 +86,7 @@ def schedule(points):
 
 
 @pytest.mark.parametrize(("join", "sink", "points"), CASES)
-def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline, stack):
-    if stack.spec.backend != "local":
-        # A process in a container is stopped too late after the first row, more often than not.
-        points = [name for name in points if name[1] != "half-written"]
+def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
     more = {"generator": GENERATOR.get(join, ())}
     result = run_pipeline(join, sink=sink, seed=3, impressions=3000, faults=schedule(points), **more)
 
