@@ -98,6 +98,7 @@ class Striker:
             ):  # brokers that are just back do not tell yet; they will, of a later batch
                 done = by(self._scene, strike, now, rng=self._rng, unless=self._go_on)
             not_before = now.batch + 1
+            strike = replace(strike, delay_s=strike.delay_s / 2)  # it was longer than the batch, perhaps
         done.proof["ends_before"] = as_named(now.ends)
         self.journal.append(done)
         self._say(f"{done.fault} at {done.point} of batch {done.batch}")
