@@ -36,7 +36,7 @@ MISSED = "'every_fault_done'"
 """In the doubt that such a fault leaves: the name of the anchor."""
 
 WEIGHTS = {"driver": 4, "executor": 4, "broker": 2, "worker": 1, "master": 1}
-"""They have most points, and their death is what a checkpoint is for. A driver takes twenty seconds to be back."""
+"""Drivers and executors have most points, and their death is what a checkpoint is for."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Soak:
     def summary(self) -> dict[str, Any]:
         """Counts and times as JSON values."""
         done = [(one, fault) for one, fault in self.faults if fault.done]
-        times = sorted(fault.recovery_s for _, fault in done if fault.recovery_s is not None)
+        times = self.recovery().get("all", {})
         kinds = Counter(f"{fault.fault} at {fault.point}" for _, fault in done)
         return {
             "minutes": round(self.seconds / 60, 1),
@@ -140,7 +140,7 @@ class Soak:
             "missed": sum(not fault.done for _, fault in self.faults),
             "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
             "kinds": dict(sorted(kinds.items())),
-            "recovery_s": {"median": round(median(times), 1), "worst": round(times[-1], 1)} if times else {},
+            "recovery_s": {name: round(times[name], 1) for name in ("median", "worst") if times},
             "rows_in": sum(one.rows for one in self.runs),
             "rows_judged": sum(one.rows_judged for one in self.runs),
             "batches_run_again": sum(one.batches_again for one in self.runs),

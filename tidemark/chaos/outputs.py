@@ -24,9 +24,6 @@ from tidemark.wait import pause
 LOOK_S = 15.0
 """Calibration: a coordinator answers within 5 ms; where a broker was killed, a client is given up after 5 s."""
 
-RECONNECT_MS = 500
-"""librdkafka's own is 10 s: as long as a broker was away, it stays away from it twice."""
-
 SETTLED_S = 0.3
 """Calibration: a partition takes 10 to 100 ms from its first row to its entry; one that stands still takes for ever."""
 
@@ -59,10 +56,7 @@ class _Ledger:
         self.ends = ends
         self._checkpoint = checkpoint
         self._reader = Reader(
-            lambda: AdminClient(
-                {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": RECONNECT_MS}
-            ),
-            DEFAULT_LEDGER,
+            lambda: AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), DEFAULT_LEDGER
         )
 
     def seen(self) -> Proof:

@@ -90,12 +90,14 @@ def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[
 def _points(soak: Soak, sorts: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Faults that were done, by point and join; what never was has a line, too."""
     pipelines = sorted({one.pipeline for one in soak.runs})
-    done = Counter((fault.fault, str(fault.point), one.pipeline) for one, fault in soak.faults if fault.done)
-    missed = Counter((fault.fault, str(fault.point)) for _, fault in soak.faults if not fault.done)
+    done, missed = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
+    for met in soak.coverage():
+        done[met["fault"], met["point"], met["join"]] += met["done"]
+        missed[met["fault"], met["point"]] += met["missed"]
     yield from ("## What was done, at which point", "")
     yield f"| fault | point | {' | '.join([*pipelines, 'done', 'missed'])} |"
     yield f"|---|---|{'---:|' * (len(pipelines) + 2)}"
-    for fault, point in sorted({*sorts, *missed, *((name, at) for name, at, _ in done)}):
+    for fault, point in sorted({*sorts, *missed}):
         counts = [done[fault, point, name] for name in pipelines]
         cells = [str(count or "-") for count in (*counts, sum(counts), missed[fault, point])]
         yield f"| {fault} | {point} | {' | '.join(cells)} |"
