@@ -1,6 +1,6 @@
 """Runs what is too long for every day, part after part, and writes down how it went: ``python -m tests.long``.
 
-The tests that are marked ``long``, those first that need the machine to themselves, because a rate is what they show;
+The tests that are marked ``long``; those of them that need the machine to themselves, because a rate is what they show;
 the saboteurs, and the matrix. What a part prints goes to the screen and, with what it counted, to ``build/long``.
 A part that fails does not stop the next; ``tests/LONG.md`` is written only if all were run and held. ``--resume`` does
 not repeat a part that held with the code of today. Exit code 0 if they held, 1 if one did not, 130 after Ctrl-C, which
@@ -132,12 +132,13 @@ def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
     marked = "long and {} and not sabotage and not regressions".format
     return (
         Part(
-            "alone", "the tests that need the machine to themselves",
-            (*run, "pytest", "-m", marked("alone"), f"--junit-xml={alone}"), alone, read_junit,
+            "tests", "the tests that are marked `long`",
+            (*run, "pytest", *words, "-m", marked("not alone"), f"--junit-xml={tests}"), tests, read_rest,
         ),
         Part(
-            "tests", "the other tests that are marked `long`",
-            (*run, "pytest", *words, "-m", marked("not alone"), f"--junit-xml={tests}"), tests, read_rest,
+            "alone", "those that need the machine to themselves",
+            (*run, "pytest", "-o", "faulthandler_timeout=900", "-m", marked("alone"), f"--junit-xml={alone}"),
+            alone, read_junit,
         ),
         Part(
             "sabotage", "every saboteur, and bugs that Spark once had",

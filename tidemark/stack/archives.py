@@ -1,31 +1,30 @@
 """Class archives (CDS): a JVM that maps its classes from one starts in half the time, with half the work.
 
 The first stack of an installation notes which classes its JVMs load; a while after its first streaming query has done
-a batch its keeper has Java write them, at the lowest priority, into archives in the user's cache. Every later stack
-maps those. An archive for another Java, other jars or another PySpark has another name, and one that Java does not
-like is ignored by Java: all this is for speed only.
+a batch its keeper has archives of them written into the user's cache (``archiving.py``), also if the stack ends
+meanwhile. JVMs that are started then map them. An archive for another Java, other jars or another PySpark has another
+name, and one that Java does not like is ignored by Java: all this is for speed only.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
-import shutil
+import sys
+import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 from tidemark import project
-from tidemark.process import ProcessId, base_environment, spawn
+from tidemark.process import base_environment, spawn
 from tidemark.stack import settings
-from tidemark.stack.state import TOKEN_VARIABLE, StackRecord, StateFolder
+from tidemark.stack.archiving import Job, write_jobs
+from tidemark.stack.state import StackRecord, StateFolder
 
-GROUPS = ("broker", "spark")
-_KEPT = 6
-"""Archives in the cache, of all installations; the least recently used go first. 60 to 210 MB each."""
+GROUPS = ("spark", "broker")
+"""Of what there are archives, the one first that is worth more: 60 to 230 MB each."""
 SETTLE_S = 30.0
 """Calibration: from its first batch to its end a short run in cold JVMs took 24 s on a busy machine."""
 _BATCH = b"StreamingQueryListener$QueryProgressEvent"
@@ -84,59 +83,27 @@ def missing(record: StackRecord) -> list[str]:
 
 
 class Writer:
-    """Writes the archives that are missing, one after the other, in a process of its own; asked often, never waits.
+    """Starts, once for a stack, who writes the archives that are missing; asked often, never waits.
 
-    A stack that runs no query writes none: its archive would be without the classes of streaming, Kafka and Connect,
-    which are worth most, and it would stay so, because one that is there is not written again. One writer on a machine
-    at a time: while it lasts (half a minute) it takes 1 GB.
+    For a stack that runs no query none are written: they would be without the classes of streaming, Kafka and Connect,
+    which are worth most, and it would stay so, because one that is there is not written again.
     """
 
     def __init__(self) -> None:
         self._first_batch = _FirstBatch()
         self._seen_at: float | None = None
-        self._tried: set[str] = set()
-        self._writing: ProcessId | None = None
-        self._group = ""
-        self._turn: IO[bytes] | None = None
+        self._done = False
 
     def look(self, state: StateFolder, record: StackRecord) -> None:
-        """Begin, go on, or do nothing."""
-        if not record.ready:
+        """Do what there is to do now, mostly nothing."""
+        if self._done or not record.ready:
             return
-        if self._writing is not None:
-            if not self._writing.alive:
-                self._writing = None
-                _publish(state, record, self._group)
-                self._end_turn()
-        elif self._seen_at is not None:
+        if self._seen_at is not None:
             if time.monotonic() > self._seen_at + SETTLE_S:
-                self._begin(state, record)
+                self._done = True
+                _write(state, record)
         elif self._first_batch.seen(state.path / "event-logs"):
             self._seen_at = time.monotonic()
-
-    def _begin(self, state: StateFolder, record: StackRecord) -> None:
-        try:
-            groups = [group for group in missing(record) if group not in self._tried and _lists(state, group)]
-        except OSError:
-            return  # Java or PySpark was taken away
-        if groups and self._take_turn():
-            self._group = groups[0]
-            self._tried.add(self._group)
-            self._writing = _write(state, record, self._group)
-
-    def _take_turn(self) -> bool:
-        self._turn = (folder() / "lock").open("wb")
-        try:
-            fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._end_turn()
-            return False
-        return True
-
-    def _end_turn(self) -> None:
-        if self._turn is not None:
-            self._turn.close()
-            self._turn = None
 
 
 class _FirstBatch:
@@ -160,38 +127,52 @@ class _FirstBatch:
         return added
 
 
-def _write(state: StateFolder, record: StackRecord, group: str) -> ProcessId:
-    """Have Java write an archive of the classes that a group's JVMs have loaded so far."""
-    place = state.path / "classes"
-    merged = place / f"{group}.lst"
-    merged.write_text("".join(sorted(_names(_lists(state, group)))), encoding="utf-8")
-    modules = settings.SPARK_MODULES if group == "spark" else ()
-    argv = ["nice", "-n", "19", record.java, "-Xshare:dump", *settings.DAEMON_JVM, *modules]
-    argv += [f"-XX:SharedClassListFile={merged}", f"-XX:SharedArchiveFile={_unpublished(state, group)}"]
-    argv += ["-cp", class_path(record, group)]
-    if record.image:
-        from tidemark.stack.compose import run_in_image
+def _write(state: StateFolder, record: StackRecord) -> None:
+    """Have archives written of the classes that JVMs have loaded so far, by a process that outlives the stack.
 
-        argv = run_in_image(state, record.image, argv)
-    return spawn(
-        argv,
-        log=state.path / "logs" / f"classes-{group}.log",
-        cwd=place,
-        env=base_environment(**{TOKEN_VARIABLE: state.token() or ""}),
+    It runs like any other: one that gave way to the stack's JVMs would let them load classes one by one for as long as
+    they are busy. One minute of a core for all, once.
+    """
+    try:
+        groups = [group for group in missing(record) if _lists(state, group)]
+    except OSError:
+        return  # Java or PySpark was taken away
+    if not groups:
+        return
+    place = Path(tempfile.mkdtemp(prefix="writing-", dir=folder()))
+    jobs = []
+    for group in groups:
+        classes, written = place / f"{group}.lst", place / f"{group}.jsa"
+        classes.write_text("".join(sorted(_names(_lists(state, group)))), encoding="utf-8")
+        argv = _command(
+            state, record, group, [f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={written}"]
+        )
+        jobs.append(Job(argv, written, archive_of(record, group)))
+    write_jobs(place, jobs)
+    spawn(
+        [sys.executable, "-P", "-m", "tidemark.stack.archiving", str(place)],
+        log=state.path / "logs" / "classes.log",
+        cwd=folder(),
+        env=base_environment(PYTHONPATH=str(project.PACKAGE.parent)),
     )
 
 
-def _publish(state: StateFolder, record: StackRecord, group: str) -> None:
-    """Put an archive that was written into the cache; without one there is only a log."""
-    written, archive = _unpublished(state, group), archive_of(record, group)
-    if not written.is_file():
-        return
-    part = archive.with_suffix(f".{os.getpid()}")
-    shutil.move(written, part)  # the cache may be on another disk
-    part.replace(archive)
-    by_age = sorted(archive.parent.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in by_age[_KEPT:]:
-        old.unlink(missing_ok=True)
+def _command(state: StateFolder, record: StackRecord, group: str, files: Sequence[str]) -> list[str]:
+    modules = settings.SPARK_MODULES if group == "spark" else ()
+    argv = [
+        record.java,
+        "-Xshare:dump",
+        *settings.DAEMON_JVM,
+        *modules,
+        *files,
+        "-cp",
+        class_path(record, group),
+    ]
+    if not record.image:
+        return argv
+    from tidemark.stack.compose import run_in_image
+
+    return run_in_image(state, record.image, argv, folder())
 
 
 def _lists(state: StateFolder, group: str) -> list[Path]:

@@ -128,12 +128,12 @@ def up(state: StateFolder, services: Sequence[str]) -> None:
         ) from error
 
 
-def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str]) -> list[str]:
-    """The command that runs another in a container of its own; it sees the stack's folder, and goes with the stack."""
+def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folder: Path) -> list[str]:
+    """The command that runs another in a container of its own; it sees this folder, and goes with the stack."""
     labels = {STACK_LABEL: state.token(), HOME_LABEL: state.home}
     run = ["docker", "run", "--rm", "--network", "none", "--user", f"{os.getuid()}:{os.getgid()}"]
     run += [f"--label={name}={value}" for name, value in labels.items()]
-    return [*run, "--volume", f"{state.path}:{state.path}", image_name, *argv]
+    return [*run, "--volume", f"{folder}:{folder}", image_name, *argv]
 
 
 def _compose_of(folder: Path, **options: Any) -> DockerCompose:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
-from tidemark.stack import archives
+from tidemark.stack import archives, archiving
 from tidemark.wait import wait_until
 
 JOB = '{"Event":"SparkListenerJobStart","Job ID":0}\n'
@@ -51,9 +53,9 @@ def append(state, *events: str) -> None:
         file.writelines(events)
 
 
-def listed(state) -> list[str]:
-    """The groups that Java was given a list of, to write an archive of."""
-    return sorted(path.stem for path in (state.path / "classes").glob("*.lst"))
+def begun() -> list[Path]:
+    """The folders of who writes, or waits to."""
+    return list(archives.folder().glob("writing-*"))
 
 
 def write_all(state, record, writer=None) -> None:
@@ -61,7 +63,7 @@ def write_all(state, record, writer=None) -> None:
 
     def done() -> bool:
         writer.look(state, record)
-        return not archives.missing(record)
+        return not archives.missing(record) and not begun()
 
     wait_until(done, 20, lambda: f"archives of {archives.missing(record)}")
 
@@ -98,31 +100,59 @@ def test_another_pyspark_has_another_archive(record, tmp_path):
 def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
     state.make()
     note(state, record)
-    monkeypatch.setattr(archives, "_KEPT", 1)
-    folder = archives.archive_of(record, "spark").parent
-    (folder / "old.jsa").touch()
-    os.utime(folder / "old.jsa", (0, 0))
-    writer = archives.Writer()
-
-    def written() -> bool:
-        writer.look(state, record)
-        return not (folder / "old.jsa").exists()
-
-    wait_until(written, 20, lambda: "the old archive to go")
-    assert len(list(folder.glob("*.jsa"))) == 1
+    folder = archives.folder()
+    olds = [folder / f"{number}.jsa" for number in range(archiving.KEPT)]
+    for number, old in enumerate(olds):
+        old.touch()
+        os.utime(old, (number, number))
+    abandoned = folder / "writing-abandoned"
+    abandoned.mkdir()
+    os.utime(abandoned, (0, 0))
+    write_all(state, record)
+    assert [old.name for old in olds if old.exists()] == [old.name for old in olds[2:]]
+    assert not abandoned.exists()
 
 
 def test_one_writes_at_a_time(state, record):
     state.make()
     note(state, record)
-    folder = archives.archive_of(record, "spark").parent
     writer = archives.Writer()
-    with (folder / "lock").open("w") as somebody:
+    with (archives.folder() / "lock").open("w") as somebody:
         fcntl.flock(somebody, fcntl.LOCK_EX)
         for _ in range(3):
             writer.look(state, record)
-        assert not listed(state)
-    write_all(state, record)
+        [waiting] = begun()
+        assert sorted(path.name for path in waiting.iterdir()) == ["broker.lst", "jobs.json", "spark.lst"]
+        assert len(archives.missing(record)) == 2
+    write_all(state, record, writer)
+
+
+def test_they_are_written_also_if_the_stack_ends_meanwhile(state, record):
+    state.make()
+    note(state, record)
+    writer = archives.Writer()
+    with (archives.folder() / "lock").open("w") as somebody:
+        fcntl.flock(somebody, fcntl.LOCK_EX)
+        for _ in range(3):
+            writer.look(state, record)
+        shutil.rmtree(state.path)
+    wait_until(lambda: not archives.missing(record), 20, lambda: f"archives of {archives.missing(record)}")
+
+
+def test_what_java_said_is_kept_where_it_wrote_none(state, record, executable):
+    record.java = str(executable("java", "echo no archive of mine; exit 1"))
+    state.make()
+    note(state, record)
+    writer = archives.Writer()
+    said = archives.archive_of(record, "spark").with_suffix(".log")
+
+    def tried() -> bool:
+        writer.look(state, record)
+        return said.is_file() and not begun()
+
+    wait_until(tried, 20, lambda: "Java to be asked")
+    assert said.read_text() == "no archive of mine\n"
+    assert len(archives.missing(record)) == 2
 
 
 def test_a_stack_without_a_query_writes_none(state, record):
@@ -133,10 +163,11 @@ def test_a_stack_without_a_query_writes_none(state, record):
     for _ in range(3):
         append(state, JOB)
         writer.look(state, record)
-    assert not listed(state)
+    assert not begun()
     append(state, BATCH[:60])
     writer.look(state, record)
-    assert not listed(state)
+    writer.look(state, record)
+    assert not begun()
     append(state, BATCH[60:])
     write_all(state, record, writer)
 
@@ -148,7 +179,8 @@ def test_the_archive_of_the_broker_is_written_where_that_of_spark_is_there(state
     (state.path / "classes" / "broker" / "broker.lst").write_text("java/lang/Object id: 0\n")
     append(state, BATCH)
     write_all(state, record)
-    assert listed(state) == ["broker"]
+    assert archives.archive_of(record, "broker").read_text() == "java/lang/Object\n"
+    assert archives.archive_of(record, "spark").read_text() == ""
 
 
 def test_without_a_list_nothing_is_written(state, record):
