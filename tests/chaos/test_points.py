@@ -1,6 +1,6 @@
 """Faults at every commit point, for every join and both sinks: each proved, and every row right afterwards.
 
-Every day a few; all joins, both sinks and all points in ``make long``.
+Every day all points in one join, some with one sink and the others with the other; all of them in ``make long``.
 """
 
 from __future__ import annotations
@@ -16,24 +16,30 @@ from tidemark.runner import RunOptions, describe, new_run_directory, run
 
 pytestmark = [pytest.mark.chaos]
 
+JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
+EXACTLY_ONCE, SPARK = SINKS = ("exactly-once", "spark")
 POINTS = (
     ("KillDriver", "planned"),
-    ("KillDriver", "half-written"),
     ("KillDriver", "written"),
-    ("KillDriver", "no-data"),
     ("KillExecutor", "half-written"),
+    ("KillDriver", "half-written"),
+    ("KillDriver", "no-data"),
 )
-EVERY_DAY = POINTS[1:]
-"""A driver at ``planned`` comes in ``make long`` only."""
-JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
-CASES = [
-    pytest.param("left_outer", "exactly-once", EVERY_DAY, id="left_outer-some"),
-    *(
-        pytest.param(join, sink, POINTS, id=f"{join}-{sink}", marks=pytest.mark.long)
+SOME, OTHERS = POINTS[:3], (*POINTS[3:], ("KillBroker", "planned"))
+
+
+def every_day(sink, points):
+    """A case of one join; the other joins are in :func:`of_all`."""
+    return pytest.param("left_outer", sink, points, id=f"left_outer-{sink}-some")
+
+
+def of_all(points):
+    """A case for each join and each sink."""
+    return [
+        pytest.param(join, sink, points, id=f"{join}-{sink}-all", marks=pytest.mark.long)
         for join in JOINS
-        for sink in ("exactly-once", "spark")
-    ),
-]
+        for sink in SINKS
+    ]
 
 
 PROVOKED = {"left_semi": ["left-semi-loses-same-batch-rows"]}
@@ -85,64 +91,78 @@ def schedule(points):
     return ",".join(f"{fault.removeprefix('Kill').lower()}@{point}" for fault, point in points)
 
 
-@pytest.mark.parametrize(("join", "sink", "points"), CASES)
-def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
-    more = {"generator": GENERATOR.get(join, ())}
-    result = run_pipeline(join, sink=sink, seed=3, impressions=3000, faults=schedule(points), **more)
-
-    must_be_right(join, result.verdict)
-    evidence = RunDirectory(result.run_dir)
+def must_be_proved(evidence, points):
+    """Each once, while its batch was planned and not committed; by name and point."""
     faults = {(fault.fault, fault.point): fault for fault in evidence.faults()}
     assert {name for name, fault in faults.items() if fault.done} == set(points)
-    batches = {batch.batch: batch for batch in evidence.batches()}
     for fault in faults.values():
         assert fault.proof["planned"]
         assert not fault.proof["committed"]
         assert fault.recovery_s is not None
         assert sum(fault.proof["ends_before"].values()) <= sum(fault.proof["ends_after"].values())
+    return faults
+
+
+def must_be_doubled_where_it_may(evidence, faults, excused):
+    """Whole batches where a driver died with rows of them written; nothing of a batch that was run but once."""
+    again, batches = copies(evidence), {batch.batch: batch for batch in evidence.batches()}
+    for point in ("written", "half-written"):
+        if killed := faults.get(("KillDriver", point)):
+            assert again[killed.batch] >= sum(killed.proof["rows"].values()) > 0
+    assert all(batches[batch].runs > 1 or batches[batch].failed_tasks for batch in again)
+    assert excused == again.total()
+
+
+def must_show(result, join, sink, points):
+    """That all was hit, and all is right."""
+    must_be_right(join, result.verdict)
+    evidence = RunDirectory(result.run_dir)
+    faults = must_be_proved(evidence, points)
     must_be_one_timeline(evidence, [fault for (name, _), fault in faults.items() if name == "KillDriver"])
-    again = copies(evidence)
-    written = [faults[name] for name in POINTS[1:3] if name in faults]
-    if sink == "exactly-once":
-        assert not again
-        for fault in faults.values():
-            if fault.point in ("written", "half-written"):
-                must_be_written_as_told(evidence, fault)
-    else:
-        for fault in written:
-            assert again[fault.batch] >= sum(fault.proof["rows"].values()) > 0
-        assert all(batches[batch].runs > 1 or batches[batch].failed_tasks for batch in again)
-        assert result.verdict.counts["duplicates_excused"] == again.total()
+    if sink == SPARK:
+        must_be_doubled_where_it_may(evidence, faults, result.verdict.counts["duplicates_excused"])
+        return
+    assert not copies(evidence)
+    for fault in faults.values():
+        if fault.point in ("written", "half-written"):
+            must_be_written_as_told(evidence, fault)
 
 
-PARTS = ("broker", "worker", "master")
-EXACTLY_ONCE = "exactly-once"
-PARTS_OF = [
-    # Every day that a broker is lost in the middle of a join: tests/e2e/test_replication.py.
-    pytest.param("full_outer", EXACTLY_ONCE, PARTS[1:], id="some"),
-    pytest.param("left_outer", EXACTLY_ONCE, PARTS, id="all", marks=pytest.mark.long),
-    *(
-        pytest.param(join, sink, PARTS[:1], id=f"{join}-{sink}", marks=pytest.mark.long)
-        for join in JOINS
-        for sink in (EXACTLY_ONCE, "spark")
-        if (join, sink) != ("left_outer", EXACTLY_ONCE)
-    ),
-]
+def asked(join, sink, points):
+    """Of a run."""
+    return {
+        "sink": sink, "seed": 3, "impressions": max(1000, 500 * len(points)), "faults": schedule(points),
+        "generator": GENERATOR.get(join, ()),
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize(("join", "sink", "parts"), PARTS_OF)
-def test_what_a_query_runs_on_is_killed_in_the_middle_of_a_batch(join, sink, parts, own_stack, tmp_path):
-    options = RunOptions(
-        join, sink=sink, seed=4, impressions=1500, faults=",".join(parts), generator=GENERATOR.get(join, ()),
-        run_dir=tmp_path / "run",
-    )  # fmt: skip
+@pytest.mark.parametrize(("join", "sink", "points"), [every_day(SPARK, SOME), *of_all(POINTS)])
+def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
+    must_show(run_pipeline(join, **asked(join, sink, points)), join, sink, points)
+
+
+@pytest.mark.parametrize(
+    ("join", "sink", "points"),
+    [every_day(EXACTLY_ONCE, OTHERS), *of_all((("KillBroker", "planned"),))],
+)
+def test_so_it_is_with_a_broker_that_dies_in_the_middle_of_a_batch(join, sink, points, own_stack, tmp_path):
+    options = RunOptions(join, run_dir=tmp_path / "run", **asked(join, sink, points))
     contract = describe(join)
 
-    verdict = run(options, contract, new_run_directory(options, contract), stack=own_stack).verdict
+    result = run(options, contract, new_run_directory(options, contract), stack=own_stack)
 
-    must_be_right(join, verdict)
-    faults = RunDirectory(tmp_path / "run").faults()
-    assert {fault.fault for fault in faults if fault.done} == {f"Kill{part.title()}" for part in parts}
-    assert all(fault.proof["planned"] and not fault.proof["committed"] for fault in faults)
-    if sink == "exactly-once":
-        assert not copies(RunDirectory(tmp_path / "run"))
+    must_show(result, join, sink, points)
+
+
+@pytest.mark.parametrize(
+    "join",
+    ["full_outer", *(pytest.param(join, marks=pytest.mark.long) for join in JOINS if join != "full_outer")],
+)
+def test_workers_and_the_master_die_in_the_middle_of_a_batch(join, own_stack, tmp_path):
+    points = (("KillWorker", "planned"), ("KillMaster", "planned"))
+    options = RunOptions(join, run_dir=tmp_path / "run", **asked(join, EXACTLY_ONCE, points))
+    contract = describe(join)
+
+    result = run(options, contract, new_run_directory(options, contract), stack=own_stack)
+
+    must_show(result, join, EXACTLY_ONCE, points)

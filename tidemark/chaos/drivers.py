@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from functools import partial
 
 from tidemark.chaos import points
@@ -15,15 +14,13 @@ from tidemark.evidence import Fault
 from tidemark.wait import pause
 
 
-def strike_driver(
-    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
-) -> Fault | None:
+def strike_driver(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Strike the driver; ``None`` if the batch had passed the point, or never reached it.
 
     ``unless`` raises what ends the wait for its rows.
     """
     if strike.sort.point == HALF_WRITTEN:
-        return _kill_half_written(scene, strike, now, rng=rng, unless=unless)
+        return _kill_half_written(scene, strike, now, unless=unless)
     if strike.sort.point == WRITTEN and not points.is_writing(scene, now, unless):
         return None
     app_id = scene.stack.driver(scene.driver).app_id
@@ -68,12 +65,10 @@ def _look(scene: Scene, point: str, now: Running) -> Proof | None:
     return points.written(scene, now.batch)
 
 
-def _kill_half_written(
-    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
-) -> Fault | None:
+def _kill_half_written(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Kill the driver, and the executor whose partitions have not written: left alone it would write them yet."""
     app_id = scene.stack.driver(scene.driver).app_id
-    stopped = stop_half_written(scene, now, rng=rng, unless=unless)
+    stopped = stop_half_written(scene, strike, now, unless=unless)
     if stopped is None:
         return None
     victim, _ = stopped

@@ -6,7 +6,6 @@ half-written stops the executor itself, whose partitions then cannot be written;
 
 from __future__ import annotations
 
-import random
 from functools import partial
 
 from tidemark.chaos import points
@@ -18,12 +17,10 @@ from tidemark.evidence import Fault
 from tidemark.stack import Executor
 
 
-def strike_executor(
-    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
-) -> Fault | None:
+def strike_executor(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Strike one of the executors; ``None`` if the batch was over by then, or there was none to strike."""
     if strike.sort.point == HALF_WRITTEN:
-        stopped = stop_half_written(scene, now, rng=rng, unless=unless)
+        stopped = stop_half_written(scene, strike, now, unless=unless)
         if stopped is None:
             return None
         victim, proof = stopped
@@ -38,7 +35,7 @@ def strike_executor(
     else:
         unless()
         scene.rest(strike.delay_s)
-        struck = _strike_running(scene, strike, now.batch, rng)
+        struck = _strike_running(scene, strike, now.batch)
         if struck is None:
             return None
         victim, fault = struck
@@ -51,16 +48,17 @@ def strike_executor(
 
 
 def stop_half_written(
-    scene: Scene, now: Running, *, rng: random.Random, unless: Unless
+    scene: Scene, strike: Strike, now: Running, *, unless: Unless
 ) -> tuple[Executor, Proof] | None:
     """Let one executor crawl, stop it as soon as rows come; it stays so if others have written and it has not.
 
-    ``None``, and it goes on, if all or none of the partitions turn out to be written.
+    ``None``, and it goes on, if all or none of the partitions turn out to be written. It may have had none of them: a
+    join's tasks go where their state is, which after an executor's death is all with the other.
     """
     alive = scene.stack.executors(scene.driver)
     if not alive:
         return None
-    victim = rng.choice(alive)
+    victim = strike.choose(alive)
     crawl = points.Crawl(
         partial(scene.stack.pause_executor, scene.driver, victim),
         partial(scene.stack.resume_executor, scene.driver, victim),
@@ -78,16 +76,14 @@ def stop_half_written(
     return None if proof is None else (victim, proof)
 
 
-def _strike_running(
-    scene: Scene, strike: Strike, batch: int, rng: random.Random
-) -> tuple[Executor, Fault] | None:
+def _strike_running(scene: Scene, strike: Strike, batch: int) -> tuple[Executor, Fault] | None:
     """Kill or stop an executor while the driver stands still in the middle of the batch."""
     with scene.stack.hold(scene.driver):
         alive = scene.stack.executors(scene.driver)
         proof = points.runs(scene, strike.sort.point, batch)
         if not alive or proof is None:
             return None
-        victim = rng.choice(alive)
+        victim = strike.choose(alive)
         fault = _hit_one(scene, strike, batch, victim, proof)
         strike_one = scene.stack.kill_executor if strike.sort.action == "kill" else scene.stack.pause_executor
         strike_one(scene.driver, victim)

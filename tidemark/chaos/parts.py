@@ -5,8 +5,6 @@ The driver is held while it is looked whether the batch runs, so that the part i
 
 from __future__ import annotations
 
-import random
-
 from tidemark.chaos import points
 from tidemark.chaos.points import Running, Unless
 from tidemark.chaos.scene import Scene, hit
@@ -14,14 +12,12 @@ from tidemark.chaos.strikes import Strike
 from tidemark.evidence import Fault
 
 
-def strike_part(
-    scene: Scene, strike: Strike, now: Running, *, rng: random.Random, unless: Unless
-) -> Fault | None:
+def strike_part(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Strike one of the parts of that kind; ``None`` if the batch was over by then."""
     unless()
     sort = strike.sort
     scene.rest(strike.delay_s)
-    victim = rng.choice([name for name in scene.stack.parts() if name.partition("-")[0] == sort.part])
+    victim = strike.choose([name for name in scene.stack.parts() if name.partition("-")[0] == sort.part])
     with scene.stack.hold(scene.driver):
         proof = points.runs(scene, sort.point, now.batch)
         if proof is None:

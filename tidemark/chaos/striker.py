@@ -7,7 +7,6 @@ what could not be carried out before the run was over is in it as not done.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -42,7 +41,6 @@ class Striker:
         self,
         scene: Scene,
         strikes: Sequence[Strike],
-        rng: random.Random,
         say: Callable[[str], object] = lambda _text: None,
     ) -> None:
         self.journal: list[Fault] = []
@@ -50,7 +48,6 @@ class Striker:
         self._given_up = threading.Event()
         self._scene = replace(scene, rest=self._given_up.wait)
         self._strikes = strikes
-        self._rng = rng
         self._say = say
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="striker", daemon=True)
@@ -96,9 +93,9 @@ class Striker:
             with suppress(
                 SinkFailed
             ):  # brokers that are just back do not tell yet; they will, of a later batch
-                done = by(self._scene, strike, now, rng=self._rng, unless=self._go_on)
+                done = by(self._scene, strike, now, unless=self._go_on)
             not_before = now.batch + 1
-            strike = replace(strike, delay_s=strike.delay_s / 2)  # it was longer than the batch, perhaps
+            strike = strike.again()
         done.proof["ends_before"] = as_named(now.ends)
         self.journal.append(done)
         self._say(f"{done.fault} at {done.point} of batch {done.batch}")

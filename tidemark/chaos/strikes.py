@@ -10,9 +10,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tidemark.errors import UsageError
+
+Found = TypeVar("Found")
 
 LONGEST_DELAY_S = 0.4
 """Calibration: a warm batch takes about 0.5 s; a strike later than this would often find it over."""
@@ -66,11 +69,23 @@ class Sort:
 
 @dataclass(frozen=True)
 class Strike:
-    """One planned fault: not before ``batch``; where no point is to be met, ``delay_s`` after a batch was planned."""
+    """One planned fault: not before ``batch``; where no point is to be met, ``delay_s`` after a batch was planned.
+
+    Of those that may be struck, which are in order, ``whom`` counts to who is: after the last comes the first again.
+    """
 
     sort: Sort
     batch: int
     delay_s: float
+    whom: int = 0
+
+    def choose(self, found: Sequence[Found]) -> Found:
+        """Whom of them to strike."""
+        return found[self.whom % len(found)]
+
+    def again(self) -> Strike:
+        """For the next batch, when this one came too late, or to one who had nothing to write in its batch."""
+        return replace(self, delay_s=self.delay_s / 2, whom=self.whom + 1)
 
 
 def read_schedule(text: str) -> tuple[Sort, ...]:
@@ -113,6 +128,6 @@ def plan_strikes(rng: random.Random, sorts: Sequence[Sort], batches: int) -> lis
     mixed = list(sorts)
     rng.shuffle(mixed)
     return [
-        Strike(sort, batch, rng.uniform(0.0, LONGEST_DELAY_S))
+        Strike(sort, batch, rng.uniform(0.0, LONGEST_DELAY_S), rng.randrange(len(sorts)))
         for sort, batch in zip(mixed, wanted, strict=True)
     ]

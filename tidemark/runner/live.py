@@ -145,9 +145,8 @@ class LiveRun:
         strikes = plan_strikes(rng, self._options.sorts, self._header.slices + idle)
         bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
         with watched(self._options.sink, bootstrap, self._output, self._checkpoint) as output:
-            striker = Striker(
-                Scene(self._stack, driver, self._checkpoint, output), strikes, rng, self._options.say
-            )
+            scene = Scene(self._stack, driver, self._checkpoint, output)
+            striker = Striker(scene, strikes, self._options.say)
             striker.start()
             try:
                 yield replace(feed, well=striker.must_be_well)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from contextlib import contextmanager
 
 import pytest
@@ -97,7 +96,7 @@ def batches(tmp_path):
 
 def striker_of(batches, stack, *strikes, output=None, say=lambda _text: None):
     scene = Scene(stack, "driver", batches.checkpoint, output or Output())
-    return Striker(scene, strikes, random.Random(1), say)
+    return Striker(scene, strikes, say)
 
 
 def strike(part="executor", point=PLANNED, seconds=0.0, batch=1):

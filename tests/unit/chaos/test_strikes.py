@@ -39,6 +39,16 @@ def test_faults_of_different_kinds_are_mixed():
     assert len(orders) > 3
 
 
+def test_who_is_struck_is_the_seeds_choice_and_after_a_miss_it_is_the_next():
+    first = {seed: plan(seed, 2, 2)[0] for seed in range(20)}
+    assert {strike.choose(["a", "b"]) for strike in first.values()} == {"a", "b"}
+    missed = first[0].again()
+    assert {first[0].choose(["a", "b"]), missed.choose(["a", "b"])} == {"a", "b"}
+    assert missed.again().choose(["a", "b"]) == first[0].choose(["a", "b"])
+    assert missed.delay_s == first[0].delay_s / 2
+    assert (missed.sort, missed.batch) == (first[0].sort, first[0].batch)
+
+
 def test_a_schedule_is_read_with_its_defaults():
     assert read_schedule("driver*2, executor:pause@half-written~2.5,broker") == (
         Sort("driver", "kill", "written"),
