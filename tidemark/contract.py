@@ -26,6 +26,9 @@ keys and times, ``where`` what is asked of the joined row::
     "filters": [{"field": "price", "op": ">=", "value": 5}]
     "condition": [{"left": "price", "op": "<", "right": "price"}, {"left": "price", "op": ">", "value": 0}]
 
+``"delivery": "exactly-once"`` (or ``"at-least-once"``) is what the pipeline promises, where that is not the promise of
+the sink that it runs with: it puts a sink of its own behind Spark's, say.
+
 Fields that are compared are BIGINTs: a JSON number without a fraction, or NULL, by which nothing is true.
 """
 
@@ -161,6 +164,7 @@ class Contract:
     policy: WatermarkPolicy = WatermarkPolicy.MIN
     condition: tuple[Term, ...] = ()
     where: tuple[Term, ...] = ()
+    delivery: Delivery | None = None
 
     def __post_init__(self) -> None:
         for what, hint in _objections(self):
@@ -194,6 +198,7 @@ class Contract:
                 policy=WatermarkPolicy(data.get("policy", "min")),
                 condition=tuple(Term(**term) for term in data.get("condition", ())),
                 where=tuple(Term(**term) for term in data.get("where", ())),
+                delivery=Delivery(data["delivery"]) if data.get("delivery") else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BrokenContract(

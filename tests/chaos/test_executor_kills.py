@@ -13,11 +13,18 @@ def test_a_join_survives_killed_executors(run_pipeline):
     result = run_pipeline("left_outer", seed=7, impressions=1000, kill_executors=2)
 
     assert result.verdict.verdict == "VALID", result.verdict
-    faults = RunDirectory(result.run_dir).faults()
+    run = RunDirectory(result.run_dir)
+    faults = run.faults()
     assert [fault.done for fault in faults] == [True, True]
     assert all(fault.proof["planned"] and not fault.proof["committed"] for fault in faults)
     assert all(fault.recovery_s is not None for fault in faults)
     assert result.verdict.anchors["fault_hit_running_batch"]
+    placed = {placement.batch: set(placement.executors.values()) for placement in run.placements()}
+    moves = result.verdict.engine.locality.moves
+    for fault in faults:
+        victim = fault.proof["executor_id"]
+        had_state = victim in {executor.rpartition(":")[2] for executor in placed[fault.batch - 1]}
+        assert any(f"executor {victim} was gone" in move for move in moves) == had_state, moves
     logs = result.run_dir / "logs"
     assert "Lost executor" in (logs / "driver.log").read_text()
     assert len(list(logs.glob("executor-*.log"))) > 2

@@ -1,7 +1,8 @@
 """The cells of the matrix: join x bound x state x no-data batches, and what is run in each.
 
-A cell is *unsupported* where Spark refuses the join, or keeps its state in another format than the one asked for; the
-reason is Spark's own, from a real attempt.
+A cell is *unsupported* where Spark refuses its state, or keeps it in another format than the one asked for, as a real
+attempt shows. It is known beforehand which cells these are (``tidemark.cases.states``): another that is refused has
+failed, and so has one of them that is not.
 """
 
 from __future__ import annotations
@@ -13,14 +14,9 @@ from dataclasses import dataclass, replace
 
 from tidemark.cases.case import NO_DATA, Case
 from tidemark.cases.draw import ARRIVAL_MS, draw_records, flush_of, make_contract
+from tidemark.cases.states import STATES
 from tidemark.contract import Bound, Contract, JoinKind
 from tidemark.trace import Record
-
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-FORMAT = "spark.sql.streaming.join.stateFormatVersion"
-FORMAT_4 = "spark.sql.streaming.join.stateFormatV4.enabled"
-CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 BOUNDS = {
     "inclusive range": Bound(-3_000, 4_000),
@@ -32,17 +28,8 @@ BOUNDS = {
     "window inequality": Bound(0, window_ms=3_000),
     "one watermark": Bound(-3_000, 4_000),
 }
-STATES = {
-    "HDFS, 2": {},
-    "HDFS, 3": {FORMAT: "3"},
-    "RocksDB, 2": {PROVIDER: ROCKSDB},
-    "RocksDB, 2, changelog": {PROVIDER: ROCKSDB, CHANGELOG: "true"},
-    "RocksDB, 3": {PROVIDER: ROCKSDB, FORMAT: "3"},
-    "RocksDB, 4": {PROVIDER: ROCKSDB, FORMAT: "4", FORMAT_4: "true"},
-    "RocksDB, 4, changelog": {PROVIDER: ROCKSDB, FORMAT: "4", FORMAT_4: "true", CHANGELOG: "true"},
-}
-"""Store, format, changelog checkpointing -> the settings that ask for it."""
-
+STATE_BATCHES = 2
+"""After how many batches of a cell the state is read."""
 WAYS = ("backlog", "stepped", "interrupted")
 SINKS = ("spark", "exactly-once")
 ANCHORS = ("rows_joined", "semi_row_emitted", "null_row_after_expiry")
@@ -87,7 +74,7 @@ class Cell:
             sink=SINKS[number // len(WAYS) % len(SINKS)],
             conf={**STATES[self.state], **({} if self.no_data else {NO_DATA: "false"})},
             stops=(2,) if way == "interrupted" else (),
-            states=2,
+            states=STATE_BATCHES,
             anchors=() if self.bound == "one watermark" else ANCHORS,
         )
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.matrix.cells import BOUNDS, STATES
+from tests.matrix.cells import BOUNDS
 from tests.matrix.running import Outcome
+from tidemark.cases.states import STATES
 from tidemark.contract import JoinKind
 
 PATH = Path(__file__).with_name("JOINS.md")

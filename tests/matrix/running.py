@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from tests.matrix.cells import Cell, cells
+from tests.matrix.cells import STATE_BATCHES, Cell, cells
 from tidemark.cases.lanes import Lanes
+from tidemark.cases.states import UNSUPPORTED, what_runs
 from tidemark.cases.warm import WarmDriver
 from tidemark.errors import PipelineFailed
+from tidemark.oracle import Verdict
+from tidemark.oracle.engine import Engine
 
 NUMBER = {cell: number for number, cell in enumerate(cells())}
 
@@ -35,30 +37,50 @@ def run_cell(cell: Cell, warm: WarmDriver, folder: Path) -> Outcome:
     try:
         verdict = warm.run(cell.case(NUMBER[cell]), run_dir)
     except PipelineFailed as error:
-        outcome.said, outcome.why = refusal(str(error))
+        outcome.said, outcome.why = refused(cell, str(error))
     else:
         outcome.batches, outcome.rows = verdict.counts["batches"], verdict.counts["rows_in"]
-        unknown = [one for one in verdict.findings if one.defect is None]
-        other_format = [doubt for doubt in verdict.doubts if "state format" in doubt]
-        if verdict.verdict == "VALID":
-            outcome.said = "VALID"
-        elif verdict.verdict == "INVALID" and not unknown:
-            outcome.said, outcome.why = "known defect", ", ".join(verdict.known_defects)
-        elif other_format and not unknown:
-            outcome.said, outcome.why = "unsupported", other_format[0]
-        else:
-            outcome.why = "; ".join([*(one.message for one in unknown[:2]), *verdict.doubts[:2]])
+        outcome.said, outcome.why = become_of(cell, verdict)
     if outcome.said != "FAILED":
         shutil.rmtree(run_dir, ignore_errors=True)
     return outcome
 
 
-def refusal(text: str) -> tuple[str, str]:
-    """What a query's failure means: Spark refuses it, by its analysis or for its state store, or it failed."""
-    found = re.search(r"AnalysisException: (.*?)(?: SQLSTATE|\n|;|$)", text) or re.search(
-        r"(\[UNSUPPORTED_FEATURE\.\w+\] .*?)(?: SQLSTATE|\n|$)", text
-    )
-    return ("unsupported", found[1].strip()) if found else ("FAILED", text[:600])
+def refused(cell: Cell, text: str) -> tuple[str, str]:
+    """What a query's failure says of its cell: it is refused as it must be, or it failed."""
+    because = UNSUPPORTED.get(cell.state)
+    if because is None or because not in text:
+        return "FAILED", text[:600]
+    reason, _, _ = text[text.index(because) :].partition(" SQLSTATE")
+    return "unsupported", reason.splitlines()[0].strip()
+
+
+def become_of(cell: Cell, verdict: Verdict) -> tuple[str, str]:
+    """What a judged run says of its cell, and why: the state must have been that of its cell, and compared."""
+    unknown = [one.message for one in verdict.findings if one.defect is None]
+    other_format = [doubt for doubt in verdict.doubts if "state format" in doubt]
+    if cell.state in UNSUPPORTED:
+        held = bool(other_format) and verdict.doubts == other_format and not unknown
+        wrong = [*unknown, *verdict.doubts] or ["Spark kept the state as it was asked to"]
+        return ("unsupported", other_format[0]) if held else ("FAILED", "; ".join(wrong[:3]))
+    wrong = [*unknown, *verdict.doubts, *_not_compared(cell, verdict.engine)]
+    if wrong:
+        return "FAILED", "; ".join(wrong[:3])
+    return ("known defect", ", ".join(verdict.known_defects)) if verdict.findings else ("VALID", "")
+
+
+def _not_compared(cell: Cell, engine: Engine | None) -> Iterator[str]:
+    """What is missing for this cell's state to have been judged."""
+    if engine is None:
+        yield "nothing of the engine's own account was judged"
+        return
+    ran = engine.format, engine.provider, bool(engine.changelog)
+    if ran != (asked := what_runs(cell.state)):
+        yield f"it ran with {ran}, and not with {asked}"
+    if len(engine.state_batches) < STATE_BATCHES:
+        yield f"the state was compared after batches {engine.state_batches} only: {engine.notes}"
+    if not engine.metric_batches:
+        yield f"the metrics of no batch were compared: {engine.notes}"
 
 
 def run_cells(chosen: Sequence[Cell], lanes: Lanes, say: Callable[[Outcome], None]) -> list[Outcome]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.bundled import case_of
 from tidemark import project
+from tidemark.cases.states import STATES
 from tidemark.evidence import RunDirectory
 from tidemark.oracle.defects import DEFECTS
 from tidemark.trace import TraceReader
@@ -66,6 +67,20 @@ def test_another_join_of_the_same_trace_has_no_defect(case, shown):
     assert verdict.findings == []
     assert verdict.verdict == "VALID", verdict.doubts
     assert (case.row in rows) == case.is_right
+
+
+def test_in_state_format_4_the_null_row_of_a_row_without_a_time_comes(warm, tmp_path):
+    conf = [f"{name}={value}" for name, value in STATES["RocksDB, 4"].items()]
+    folder = project.defects_dir()
+    case = case_of(folder / "timeless.py", folder / "timeless.jsonl", sink="spark", conf=conf)
+
+    verdict = warm.run(case, tmp_path / "run")
+
+    assert verdict.findings == []
+    assert verdict.verdict == "VALID", verdict.doubts
+    assert verdict.engine.format == 4
+    values = [json.loads(record.value) for record in RunDirectory(tmp_path / "run").output()]
+    assert [value["right_id"] for value in values if value["left_id"] == "L1"] == [None]
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)

@@ -148,7 +148,14 @@ def test_what_the_engine_said_of_its_state_is_a_few_lines():
 
 
 def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_hold():
-    fields = {"kind": "inner", "bound": "none", "way": "backlog", "sink": "spark", "verdict": "VALID"}
+    fields = {
+        "kind": "inner",
+        "bound": "none",
+        "way": "backlog",
+        "sink": "spark",
+        "verdict": "VALID",
+        "state": "HDFS, 2",
+    }
     sound = [Outcome(seed=seed, seconds=2.0 + seed, **fields) for seed in (3, 4)]
     known = {"restarts": 2, "defects": {"semi_rows_lost": 7}}
     broken = Outcome(
@@ -164,6 +171,7 @@ def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_
     assert "| none | 2 | 1 |" in text
     assert "- by known defect of Spark that was named: semi_rows_lost 1\n" in text
     assert "- by number of restarts: 0x 2, 2x 1\n" in text
+    assert "- by store and format of the state: HDFS, 2 3\n" in text
     assert "- seed 5 (left_semi, none) is INVALID: a row is lost" in text
     assert "No false alarm" not in text
     assert "No false alarm" in fuzz.markdown(Progress(sound), {}, "tidemark fuzz")

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from tidemark.cases.case import NO_DATA, PARTITIONS, WAYS, Case
+from tidemark.cases.states import SPARKS_OWN, STATES, UNSUPPORTED
 from tidemark.contract import (
     Bound,
     Contract,
@@ -62,8 +63,11 @@ BOUNDS: dict[JoinKind, tuple[Bound, ...]] = {
     JoinKind.LEFT_OUTER: (*BOTH_SIDES, *LOWER_ONLY, *LATER_WINDOW),
     JoinKind.LEFT_SEMI: (*BOTH_SIDES, *LOWER_ONLY, *LATER_WINDOW),
     JoinKind.RIGHT_OUTER: (*BOTH_SIDES, *UPPER_ONLY, *EARLIER_WINDOW),
-    JoinKind.FULL_OUTER: (*BOTH_SIDES, *LOWER_ONLY, *UPPER_ONLY),
+    JoinKind.FULL_OUTER: (*BOTH_SIDES, *LOWER_ONLY, *UPPER_ONLY, *LATER_WINDOW, *EARLIER_WINDOW),
 }
+
+DRAWN_STATES = (*[SPARKS_OWN] * 6, *(state for state in STATES if state not in (SPARKS_OWN, *UNSUPPORTED)))
+"""More than half with what Spark takes by itself."""
 
 
 def draw(seed: int) -> Case:
@@ -127,9 +131,9 @@ def draw_case(rng: random.Random, contract: Contract, seed: int | None = None) -
         flush=flush_of(contract, rounds=1 if no_data else 2),
         way=way,
         sink=rng.choice((*SINKS, "spark")),
-        conf={} if no_data else {NO_DATA: "false"},
         stops=tuple(sorted(rng.sample(range(slices + 1), rng.randint(1, 2)))) if way == "interrupted" else (),
         states=rng.choice((0, 0, 0, 2)),
+        conf={**({} if no_data else {NO_DATA: "false"}), **STATES[rng.choice(DRAWN_STATES)]},
         seed=seed,
     )
 

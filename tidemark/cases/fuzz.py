@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import msgspec
 from tidemark.cases.case import Case
 from tidemark.cases.draw import draw
 from tidemark.cases.lanes import Lanes
+from tidemark.cases.states import named, what_runs
 from tidemark.cases.warm import WarmDriver
 from tidemark.contract import Bound
 from tidemark.errors import TidemarkError
@@ -33,6 +35,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     bound: str
     way: str
     sink: str
+    state: str
     verdict: str
     batches: int = 0
     rows: int = 0
@@ -64,7 +67,7 @@ class Progress:
 
     def summary(self) -> dict[str, dict[str, int]]:
         """How many seeds there were of each sort."""
-        sorts = ("verdict", "kind", "bound", "way", "sink")
+        sorts = ("verdict", "kind", "bound", "way", "sink", "state")
         counted = {sort: Counter(str(getattr(one, sort)) for one in self.outcomes) for sort in sorts}
         counted["defect"] = sum((Counter(dict.fromkeys(one.defects, 1)) for one in self.outcomes), Counter())
         counted["restarts"] = Counter(f"{one.restarts}x" for one in self.outcomes)
@@ -108,12 +111,15 @@ def run_seed(seed: int, warm: WarmDriver, folder: Path) -> Outcome:
         bound=sort_of(case.contract.bound),
         way=case.way,
         sink=case.sink,
+        state=named(case.conf),
         verdict="FAILED",
     )
     try:
         verdict = warm.run(case, run_dir)
     except TidemarkError as error:
         outcome.problem = str(error)
+    except Exception as error:  # noqa: BLE001 (of a seed that is to be kept and told, whatever it is)
+        outcome.problem = "".join(traceback.format_exception(error))
     else:
         _take(outcome, case, verdict)
     if outcome.holds:
@@ -127,11 +133,16 @@ def run_seed(seed: int, warm: WarmDriver, folder: Path) -> Outcome:
 def _take(outcome: Outcome, case: Case, verdict: Verdict) -> None:
     outcome.verdict = verdict.verdict
     outcome.batches, outcome.rows = verdict.counts.get("batches", 0), verdict.counts.get("rows_in", 0)
-    outcome.late, outcome.states = verdict.counts.get("late", 0), case.states
+    outcome.late = verdict.counts.get("late", 0)
     outcome.restarts = len(case.stops) + case.rounds + (case.slices - 1 if case.way == "stepped" else 0)
     outcome.defects = dict(Counter(one.defect for one in verdict.findings if one.defect))
-    unknown = [one.message for one in verdict.findings if not one.defect]
-    outcome.problem = "; ".join(unknown[:2] or verdict.doubts[:2])
+    problems = [one.message for one in verdict.findings if not one.defect] or verdict.doubts
+    if (engine := verdict.engine) is not None:
+        outcome.states = len(engine.state_batches)
+        ran = engine.format, engine.provider, bool(engine.changelog)
+        if ran != (asked := what_runs(outcome.state)):
+            problems = [*problems, f"the state was kept as {ran}, and not as {asked}"]
+    outcome.problem = "; ".join(problems[:2])
 
 
 def sort_of(bound: Bound) -> str:

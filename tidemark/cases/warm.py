@@ -25,7 +25,7 @@ from tidemark.checkpoint import Checkpoint
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.oracle import Verdict, judge
-from tidemark.runner.collect import DELIVERY_OF_SINK, batches_of, input_topics
+from tidemark.runner.collect import batches_of, input_topics, promised
 from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
 from tidemark.runner.programs import Program
 from tidemark.runner.state import read_state, what_ran
@@ -266,7 +266,7 @@ class CaseRun:
         manifest = Manifest(
             tidemark_evidence=FORMAT,
             contract=self._case.contract.to_json(),
-            delivery=DELIVERY_OF_SINK[self._case.sink],
+            delivery=promised(self._case.contract, self._case.sink),
             pace=self._case.pace,
             inputs=input_topics(bootstrap, self.inputs),
             seed=self._case.seed,

@@ -28,7 +28,10 @@ US_PER_MS = 1000
 FOREVER_US = 1 << 62
 """Further than any event time, and far enough from the end of 64 bits to be added to."""
 TIMELESS_US = 1 << 61
-"""The time of a row without event time: never late, never expired."""
+"""The time of a row without event time: never late, and never expired in a state that is not ordered by time."""
+FIRST_FORMAT_BY_TIME = 4
+"""The first state format whose rows are ordered by time. No time is the epoch there: what ``UnsafeRow.getLong`` gives
+(``SymmetricHashJoinStateManagerV4.extractEventTimeFn``)."""
 
 
 @dataclass(frozen=True)

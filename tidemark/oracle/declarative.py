@@ -37,7 +37,7 @@ from tidemark.oracle.defects import (
     ONE_SIDED_WATERMARK,
     TIMELESS_ROWS_STAY,
 )
-from tidemark.oracle.history import ROW_BITS, Fate, History, first_of, right_of
+from tidemark.oracle.history import ROW_BITS, Fate, History, alone, first_of, right_of
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.partners import Partners
 from tidemark.oracle.placing import PRESERVED, passes
@@ -155,11 +155,11 @@ def defect_that_adds(
         return FULL_OUTER_JOINS_NULL_KEYS
     if right is not None:
         return None
-    if is_limited(history, identity):
-        return CONDITION_BOUNDS_THE_STATE
-    if lacks_a_watermark(history) and history.contract.bound.equal:
-        matched = any(prediction.fate[row] == Fate.ACCEPTED for row in partners.of(first))
-        return ONE_SIDED_WATERMARK if matched else None
+    matching = [row for row in partners.of(first) if prediction.fate[row] == Fate.ACCEPTED]
+    if is_limited(history, identity) or any(is_limited(history, alone(row)) for row in matching):
+        return CONDITION_BOUNDS_THE_STATE  # its partner may have left too early, too
+    if lacks_a_watermark(history) and history.contract.bound.equal and matching:
+        return ONE_SIDED_WATERMARK
     return None
 
 

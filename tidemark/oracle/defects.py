@@ -116,7 +116,8 @@ DEFECTS = (
     Defect(
         TIMELESS_ROWS_STAY,
         "A row whose event time is NULL is never at or before a watermark: on a preserved side it stays in the state"
-        " for ever, and its NULL row never comes. Filter such rows out before the join.",
+        " for ever, and its NULL row never comes. (State format 4 takes no time for the epoch: there it comes.)"
+        " Filter such rows out before the join.",
         (
             Case(
                 "timeless.py", "timeless.jsonl", "left outer: the NULL row of L1, which has no event time, comes",

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidemark.oracle.bounds import LEFT, RIGHT
+from tidemark.oracle.bounds import FIRST_FORMAT_BY_TIME, LEFT, RIGHT
 from tidemark.oracle.defects import is_modelled, minor_version
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import NO_BATCH, Evidence, Fate, History
@@ -33,8 +33,6 @@ from tidemark.oracle.placing import PRESERVED
 from tidemark.oracle.state import Known, PredictedState, StateComparison
 
 OPERATOR = "symmetricHashJoin"
-FIRST_BY_TIME = 4
-"""The first state format whose rows are ordered by time."""
 FIRST_THAT_COUNTS_ALL = (4, 3)
 """The first Spark whose ``numRowsRemoved`` counts the rows of preserved sides."""
 TIMES = {"updates": "allUpdatesTimeMs", "removals": "allRemovalsTimeMs", "commits": "commitTimeMs"}
@@ -129,7 +127,7 @@ class _Expected:
         more, less = sum(self._stored), sum(self._removed)
         self._kept = np.cumsum(np.asarray(more) - np.asarray(less))
         info = history.manifest.state
-        self._by_time = info is not None and (info.format or 0) >= FIRST_BY_TIME
+        self._by_time = info is not None and (info.format or 0) >= FIRST_FORMAT_BY_TIME
         sides = history.contract.left, history.contract.right
         self._all_timed = all(one.watermark_delay_ms is not None for one in sides)
         preserved = PRESERVED.get(history.contract.kind, ())
@@ -151,11 +149,10 @@ class _Expected:
         return expected
 
     def _entries(self, batch: int) -> int:
-        """The different keys and times in the state."""
+        """The different keys and times in the state; no time is the epoch."""
         known, state = Known(key=True, time=True, ref=False), self._state
-        return sum(
-            len({state.kept(row, known) for row in state.after(batch, side)}) for side in (LEFT, RIGHT)
-        )
+        kept = ([state.kept(row, known) for row in state.after(batch, side)] for side in (LEFT, RIGHT))
+        return sum(len({(row.key, row.time_us or 0) for row in rows}) for rows in kept)
 
 
 def _compare(batch: int, report: Mapping[str, Any], expected: Mapping[str, int], book: Book) -> None:

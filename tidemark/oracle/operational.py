@@ -35,7 +35,16 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
 from tidemark.contract import COMPARISONS, JoinKind, WatermarkPolicy
-from tidemark.oracle.bounds import FOREVER_US, LEFT, RIGHT, TIMELESS_US, US_PER_MS, state_ms, window
+from tidemark.oracle.bounds import (
+    FIRST_FORMAT_BY_TIME,
+    FOREVER_US,
+    LEFT,
+    RIGHT,
+    TIMELESS_US,
+    US_PER_MS,
+    state_ms,
+    window,
+)
 from tidemark.oracle.history import NO_BATCH, ROW_BITS, ROW_MASK, Fate, History, alone, pair
 from tidemark.oracle.placing import PRESERVED, passes
 
@@ -147,6 +156,9 @@ class _Join:
         self.stored, self.removed = prediction.stored, prediction.removed
         keeps = contract.left.keeps_timeless or contract.right.keeps_timeless
         self.timeless = keeps and not self.window.is_boundless  # rows that are there and match nothing
+        state = history.manifest.state
+        by_time = state is not None and (state.format or 0) >= FIRST_FORMAT_BY_TIME
+        self.timeless_us = 0 if by_time else TIMELESS_US
         self.states: tuple[State, State] = ({}, {})
         self.ageing = _Ageing(), _Ageing()
         self.batch, self.late_us = 0, 0
@@ -243,10 +255,13 @@ class _Join:
         """Keep rows; one with a NULL key or without a time, which matches nothing, only for its NULL row."""
         time_us, key, state, stored = self.time_us, self.key, self.states[side], self.stored
         entries = [time_us[row] << ROW_BITS | row for row in rows]
-        for row, entry in zip(rows, entries, strict=True):
+        for at, (row, entry) in enumerate(zip(rows, entries, strict=True)):
             of = key[row]
             stored[row] = self.batch
-            if (of < 0 and not self.nulls_match) or (self.timeless and time_us[row] == TIMELESS_US):
+            if self.timeless and time_us[row] == TIMELESS_US:
+                entries[at] = self.timeless_us << ROW_BITS | row
+                continue
+            if of < 0 and not self.nulls_match:
                 continue
             others = state.get(of)
             if others is None:
@@ -267,7 +282,7 @@ class _Join:
                 row = entry & ROW_MASK
                 of = key[row]
                 removed[row] = batch
-                if of >= 0 or self.nulls_match:
+                if (of >= 0 or self.nulls_match) and not (self.timeless and self.time_us[row] == TIMELESS_US):
                     if len(state[of]) == 1:
                         del state[of]
                     else:
@@ -302,7 +317,8 @@ class _SemiJoin(_Join):
                 row = entry & ROW_MASK
                 if side == RIGHT or not self.matched[row]:  # a matched left row has left already
                     self.removed[row] = self.batch
-                    _remove(self.states[side], self.key[row], entry)
+                    if not (self.timeless and self.time_us[row] == TIMELESS_US):
+                        _remove(self.states[side], self.key[row], entry)
 
 
 class _Ageing:

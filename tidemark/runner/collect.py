@@ -39,7 +39,13 @@ from tidemark.wait import wait_until
 LOG_S = 20.0
 """Calibration: Spark's listener bus writes the end of a job within milliseconds; it may lag on a busy machine."""
 
-DELIVERY_OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}
+_OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}
+
+
+def promised(contract: Contract | Chain, sink: str) -> Delivery:
+    """What a run is judged by: what its contract says of it, or else what its sink promises."""
+    own = None if isinstance(contract, Chain) else contract.delivery
+    return own or _OF_SINK[sink]
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,7 @@ class Collector:
         return Manifest(
             tidemark_evidence=FORMAT,
             contract=self._contract.to_json(),
-            delivery=DELIVERY_OF_SINK[self._options.sink],
+            delivery=promised(self._contract, self._options.sink),
             pace=self._options.pace or header.pace,
             inputs=input_topics(self._stack.bootstrap_servers, self._inputs),
             anchors=["flushed", "all_input_read", *header.anchors, *self._fault_anchors()],

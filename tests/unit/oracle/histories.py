@@ -2,10 +2,10 @@
 
     run = Run("left_outer").batch("i1 a 10, i2 a 15", "c1 a 12").batch().batch(watermark=5)
 
-An input row is ``id key seconds``; key ``-`` is NULL, seconds may be ``5.001``, a row may also be
-``garbage``. Seconds count from the epoch. Rows of a side follow each other in one partition, so ``i2`` above
-is ``impressions/0/1``. Batches have the watermark they are given (seconds) or that of the naive model. An
-output row is ``i1 c1`` or ``i1 -`` or ``- c1`` (NULL) or ``i1`` (semi).
+An input row is ``id key seconds``; key ``-`` is NULL, seconds may be ``5.001``, or ``-`` for no event time; a row may
+also be ``garbage``. Seconds count from the epoch. Rows of a side follow each other in one partition, so ``i2`` above is
+``impressions/0/1``. Batches have the watermark they are given (seconds) or that of the naive model. An output row is
+``i1 c1`` or ``i1 -`` or ``- c1`` (NULL) or ``i1`` (semi).
 """
 
 from __future__ import annotations
@@ -174,7 +174,11 @@ class Run:
             return b"{not json"
         name, key, seconds = row.split()
         side = self.contract.side(topic)
-        moment = {side.id: name, "user": None if key == "-" else key, side.time: iso(float(seconds))}
+        moment = {
+            side.id: name,
+            "user": None if key == "-" else key,
+            side.time: None if seconds == "-" else iso(float(seconds)),
+        }
         return json.dumps(moment).encode()
 
     def batches(self) -> list[Batch]:
@@ -200,9 +204,9 @@ class Run:
             batches.append((sides[0], sides[1]))
         rerun = frozenset(plan.batch for plan in self.plans if plan.runs > 1 or plan.restarted)
         delays = self.contract.left.watermark_delay_ms, self.contract.right.watermark_delay_ms
-        return Naive(self.contract.kind, self.contract.bound, delays, self.contract.policy).run(
-            batches, rerun
-        )
+        form = 2 if self.info is None or self.info.format is None else self.info.format
+        naive = Naive(self.contract.kind, self.contract.bound, delays, self.contract.policy, form)
+        return naive.run(batches, rerun)
 
     def row(self, side: str, topic: str, number: int) -> Row | None:
         """An input row for the naive model; ``None`` if it is unreadable."""
@@ -210,7 +214,8 @@ class Run:
         if text == "garbage":
             return None
         _, key, seconds = text.split()
-        return Row(side, number, None if key == "-" else key, round(float(seconds) * 1_000_000))
+        us = None if seconds == "-" else round(float(seconds) * 1_000_000)
+        return Row(side, number, None if key == "-" else key, us)
 
     def output(self) -> Iterator[OutputRecord]:
         return iter(self.records)

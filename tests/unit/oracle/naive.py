@@ -19,7 +19,7 @@ class Row:
     side: str
     number: int
     key: str | None
-    us: int
+    us: int | None
     matched: bool = False
 
 
@@ -33,6 +33,7 @@ class Naive:
     bound: Bound
     delays_ms: tuple[int, int]
     policy: str = "min"
+    form: int = 2
     out: list[tuple[int | None, int | None, int]] = field(default_factory=list)
     watermarks_ms: list[int] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
@@ -66,7 +67,7 @@ class Naive:
             self.kept.append([replace(row) for side in ("L", "R") for row in state[side]])
             for side, delay in zip(("L", "R"), self.delays_ms, strict=True):
                 if sides[side]:
-                    latest = max(row.us // 1000 for row in sides[side]) - delay
+                    latest = max((row.us or 0) // 1000 for row in sides[side]) - delay
                     seen[side] = max(seen.get(side, latest), latest)
             policy = min if self.policy == "min" else max
             previous, ev = ev, max(ev, policy(seen.get("L", 0), seen.get("R", 0)))
@@ -76,10 +77,10 @@ class Naive:
     def pushed(self, rows: list[Row], side: str) -> list[Row]:
         if side in PRESERVED.get(self.kind, ""):
             return rows
-        return [row for row in rows if row.key is not None]
+        return [row for row in rows if row.key is not None and row.us is not None]
 
     def process(self, row: Row, state: dict[str, list[Row]], batch: int, late: int, ev: int) -> None:
-        if row.us <= late * 1000:
+        if row.us is not None and row.us <= late * 1000:
             self.late.append(row)
             self.counts[-1]["dropped"] += 1
             return
@@ -108,7 +109,7 @@ class Naive:
 
     def match(self, row: Row, other: Row) -> bool:
         left, right = (row, other) if row.side == "L" else (other, row)
-        if left.key is None and self.kind != "full_outer":
+        if (left.key is None and self.kind != "full_outer") or left.us is None or right.us is None:
             return False
         return left.key == right.key and holds(self.bound, left.us - right.us)
 
@@ -118,10 +119,10 @@ class Naive:
             edge, strict = bound.lower_ms, bound.lower_strict
         else:
             edge, strict = None if bound.upper_ms is None else -bound.upper_ms, bound.upper_strict
-        if edge is None:
+        if edge is None or (row.us is None and self.form < 4):
             return False
         state_watermark_ms = watermark_ms + edge if strict else watermark_ms + edge - 1
-        return row.us <= state_watermark_ms * 1000
+        return (row.us or 0) <= state_watermark_ms * 1000
 
 
 def holds(bound: Bound, us: int) -> bool:

@@ -12,14 +12,17 @@ import msgspec
 import pytest
 
 from tests.unit.oracle.literal import Literal
-from tidemark.cases.case import Case
-from tidemark.cases.draw import draw, draw_records, flush_of, make_contract
-from tidemark.contract import Bound, Contract, Delivery, JoinKind, Term
+from tidemark.cases.case import NO_DATA, WAYS, Case
+from tidemark.cases.draw import BOUNDS, DRAWN_STATES, draw, draw_records, flush_of, make_contract
+from tidemark.cases.fuzz import sort_of
+from tidemark.cases.states import named
+from tidemark.contract import Bound, Contract, Delivery, JoinKind, Term, WatermarkPolicy
 from tidemark.evidence import Batch, InputRecord, InputTopic, Manifest
 from tidemark.oracle.declarative import defect_that_adds, defect_that_loses, differences, right_answer
 from tidemark.oracle.history import Fate, first_of, read_history, right_of
 from tidemark.oracle.operational import predict
 from tidemark.oracle.partners import Partners
+from tidemark.runner.options import SINKS
 from tidemark.trace import Record
 
 CASES_PER_SEED = 60
@@ -122,17 +125,25 @@ def test_sql_agrees_but_for_known_defects(first: int) -> None:
 
 def test_the_drawn_cases_have_all_there_is() -> None:
     seen: Counter[str] = Counter()
+    joins: set[tuple[JoinKind, str]] = set()
     for seed in range(600):
         case = draw(seed)
         contract = case.contract
-        seen.update([str(contract.kind), case.way, case.sink, str(contract.policy)])
+        seen.update([case.way, case.sink, str(contract.policy), named(case.conf)])
+        joins.add((contract.kind, sort_of(contract.bound)))
+        seen["distinct delays"] += contract.left.watermark_delay_ms != contract.right.watermark_delay_ms
+        values = [json.loads(record.value) for record in case.records if record.value.startswith("{")]
+        seen["NULL key"] += any(value.get("k0", "") is None for value in values)
+        seen["sub-millisecond"] += any(len(str(value.get("t")).partition(".")[2]) > 4 for value in values)
         seen["where"] += bool(contract.where)
         seen["condition"] += bool(contract.condition)
         seen["filters"] += bool(contract.left.filters or contract.right.filters)
         seen["window"] += contract.bound.window_ms is not None
         seen["equal"] += contract.bound.equal
         seen["one watermark"] += contract.left.watermark_delay_ms is None
-        seen["no-data off"] += bool(case.conf)
+        seen["no-data off"] += NO_DATA in case.conf
+    assert joins == {(kind, sort_of(bound)) for kind in JoinKind for bound in BOUNDS[kind]}
+    assert {*WAYS, *SINKS, *WatermarkPolicy, *DRAWN_STATES} <= set(seen)
     assert min(seen.values()) > 5, seen
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.unit.oracle.histories import Run
+from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
 from tests.unit.oracle.test_opinions import random_run
 from tidemark.evidence import Placement, StateInfo, StateRow
@@ -22,11 +23,11 @@ NAMES = {"L": "left", "R": "right"}
 
 def with_engine(run: Run, *, form: int = 2, spark: str = "4.2.0") -> Run:
     """The run, with the state after each batch and the reports that the naive model gives."""
-    naive = run.naive()
     run.versions = {"spark": spark}
     run.info = StateInfo(
         format=form, provider="HDFSBackedStateStoreProvider", batches=list(range(len(run.plans)))
     )
+    naive = run.naive()
     run.kept = [state_row(batch, row) for batch, rows in enumerate(naive.kept) for row in rows]
     run.reports = [report(naive, batch, form, spark) for batch in range(len(run.plans))]
     return run
@@ -47,7 +48,7 @@ def report(naive: Naive, batch: int, form: int, spark: str) -> dict[str, Any]:
         "numRowsUpdated": counts["stored"],
         "numRowsRemoved": sum(counts[f"removed {side}"] for side in silent),
         "numRowsDroppedByWatermark": counts["dropped"],
-        "numRowsTotal": len({(row.side, row.key, row.us) for row in rows}) if form == 4 else len(rows),
+        "numRowsTotal": len({(row.side, row.key, row.us or 0) for row in rows}) if form == 4 else len(rows),
         "allUpdatesTimeMs": 10 * batch, "allRemovalsTimeMs": 1, "commitTimeMs": 5,
     }  # fmt: skip
     return {"batchId": batch, "stateOperators": [join]}
@@ -75,6 +76,38 @@ def test_what_the_rules_give_is_right(kind: str, form: int, spark: str) -> None:
     assert (verdict.engine.state_batches, verdict.engine.metric_batches) == ([0, 1, 2, 3], 4)
     assert sum(len(rows) for rows in run.naive().kept) > 4
     assert run.naive().counts[2]["dropped"] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", [2, 4])
+def test_a_row_without_a_time_stays_unless_the_state_is_ordered_by_time(kind: str, form: int) -> None:
+    """There it is kept as if its time were the epoch, and leaves as soon as the state watermark is past that."""
+    run = Run(kind)
+    sides = run.contract.left, run.contract.right
+    left, right = (replace(side, keeps_timeless=True) for side in sides)
+    run.contract = replace(run.contract, left=left, right=right)
+    run.batch("i1 a -, i2 a 0.001, i3 b 2", "c1 a -, c2 z 2").batch("i4 b 3", "c3 b 3").batch().batch(
+        "i5 c 9", "c4 c 9"
+    )
+    run = with_engine(run.batch().batch("i6 c 20", "c5 c 20").batch(), form=form)
+    naive = run.naive()
+    for left_row, right_row, batch in naive.out:
+        run.out(batch, named(run, left_row, right_row))
+    verdict = run.verdict()
+
+    assert found(run) == {}
+    lost = {finding.message for finding in verdict.findings if finding.property == "missing_nulls"}
+    assert len(lost) == (len(PRESERVED.get(kind, "")) if form == 2 else 0)
+    assert set(verdict.findings_total) <= {"missing_nulls"}, verdict.findings
+
+
+def named(run: Run, left: int | None, right: int | None) -> str:
+    """An output row of the naive model, by the ids of its input rows."""
+    ids = (
+        "-" if n is None else run.rows[topic][n].split()[0]
+        for topic, n in ((LEFT_TOPIC, left), (RIGHT_TOPIC, right))
+    )
+    return next(iter(ids)) if run.contract.kind == "left_semi" else " ".join(ids)
 
 
 @pytest.mark.parametrize("seed", range(4))
