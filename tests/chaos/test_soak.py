@@ -12,7 +12,7 @@ from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
-SEED = 231
+SEED = 500
 BROKEN = SINK["sink that takes its ledger for a batch older"]
 
 

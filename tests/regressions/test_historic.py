@@ -100,3 +100,21 @@ def test_every_trace_belongs_to_a_bug():
     assert {path.stem for path in HERE.glob("SPARK-*.jsonl")} == set(HISTORIC)
     for path in HERE.glob("SPARK-*.jsonl"):
         assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+GLOBAL_WATERMARK = (
+    "spark.sql.streaming.statefulOperator.allowMultiple=false",
+    "spark.sql.streaming.unsupportedOperationCheck=false",
+)
+"""The rules from before SPARK-40925, which this Spark refuses, since SPARK-28074, where operators follow each other."""
+
+
+@pytest.mark.parametrize(
+    ("conf", "found"), [((), {}), (GLOBAL_WATERMARK, {"lost_rows": 1})], ids=["now", "then"]
+)
+def test_28074_rows_that_a_join_gives_late_are_lost_to_the_count_behind_it(conf, found, run_pipeline):
+    """i3 and c3 meet below the watermark of their batch: with one watermark for both, the count never sees them."""
+    verdict = run_pipeline("clicked_per_window", trace=HERE / "SPARK-28074.jsonl", conf=conf).verdict
+
+    assert verdict.findings_total == found, verdict.findings
+    assert verdict.verdict == ("INVALID" if found else "VALID"), verdict.doubts
