@@ -28,21 +28,23 @@ ALWAYS_SMOKE = ("unit", "house")
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its tier, and put the folders in order."""
-    ranks = {HERE / folder: rank for rank, folder in enumerate(ORDER)}
-    items.sort(
-        key=lambda item: min((ranks[path] for path in item.path.parents if path in ranks), default=len(ORDER))
-    )
+    items.sort(key=lambda item: ORDER.index(_folder(item)) if _folder(item) in ORDER else len(ORDER))
     for item in items:
         if elsewhere := item.get_closest_marker("long_on"):
             params = item.callspec.params.values() if isinstance(item, pytest.Function) else ()
             if set(elsewhere.args) & set(map(str, params)):
                 item.add_marker("long")
-        folders = item.path.relative_to(HERE).parts if item.path.is_relative_to(HERE) else ()
-        if not folders or folders[0] not in TIERS:
+        folder = _folder(item)
+        if folder not in TIERS:
             continue
-        item.add_marker(folders[0])
-        if folders[0] in ALWAYS_SMOKE and item.get_closest_marker("long") is None:
+        item.add_marker(folder)
+        if folder in ALWAYS_SMOKE and item.get_closest_marker("long") is None:
             item.add_marker("smoke")
+
+
+def _folder(item: pytest.Item) -> str:
+    """The folder below this one that a test is in; nothing if it is elsewhere."""
+    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ Every day all points in one join, some with one sink and the others with the oth
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -13,11 +13,12 @@ from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
 from tidemark.evidence import RunDirectory
 from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.runner.options import SINKS
 
 pytestmark = [pytest.mark.chaos]
 
 JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
-EXACTLY_ONCE, SPARK = SINKS = ("exactly-once", "spark")
+EXACTLY_ONCE, SPARK = SINKS
 POINTS = (
     ("KillDriver", "planned"),
     ("KillDriver", "written"),
@@ -68,17 +69,23 @@ def must_be_one_timeline(evidence, kills):
     assert set(range(len(batches))) - set(reports) <= {batch - 1 for batch in struck}
 
 
+def of_its_batch(evidence, fault):
+    """The output records of the batch that was struck: value, sink partition, and whether it was there by then."""
+    ends = {int(partition): end for partition, end in fault.proof["ends"].items()}
+    for record in evidence.output():
+        headers = dict(record.headers)
+        if headers["batch"] == str(fault.batch):
+            yield record.value, headers["partition"], record.offset < ends[record.partition]
+
+
 def must_be_written_as_told(evidence, fault):
     """Where the ledger had the batch when it was struck, its rows were there, all of them; elsewhere it has rows, too.
 
     Rows elsewhere may have been there as well, of a transaction that was open.
     """
-    ends = {int(partition): end for partition, end in fault.proof["ends"].items()}
     there = defaultdict(list)
-    for record in evidence.output():
-        headers = dict(record.headers)
-        if headers["batch"] == str(fault.batch):
-            there[headers["partition"]].append(record.offset < ends[record.partition])
+    for _, partition, was_there in of_its_batch(evidence, fault):
+        there[partition].append(was_there)
     told = {partition for partition, entry in fault.proof["ledger"].items() if entry == fault.batch + 1}
     assert all(all(there[partition]) for partition in told)
     assert any(there[partition] for partition in told)
@@ -108,7 +115,13 @@ def must_be_doubled_where_it_may(evidence, faults, excused):
     again, batches = copies(evidence), {batch.batch: batch for batch in evidence.batches()}
     for point in ("written", "half-written"):
         if killed := faults.get(("KillDriver", point)):
-            assert again[killed.batch] >= sum(killed.proof["rows"].values()) > 0
+            records = list(of_its_batch(evidence, killed))
+            before = Counter(value for value, _, was_there in records if was_there)
+            assert before.total() == sum(killed.proof["rows"].values()) > 0
+            assert before <= Counter(
+                value for value, _, was_there in records if not was_there
+            )  # each once more
+            assert again[killed.batch] >= before.total()
     assert all(batches[batch].runs > 1 or batches[batch].failed_tasks for batch in again)
     assert excused == again.total()
 
@@ -116,6 +129,7 @@ def must_be_doubled_where_it_may(evidence, faults, excused):
 def must_show(result, join, sink, points):
     """That all was hit, and all is right."""
     must_be_right(join, result.verdict)
+    assert result.verdict.delivery == ("exactly-once" if sink == EXACTLY_ONCE else "at-least-once")
     evidence = RunDirectory(result.run_dir)
     faults = must_be_proved(evidence, points)
     must_be_one_timeline(evidence, [fault for (name, _), fault in faults.items() if name == "KillDriver"])
@@ -136,6 +150,17 @@ def asked(join, sink, points):
     }  # fmt: skip
 
 
+@pytest.fixture
+def run_on_own(own_stack, tmp_path):
+    """As ``run_pipeline``, on a stack that may be harmed."""
+
+    def run_one(join, **more):
+        options, contract = RunOptions(join, run_dir=tmp_path / "run", **more), describe(join)
+        return run(options, contract, new_run_directory(options, contract), stack=own_stack)
+
+    return run_one
+
+
 @pytest.mark.parametrize(("join", "sink", "points"), [every_day(SPARK, SOME), *of_all(POINTS)])
 def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
     must_show(run_pipeline(join, **asked(join, sink, points)), join, sink, points)
@@ -145,24 +170,15 @@ def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipel
     ("join", "sink", "points"),
     [every_day(EXACTLY_ONCE, OTHERS), *of_all((("KillBroker", "planned"),))],
 )
-def test_so_it_is_with_a_broker_that_dies_in_the_middle_of_a_batch(join, sink, points, own_stack, tmp_path):
-    options = RunOptions(join, run_dir=tmp_path / "run", **asked(join, sink, points))
-    contract = describe(join)
-
-    result = run(options, contract, new_run_directory(options, contract), stack=own_stack)
-
-    must_show(result, join, sink, points)
+def test_so_it_is_with_a_broker_that_dies_in_the_middle_of_a_batch(join, sink, points, run_on_own):
+    must_show(run_on_own(join, **asked(join, sink, points)), join, sink, points)
 
 
 @pytest.mark.parametrize(
     "join",
     ["full_outer", *(pytest.param(join, marks=pytest.mark.long) for join in JOINS if join != "full_outer")],
 )
-def test_workers_and_the_master_die_in_the_middle_of_a_batch(join, own_stack, tmp_path):
+def test_workers_and_the_master_die_in_the_middle_of_a_batch(join, run_on_own):
     points = (("KillWorker", "planned"), ("KillMaster", "planned"))
-    options = RunOptions(join, run_dir=tmp_path / "run", **asked(join, EXACTLY_ONCE, points))
-    contract = describe(join)
 
-    result = run(options, contract, new_run_directory(options, contract), stack=own_stack)
-
-    must_show(result, join, EXACTLY_ONCE, points)
+    must_show(run_on_own(join, **asked(join, EXACTLY_ONCE, points)), join, EXACTLY_ONCE, points)

@@ -10,7 +10,7 @@ import msgspec
 
 from tests.matrix.cells import STATE_BATCHES, Cell, cells
 from tidemark.cases.lanes import Lanes
-from tidemark.cases.states import UNSUPPORTED, what_runs
+from tidemark.cases.states import UNSUPPORTED, other_than
 from tidemark.cases.warm import WarmDriver
 from tidemark.errors import PipelineFailed
 from tidemark.oracle import Verdict
@@ -74,9 +74,8 @@ def _not_compared(cell: Cell, engine: Engine | None) -> Iterator[str]:
     if engine is None:
         yield "nothing of the engine's own account was judged"
         return
-    ran = engine.format, engine.provider, bool(engine.changelog)
-    if ran != (asked := what_runs(cell.state)):
-        yield f"it ran with {ran}, and not with {asked}"
+    if other := other_than(cell.state, engine):
+        yield other
     if len(engine.state_batches) < STATE_BATCHES:
         yield f"the state was compared after batches {engine.state_batches} only: {engine.notes}"
     if not engine.metric_batches:

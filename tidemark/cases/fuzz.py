@@ -20,7 +20,7 @@ import msgspec
 from tidemark.cases.case import Case
 from tidemark.cases.draw import draw
 from tidemark.cases.lanes import Lanes
-from tidemark.cases.states import named, what_runs
+from tidemark.cases.states import named, other_than
 from tidemark.cases.warm import WarmDriver
 from tidemark.contract import Bound
 from tidemark.errors import TidemarkError
@@ -139,9 +139,8 @@ def _take(outcome: Outcome, case: Case, verdict: Verdict) -> None:
     problems = [one.message for one in verdict.findings if not one.defect] or verdict.doubts
     if (engine := verdict.engine) is not None:
         outcome.states = len(engine.state_batches)
-        ran = engine.format, engine.provider, bool(engine.changelog)
-        if ran != (asked := what_runs(outcome.state)):
-            problems = [*problems, f"the state was kept as {ran}, and not as {asked}"]
+        if other := other_than(outcome.state, engine):
+            problems = [*problems, other]
     outcome.problem = "; ".join(problems[:2])
 
 

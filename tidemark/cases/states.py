@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidemark.oracle.engine import Engine
 
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -35,8 +39,10 @@ def named(conf: Mapping[str, str]) -> str:
     )
 
 
-def what_runs(state: str) -> tuple[int, str, bool]:
-    """State format, store and changelog checkpointing that a run with these settings has."""
+def other_than(state: str, engine: Engine) -> str:
+    """With which format, store and changelog checkpointing a run was, if not with those of the state; else nothing."""
     conf = STATES[state]
     store = conf.get(PROVIDER, HDFS).rpartition(".")[2]
-    return int(conf.get(FORMAT, "2")), store, CHANGELOG in conf
+    asked = int(conf.get(FORMAT, "2")), store, CHANGELOG in conf
+    ran = engine.format, engine.provider, bool(engine.changelog)
+    return "" if ran == asked else f"it ran with {ran}, and not with {asked}"

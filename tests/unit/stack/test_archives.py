@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,16 @@ def append(state, *events: str) -> None:
 def begun() -> list[Path]:
     """The folders of who writes, or waits to."""
     return list(archives.folder().glob("writing-*"))
+
+
+@contextmanager
+def waiting_for_somebody(state, record, writer):
+    """Have them written while another writes, until the end of the block."""
+    with (archives.folder() / "lock").open("w") as somebody:
+        fcntl.flock(somebody, fcntl.LOCK_EX)
+        for _ in range(3):
+            writer.look(state, record)
+        yield
 
 
 def write_all(state, record, writer=None) -> None:
@@ -117,10 +128,7 @@ def test_one_writes_at_a_time(state, record):
     state.make()
     note(state, record)
     writer = archives.Writer()
-    with (archives.folder() / "lock").open("w") as somebody:
-        fcntl.flock(somebody, fcntl.LOCK_EX)
-        for _ in range(3):
-            writer.look(state, record)
+    with waiting_for_somebody(state, record, writer):
         [waiting] = begun()
         assert sorted(path.name for path in waiting.iterdir()) == ["broker.lst", "jobs.json", "spark.lst"]
         assert len(archives.missing(record)) == 2
@@ -130,11 +138,7 @@ def test_one_writes_at_a_time(state, record):
 def test_they_are_written_also_if_the_stack_ends_meanwhile(state, record):
     state.make()
     note(state, record)
-    writer = archives.Writer()
-    with (archives.folder() / "lock").open("w") as somebody:
-        fcntl.flock(somebody, fcntl.LOCK_EX)
-        for _ in range(3):
-            writer.look(state, record)
+    with waiting_for_somebody(state, record, archives.Writer()):
         shutil.rmtree(state.path)
     wait_until(lambda: not archives.missing(record), 20, lambda: f"archives of {archives.missing(record)}")
 
