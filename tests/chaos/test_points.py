@@ -1,6 +1,7 @@
 """Faults at every commit point, for every join and both sinks: each proved, and every row right afterwards.
 
-Every day all points in one join, some with one sink and the others with the other; all of them in ``make long``.
+Every day a pairwise choice: every join at every point, every join with both sinks, every point with both sinks. All of
+them in ``make long``.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ POINTS = (
 SOME, OTHERS = POINTS[:3], (*POINTS[3:], ("KillBroker", "planned"))
 
 
-def every_day(sink, points):
-    """A case of one join; the other joins are in :func:`of_all`."""
-    return pytest.param("left_outer", sink, points, id=f"left_outer-{sink}-some")
+def pairwise(points, first):
+    """A case for each join, one with this sink and the next with the other; in containers one join alone."""
+    for number, join in enumerate(JOINS, SINKS.index(first)):
+        sink = SINKS[number % len(SINKS)]
+        marks = [] if join == "left_outer" else pytest.mark.long_on("compose")
+        yield pytest.param(join, sink, points, id=f"{join}-{sink}-some", marks=marks)
 
 
 def of_all(points):
@@ -161,14 +165,14 @@ def run_on_own(own_stack, tmp_path):
     return run_one
 
 
-@pytest.mark.parametrize(("join", "sink", "points"), [every_day(SPARK, SOME), *of_all(POINTS)])
+@pytest.mark.parametrize(("join", "sink", "points"), [*pairwise(SOME, EXACTLY_ONCE), *of_all(POINTS)])
 def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
     must_show(run_pipeline(join, **asked(join, sink, points)), join, sink, points)
 
 
 @pytest.mark.parametrize(
     ("join", "sink", "points"),
-    [every_day(EXACTLY_ONCE, OTHERS), *of_all((("KillBroker", "planned"),))],
+    [*pairwise(OTHERS, SPARK), *of_all((("KillBroker", "planned"),))],
 )
 def test_so_it_is_with_a_broker_that_dies_in_the_middle_of_a_batch(join, sink, points, run_on_own):
     must_show(run_on_own(join, **asked(join, sink, points)), join, sink, points)

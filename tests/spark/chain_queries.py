@@ -88,6 +88,7 @@ def _join(step: chain.Join, records: DataFrame) -> tuple[DataFrame, set[str]]:
     (left, in_left), (right, in_right) = _rows(step.left, records), _rows(step.right, records)
     condition = _bound(step.bound, chain.time_of(step.left), chain.time_of(step.right))
     condition += [f.col(one) == f.col(other) for one, other in step.keys]
+    condition += [f.expr(f"{one.left} {one.op} {one.right}") for one in step.conditions]
     joined = left.join(right, reduce(and_, condition), HOW[str(step.kind)])
     windows = in_left | in_right
     for time in (chain.time_of(step.left), chain.time_of(step.right)):

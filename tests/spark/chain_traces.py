@@ -19,8 +19,11 @@ from tidemark.chain import (
     Value,
     Where,
     Window,
+    is_window,
+    time_of,
+    types_of,
 )  # fmt: skip
-from tidemark.contract import Bound, Filter, JoinKind, WatermarkPolicy
+from tidemark.contract import COMPARISONS, Bound, Filter, JoinKind, Term, WatermarkPolicy
 
 SECOND_MS, SECOND_US = 1000, 1_000_000
 KINDS = tuple(JoinKind)
@@ -69,14 +72,12 @@ class _Maker:
         return Window(step, f"w{self.number}", self.rng.choice((5, 10)) * SECOND_MS * times)
 
     def aggregate(self, step: Step, keys: tuple[str, ...], of: str) -> Aggregate:
-        """A count, and a sum, the least and the greatest of a field."""
+        """A count, and a sum, the least and the greatest of a field; or the last two, to which copies are one."""
         self.number += 1
         n = self.number
-        values = (
-            Value(f"n{n}", "count"), Value(f"sum{n}", "sum", of), Value(f"min{n}", "min", of),
-            Value(f"max{n}", "max", of),
-        )  # fmt: skip
-        return Aggregate(step, keys, values)
+        counts = (Value(f"n{n}", "count"), Value(f"sum{n}", "sum", of))
+        ends = (Value(f"min{n}", "min", of), Value(f"max{n}", "max", of))
+        return Aggregate(step, keys, ends if self.rng.random() < 0.2 else (*counts, *ends))
 
     def bound(self) -> Bound:
         """Some range."""
@@ -101,15 +102,13 @@ class _Maker:
 
 
 def _time(step: Step) -> str:
-    from tidemark.chain import time_of
-
     return str(time_of(step))
 
 
 def _aggregate(m: _Maker) -> Step:
     source = m.source("a")
     step: Step = m.aggregate(m.window(source), ("k1",), "v1")
-    return Where(step, (Filter(step.values[0].name, ">=", 2),)) if m.rng.random() < 0.3 else step
+    return Where(step, (Filter(step.values[-1].name, ">=", 2),)) if m.rng.random() < 0.3 else step
 
 
 def _aggregate_of_aggregate(m: _Maker) -> Step:
@@ -126,7 +125,7 @@ def _deduplicate_by_time(m: _Maker) -> Step:
 
 
 def _limit(m: _Maker) -> Step:
-    return Limit(m.source("a", watermark=m.rng.random() < 0.5), m.rng.randrange(1, 25))
+    return Limit(m.source("a", watermark=False), m.rng.randrange(1, 25))
 
 
 def _deduplicate_then_join(m: _Maker) -> Step:
@@ -142,11 +141,16 @@ def _windows_joined(m: _Maker) -> Step:
         left = m.aggregate(left, ("k1",), "v1")
     if m.rng.random() < 0.7:
         right = m.aggregate(right, ("k2",), "v2")
+    conditions: tuple[Term, ...] = ()
+    if isinstance(left, Aggregate) and isinstance(right, Aggregate) and m.rng.random() < 0.5:
+        counts = left.values[0], right.values[0]
+        if counts[0].function == counts[1].function == "count":
+            conditions = (Term(m.rng.choice(tuple(COMPARISONS)), counts[0].name, counts[1].name),)
     kind = m.kind()
-    while kind is JoinKind.LEFT_SEMI and isinstance(left, Aggregate):
+    while kind is JoinKind.LEFT_SEMI and isinstance(left, Aggregate) and not conditions:
         kind = m.kind()
     time = {"right_outer": "rw", "full_outer": None}.get(str(kind), "lw")
-    return Join(kind, left, right, (("k1", "k2"),), Bound(equal=True), time)
+    return Join(kind, left, right, (("k1", "k2"),), Bound(equal=True), time, conditions)
 
 
 def _join_then_aggregate(m: _Maker) -> Step:
@@ -177,12 +181,11 @@ def _join_of_join(m: _Maker) -> Step:
 
 
 def _join_then_limit(m: _Maker) -> Step:
-    return Limit(m.join(), m.rng.randrange(1, 40))
+    kind = m.rng.choice((JoinKind.INNER, JoinKind.FULL_OUTER, JoinKind.LEFT_SEMI))
+    return Limit(m.join(kind=kind), m.rng.randrange(1, 40))
 
 
 def _all_fields(step: Step) -> dict[str, str]:
-    from tidemark.chain import types_of
-
     return types_of(step)
 
 
@@ -201,6 +204,10 @@ def make_history(rng: Random, shape: str | None = None) -> History:
     name = shape or rng.choice(list(SHAPES))
     last = SHAPES[name](_Maker(rng))
     fields = tuple(_all_fields(last))
+    if isinstance(last, Join) and is_window(last.left) and rng.random() < 0.3:  # nothing of one side
+        fields = tuple(
+            _all_fields(rng.choice((last.left, last.right if last.kind != "left_semi" else last.left)))
+        )
     described = Chain(
         name, last, fields, rng.choice((WatermarkPolicy.MIN, WatermarkPolicy.MIN, WatermarkPolicy.MAX))
     )

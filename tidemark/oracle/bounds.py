@@ -64,6 +64,23 @@ def window(bound: Bound) -> Window:
     return Window(max(lower_us, 0), min(upper_us, 0)) if bound.equal else Window(lower_us, upper_us)
 
 
+def scanned(contract: Contract, limits_ms: Sequence[Sequence[int]]) -> Window:
+    """The window in which state format 4 looks for partners: where an end is open, a condition can close it.
+
+    ``limits_ms`` are the numbers of each side that Spark takes for bounds on its event time. The ends are those of the
+    state watermark of a side at the time of a row (``StreamingSymmetricHashJoinExec``, ``scanRangeOffsets``).
+    """
+    bound = window(contract.bound)
+    if None in (contract.left.watermark_delay_ms, contract.right.watermark_delay_ms):
+        return bound
+    lower_us, upper_us = bound.lower_us, bound.upper_us
+    if lower_us <= -FOREVER_US and limits_ms[LEFT]:
+        lower_us = min(limits_ms[LEFT]) * US_PER_MS + 1
+    if upper_us >= FOREVER_US and limits_ms[RIGHT]:
+        upper_us = -min(limits_ms[RIGHT]) * US_PER_MS - 1
+    return Window(lower_us, upper_us)
+
+
 def state_ms(contract: Contract, side: int, watermark_ms: int, limits_ms: Sequence[int] = ()) -> int | None:
     """The last time (ms) at which a row of a side is evictable under a watermark; ``None``: never."""
     watermarked = [one.watermark_delay_ms is not None for one in (contract.left, contract.right)]
@@ -84,6 +101,17 @@ def bound_ms(bound: Bound, side: int, watermark_ms: int) -> int | None:
     else:
         reach_ms, strict = None if bound.upper_ms is None else -bound.upper_ms, bound.upper_strict
     return None if reach_ms is None else watermark_ms + reach_ms - (0 if strict else 1)
+
+
+def swept_us(contract: Contract, side: int, late_ms: int, limits_ms: Sequence[int] = ()) -> int:
+    """The time up to which state format 4 has evicted a side before a batch, and where it does not look again.
+
+    An eviction starts behind the state watermark of the late watermark, if there was one (``scanEvictedKeys``). A row
+    at or before it that is not late is never evicted; there are such rows where the bound puts the state watermark
+    ahead of the watermark.
+    """
+    limit_ms = state_ms(contract, side, late_ms, limits_ms) if late_ms > 0 else None
+    return -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
 
 
 def expiry_ms(contract: Contract, side: int, time_us: int, limits_ms: Sequence[int] = ()) -> int | None:

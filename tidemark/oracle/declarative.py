@@ -27,18 +27,21 @@ from tidemark.oracle.bounds import (
     TIMELESS_US,
     US_PER_MS,
     bound_ms,
+    scanned,
     state_ms,
+    swept_us,
     window,
 )
 from tidemark.oracle.defects import (
     CONDITION_BOUNDS_THE_STATE,
+    FORMAT_4_MISSES_ROWS,
     FULL_OUTER_JOINS_NULL_KEYS,
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     ONE_SIDED_WATERMARK,
     TIMELESS_ROWS_STAY,
 )
 from tidemark.oracle.history import ROW_BITS, Fate, History, alone, first_of, right_of
-from tidemark.oracle.operational import Prediction
+from tidemark.oracle.operational import Prediction, misses_rows
 from tidemark.oracle.partners import Partners
 from tidemark.oracle.placing import PRESERVED, passes
 
@@ -138,6 +141,10 @@ def defect_that_loses(
         return FULL_OUTER_JOINS_NULL_KEYS
     if is_null and history.rows.time_us[first_of(identity)] == TIMELESS_US:
         return TIMELESS_ROWS_STAY
+    right = right_of(identity)
+    is_missed = right is not None and is_out_of_range(history, first_of(identity), right)
+    if is_missed or (is_null and is_swept(history, prediction, first_of(identity))):
+        return FORMAT_4_MISSES_ROWS
     if is_limited(history, identity):
         return CONDITION_BOUNDS_THE_STATE
     # A range evicts nothing; equal times evict rows that may still be matched.
@@ -156,11 +163,28 @@ def defect_that_adds(
     if right is not None:
         return None
     matching = [row for row in partners.of(first) if prediction.fate[row] == Fate.ACCEPTED]
+    if any(is_out_of_range(history, *sorted((first, row), key=rows.side.__getitem__)) for row in matching):
+        return FORMAT_4_MISSES_ROWS
     if is_limited(history, identity) or any(is_limited(history, alone(row)) for row in matching):
         return CONDITION_BOUNDS_THE_STATE  # its partner may have left too early, too
     if lacks_a_watermark(history) and history.contract.bound.equal and matching:
         return ONE_SIDED_WATERMARK
     return None
+
+
+def is_out_of_range(history: History, left_row: int, right_row: int) -> bool:
+    """Whether state format 4 does not look for the one where the other is."""
+    reach, time_us = scanned(history.contract, history.placing.limits_ms), history.rows.time_us
+    return misses_rows(history) and not reach.holds(time_us[left_row], time_us[right_row])
+
+
+def is_swept(history: History, prediction: Prediction, row: int) -> bool:
+    """Whether state format 4 never looks at a row again once it is stored."""
+    side, late_ms = history.rows.side[row], prediction.late_ms(history.rows.batch[row])
+    limits_ms = history.placing.limits_ms[side]
+    return misses_rows(history) and history.rows.time_us[row] <= swept_us(
+        history.contract, side, late_ms, limits_ms
+    )
 
 
 def is_limited(history: History, identity: int) -> bool:

@@ -19,6 +19,8 @@ FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
 ONE_SIDED_WATERMARK = "one-sided-watermark"
 TIMELESS_ROWS_STAY = "timeless-rows-stay"
 CONDITION_BOUNDS_THE_STATE = "condition-bounds-the-state"
+FORMAT_4_MISSES_ROWS = "format-4-misses-rows"
+UNUSED_SIDE_HOLDS_THE_WATERMARK = "unused-side-holds-the-watermark"
 
 Version = tuple[int, int]
 """Spark's major and minor version."""
@@ -28,8 +30,9 @@ Version = tuple[int, int]
 class Case:
     """``pipeline`` and ``trace`` are files of the folder ``defects``; ``says`` is the heading of its row in a table.
 
-    ``row`` are the ids, left and right, of the telling output row (``None``: no row of that side); ``is_right`` says
-    whether SQL has it. ``control``: a join of the same trace that does not have the defect.
+    ``row`` is ``left_id`` and ``right_id`` of the telling output row (``None``: none); ``is_right`` says whether SQL
+    has it. ``control``: a join of the same trace that does not have the defect. ``conf`` are settings that it needs,
+    ``NAME=VALUE``, which Spark knows ``since`` that version.
     """
 
     pipeline: str
@@ -38,6 +41,8 @@ class Case:
     row: tuple[str | None, str | None]
     is_right: bool = True
     control: bool = False
+    conf: tuple[str, ...] = ()
+    since: Version | None = None
 
     @property
     def name(self) -> str:
@@ -64,13 +69,20 @@ class Defect:
         return (self.first or version) <= version <= (self.last or version)
 
 
-_SAME_BATCH = "same_batch.jsonl"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+FORMAT_4 = (
+    f"spark.sql.streaming.stateStore.providerClass={ROCKSDB}",
+    "spark.sql.streaming.join.stateFormatV4.enabled=true",
+    "spark.sql.streaming.join.stateFormatVersion=4",
+)
+_SAME_BATCH, _SAME_WINDOW = "same_batch.jsonl", "same_window.jsonl"
 DEFECTS = (
     Defect(
         LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
         "Spark 4.2.0 takes the right rows of a batch first in a left semi join (SPARK-55973) and does not keep"
         " those that this batch will evict, so left rows of the same batch cannot see them; nothing is counted as"
-        " dropped. A regression: 4.1 gives these rows.",
+        " dropped. Of windowed aggregates on both sides, whose rows are evictable in the batch in which they come, it"
+        " gives nothing at all. A regression: 4.1 gives these rows.",
         (
             Case("same_batch_inner.py", _SAME_BATCH, "inner gives the pair (L50, R50)", ("L50", "R50"), control=True),
             Case(
@@ -78,6 +90,13 @@ DEFECTS = (
                 control=True,
             ),
             Case("same_batch_left_semi.py", _SAME_BATCH, "left semi gives L50", ("L50", None)),
+            Case(
+                "same_window_inner.py", _SAME_WINDOW, "inner of counts per window gives the pair of a", ("a", "a"),
+                control=True,
+            ),
+            Case(
+                "same_window_left_semi.py", _SAME_WINDOW, "left semi of counts per window gives that of a", ("a", None),
+            ),
         ),
         ticket="SPARK-55973",
         first=(4, 2),
@@ -135,6 +154,42 @@ DEFECTS = (
             Case(
                 "condition_bound.py", "condition_bound.jsonl",
                 "left outer with left.price > 5 in its condition: the NULL row of L1 comes", ("L1", None),
+            ),
+        ),
+    ),
+    Defect(
+        FORMAT_4_MISSES_ROWS,
+        "State format 4, which Spark 4.2 has behind a setting, goes by ranges of event time there, and some are too"
+        " small. An eviction begins where the one before it ended: a row that comes behind that and is not late,"
+        " because the bound puts the state watermark of its side ahead of the watermark (left.time at least 10 s after"
+        " right.time), is never evicted, its NULL row never comes, and the state grows. And the range in which partners"
+        " are looked for, if the bound leaves an end of it open, is closed there by a condition on an ordinary column"
+        " (left.price > 5): pairs are lost. Other formats give these rows, and so does 4.3.",
+        (
+            Case(
+                "swept.py", "swept.jsonl",
+                "state format 4, left outer, left.time at least 10 s after right.time: the NULL row of L105 comes",
+                ("L105", None), conf=FORMAT_4, since=(4, 2),
+            ),
+            Case(
+                "condition_range.py", "condition_bound.jsonl",
+                "state format 4, left outer, no lower bound, left.price > 5 in its condition: the pair (L2, R2) comes",
+                ("L2", "R2"), conf=FORMAT_4, since=(4, 2),
+            ),
+        ),
+        first=(4, 2),
+        last=(4, 2),
+    ),
+    Defect(
+        UNUSED_SIDE_HOLDS_THE_WATERMARK,
+        "Spark takes an outer join out of the plan if nothing of its other side is needed and that has one row for each"
+        " key, or only a min or max stands above (EliminateOuterJoin); but its WatermarkTracker goes on waiting for the"
+        " watermark of the side that is not read any more: it stays at 0, and nothing is ever written. Write a column"
+        " of that side, too, or leave the join out.",
+        (
+            Case(
+                "unused_side.py", _SAME_WINDOW,
+                "left outer of counts per window, nothing of the right is used: the row of a comes", ("a", None),
             ),
         ),
     ),

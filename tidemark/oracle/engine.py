@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidemark.oracle.bounds import FIRST_FORMAT_BY_TIME, LEFT, RIGHT
+from tidemark.oracle.bounds import LEFT, RIGHT
 from tidemark.oracle.defects import is_modelled, minor_version
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import NO_BATCH, Evidence, Fate, History
@@ -126,8 +126,7 @@ class _Expected:
         self._late = np.bincount(read_in[late], minlength=len(history.batches))
         more, less = sum(self._stored), sum(self._removed)
         self._kept = np.cumsum(np.asarray(more) - np.asarray(less))
-        info = history.manifest.state
-        self._by_time = info is not None and (info.format or 0) >= FIRST_FORMAT_BY_TIME
+        self._by_time = history.by_time
         sides = history.contract.left, history.contract.right
         self._all_timed = all(one.watermark_delay_ms is not None for one in sides)
         preserved = PRESERVED.get(history.contract.kind, ())

@@ -10,6 +10,7 @@ from tidemark.contract import JoinKind
 from tidemark.oracle.bounds import expiry_ms, window
 from tidemark.oracle.defects import (
     CONDITION_BOUNDS_THE_STATE,
+    FORMAT_4_MISSES_ROWS,
     FULL_OUTER_JOINS_NULL_KEYS,
     ONE_SIDED_WATERMARK,
     TIMELESS_ROWS_STAY,
@@ -57,6 +58,12 @@ class Explain:
             why = f"never came: without an event time it matches nothing, and stays in the state for ever ({defect})"
             return "missing_nulls", why
         name = "missing_nulls" if right_of(identity) is None and self._kind in PRESERVED else "lost_rows"
+        if defect == FORMAT_4_MISSES_ROWS and name == "missing_nulls":
+            why = "never came: it is not late, but at or before the state watermark that state format 4 had already"
+            return name, f"{why} evicted by, and it stays in the state for ever ({defect})"
+        if defect == FORMAT_4_MISSES_ROWS:
+            why = "a condition on another column closes the range in which state format 4 looks for partners"
+            return name, f"never came, although it is right: {why} ({defect})"
         if defect == CONDITION_BOUNDS_THE_STATE:
             why = "a condition on another column of its side is taken for a bound on its event time"
             return name, f"never came, although it is right: {why} ({defect})"
@@ -76,6 +83,9 @@ class Explain:
         if defect == FULL_OUTER_JOINS_NULL_KEYS:
             return "phantom_rows", f"came in batch {batch}, but a NULL key matches nothing ({defect})"
         name = self._name_partners(first_of(identity), Fate.ACCEPTED)
+        if defect == FORMAT_4_MISSES_ROWS:
+            why = "which state format 4 did not find: a condition on another column closes the range in which it looks"
+            return "nulls_for_matched_rows", f"came in batch {batch}, but {name} matches it, {why} ({defect})"
         if defect == CONDITION_BOUNDS_THE_STATE:
             why = f"came in batch {batch}, when a partner could still come, or had come: {name or 'none did'}"
             return ("nulls_for_matched_rows" if name else "premature_nulls"), f"{why} ({defect})"

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from tidemark.contract import Contract, Side
 from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord, Placement, StateRow
-from tidemark.oracle.bounds import LEFT, RIGHT, TIMELESS_US, US_PER_MS, window
+from tidemark.oracle.bounds import FIRST_FORMAT_BY_TIME, LEFT, RIGHT, TIMELESS_US, US_PER_MS, window
 from tidemark.oracle.columns import ColumnReader, Columns
 from tidemark.oracle.placing import PRESERVED, Placing, as_planned, must_be_there, passes, place
 
@@ -138,6 +138,12 @@ class History:
     gaps: list[tuple[int, str]] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     planned: int = 0
+
+    @property
+    def by_time(self) -> bool:
+        """Whether its state is of a format that finds and evicts rows by ranges of their times."""
+        state = self.manifest.state
+        return state is not None and (state.format or 0) >= FIRST_FORMAT_BY_TIME
 
     def side(self, side: int) -> Side:
         """The contract of one side."""

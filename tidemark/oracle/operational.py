@@ -17,7 +17,10 @@ W[N]: ``WatermarkPropagator.scala``):
    late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0, one without
    a watermark not at all;
 6. the operator itself compares keys byte by byte, so NULL keys match; only where a side is not preserved are they
-   filtered out beforehand. In a full outer join nobody does, and NULL keys are joined.
+   filtered out beforehand. In a full outer join nobody does, and NULL keys are joined;
+7. state format 4 goes by ranges of time. In 4.2 an eviction begins where the one before it ended, so that a row that is
+   stored behind it stays for ever (``swept_us``), and partners are looked for in a range that a condition may have
+   narrowed (``scanned``).
 
 A query that was started again has forgotten the latest event times of both inputs, not W itself (the map in
 ``WatermarkTracker`` is kept in no file); so W stands still until both have shown a row again. A batch that was run
@@ -36,15 +39,17 @@ from dataclasses import dataclass, field
 
 from tidemark.contract import COMPARISONS, JoinKind, WatermarkPolicy
 from tidemark.oracle.bounds import (
-    FIRST_FORMAT_BY_TIME,
     FOREVER_US,
     LEFT,
     RIGHT,
     TIMELESS_US,
     US_PER_MS,
+    scanned,
     state_ms,
+    swept_us,
     window,
 )
+from tidemark.oracle.defects import FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.history import NO_BATCH, ROW_BITS, ROW_MASK, Fate, History, alone, pair
 from tidemark.oracle.placing import PRESERVED, passes
 
@@ -72,6 +77,11 @@ class Prediction:
     def late_ms(self, batch: int) -> int:
         """The late watermark of a batch: the eviction watermark of the batch before."""
         return self.watermarks_ms[batch - 1] if batch > 0 else 0
+
+
+def misses_rows(history: History) -> bool:
+    """Whether the state goes by ranges of time that are too small: those of format 4 in Spark 4.2."""
+    return history.by_time and has_defect(history.manifest.versions, FORMAT_4_MISSES_ROWS)
 
 
 def predict(history: History) -> Prediction:
@@ -156,13 +166,14 @@ class _Join:
         self.stored, self.removed = prediction.stored, prediction.removed
         keeps = contract.left.keeps_timeless or contract.right.keeps_timeless
         self.timeless = keeps and not self.window.is_boundless  # rows that are there and match nothing
-        state = history.manifest.state
-        by_time = state is not None and (state.format or 0) >= FIRST_FORMAT_BY_TIME
-        self.timeless_us = 0 if by_time else TIMELESS_US
+        self.timeless_us = 0 if history.by_time else TIMELESS_US
+        self.misses = misses_rows(history)
+        self.scanned = scanned(contract, history.placing.limits_ms) if self.misses else self.window
         self.states: tuple[State, State] = ({}, {})
         self.ageing = _Ageing(), _Ageing()
         self.batch, self.late_us = 0, 0
         self.evictable_us = [-FOREVER_US, -FOREVER_US]
+        self.swept_us = [-FOREVER_US, -FOREVER_US]
 
     def start(self, batch: int, late_ms: int, eviction_ms: int) -> None:
         """Begin a batch."""
@@ -170,6 +181,8 @@ class _Join:
         for side in (LEFT, RIGHT):
             limit_ms = state_ms(self.contract, side, eviction_ms, self.placing.limits_ms[side])
             self.evictable_us[side] = -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
+            if self.misses:
+                self.swept_us[side] = swept_us(self.contract, side, late_ms, self.placing.limits_ms[side])
 
     def accept(self, side: int, rows: list[int]) -> list[int]:
         """The rows that take part in the join, with the fate of all of them set."""
@@ -248,8 +261,8 @@ class _Join:
     def reach(self, side: int, time_us: int) -> tuple[int, int]:
         """The times on the other side that a time matches, both inclusive."""
         if side == LEFT:
-            return time_us - self.window.upper_us, time_us - self.window.lower_us
-        return time_us + self.window.lower_us, time_us + self.window.upper_us
+            return time_us - self.scanned.upper_us, time_us - self.scanned.lower_us
+        return time_us + self.scanned.lower_us, time_us + self.scanned.upper_us
 
     def store(self, side: int, rows: list[int]) -> None:
         """Keep rows; one with a NULL key or without a time, which matches nothing, only for its NULL row."""
@@ -270,6 +283,9 @@ class _Join:
                 others.append(entry)
             else:
                 insort(others, entry)
+        if self.misses:  # an eviction looks at the times since the one before it, and never at these again
+            swept = (self.swept_us[side] + 1) << ROW_BITS
+            entries = [entry for entry in entries if entry >= swept]
         self.ageing[side].add(entries)
 
     def evict(self) -> None:

@@ -7,6 +7,7 @@ be wrong. What cannot be read is *not compared*, with the reason; it is never an
 
 from __future__ import annotations
 
+from tidemark.plan.chains import advise_chain
 from tidemark.plan.comparison import Comparison, Mismatch, compare
 from tidemark.plan.placement import Advice, advise
 from tidemark.plan.reading import JoinPlan, QueryPlan, SidePlan, UnreadablePlan, read_plan
@@ -20,6 +21,7 @@ __all__ = [
     "SidePlan",
     "UnreadablePlan",
     "advise",
+    "advise_chain",
     "compare",
     "read_plan",
 ]

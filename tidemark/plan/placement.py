@@ -265,14 +265,19 @@ def _of_kind(contract: Contract, laid: Laid | None, spark_version: str) -> Itera
             "a full outer join of Spark takes NULL keys for equal, so rows without a key are joined with each other",
             "filter rows whose keys are NULL before the join, or give them keys of their own",
         )
-    version = tuple(int(part) for part in re.findall(r"\d+", spark_version)[:2])
-    if contract.kind is JoinKind.LEFT_SEMI and (not version or version >= SEMI_LOSES_SINCE):
+    if contract.kind is JoinKind.LEFT_SEMI and loses_semi_rows(spark_version):
         yield Advice(
             "semi_rows_lost",
             "since 4.2.0 a left semi join loses a row whose only partners arrive in its own batch and are past the"
             " state watermark already; two data batches in a row make that possible, as in a backlog",
             "run it on Spark 4.1, or as an inner join whose rows are deduplicated by the left id",
         )
+
+
+def loses_semi_rows(spark_version: str) -> bool:
+    """Whether its left semi join does; one whose version cannot be read is taken for the newest."""
+    version = tuple(int(part) for part in re.findall(r"\d+", spark_version)[:2])
+    return not version or version >= SEMI_LOSES_SINCE
 
 
 def _keys_given(paired: Paired) -> bool:

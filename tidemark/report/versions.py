@@ -159,7 +159,8 @@ def _sections(results: Results) -> Iterator[str]:
         )
         for case in defect.cases:
             role = "does not have it" if case.control else "shows it"
-            yield f"- `tidemark run defects/{case.pipeline} --trace defects/{case.trace} --sink spark` {role}"
+            conf = "".join(f" --conf {pair}" for pair in case.conf)
+            yield f"- `tidemark run defects/{case.pipeline} --trace defects/{case.trace} --sink spark{conf}` {role}"
         said = _said(defect, results)
         if said is not None:
             yield from ("", f"Of the run on Spark {said.spark} the judge says:", "", f"> {said.said}")

@@ -114,11 +114,6 @@ class Feed:
         self.well()
         self.query.ask("status", BATCH_S)
 
-    def is_flushed(self, watermark_ms: int) -> bool:
-        """Whether a batch whose eviction watermark is at least ``watermark_ms`` is committed."""
-        committed = self.checkpoint.committed()
-        return bool(committed) and self.checkpoint.batch(committed[-1]).watermark_ms >= watermark_ms
-
     def _wait_for_no_data_batch(self, planned: PlannedBatch) -> None:
         """A join runs once more when its watermark moved (``shouldRunAnotherBatch``); a query without one does not.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidemark.chain import Chain, topics_of
 from tidemark.contract import Contract
-from tidemark.plan import Advice, Comparison, UnreadablePlan, advise, compare, read_plan
+from tidemark.plan import Advice, Comparison, UnreadablePlan, advise, advise_chain, compare, read_plan
 from tidemark.runner.options import Say
 from tidemark.runner.programs import Program
 from tidemark.stack import Stack
@@ -52,7 +52,8 @@ class Placing:
 def place(contract: Contract | Chain, plan: str, policy: str | None, spark_version: str) -> Placing:
     """Hold a contract against the text of a plan; one that cannot be read is said to be so, and is no mismatch."""
     if isinstance(contract, Chain):
-        return Placing(plan, Comparison((), ("anything: a chain of steps is not held against its plan",)), ())
+        compared = Comparison((), ("anything: a chain of steps is not held against its plan",))
+        return Placing(plan, compared, tuple(advise_chain(contract, spark_version)))
     try:
         read = read_plan(plan)
     except UnreadablePlan as error:

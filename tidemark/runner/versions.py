@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tidemark import project
-from tidemark.contract import Contract
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.evidence import RunDirectory
 from tidemark.oracle import Verdict
-from tidemark.oracle.defects import DEFECTS, Case, Defect
+from tidemark.oracle.chain.judge import unmodelled
+from tidemark.oracle.defects import DEFECTS, Case, Defect, minor_version
 from tidemark.report.versions import Cell, Results, answer_of, of_versions
 from tidemark.runner.options import Report, RunOptions, report_nothing
 from tidemark.runner.run import describe, new_run_directory, run
@@ -74,6 +74,8 @@ def try_all(
             with _stack(spark) as stack:
                 versions[spark.version] = dict(stack.versions)
                 for defect, case in every:
+                    if case.since is not None and (minor_version(spark.version) or case.since) < case.since:
+                        continue
                     report(f"Spark {spark.version}: {case.name}", len(cells), total)
                     trial = _Trial(spark, stack, runs / spark.version / case.name)
                     cells.append(trial.cell(defect, case))
@@ -107,6 +109,7 @@ class _Trial:
             str(folder / case.pipeline),
             trace=folder / case.trace,
             sink=SINK,
+            conf=case.conf,
             python=self.spark.python,
             run_dir=self.path,
         )
@@ -116,8 +119,11 @@ class _Trial:
             verdict = run(options, contract, directory, stack=self.stack).verdict
         except TidemarkError as error:
             return _failed(defect, case, self.spark, error)
-        came = case.row in rows_of(directory, Contract.from_json(directory.manifest.contract))
-        doubts = [*batches_as_planned(directory), *disagreement(defect, case, came, verdict)]
+        came = case.row in rows_of(directory)
+        doubts = [
+            *batches_as_planned(directory),
+            *disagreement(defect, case, came, verdict, self.spark.version),
+        ]
         return Cell(
             defect=defect.name,
             case=case.name,
@@ -137,14 +143,10 @@ def _failed(defect: Defect, case: Case, spark: Spark, error: TidemarkError) -> C
     return Cell(defect=defect.name, case=case.name, spark=spark.version, answer="unclear", doubts=[words])
 
 
-def rows_of(directory: RunDirectory, contract: Contract) -> set[tuple[str | None, str | None]]:
-    """The ids, left and right, of every output row."""
+def rows_of(directory: RunDirectory) -> set[tuple[str | None, str | None]]:
+    """``left_id`` and ``right_id`` of every output row."""
     values = [json.loads(record.value or "{}") for record in directory.output()]
-    output = contract.output
-    return {
-        (value.get(output.left_id), value.get(output.right_id) if output.right_id else None)
-        for value in values
-    }
+    return {(value.get("left_id"), value.get("right_id")) for value in values}
 
 
 def batches_as_planned(directory: RunDirectory) -> list[str]:
@@ -168,11 +170,11 @@ def batches_as_planned(directory: RunDirectory) -> list[str]:
     return [f"the batches ended at {read}, not slice by slice at {wanted}"]
 
 
-def disagreement(defect: Defect, case: Case, came: bool, verdict: Verdict) -> list[str]:
+def disagreement(defect: Defect, case: Case, came: bool, verdict: Verdict, spark: str) -> list[str]:
     """Doubts where the judge does not say of the run what the telling row says."""
     named = {finding.defect for finding in verdict.findings}
     if answer_of(case, came) == "right":
-        if verdict.verdict == "VALID":
+        if verdict.verdict == "VALID" or verdict.doubts == [unmodelled(spark)]:
             return []
     elif verdict.verdict == "INVALID" and named == {defect.name}:
         return []

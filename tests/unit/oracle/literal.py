@@ -22,10 +22,14 @@ def holds(left: Any, op: str, right: Any) -> bool:
 
 
 class Literal:
-    """``run`` takes the batches, each a list of ``(side, number, JSON)``, and says what comes out, and when."""
+    """``run`` takes the batches, each a list of ``(side, number, JSON)``, and says what comes out, and when.
 
-    def __init__(self, contract: dict[str, Any]) -> None:
+    ``form``: the state format; 4 has rules of its own in Spark 4.2.
+    """
+
+    def __init__(self, contract: dict[str, Any], form: int = 2) -> None:
         self.c = contract
+        self.form = form
         self.side = {"L": contract["left"], "R": contract["right"]}
         self.kind = contract["kind"]
         self.preserved = OUTER.get(self.kind, "")
@@ -55,7 +59,7 @@ class Literal:
                     if row["side"] == side:
                         self.take(row, state, number, (before, now))
             for side in "LR":
-                for row in [one for one in state[side] if self.evictable(one, now)]:
+                for row in [one for one in state[side] if self.evictable(one, now) and not one["stays"]]:
                     state[side].remove(row)
                     if side in self.preserved and not row["matched"]:
                         self.emit_alone(row, number)
@@ -130,6 +134,7 @@ class Literal:
         if side == "R" and self.evictable(row, now) and ("R" not in self.preserved or found):
             return
         row["matched"] = bool(found)
+        row["stays"] = self.form == 4 and late > 0 and self.evictable(row, late)
         state[side].append(row)
 
     def match(self, row: dict[str, Any], one: dict[str, Any]) -> bool:
@@ -140,6 +145,10 @@ class Literal:
         low, high = bound["lower_ms"], bound["upper_ms"]
         if bound["equal"] and away != 0:
             return False
+        if self.form == 4 and not bound["equal"] and None not in self.delays():
+            ends = (low, away, self.limits("L")), (high, -away, self.limits("R"))
+            if any(end is None and limits and over <= min(limits) * 1000 for end, over, limits in ends):
+                return False
         if low is not None and not (away > low * 1000 or (away == low * 1000 and not bound["lower_strict"])):
             return False
         if high is not None and not (
@@ -150,7 +159,7 @@ class Literal:
         return all(holds(left["n"], term["op"], right["n"]) for term in both)
 
     def evictable(self, row: dict[str, Any], now: int) -> bool:
-        bound, delays = self.c["bound"], [self.side[s]["watermark_delay_ms"] for s in "LR"]
+        bound, delays = self.c["bound"], self.delays()
         if bound["equal"]:
             return delays != [None, None] and row["stamp"] <= now * 1000
         if None in delays:
@@ -161,14 +170,21 @@ class Literal:
             end, strict = bound["upper_ms"], bound["upper_strict"]
             end = None if end is None else -end
         rules = [] if end is None else [now + end - (0 if strict else 1)]
-        mine, other = ("left", "right") if row["side"] == "L" else ("right", "left")
-        lower = {">": 0, ">=": 1} if row["side"] == "L" else {"<": 0, "<=": 1}
-        rules += [
+        rules += self.limits(row["side"])
+        return bool(rules) and row["stamp"] <= min(rules) * 1000
+
+    def delays(self) -> list[int | None]:
+        return [self.side[s]["watermark_delay_ms"] for s in "LR"]
+
+    def limits(self, side: str) -> list[int]:
+        """Conditions that are taken for a bound on the event time."""
+        mine, other = ("left", "right") if side == "L" else ("right", "left")
+        lower = {">": 0, ">=": 1} if side == "L" else {"<": 0, "<=": 1}
+        return [
             term["value"] * 1000 - lower[term["op"]]
             for term in self.c["condition"]
-            if row["side"] in self.preserved and term[mine] and not term[other] and term["op"] in lower
+            if side in self.preserved and term[mine] and not term[other] and term["op"] in lower
         ]
-        return bool(rules) and row["stamp"] <= min(rules) * 1000
 
     def emit_alone(self, row: dict[str, Any], batch: int) -> None:
         number = row["number"]

@@ -17,7 +17,7 @@ from tidemark.cases.draw import BOUNDS, DRAWN_STATES, draw, draw_records, flush_
 from tidemark.cases.fuzz import sort_of
 from tidemark.cases.states import named
 from tidemark.contract import Bound, Contract, Delivery, JoinKind, Term, WatermarkPolicy
-from tidemark.evidence import Batch, InputRecord, InputTopic, Manifest
+from tidemark.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
 from tidemark.oracle.declarative import defect_that_adds, defect_that_loses, differences, right_answer
 from tidemark.oracle.history import Fate, first_of, read_history, right_of
 from tidemark.oracle.operational import predict
@@ -31,7 +31,8 @@ CASES_PER_SEED = 60
 class Drawn:
     """The evidence of a drawn case whose slices are its batches; nothing came out of it."""
 
-    def __init__(self, case: Case, restarts: set[int]) -> None:
+    def __init__(self, case: Case, restarts: set[int], form: int = 2) -> None:
+        self.form = form
         self.records = [msgspec.structs.replace(record, partition=0) for record in case.records]
         flush = [
             msgspec.structs.replace(one, partition=0, slice=case.slices + one.slice) for one in case.flush
@@ -44,6 +45,8 @@ class Drawn:
             contract=case.contract.to_json(),
             delivery=Delivery.EXACTLY_ONCE,
             inputs={topic: InputTopic(topic, {"0": 0}, {"0": 99_999}) for topic in case.topics},
+            state=StateInfo(format=form),
+            versions={"spark": "4.2.0"},
         )
 
     def inputs(self) -> list[InputRecord]:
@@ -70,7 +73,7 @@ class Drawn:
         ]
 
     def literal(self) -> Literal:
-        model = Literal(json.loads(json.dumps(self.manifest.contract)))
+        model = Literal(json.loads(json.dumps(self.manifest.contract)), self.form)
         numbers: Counter[str] = Counter()
         batches: list[list[tuple[str, int, str]]] = [[] for _ in range(self.slices)]
         for record in self.records:
@@ -82,9 +85,11 @@ class Drawn:
 
 
 def drawn(seed: int) -> Drawn:
+    """Every other one with the state format that has rules of its own."""
     case = draw(seed)
     rng = random.Random(seed)
-    return Drawn(case, {number for number in range(1, case.slices + 2) if rng.random() < 0.2})
+    restarts = {number for number in range(1, case.slices + 2) if rng.random() < 0.2}
+    return Drawn(case, restarts, form=4 if seed % 2 else 2)
 
 
 @pytest.mark.parametrize("first", range(0, 10_000, 1_000))

@@ -21,7 +21,13 @@ from tidemark.oracle.chain.model import Model
 from tidemark.oracle.chain.opinion import Opinion
 from tidemark.oracle.chain.output import Choice, Output, Shape
 from tidemark.oracle.chain.steps import Choose, Rules, first_come
-from tidemark.oracle.defects import KNOWN_DEFECTS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS, has_defect, is_modelled
+from tidemark.oracle.defects import (
+    KNOWN_DEFECTS,
+    LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
+    UNUSED_SIDE_HOLDS_THE_WATERMARK,
+    has_defect,
+    is_modelled,
+)
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence
 from tidemark.oracle.verdict import Verdict
@@ -29,6 +35,8 @@ from tidemark.oracle.wording import moment
 
 T = TypeVar("T")
 KIND = "chain"
+SOUND = Rules(right_first=False, drops_sides=False)
+"""Those of an engine without a known defect."""
 
 
 def judge_chain(run: Evidence) -> Verdict:
@@ -43,6 +51,11 @@ def judge_chain(run: Evidence) -> Verdict:
             hint="the docstring of tidemark/evidence.py describes each file",
         ) from error
     return _Judgement(history, output).judge(list(run.faults()))
+
+
+def unmodelled(spark: str | None) -> str:
+    """The doubt about a run of a Spark whose rules the model was never held against."""
+    return f"the rules of Spark {spark} were not compared with the model of a chain"
 
 
 class _Judgement:
@@ -61,8 +74,7 @@ class _Judgement:
             message = f"{gap}; nothing is compared from there on"
             self.book.add(Finding(property="missing_batches", message=message, batch=batch))
         if not is_modelled(history.manifest.versions):
-            spark = history.manifest.versions.get("spark")
-            self.doubts.append(f"the rules of Spark {spark} were not compared with the model of a chain")
+            self.doubts.append(unmodelled(history.manifest.versions.get("spark")))
         asked = anchors.asked(history, faults)
         counts: dict[str, int] = {}
         reached: dict[str, bool] = {}
@@ -115,7 +127,11 @@ class _Judgement:
 
     def rules(self) -> Rules:
         """Those of the Spark that ran."""
-        return Rules(right_first=has_defect(self.history.manifest.versions, LEFT_SEMI_LOSES_SAME_BATCH_ROWS))
+        versions = self.history.manifest.versions
+        return Rules(
+            right_first=has_defect(versions, LEFT_SEMI_LOSES_SAME_BATCH_ROWS),
+            drops_sides=has_defect(versions, UNUSED_SIDE_HOLDS_THE_WATERMARK),
+        )
 
     def predict(self, rules: Rules, choose: Choose) -> Predicted:
         """Run the model over all batches."""
@@ -159,23 +175,29 @@ class _Judgement:
             self.book.add(
                 Finding(property="opinions_disagree", message=f"in the engine's own rules {broken}")
             )
+        name = self.possible_defect(predicted.model)
+        if name is not None:
+            sound = self.predict(SOUND, first_come)
+            right = Counter(map(predicted.shape.shorten, Opinion(sound.model, given).rows().elements()))
+            if right == sound.all():
+                return Defect(name, lost=right - ours, added=ours - right)
         if sql == ours:
             return Defect()
-        semi = any(
-            isinstance(one, chain.Join) and one.kind is JoinKind.LEFT_SEMI for one in self.history.chain.steps
-        )
-        if semi and predicted.model.rules.right_first:
-            sound = self.predict(Rules(right_first=False), first_come)
-            if Opinion(sound.model, given).rows() and sound.all() == sql:
-                return Defect(
-                    LEFT_SEMI_LOSES_SAME_BATCH_ROWS, lost=sound.all() - ours, added=ours - sound.all()
-                )
         for values, who in [(one, "SQL gives") for one in (sql - ours).elements()] + [
             (one, "the engine's own rules give") for one in (ours - sql).elements()
         ]:
             message = f"{who} {show(self.history.chain, values)}, the other opinion does not"
             self.book.add(Finding(property="opinions_disagree", message=message))
         return Defect()
+
+    def possible_defect(self, model: Model) -> str | None:
+        """The known defect that this chain can show in this Spark."""
+        if model.silent:
+            return UNUSED_SIDE_HOLDS_THE_WATERMARK
+        semi = any(
+            isinstance(one, chain.Join) and one.kind is JoinKind.LEFT_SEMI for one in self.history.chain.steps
+        )
+        return LEFT_SEMI_LOSES_SAME_BATCH_ROWS if semi and model.rules.right_first else None
 
     def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
         """``INVALID`` outranks ``UNKNOWN``."""

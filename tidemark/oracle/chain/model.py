@@ -9,8 +9,10 @@ the batch before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tidemark import chain
+from tidemark.chain.optimizer import Optimized, optimized
 from tidemark.contract import WatermarkPolicy
 from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.chain.steps import (
@@ -28,12 +30,22 @@ class Model:
     def __init__(
         self, described: chain.Chain, rules: Rules | None = None, choose: Choose = first_come
     ) -> None:
-        self.chain = described
+        """``kept`` are the numbers of the sources that are read; a watermark behind another one never comes."""
         self.rules = rules or Rules()
+        plan = optimized(described.last, described.output)
+        if not self.rules.drops_sides:
+            plan = Optimized(described.last, tuple(range(len(described.sources))))
+        self.chain = replace(described, last=plan.last)
+        self.kept = plan.sources
+        self.silent = sum(
+            source.watermark_delay_ms is not None
+            for number, source in enumerate(described.sources)
+            if number not in plan.sources
+        )
         self.watermark_ms = 0
         self._previous_ms: int | None = None
         self._seen_ms: dict[int, int] = {}
-        steps = [step for step in described.steps if not isinstance(step, chain.Source)]
+        steps = [step for step in self.chain.steps if not isinstance(step, chain.Source)]
         # A step that is written twice in a chain is two machines: they go by place, not by what they say.
         self.machines = [MACHINES[type(step)](step, self.rules, choose) for step in steps]
 
@@ -42,7 +54,8 @@ class Model:
         self._seen_ms.clear()
 
     def batch(self, rows: Sequence[list[Row]]) -> list[Row]:
-        """Run one batch: the rows of each source in, those that are written out."""
+        """Run one batch: the rows of each source of the chain in, those that are written out."""
+        rows = self.read_by(rows)
         late = self._inputs_ms(self._previous_ms) if self._previous_ms is not None else None
         eviction = self._inputs_ms(self.watermark_ms)
         machines, sources = iter(enumerate(self.machines)), iter(rows)
@@ -59,6 +72,10 @@ class Model:
         self._previous_ms = self.watermark_ms
         self._advance(rows)
         return out
+
+    def read_by(self, rows: Sequence[list[Row]]) -> list[list[Row]]:
+        """The rows of the sources that are read, of those of all sources of the chain."""
+        return [rows[number] for number in self.kept]
 
     def wants_another(self) -> bool:
         """Whether a batch without data follows if none arrives."""
@@ -79,6 +96,7 @@ class Model:
                 latest_ms = max(row.values[source.time] for row in mine) // US_PER_MS - delay_ms
                 self._seen_ms[number] = max(self._seen_ms.get(number, latest_ms), latest_ms)
         watermarks = [self._seen_ms.get(n, 0) for n, delay_ms in enumerate(delays) if delay_ms is not None]
+        watermarks += [0] * self.silent
         if watermarks:
             pick: Callable[[list[int]], int] = max if self.chain.policy is WatermarkPolicy.MAX else min
             self.watermark_ms = max(self.watermark_ms, pick(watermarks))

@@ -28,12 +28,12 @@ class Opinion:
     """SQL's answer to what a model was given. ``broken`` are the promises of a choice that are not kept."""
 
     def __init__(self, model: Model, given: list[list[Row]]) -> None:
-        """``given``: all rows of each source, in the model's batches."""
+        """``given``: all rows of each source of the chain, in the model's batches."""
         self._model = model
-        self._given = given
+        self._given = model.read_by(given)
         self._final_ms = model.final_ms()
         self._numbers = iter(range(len(model.machines)))
-        self._sources = iter(range(len(given)))
+        self._sources = iter(range(len(self._given)))
         self._database = duckdb.connect(":memory:")
         self._database.execute("set threads = 1")
         self.broken: list[str] = []
@@ -138,6 +138,9 @@ def _join(step: chain.Join, inputs: list[str], watermark_ms: int) -> str:
         conditions.append(f"{apart} {'>' if bound.lower_strict else '>='} {bound.lower_ms * US_PER_MS}")
     if bound.upper_ms is not None:
         conditions.append(f"{apart} {'<' if bound.upper_strict else '<='} {bound.upper_ms * US_PER_MS}")
+    conditions += [
+        f"l.{_quoted(str(one.left))} {one.op} r.{_quoted(str(one.right))}" for one in step.conditions
+    ]
     on = " and ".join(conditions)
     if step.kind is JoinKind.LEFT_SEMI:
         return f"select l.* from {left} l where exists (select 1 from {right} r where {on})"

@@ -48,9 +48,11 @@ class Rules:
     """How the engine behaves; ``keep_late`` is one that drops nothing, to tell what late rows would have made.
 
     ``right_first``: a left semi join takes the right rows of a batch first (SPARK-55973, since 4.2).
+    ``drops_sides``: what ``tidemark.chain.optimizer`` takes out is not run, and its watermarks are waited for.
     """
 
     right_first: bool = True
+    drops_sides: bool = True
     keep_late: bool = False
 
 
@@ -333,10 +335,15 @@ class Join(Machine):
                 del store.rows[key]
 
     def _matches(self, row: Row, other: Row, side: int) -> bool:
-        times = [
-            one.values[str(time)] for one, time in zip(_ordered(row, other, side), self.times, strict=True)
-        ]
-        return window(self.step.bound).holds(times[0], times[1])
+        left, right = _ordered(row, other, side)
+        if not window(self.step.bound).holds(
+            left.values[str(self.times[0])], right.values[str(self.times[1])]
+        ):
+            return False
+        return all(
+            COMPARISONS[term.op](left.values[str(term.left)], right.values[str(term.right)])
+            for term in self.step.conditions
+        )
 
     def _is_evictable(self, row: Row, side: int, watermark_ms: int) -> bool:
         state_ms = bound_ms(self.step.bound, side, watermark_ms)

@@ -1,0 +1,34 @@
+"""Every left row, with the right rows of its key from a second before it on, if its price is above 5."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from defects.streams import LEFT, PAIRS, RIGHT, RIGHT_SCHEMA, join
+from pipelines.events import read_json
+from tidemark.contract import Bound, Contract, JoinKind, Term
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CONTRACT = Contract(
+    name="condition_range",
+    kind=JoinKind.LEFT_OUTER,
+    left=LEFT,
+    right=RIGHT,
+    bound=Bound(None, 1_000),
+    output=PAIRS,
+    condition=(Term(">", left="price", value=5),),
+)
+
+
+def build(lefts: DataFrame, rights: DataFrame) -> DataFrame:
+    """Join two Kafka streams of JSON records."""
+    left = read_json(
+        lefts, "left", "left_id STRING, k STRING, left_time TIMESTAMP, price BIGINT", "left_time"
+    )
+    right = read_json(rights, "right", RIGHT_SCHEMA, "right_time")
+    return join(
+        left.withWatermark("left_time", "0 seconds"), right.withWatermark("right_time", "0 seconds"),
+        "l.left_time <= r.right_time + INTERVAL 1 SECOND AND l.k = r.k AND l.price > 5", "leftOuter",
+    )  # fmt: skip

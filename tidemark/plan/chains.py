@@ -1,0 +1,39 @@
+"""Where Spark accepts a chain of steps that is badly placed, by what the chain says; its plan is not read.
+
+Free of I/O. ``tidemark.plan.placement`` says the same of a single join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.chain import Aggregate, Chain, Join
+from tidemark.chain.optimizer import optimized
+from tidemark.contract import JoinKind
+from tidemark.plan.placement import Advice, loses_semi_rows
+
+
+def advise_chain(described: Chain, spark_version: str) -> Iterator[Advice]:
+    """What is badly placed in it."""
+    kept = optimized(described.last, described.output).sources
+    unread = [source for number, source in enumerate(described.sources) if number not in kept]
+    for source in unread:
+        if source.watermark_delay_ms is not None:
+            yield Advice(
+                "side_not_read",
+                f"nothing of {source.topic} is needed behind an outer join, so the optimizer takes the join out and"
+                " does not read it, but its watermark is waited for: under the policy min nothing is ever written",
+                f"write a column that comes from {source.topic}, or leave the join out",
+            )
+    if not loses_semi_rows(spark_version):
+        return
+    for step in described.steps:
+        if not (isinstance(step, Join) and step.kind is JoinKind.LEFT_SEMI):
+            continue
+        if isinstance(step.left, Aggregate):
+            yield Advice(
+                "semi_rows_lost",
+                "since 4.2.0 a left semi join of windowed aggregates gives nothing: both sides come in the batch that"
+                " evicts them, and the right one is not kept",
+                "run it on Spark 4.1, or as an inner join whose rows are deduplicated by the left id",
+            )
