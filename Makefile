@@ -25,9 +25,10 @@ ifneq ($(BACKEND),)
 export TIDEMARK_BACKEND := $(BACKEND)
 endif
 
-# An end-to-end test waits more than it computes. Who runs out of tests takes over half of what the other has left, so
-# that neighbours stay together and share what their module has started.
-SIDE_BY_SIDE ?= -n 2 --dist worksteal
+# An end-to-end test waits for processes to start and to end: two at a time leave two cores idle meanwhile, three do not.
+# Who runs out of tests takes over half of what another has left, so that neighbours stay together and share what their
+# module has started.
+SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
 .PHONY: help venv up down demo smoke test long sabotage matrix fuzz soak versions lint bench lock clean
 

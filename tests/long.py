@@ -4,7 +4,7 @@ The tests that are marked ``long``; those of them that need the machine to thems
 the saboteurs, and the matrix. What a part prints goes to the screen and, with what it counted, to ``build/long``.
 A part that fails does not stop the next; ``tests/LONG.md`` is written only if all were run and held. ``--resume`` does
 not repeat a part that held with the code of today. Exit code 0 if they held, 1 if one did not, 130 after Ctrl-C, which
-ends the running part in order. Words after ``--`` are handed to pytest: they say how tests are run (``-n 2``), never
+ends the running part in order. Words after ``--`` are handed to pytest: they say how tests are run (``-n 3``), never
 which; those that need the machine to themselves are run one after the other.
 """
 

@@ -127,6 +127,7 @@ def _opening(results: Results) -> Iterator[str]:
         f"Made by `{COMMAND}` from real runs: Kafka, a Spark cluster and Spark's own Kafka sink, one stack for each",
         "version. Each row asks for one row of the output of a small join; *wrong* says that SQL gives another answer.",
         "The judge, which compares the whole output with that of SQL, agrees with every cell that is not `?`.",
+        "An empty cell: that Spark does not know what the case is about.",
         "",
     )
     yield f"| Spark | {' | '.join(results.versions)} |"
