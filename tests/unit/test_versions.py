@@ -14,6 +14,7 @@ from rich.console import Console
 from tests.unit.oracle.histories import Run
 from tidemark.errors import UsageError
 from tidemark.evidence import Batch, RunDirectory
+from tidemark.oracle.chain.judge import unmodelled
 from tidemark.oracle.defects import DEFECTS, Case, Defect
 from tidemark.report.versions import (
     Cell,
@@ -145,6 +146,17 @@ def semi_run(*emitted: str) -> Run:
     return run.out(0, ", ".join(emitted))
 
 
+def test_a_case_that_needs_a_newer_spark_is_left_out_on_an_older_one() -> None:
+    newer = replace(SEMI_CASE, since=(4, 2))
+    assert [newer.is_for(spark) for spark in ("4.1.4", "4.2.0", "4.10.1", "master")] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert SEMI_CASE.is_for("4.0.5")
+
+
 def test_the_judge_has_to_say_the_same_as_the_telling_row() -> None:
     case = replace(SEMI_CASE, row=("i1", None))
     right, lost = semi_run("i1").verdict(), semi_run().verdict()
@@ -152,6 +164,9 @@ def test_the_judge_has_to_say_the_same_as_the_telling_row() -> None:
     assert "did not come, but the judge says VALID" in disagreement(SEMI, case, False, right, "4.1.4")[0]
     assert "came, but the judge says INVALID: 1 lost_rows" in disagreement(SEMI, case, True, lost, "4.1.4")[0]
     assert disagreement(SEMI, case, False, lost, "4.1.4"), "the loss is not the known defect"
+    right.verdict, right.doubts = "UNKNOWN", [unmodelled("4.1.4")]  # a chain, of which nothing was found
+    assert disagreement(SEMI, case, True, right, "4.1.4") == []
+    assert disagreement(SEMI, case, True, right, "4.0.5")
 
 
 @pytest.fixture

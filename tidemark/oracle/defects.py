@@ -49,6 +49,10 @@ class Case:
         """The pipeline's name."""
         return self.pipeline.removesuffix(".py")
 
+    def is_for(self, spark: str) -> bool:
+        """Whether a Spark knows what it needs; one whose version cannot be read is taken for the newest."""
+        return (minor_version(spark) or (self.since or (0, 0))) >= (self.since or (0, 0))
+
 
 @dataclass(frozen=True)
 class Defect:

@@ -19,7 +19,7 @@ from tidemark.errors import TidemarkError, UsageError
 from tidemark.evidence import RunDirectory
 from tidemark.oracle import Verdict
 from tidemark.oracle.chain.judge import unmodelled
-from tidemark.oracle.defects import DEFECTS, Case, Defect, minor_version
+from tidemark.oracle.defects import DEFECTS, Case, Defect
 from tidemark.report.versions import Cell, Results, answer_of, of_versions
 from tidemark.runner.options import Report, RunOptions, report_nothing
 from tidemark.runner.run import describe, new_run_directory, run
@@ -60,28 +60,29 @@ def cases(names: Sequence[str] = ()) -> list[tuple[Defect, Case]]:
 def try_all(
     found: Sequence[Spark], every: Sequence[tuple[Defect, Case]], report: Report = report_nothing
 ) -> Results:
-    """Run every case on every Spark. What fails is an unclear cell; only the caller's interruption ends it.
+    """Run every case on every Spark that knows it. A failure is an unclear cell; only an interruption ends it.
 
     ``report(what, done, total)`` is called before each case, and at the end.
     """
-    total, cells = len(found) * len(every), list[Cell]()
+    mine = {
+        spark: [(defect, case) for defect, case in every if case.is_for(spark.version)] for spark in found
+    }
+    total, cells = sum(map(len, mine.values())), list[Cell]()
     versions: dict[str, dict[str, str]] = {}
     runs = project.runs_dir() / "versions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    for spark in found:
+    for spark, known in mine.items():
         versions[spark.version] = {"spark": spark.version}
         report(f"Spark {spark.version}: stack", len(cells), total)
         try:
             with _stack(spark) as stack:
                 versions[spark.version] = dict(stack.versions)
-                for defect, case in every:
-                    if case.since is not None and (minor_version(spark.version) or case.since) < case.since:
-                        continue
+                for defect, case in known:
                     report(f"Spark {spark.version}: {case.name}", len(cells), total)
                     trial = _Trial(spark, stack, runs / spark.version / case.name)
                     cells.append(trial.cell(defect, case))
         except TidemarkError as error:
             tried = {cell.case for cell in cells if cell.spark == spark.version}
-            cells += [_failed(defect, case, spark, error) for defect, case in every if case.name not in tried]
+            cells += [_failed(defect, case, spark, error) for defect, case in known if case.name not in tried]
     report("done", total, total)
     return of_versions(versions, cells)
 
