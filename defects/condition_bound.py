@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from defects.streams import LEFT, PAIRS, RIGHT, RIGHT_SCHEMA, WITHIN_A_SECOND, join
-from pipelines.events import read_json
+from defects.streams import LEFT, PAIRS, RIGHT, WITHIN_A_SECOND, join_priced
 from tidemark.contract import Bound, Contract, JoinKind, Term
 
 if TYPE_CHECKING:
@@ -24,11 +23,4 @@ CONTRACT = Contract(
 
 def build(lefts: DataFrame, rights: DataFrame) -> DataFrame:
     """Join two Kafka streams of JSON records."""
-    left = read_json(
-        lefts, "left", "left_id STRING, k STRING, left_time TIMESTAMP, price BIGINT", "left_time"
-    )
-    right = read_json(rights, "right", RIGHT_SCHEMA, "right_time")
-    return join(
-        left.withWatermark("left_time", "0 seconds"), right.withWatermark("right_time", "0 seconds"),
-        f"{WITHIN_A_SECOND} AND l.price > 5", "leftOuter",
-    )  # fmt: skip
+    return join_priced(lefts, rights, f"{WITHIN_A_SECOND} AND l.price > 5")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from defects.streams import LEFT, PAIRS, RIGHT, RIGHT_SCHEMA, join
-from pipelines.events import read_json
+from defects.streams import LEFT, PAIRS, RIGHT, join_priced
 from tidemark.contract import Bound, Contract, JoinKind, Term
 
 if TYPE_CHECKING:
@@ -24,11 +23,6 @@ CONTRACT = Contract(
 
 def build(lefts: DataFrame, rights: DataFrame) -> DataFrame:
     """Join two Kafka streams of JSON records."""
-    left = read_json(
-        lefts, "left", "left_id STRING, k STRING, left_time TIMESTAMP, price BIGINT", "left_time"
+    return join_priced(
+        lefts, rights, "l.left_time <= r.right_time + INTERVAL 1 SECOND AND l.k = r.k AND l.price > 5"
     )
-    right = read_json(rights, "right", RIGHT_SCHEMA, "right_time")
-    return join(
-        left.withWatermark("left_time", "0 seconds"), right.withWatermark("right_time", "0 seconds"),
-        "l.left_time <= r.right_time + INTERVAL 1 SECOND AND l.k = r.k AND l.price > 5", "leftOuter",
-    )  # fmt: skip

@@ -39,10 +39,21 @@ def join(left: DataFrame, right: DataFrame, condition: str, how: str) -> DataFra
     return left.alias("l").join(right.alias("r"), expr(condition), how).select(*columns)
 
 
+def join_watermarked(left: DataFrame, right: DataFrame, condition: str, how: str) -> DataFrame:
+    """Join, with a watermark on each side."""
+    return join(
+        left.withWatermark("left_time", "0 seconds"), right.withWatermark("right_time", "0 seconds"), condition, how
+    )  # fmt: skip
+
+
 def join_within_a_second(lefts: DataFrame, rights: DataFrame, how: str) -> DataFrame:
     """Equal keys, at most a second apart, a watermark on each side."""
-    left, right = read(lefts, rights)
-    return join(
-        left.withWatermark("left_time", "0 seconds"), right.withWatermark("right_time", "0 seconds"),
-        WITHIN_A_SECOND, how,
-    )  # fmt: skip
+    return join_watermarked(*read(lefts, rights), WITHIN_A_SECOND, how)
+
+
+def join_priced(lefts: DataFrame, rights: DataFrame, condition: str) -> DataFrame:
+    """Left outer, of left rows that have a price, a watermark on each side."""
+    left = read_json(lefts, "left", f"{LEFT_SCHEMA}, price BIGINT", "left_time")
+    return join_watermarked(
+        left, read_json(rights, "right", RIGHT_SCHEMA, "right_time"), condition, "leftOuter"
+    )

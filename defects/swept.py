@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from defects.streams import LEFT, PAIRS, RIGHT, join, read
+from defects.streams import LEFT, PAIRS, RIGHT, join_watermarked, read
 from tidemark.contract import Bound, Contract, JoinKind
 
 if TYPE_CHECKING:
@@ -23,8 +23,4 @@ AFTER = "l.left_time BETWEEN r.right_time + INTERVAL 10 SECONDS AND r.right_time
 
 def build(lefts: DataFrame, rights: DataFrame) -> DataFrame:
     """Join two Kafka streams of JSON records."""
-    left, right = read(lefts, rights)
-    return join(
-        left.withWatermark("left_time", "0 seconds"), right.withWatermark("right_time", "0 seconds"),
-        AFTER, "leftOuter",
-    )  # fmt: skip
+    return join_watermarked(*read(lefts, rights), AFTER, "leftOuter")

@@ -164,14 +164,14 @@ def _windows_joined_then_aggregate(m: _Maker) -> Step:
     joined = _windows_joined(m)
     while joined.kind in (JoinKind.FULL_OUTER, JoinKind.RIGHT_OUTER):
         joined = _windows_joined(_Maker(m.rng))
-    numbers = [name for name, kind in _all_fields(joined).items() if kind == BIGINT]
+    numbers = [name for name, kind in types_of(joined).items() if kind == BIGINT]
     m.number = 7
     return m.aggregate(m.window(joined, 2), ("k1",), m.rng.choice(numbers))
 
 
 def _join_then_deduplicate(m: _Maker) -> Step:
     joined = m.join(kind=m.rng.choice((JoinKind.INNER, JoinKind.LEFT_OUTER, JoinKind.LEFT_SEMI)))
-    return Deduplicate(joined, tuple(_all_fields(joined)), within_watermark=True)
+    return Deduplicate(joined, tuple(types_of(joined)), within_watermark=True)
 
 
 def _join_of_join(m: _Maker) -> Step:
@@ -183,10 +183,6 @@ def _join_of_join(m: _Maker) -> Step:
 def _join_then_limit(m: _Maker) -> Step:
     kind = m.rng.choice((JoinKind.INNER, JoinKind.FULL_OUTER, JoinKind.LEFT_SEMI))
     return Limit(m.join(kind=kind), m.rng.randrange(1, 40))
-
-
-def _all_fields(step: Step) -> dict[str, str]:
-    return types_of(step)
 
 
 SHAPES = {
@@ -203,11 +199,10 @@ def make_history(rng: Random, shape: str | None = None) -> History:
     """A random chain and what happens to it."""
     name = shape or rng.choice(list(SHAPES))
     last = SHAPES[name](_Maker(rng))
-    fields = tuple(_all_fields(last))
+    fields = tuple(types_of(last))
     if isinstance(last, Join) and is_window(last.left) and rng.random() < 0.3:  # nothing of one side
-        fields = tuple(
-            _all_fields(rng.choice((last.left, last.right if last.kind != "left_semi" else last.left)))
-        )
+        sides = (last.left, last.left if last.kind is JoinKind.LEFT_SEMI else last.right)
+        fields = tuple(types_of(rng.choice(sides)))
     described = Chain(
         name, last, fields, rng.choice((WatermarkPolicy.MIN, WatermarkPolicy.MIN, WatermarkPolicy.MAX))
     )

@@ -167,6 +167,8 @@ def test_the_judge_has_to_say_the_same_as_the_telling_row() -> None:
     right.verdict, right.doubts = "UNKNOWN", [unmodelled("4.1.4")]  # a chain, of which nothing was found
     assert disagreement(SEMI, case, True, right, "4.1.4") == []
     assert disagreement(SEMI, case, True, right, "4.0.5")
+    lost.doubts = [unmodelled("4.1.4")]
+    assert disagreement(SEMI, case, True, lost, "4.1.4"), "something was found"
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tidemark.oracle.defects import ROCKSDB
+
 if TYPE_CHECKING:
     from tidemark.oracle.engine import Engine
 
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 FORMAT_4 = "spark.sql.streaming.join.stateFormatV4.enabled"

@@ -8,11 +8,12 @@ and ``max``. It does so in streams as well, and the side that is gone has no wat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
 from dataclasses import dataclass, replace
 
-from tidemark.chain.steps import (
+from tidemark.chain import (
     Aggregate,
+    Chain,
     Deduplicate,
     Join,
     Source,
@@ -35,40 +36,47 @@ BLIND_TO_COPIES = {"min", "max"}
 
 @dataclass(frozen=True)
 class Optimized:
-    """A chain's last step as it is run, and which of the chain's sources are still read by it, by number."""
+    """A chain as it is run, the numbers of the described chain's sources that it reads, and the other sources."""
 
-    last: Step
+    chain: Chain
     sources: tuple[int, ...]
+    unread: tuple[Source, ...] = ()
 
 
-def optimized(last: Step, output: Iterable[str]) -> Optimized:
-    """A chain without the joins that are taken out; ``output`` are the fields of its last step that are written."""
+def as_described(described: Chain) -> Optimized:
+    """A chain of which nothing is taken out."""
+    return Optimized(described, tuple(range(len(described.sources))))
+
+
+def optimized(described: Chain) -> Optimized:
+    """A chain without the joins that are taken out."""
+    numbers = itertools.count()
     kept: list[int] = []
-    seen = 0
 
     def visit(step: Step, needed: set[str], *, copies: bool) -> Step:
-        nonlocal seen
         if isinstance(step, Source):
-            kept.append(seen)
-            seen += 1
+            kept.append(next(numbers))
             return step
         if not isinstance(step, Join):
             below = _needed_below(step, needed)
             return replace(step, input=visit(step.input, below, copies=_tells_copies(step, needed, copies)))
         unneeded = _unneeded(step, needed, copies=copies)
-        wanted = needed | _of_condition(step)
+        if unneeded is None:
+            needed, copies = needed | _of_condition(step), True
         sides: list[Step] = []
         for number, side in enumerate(inputs_of(step)):
-            if number == unneeded:
-                seen += sum(isinstance(one, Source) for one in walk(side))
-            elif unneeded is None:
-                sides.append(visit(side, wanted & types_of(side).keys(), copies=True))
-            else:
+            if number != unneeded:
                 sides.append(visit(side, needed & types_of(side).keys(), copies=copies))
+                continue
+            for _ in (one for one in walk(side) if isinstance(one, Source)):
+                next(numbers)
         return sides[0] if unneeded is not None else replace(step, left=sides[0], right=sides[1])
 
-    run = visit(last, set(output), copies=True)
-    return Optimized(run if len(kept) < seen else last, tuple(kept))
+    last, sources = visit(described.last, set(described.output), copies=True), described.sources
+    if len(kept) == len(sources):
+        return as_described(described)
+    unread = tuple(source for number, source in enumerate(sources) if number not in kept)
+    return Optimized(replace(described, last=last), tuple(kept), unread)
 
 
 def _needed_below(step: Step, needed: set[str]) -> set[str]:

@@ -174,8 +174,10 @@ def defect_that_adds(
 
 def is_out_of_range(history: History, left_row: int, right_row: int) -> bool:
     """Whether state format 4 does not look for the one where the other is."""
+    if not misses_rows(history):
+        return False
     reach, time_us = scanned(history.contract, history.placing.limits_ms), history.rows.time_us
-    return misses_rows(history) and not reach.holds(time_us[left_row], time_us[right_row])
+    return not reach.holds(time_us[left_row], time_us[right_row])
 
 
 def is_swept(history: History, prediction: Prediction, row: int) -> bool:

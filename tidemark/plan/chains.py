@@ -15,9 +15,7 @@ from tidemark.plan.placement import Advice, loses_semi_rows
 
 def advise_chain(described: Chain, spark_version: str) -> Iterator[Advice]:
     """What is badly placed in it."""
-    kept = optimized(described.last, described.output).sources
-    unread = [source for number, source in enumerate(described.sources) if number not in kept]
-    for source in unread:
+    for source in optimized(described).unread:
         if source.watermark_delay_ms is not None:
             yield Advice(
                 "side_not_read",
@@ -25,12 +23,11 @@ def advise_chain(described: Chain, spark_version: str) -> Iterator[Advice]:
                 " does not read it, but its watermark is waited for: under the policy min nothing is ever written",
                 f"write a column that comes from {source.topic}, or leave the join out",
             )
-    if not loses_semi_rows(spark_version):
-        return
-    for step in described.steps:
-        if not (isinstance(step, Join) and step.kind is JoinKind.LEFT_SEMI):
-            continue
-        if isinstance(step.left, Aggregate):
+    joins = (
+        [step for step in described.steps if isinstance(step, Join)] if loses_semi_rows(spark_version) else []
+    )
+    for step in joins:
+        if step.kind is JoinKind.LEFT_SEMI and isinstance(step.left, Aggregate):
             yield Advice(
                 "semi_rows_lost",
                 "since 4.2.0 a left semi join of windowed aggregates gives nothing: both sides come in the batch that"

@@ -175,7 +175,8 @@ def disagreement(defect: Defect, case: Case, came: bool, verdict: Verdict, spark
     """Doubts where the judge does not say of the run what the telling row says."""
     named = {finding.defect for finding in verdict.findings}
     if answer_of(case, came) == "right":
-        if verdict.verdict == "VALID" or verdict.doubts == [unmodelled(spark)]:
+        nothing_found = verdict.verdict == "UNKNOWN" and verdict.doubts == [unmodelled(spark)]
+        if verdict.verdict == "VALID" or nothing_found:
             return []
     elif verdict.verdict == "INVALID" and named == {defect.name}:
         return []

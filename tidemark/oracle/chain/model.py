@@ -9,10 +9,9 @@ the batch before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from tidemark import chain
-from tidemark.chain.optimizer import Optimized, optimized
+from tidemark.chain.optimizer import as_described, optimized
 from tidemark.contract import WatermarkPolicy
 from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.chain.steps import (
@@ -32,16 +31,9 @@ class Model:
     ) -> None:
         """``kept`` are the numbers of the sources that are read; a watermark behind another one never comes."""
         self.rules = rules or Rules()
-        plan = optimized(described.last, described.output)
-        if not self.rules.drops_sides:
-            plan = Optimized(described.last, tuple(range(len(described.sources))))
-        self.chain = replace(described, last=plan.last)
-        self.kept = plan.sources
-        self.silent = sum(
-            source.watermark_delay_ms is not None
-            for number, source in enumerate(described.sources)
-            if number not in plan.sources
-        )
+        plan = optimized(described) if self.rules.drops_sides else as_described(described)
+        self.chain, self.kept = plan.chain, plan.sources
+        self.silent = sum(source.watermark_delay_ms is not None for source in plan.unread)
         self.watermark_ms = 0
         self._previous_ms: int | None = None
         self._seen_ms: dict[int, int] = {}
