@@ -30,7 +30,7 @@ endif
 # module has started.
 SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long sabotage matrix fuzz soak versions lint bench lock clean
+.PHONY: help venv up down demo smoke test long sabotage matrix fuzz chaos soak versions lint bench lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -82,6 +82,9 @@ matrix: venv ## every join under every bound on every state, some 500 runs; writ
 
 fuzz: venv ## 1,000 random joins, traces and restarts; writes tests/matrix/FUZZ.md
 	@$(BIN)/tidemark fuzz --seeds 1000 --keep-going --markdown tests/matrix/FUZZ.md $(ARGS)
+
+chaos: venv ## the chaos tests of every day, twenty times in a row; writes tests/chaos/AGAIN.md
+	@$(BIN)/python -m tests.chaos $(ARGS) -- $(SIDE_BY_SIDE)
 
 soak: venv ## 30 minutes of runs under faults, one after the other; writes tests/chaos/SOAK.md
 	@$(BIN)/tidemark soak --minutes 30 --seed 1 --impressions 40000 --faults 24 --markdown tests/chaos/SOAK.md $(ARGS)

@@ -115,13 +115,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--resume", action="store_true", help="leave out what held with the same code")
     parser.add_argument("words", nargs="*", metavar="-- WORDS", help="how pytest runs the tests")
     args = parser.parse_args(arguments)
-    if any(word.startswith((*SELECTING, "tests")) for word in args.words):
-        parser.error(f"{shlex.join(args.words)!r} selects tests; a part of them is `make test`'s, with ARGS=")
+    must_select_nothing(parser, args.words)
     logs = Path("build", "long")
     chosen = [part for part in parts(logs, args.words) if part.name in (args.only or part.name)]
     os.chdir(project.root())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the part, too
     return carry_out(chosen, logs, None if args.only else DOCUMENT, resume=args.resume)
+
+
+def must_select_nothing(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Refuse words for pytest that choose tests: a document would tell of fewer than it says."""
+    if any(word.startswith((*SELECTING, "tests")) for word in words):
+        parser.error(f"{shlex.join(words)!r} selects tests; a part of them is `make test`'s, with ARGS=")
 
 
 def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
@@ -309,7 +314,7 @@ def said(done: Sequence[Done], chosen: Sequence[Part], logs: Path) -> Iterator[s
     yield "== summary"
     for one in done:
         outcome = f"FAILED: {one.problem}" if one.problem else "held"
-        yield f"{one.part.name:<9} {_duration(one.seconds):>12}  {outcome}; {one.counted or 'nothing counted'}"
+        yield f"{one.part.name:<9} {duration(one.seconds):>12}  {outcome}; {one.counted or 'nothing counted'}"
     for number, part in enumerate(chosen[len(done) :]):
         yield f"{part.name:<9} {'-':>12}  {'not begun' if number else 'interrupted'}"
     yield f"logs in {logs}"
@@ -317,7 +322,7 @@ def said(done: Sequence[Done], chosen: Sequence[Part], logs: Path) -> Iterator[s
 
 def text(done: Sequence[Done], where: str, date: str) -> str:
     """The document."""
-    total = _duration(sum(one.seconds for one in done))
+    total = duration(sum(one.seconds for one in done))
     lines = [
         "# The long run",
         "",
@@ -329,7 +334,7 @@ def text(done: Sequence[Done], where: str, date: str) -> str:
         "|---|---|---:|---|",
     ]
     lines += [
-        f"| {one.part.name} | {one.part.what} | {_duration(one.seconds)} | {one.counted} |" for one in done
+        f"| {one.part.name} | {one.part.what} | {duration(one.seconds)} | {one.counted} |" for one in done
     ]
     lines += ["", "What was run:", "", *(f"- {one.part.name}: `{one.part.command}`" for one in done)]
     notes = [f"- {one.part.name}: {note}" for one in done for note in one.tally.notes]
@@ -352,7 +357,8 @@ def machine() -> str:
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """``4 min 05 s``."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 

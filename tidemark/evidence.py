@@ -167,11 +167,11 @@ class Placement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A line of ``faults.jsonl``; ``recovery_s`` is the time from the strike to the commit of the batch it hit.
 
-    ``proof`` has who was struck (``executor_id``, ``pid``, ``app_id``, ``part``), and what was seen in the instant
-    before it: whether the batch was ``planned`` and ``committed``; the output's end offsets (``ends``), also before the
-    batch was planned and after it was committed (``ends_before``, ``ends_after``); the next batch of each sink
-    partition in the exactly-once sink's ``ledger``, or the ``rows`` of the batch by sink partition in the output of
-    Spark's own.
+    ``proof`` has who was struck (``executor_id``, ``executor_ids``, ``pid``, ``app_id``, ``part``), and what was seen
+    in the instant before it: whether the batch was ``planned`` and ``committed``; the output's end offsets (``ends``),
+    also before the batch was planned and after it was committed (``ends_before``, ``ends_after``); the next batch of
+    each sink partition in the exactly-once sink's ``ledger``, or the ``rows`` of the batch by sink partition in the
+    output of Spark's own. ``again`` is the same of the second strike, where there was one; ``at_utc`` is then its time.
     """
 
     fault: str

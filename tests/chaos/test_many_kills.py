@@ -23,7 +23,7 @@ A_MINUTE = 4
 
 def must_be_proved(run):
     """Each fault that was asked for."""
-    wanted = Counter((f"Kill{sort.part.title()}", sort.point) for sort in read_schedule(FAULTS))
+    wanted = Counter((sort.name, sort.point) for sort in read_schedule(FAULTS))
     assert Counter((fault.fault, fault.point) for fault in run.faults() if fault.done) == wanted
 
 

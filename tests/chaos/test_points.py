@@ -1,7 +1,7 @@
 """Faults at every commit point, for every join and both sinks: each proved, and every row right afterwards.
 
-Every day a pairwise choice: every join at every point, every join with both sinks, every point with both sinks. All of
-them in ``make long``.
+Every day a pairwise choice: every join at every point, every join with both sinks, every point with both sinks. The
+other half, each with the other sink, is in ``make long``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
+from tidemark.chaos.strikes import POINTS as FAULTS
 from tidemark.evidence import RunDirectory
-from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.options import SINKS
 
 pytestmark = [pytest.mark.chaos]
@@ -27,24 +27,27 @@ POINTS = (
     ("KillDriver", "half-written"),
     ("KillDriver", "no-data"),
 )
-SOME, OTHERS = POINTS[:3], (*POINTS[3:], ("KillBroker", "planned"))
+BROKERS = tuple((("KillBroker", point),) for point in FAULTS["broker", "kill"])
+SOME, OTHERS = POINTS[:3], POINTS[3:]
 
 
-def pairwise(points, first):
-    """A case for each join, one with this sink and the next with the other; in containers one join alone."""
-    for number, join in enumerate(JOINS, SINKS.index(first)):
-        sink = SINKS[number % len(SINKS)]
-        marks = [] if join == "left_outer" else pytest.mark.long_on("compose")
-        yield pytest.param(join, sink, points, id=f"{join}-{sink}-some", marks=marks)
+def half(points, first, each=((),), marks=()):
+    """A case for each join, one with this sink and the next with the other; in containers one join alone.
+
+    ``each``: the points that the first join has besides, those of the second, and so on.
+    """
+    for number, join in enumerate(JOINS):
+        sink = SINKS[(number + SINKS.index(first)) % len(SINKS)]
+        marked = marks or ([] if join == "left_outer" else pytest.mark.long_on("compose"))
+        yield pytest.param(
+            join, sink, (*points, *each[number % len(each)]), id=f"{join}-{sink}", marks=marked
+        )
 
 
-def of_all(points):
-    """A case for each join and each sink."""
-    return [
-        pytest.param(join, sink, points, id=f"{join}-{sink}-all", marks=pytest.mark.long)
-        for join in JOINS
-        for sink in SINKS
-    ]
+def both_halves(points, first, each=((),)):
+    """Those of every day, and in ``make long`` those with the sink that the join has not been with."""
+    [other] = set(SINKS) - {first}
+    return [*half(points, first, each), *half(points, other, each, pytest.mark.long)]
 
 
 PROVOKED = {"left_semi": ["left-semi-loses-same-batch-rows"]}
@@ -154,26 +157,12 @@ def asked(join, sink, points):
     }  # fmt: skip
 
 
-@pytest.fixture
-def run_on_own(own_stack, tmp_path):
-    """As ``run_pipeline``, on a stack that may be harmed."""
-
-    def run_one(join, **more):
-        options, contract = RunOptions(join, run_dir=tmp_path / "run", **more), describe(join)
-        return run(options, contract, new_run_directory(options, contract), stack=own_stack)
-
-    return run_one
-
-
-@pytest.mark.parametrize(("join", "sink", "points"), [*pairwise(SOME, EXACTLY_ONCE), *of_all(POINTS)])
+@pytest.mark.parametrize(("join", "sink", "points"), both_halves(SOME, EXACTLY_ONCE))
 def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
     must_show(run_pipeline(join, **asked(join, sink, points)), join, sink, points)
 
 
-@pytest.mark.parametrize(
-    ("join", "sink", "points"),
-    [*pairwise(OTHERS, SPARK), *of_all((("KillBroker", "planned"),))],
-)
+@pytest.mark.parametrize(("join", "sink", "points"), both_halves(OTHERS, SPARK, BROKERS))
 def test_so_it_is_with_a_broker_that_dies_in_the_middle_of_a_batch(join, sink, points, run_on_own):
     must_show(run_on_own(join, **asked(join, sink, points)), join, sink, points)
 

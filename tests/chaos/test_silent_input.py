@@ -12,6 +12,7 @@ from tidemark.cases.case import Case
 from tidemark.cases.draw import flush_of
 from tidemark.cases.warm import WarmDriver
 from tidemark.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.events import write_time
 from tidemark.evidence import RunDirectory
 from tidemark.report.timeline import timeline
 from tidemark.trace import Record
@@ -36,7 +37,7 @@ SLICES = (
 
 
 def record(number, topic, name, second):
-    value = {"id": name, "k": name, "t": f"1970-01-01T00:{second // 60:02}:{second % 60:02}Z"}
+    value = {"id": name, "k": name, "t": write_time(second * 1_000_000)}
     return Record(topic=topic, value=json.dumps(value), slice=number, arrival_ms=1000 * second)
 
 

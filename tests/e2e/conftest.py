@@ -1,13 +1,15 @@
-"""A stack that tests may harm: one of its own for each backend, besides the one that all tests share."""
+"""A stack that tests may harm, for each backend and each worker, besides the one that all tests share."""
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e.backends import BACKENDS, must_be_available
@@ -19,6 +21,9 @@ from tidemark.contract import Contract
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.stack import Stack, StackSpec, lease
+
+STACK_GIB = 4
+"""Calibration: a stack takes 2.5 GiB with a driver, and as much as that again by what tests do to it."""
 
 
 @contextmanager
@@ -43,9 +48,20 @@ def stack_to_harm(name: str, spec: StackSpec) -> Iterator[Stack]:
         yield leased
 
 
+def seat(backend: str) -> str:
+    """A name for the stack of this worker of ``pytest -n``: one of its own, or that of all of them.
+
+    Tests that harm a stack take turns at it, and whoever waits leaves a core idle. In containers, or where memory is
+    short, there is one.
+    """
+    stacks = 1 + int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    has_room = psutil.virtual_memory().total >= stacks * STACK_GIB << 30
+    return os.environ.get("PYTEST_XDIST_WORKER", "") if backend == "local" and has_room else ""
+
+
 @pytest.fixture(scope="session", params=BACKENDS)
 def leased(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    with stack_to_harm("conformance", StackSpec(backend=request.param)) as stack:
+    with stack_to_harm(f"harmed{seat(request.param)}", StackSpec(backend=request.param)) as stack:
         yield stack
 
 

@@ -23,7 +23,7 @@ from tests.e2e.sinks import (
 )
 from tidemark import kafka, project
 from tidemark.errors import SinkRefused
-from tidemark.runner.eventlog import QueryEvents
+from tidemark.eventlog import QueryEvents
 from tidemark.wait import wait_until
 
 pytestmark = [pytest.mark.e2e]

@@ -23,7 +23,7 @@ def main() -> int:
     """0 if every cell held or is unsupported."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--pairwise", action="store_true", help="the suite's choice only; writes no document")
-    parser.add_argument("--lanes", type=int, default=2, help="how many cells run at once (%(default)s)")
+    parser.add_argument("--lanes", type=int, default=3, help="how many cells run at once (%(default)s)")
     parser.add_argument("--log", type=Path, help="a JSON line for each cell goes there")
     args = parser.parse_args()
     chosen = pairwise() if args.pairwise else cells()

@@ -146,3 +146,8 @@ def test_the_document_of_a_soak_without_runs_says_so():
     text = document()
     assert "**too much missed or failed**" in text
     assert "0 of 2 sorts of fault were done" in text
+
+
+def test_the_part_of_a_fault_is_told_by_its_name():
+    names = ("KillDriver", "KillDriverTwice", "PauseExecutor", "KillExecutors")
+    assert [soaking.part_of(name) for name in names] == ["driver", "driver", "executor", "executors"]

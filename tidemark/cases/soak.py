@@ -35,7 +35,11 @@ MISSES = 0.1
 MISSED = "'every_fault_done'"
 """In the doubt that such a fault leaves: the name of the anchor."""
 
-WEIGHTS = {"driver": 3, "executor": 6, "broker": 2, "worker": 1, "master": 1}
+WEIGHTS = {
+    ("driver", "kill"): 4, ("driver", "kill-twice"): 1, ("driver", "pause"): 2,
+    ("executor", "kill"): 6, ("executor", "pause"): 6, ("executors", "kill"): 2,
+    ("worker", "kill"): 2, ("master", "kill"): 2, ("broker", "kill"): 2, ("broker", "pause"): 2,
+}  # fmt: skip
 """Drivers and executors have most points, and their death is what a checkpoint is for. A driver takes longest to come
 back: with more of them a soak has fewer faults."""
 
@@ -152,8 +156,9 @@ class Soak:
 
 
 def part_of(fault: str) -> str:
-    """The part that a fault strikes: ``driver`` of ``KillDriver``."""
-    return "".join(re.findall(r"[A-Z][a-z]*$", fault)).lower()
+    """The part that a fault strikes: ``driver`` of ``KillDriver`` and of ``KillDriverTwice``."""
+    _, part, *_ = re.findall(r"[A-Z][a-z]*", fault)
+    return str(part).lower()
 
 
 def _all_parts_faults(name: str) -> tuple[bool, bool, str]:
@@ -181,10 +186,9 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
 
 def schedule(rng: random.Random, count: int) -> tuple[Sort, ...]:
     """So many faults, of all sorts."""
-    kinds = [(part, action, point) for (part, action), points in POINTS.items() for point in points]
-    shares = Counter(part for part, _, _ in kinds)
-    weights = [WEIGHTS[part] / shares[part] for part, _, _ in kinds]
-    return tuple(Sort(part, action, point) for part, action, point in rng.choices(kinds, weights, k=count))
+    kinds = [Sort(*what, point) for what, points in POINTS.items() for point in points]
+    weights = [WEIGHTS[what] / len(points) for what, points in POINTS.items() for _ in points]
+    return tuple(rng.choices(kinds, weights, k=count))
 
 
 def run_options(options: SoakOptions, number: int) -> RunOptions:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+
+import msgspec
 
 from tidemark.chaos import points
 from tidemark.chaos.executors import stop_half_written
 from tidemark.chaos.outputs import Proof
 from tidemark.chaos.points import Running, Unless
-from tidemark.chaos.scene import Scene, hit
-from tidemark.chaos.strikes import HALF_WRITTEN, NO_DATA, PLANNED, WRITTEN, Strike
+from tidemark.chaos.scene import Scene, hit, now_utc, seen_of
+from tidemark.chaos.strikes import HALF_WRITTEN, PLANNED, WRITTEN, Strike
+from tidemark.errors import TidemarkError
+from tidemark.eventlog import QueryEvents
 from tidemark.evidence import Fault
 from tidemark.wait import pause
 
@@ -21,33 +26,70 @@ def strike_driver(scene: Scene, strike: Strike, now: Running, *, unless: Unless)
     """
     if strike.sort.point == HALF_WRITTEN:
         return _kill_half_written(scene, strike, now, unless=unless)
-    if strike.sort.point == WRITTEN and not points.is_writing(scene, now, unless):
-        return None
-    app_id = scene.stack.driver(scene.driver).app_id
-    proof = _stop_and_look(scene, strike.sort.point, now)
+    proof = stop_driver(scene, strike.sort.point, now, unless=unless)
     if proof is None:
         return None
-    fault = hit(scene, strike, now.batch, {"app_id": app_id, **proof})
+    fault = hit(scene, strike, now.batch, proof)
     if strike.sort.action == "kill":
         scene.stack.kill(scene.driver)
-    else:
-        try:
-            scene.rest(strike.sort.seconds)
-        finally:
-            scene.stack.resume(scene.driver)
+        return fault
+    try:
+        scene.rest(strike.sort.seconds)
+    finally:
+        scene.stack.resume(scene.driver)
     return fault
 
 
-def _stop_and_look(scene: Scene, point: str, now: Running) -> Proof | None:
-    """Stop the driver and look; if tasks still need it, let it go on for a moment, and again.
+def runs_again(scene: Scene, fault: Fault) -> bool:
+    """Whether the driver that came after the one that was killed runs the batch again: its event log has a job."""
+    assert fault.batch is not None
+    try:
+        driver = scene.stack.driver(scene.driver)
+    except TidemarkError:
+        return False  # not there yet
+    if driver.app_id == fault.proof["app_id"] or driver.event_log is None:
+        return False
+    return QueryEvents(driver.event_log, 0, scene.checkpoint.query_id()).job_started(fault.batch)
 
-    It stays stopped if what is wanted is seen, and goes on otherwise.
+
+def kill_again(scene: Scene, fault: Fault, name: str) -> Fault | None:
+    """Kill the driver that runs the batch again: the fault of that name that both are. ``None`` if it was faster."""
+    batch = fault.batch
+    assert batch is not None
+    proof = _stop_and_look(
+        scene, lambda: scene.output.seen() if scene.checkpoint.running() == batch else None
+    )
+    if proof is None:
+        return None
+    both = {**fault.proof, "again": seen_of(scene, batch, proof)}
+    second = msgspec.structs.replace(fault, fault=name, at_utc=now_utc(), proof=both)
+    scene.stack.kill(scene.driver)
+    return second
+
+
+def stop_driver(scene: Scene, point: str, now: Running, *, unless: Unless) -> Proof | None:
+    """Stop the driver and look; it stays stopped if what is wanted is seen, and goes on otherwise.
+
+    What was seen has its ``app_id``.
     """
-    for _ in range(points.STEPS if point == WRITTEN else 1):
+    if point == WRITTEN:
+        return _stop_written(scene, now, unless=unless)
+    if point == PLANNED:
+        return _stop_and_look(scene, lambda: points.planned(scene, now))
+    return _stop_and_look(scene, lambda: points.no_data(scene, now.batch))
+
+
+def _stop_written(scene: Scene, now: Running, *, unless: Unless) -> Proof | None:
+    """Let the driver crawl, or else it commits before anybody has seen the rows, and stop it as soon as they come.
+
+    If tasks still need it, it goes on for a moment, and is stopped again.
+    """
+    crawl = points.Crawl(partial(scene.stack.pause, scene.driver), partial(scene.stack.resume, scene.driver))
+    if not points.crawls_until_rows(scene, now, crawl, unless):
+        return None
+    for _ in range(points.STEPS):
         proof = points.stop_and_look(
-            partial(scene.stack.pause, scene.driver),
-            partial(_look, scene, point, now),
-            partial(scene.stack.resume, scene.driver),
+            crawl.stop, lambda: _named(scene, points.written(scene, now.batch)), crawl.go_on
         )
         if proof is not None:
             return proof
@@ -57,33 +99,31 @@ def _stop_and_look(scene: Scene, point: str, now: Running) -> Proof | None:
     return None
 
 
-def _look(scene: Scene, point: str, now: Running) -> Proof | None:
-    if point == PLANNED:
-        return points.planned(scene, now)
-    if point == NO_DATA:
-        return points.no_data(scene, now.batch)
-    return points.written(scene, now.batch)
+def _stop_and_look(scene: Scene, look: Callable[[], Proof | None]) -> Proof | None:
+    return points.stop_and_look(
+        partial(scene.stack.pause, scene.driver),
+        lambda: _named(scene, look()),
+        partial(scene.stack.resume, scene.driver),
+    )
+
+
+def _named(scene: Scene, proof: Proof | None) -> Proof | None:
+    return None if proof is None else {"app_id": scene.stack.driver(scene.driver).app_id, **proof}
 
 
 def _kill_half_written(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Kill the driver, and the executor whose partitions have not written: left alone it would write them yet."""
-    app_id = scene.stack.driver(scene.driver).app_id
     stopped = stop_half_written(scene, strike, now, unless=unless)
     if stopped is None:
         return None
     victim, _ = stopped
     executor_goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
     with points.going_on_after_an_error(executor_goes_on):
-        proof = points.stop_and_look(
-            partial(scene.stack.pause, scene.driver),
-            partial(points.half_written, scene, now.batch),
-            partial(scene.stack.resume, scene.driver),
-        )
+        proof = _stop_and_look(scene, lambda: points.half_written(scene, now.batch))
     if proof is None:
         executor_goes_on()
         return None
-    seen = {"app_id": app_id, "executor_id": victim.executor_id, **proof}
-    fault = hit(scene, strike, now.batch, seen)
+    fault = hit(scene, strike, now.batch, {"executor_id": victim.executor_id, **proof})
     scene.stack.kill_executor(scene.driver, victim)
     scene.stack.kill(scene.driver)
     return fault

@@ -1,7 +1,7 @@
-"""Killing or pausing an executor while a batch runs, or with a batch half written.
+"""Killing or pausing one executor, or killing all of them, while a batch runs or with a batch half written.
 
-Stops first (SIGSTOP loses nothing), looks whether the batch is still where it shall be, and only then strikes: for
-half-written stops the executor itself, whose partitions then cannot be written; else the driver, which cannot commit.
+Stops first (SIGSTOP loses nothing), looks whether the batch is still where it shall be, and only then strikes: always
+the driver, which cannot commit, and for half-written the executor before, whose partitions then cannot be written.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from tidemark.stack import Executor
 def strike_executor(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Strike one of the executors; ``None`` if the batch was over by then, or there was none to strike."""
     if strike.sort.point == HALF_WRITTEN:
-        stopped = stop_half_written(scene, strike, now, unless=unless)
-        if stopped is None:
-            return None
-        victim, proof = stopped
-        goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
-        with points.going_on_after_an_error(goes_on):
-            fault = _hit_one(scene, strike, now.batch, victim, proof)
-        if fault.proof["committed"]:  # by the others, just now: its partitions had no rows
-            goes_on()
-            return None
-        if strike.sort.action == "kill":
-            scene.stack.kill_executor(scene.driver, victim)
+        struck = _strike_half_written(scene, strike, now, unless=unless)
     else:
-        unless()
-        scene.rest(strike.delay_s)
-        struck = _strike_running(scene, strike, now.batch)
-        if struck is None:
-            return None
-        victim, fault = struck
+        struck = _strike_running(scene, strike, now.batch, unless=unless)
+    if struck is None:
+        return None
+    victim, fault = struck
     if strike.sort.action == "pause":
         try:
             scene.rest(strike.sort.seconds)
         finally:
             scene.stack.resume_executor(scene.driver, victim)
+    return fault
+
+
+def strike_executors(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
+    """Kill all of them at once; ``None`` if the batch was over by then."""
+    with points.held_while_running(scene, strike, now.batch, unless) as proof:
+        alive = scene.stack.executors(scene.driver)
+        if not alive or proof is None:
+            return None
+        who = [executor.executor_id for executor in alive]
+        fault = hit(scene, strike, now.batch, {"executor_ids": who, **proof})
+        for executor in alive:
+            scene.stack.kill_executor(scene.driver, executor)
     return fault
 
 
@@ -63,24 +63,38 @@ def stop_half_written(
         partial(scene.stack.pause_executor, scene.driver, victim),
         partial(scene.stack.resume_executor, scene.driver, victim),
     )
-
-    def step() -> None:
-        unless()
-        crawl.step()
-
-    with points.going_on_after_an_error(crawl.go_on):
-        if not points.is_writing(scene, now, step):
-            crawl.go_on()
-            return None
+    if not points.crawls_until_rows(scene, now, crawl, unless):
+        return None
     proof = points.stop_and_look(crawl.stop, partial(points.half_written, scene, now.batch), crawl.go_on)
     return None if proof is None else (victim, proof)
 
 
-def _strike_running(scene: Scene, strike: Strike, batch: int) -> tuple[Executor, Fault] | None:
+def _strike_half_written(
+    scene: Scene, strike: Strike, now: Running, *, unless: Unless
+) -> tuple[Executor, Fault] | None:
+    """Kill an executor that stands still with the batch half written, or leave it so."""
+    stopped = stop_half_written(scene, strike, now, unless=unless)
+    if stopped is None:
+        return None
+    victim, proof = stopped
+    goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
+    with points.going_on_after_an_error(goes_on), scene.stack.hold(scene.driver):
+        fault = _hit_one(scene, strike, now.batch, victim, proof)
+        is_over = fault.proof["committed"]  # by the others, just now: its partitions had no rows
+        if strike.sort.action == "kill" and not is_over:
+            scene.stack.kill_executor(scene.driver, victim)
+    if is_over:
+        goes_on()
+        return None
+    return victim, fault
+
+
+def _strike_running(
+    scene: Scene, strike: Strike, batch: int, *, unless: Unless
+) -> tuple[Executor, Fault] | None:
     """Kill or stop an executor while the driver stands still in the middle of the batch."""
-    with scene.stack.hold(scene.driver):
+    with points.held_while_running(scene, strike, batch, unless) as proof:
         alive = scene.stack.executors(scene.driver)
-        proof = points.runs(scene, strike.sort.point, batch)
         if not alive or proof is None:
             return None
         victim = strike.choose(alive)

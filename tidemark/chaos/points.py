@@ -1,10 +1,10 @@
 """Meeting a commit point of a batch: stop somebody, look, and say what was seen.
 
-A point is made, not hit. ``written``: as soon as rows of the batch reach the output, the driver is stopped (SIGSTOP);
-executors finish and write, and nobody can take note of it. ``half-written``: one executor is let run only now and then
-while the batch runs (:class:`Crawl`), so that others write first, and is stopped as soon as there are rows. ``planned``
-and ``no-data``: the driver is stopped as soon as the batch is planned. Then comes the look, at checkpoint, ledger and
-end offsets, and only if it shows what is wanted, the strike.
+A point is made, not hit. ``written``: the driver is let run only now and then while the batch runs (:class:`Crawl`), or
+it would commit before anybody has seen the rows, and is stopped (SIGSTOP) as soon as they come; executors finish and
+write, and nobody can take note of it. ``half-written``: so it is done to one executor, and others write first.
+``planned`` and ``no-data``: the driver is stopped as soon as the batch is planned. Then comes the look, at checkpoint,
+ledger and end offsets, and only if it shows what is wanted, the strike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tidemark.chaos.outputs import Proof
 from tidemark.chaos.scene import Scene
-from tidemark.chaos.strikes import NO_DATA
+from tidemark.chaos.strikes import NO_DATA, Strike
 from tidemark.errors import DeadlineExceeded
 from tidemark.wait import pause, wait_until
 
@@ -115,6 +115,16 @@ def runs(scene: Scene, point: str, batch: int) -> Proof | None:
     return scene.output.seen()
 
 
+@contextmanager
+def held_while_running(scene: Scene, strike: Strike, batch: int, unless: Unless) -> Iterator[Proof | None]:
+    """After the strike's delay, the driver held for the length of the block; gives what :func:`runs` says."""
+    unless()
+    scene.rest(strike.delay_s)
+    unless()
+    with scene.stack.hold(scene.driver):
+        yield runs(scene, strike.sort.point, batch)
+
+
 def planned(scene: Scene, now: Running) -> Proof | None:
     """With the driver stopped: whether a batch with data runs, and nothing of it has come out."""
     if scene.checkpoint.running() != now.batch or not scene.carries_data(now.batch):
@@ -155,16 +165,25 @@ def _seen(scene: Scene, batch: int, look: Callable[[int], Proof | None]) -> Proo
     return proof if scene.checkpoint.running() == batch else None
 
 
-def is_writing(scene: Scene, now: Running, unless: Unless) -> bool:
-    """Wait until rows of the batch have reached the output; False if it was over before that was seen."""
+def crawls_until_rows(scene: Scene, now: Running, crawl: Crawl, unless: Unless) -> bool:
+    """Let somebody crawl until rows of the batch have reached the output.
+
+    False, and they go on, if it was over before that was seen; they go on after an error, too.
+    """
     running = True
+
+    def step() -> None:
+        unless()
+        crawl.step()
 
     def moved() -> bool:
         nonlocal running
         running = scene.checkpoint.running() == now.batch
         return not running or scene.output.ends() != now.ends
 
-    wait_until(
-        moved, BATCH_S, lambda: f"rows of batch {now.batch} in the output", unless=unless, poll_s=0.001
-    )
+    with going_on_after_an_error(crawl.go_on):
+        what = f"rows of batch {now.batch} in the output"
+        wait_until(moved, BATCH_S, lambda: what, unless=step, poll_s=0.001)
+        if not running:
+            crawl.go_on()
     return running

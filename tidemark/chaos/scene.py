@@ -37,7 +37,11 @@ def now_utc() -> str:
 
 def hit(scene: Scene, strike: Strike, batch: int, proof: Proof) -> Fault:
     """What the journal says of a strike that meets its point: what is seen in the instant before it."""
-    committed = batch in scene.checkpoint.committed()
-    seen = {"planned": batch in scene.checkpoint.planned(), "committed": committed, **proof}
-    sort = strike.sort
+    seen, sort = seen_of(scene, batch, proof), strike.sort
     return Fault(fault=sort.name, at_utc=now_utc(), done=True, batch=batch, point=sort.point, proof=seen)
+
+
+def seen_of(scene: Scene, batch: int, proof: Proof) -> Proof:
+    """A proof, with whether the batch is planned and committed."""
+    committed = batch in scene.checkpoint.committed()
+    return {"planned": batch in scene.checkpoint.planned(), "committed": committed, **proof}

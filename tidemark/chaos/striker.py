@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from tidemark.chaos.drivers import strike_driver
-from tidemark.chaos.executors import strike_executor
+from tidemark.chaos.drivers import kill_again, runs_again, strike_driver
+from tidemark.chaos.executors import strike_executor, strike_executors
 from tidemark.chaos.outputs import as_named
 from tidemark.chaos.parts import strike_part
 from tidemark.chaos.points import Running
@@ -30,7 +30,7 @@ RECOVERY_S = 240.0
 LAST_LINES = 20
 """Of the driver's log, in the error that nothing was committed."""
 
-_STRIKE = {"driver": strike_driver, "executor": strike_executor}
+_STRIKE = {"driver": strike_driver, "executor": strike_executor, "executors": strike_executors}
 """What strikes a part; :func:`strike_part` all others."""
 
 
@@ -44,6 +44,7 @@ class Striker:
         say: Callable[[str], object] = lambda _text: None,
     ) -> None:
         self.journal: list[Fault] = []
+        self._carried_out = 0
         self._error: Exception | None = None
         self._given_up = threading.Event()
         self._scene = replace(scene, rest=self._given_up.wait)
@@ -70,7 +71,7 @@ class Striker:
         """Stop; returns the journal."""
         self._over.set()
         self._thread.join()
-        missed = [strike.sort for strike in self._strikes[len(self.journal) :]]
+        missed = [strike.sort for strike in self._strikes[self._carried_out :]]
         self.journal += [
             Fault(fault=sort.name, at_utc=now_utc(), done=False, point=sort.point) for sort in missed
         ]
@@ -80,33 +81,52 @@ class Striker:
         try:
             for strike in self._strikes:
                 self._carry_out(strike)
+                self._carried_out += 1
         except _Over:
             return
         except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
             self._error = error
 
     def _carry_out(self, strike: Strike) -> None:
-        not_before, done = strike.batch, None
-        while done is None:
+        not_before, is_done = strike.batch, False
+        while not is_done:
             now = self._await_batch(not_before)
             by = _STRIKE.get(strike.sort.part, strike_part)
-            with suppress(
-                SinkFailed
-            ):  # brokers that are just back do not tell yet; they will, of a later batch
-                done = by(self._scene, strike, now, unless=self._go_on)
+            struck: Fault | None = None
+            # Brokers that are just back do not tell yet; they will, of a later batch.
+            with suppress(SinkFailed):
+                struck = by(self._scene, replace(strike, sort=strike.sort.once), now, unless=self._go_on)
+            if struck is not None:
+                is_done = self._journalled(struck, strike, now)
             not_before = now.batch + 1
             strike = strike.again()
-        done.proof["ends_before"] = as_named(now.ends)
-        self.journal.append(done)
-        self._say(f"{done.fault} at {done.point} of batch {done.batch}")
-        assert done.batch is not None
-        committed = lambda: done.batch in self._scene.checkpoint.committed()  # noqa: E731
-        self._until(committed, f"batch {done.batch} to be committed after {done.fault}")
+
+    def _journalled(self, struck: Fault, strike: Strike, now: Running) -> bool:
+        """Note a fault, and its recovery; whether it is the one that was asked for: it may lack its second half."""
+        struck.proof["ends_before"] = as_named(now.ends)
+        self.journal.append(struck)
+        done = struck if struck.fault == strike.sort.name else self._twice(struck, strike.sort.name)
+        self._say(f"{done.fault} at {done.point} of batch {now.batch}")
+        committed = lambda: now.batch in self._scene.checkpoint.committed()  # noqa: E731
+        self._until(committed, f"batch {now.batch} to be committed after {done.fault}")
         # By the file, because an outage may outlast the batch: who was down was not needed for it.
-        recovery = self._scene.checkpoint.committed_at(done.batch) - datetime.fromisoformat(done.at_utc)
+        recovery = self._scene.checkpoint.committed_at(now.batch) - datetime.fromisoformat(done.at_utc)
         done.recovery_s = round(max(0.0, recovery.total_seconds()), 2)
         done.proof["ends_after"] = as_named(self._scene.output.ends())
-        self._say(f"batch {done.batch} is committed, {done.recovery_s:.1f} s after {done.fault}")
+        self._say(f"batch {now.batch} is committed, {done.recovery_s:.1f} s after {done.fault}")
+        return done.fault == strike.sort.name
+
+    def _twice(self, first: Fault, name: str) -> Fault:
+        """Kill the next driver, too. In the journal is the first kill until the second makes both of them one fault."""
+        again = lambda: runs_again(self._scene, first)  # noqa: E731
+        self._until(again, f"the driver after {first.proof['app_id']} to run batch {first.batch} again")
+        second: Fault | None = None
+        with suppress(SinkFailed):
+            second = kill_again(self._scene, first, name)
+        if second is None:
+            return first
+        self.journal[-1] = second
+        return second
 
     def _await_batch(self, not_before: int) -> Running:
         """The first batch from ``not_before`` on that runs, and where the output ended just before it was planned."""

@@ -31,18 +31,21 @@ NO_DATA = "no-data"
 
 POINTS: dict[tuple[str, str], tuple[str, ...]] = {
     ("driver", "kill"): (WRITTEN, PLANNED, HALF_WRITTEN, NO_DATA),
+    ("driver", "kill-twice"): (WRITTEN, PLANNED, HALF_WRITTEN, NO_DATA),
     ("driver", "pause"): (PLANNED, NO_DATA),
     ("executor", "kill"): (PLANNED, HALF_WRITTEN, NO_DATA),
     ("executor", "pause"): (PLANNED, HALF_WRITTEN, NO_DATA),
+    ("executors", "kill"): (PLANNED, NO_DATA),
     ("worker", "kill"): (PLANNED, NO_DATA),
     ("master", "kill"): (PLANNED, NO_DATA),
-    ("broker", "kill"): (PLANNED, NO_DATA),
-    ("broker", "pause"): (PLANNED, NO_DATA),
+    ("broker", "kill"): (PLANNED, HALF_WRITTEN, WRITTEN, NO_DATA),
+    ("broker", "pause"): (PLANNED, HALF_WRITTEN, WRITTEN, NO_DATA),
 }
-"""(part, action) -> the commit points at which it can be done, the default first."""
+"""(part, action) -> the commit points at which it can be done, the default first. ``executors`` are all of them at
+once; a driver is killed twice if the next one is killed, too, while it runs the batch again."""
 
 _WORD = re.compile(
-    r"(?P<part>\w+)(?::(?P<action>\w+))?(?:@(?P<point>[\w-]+))?(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?P<count>\d+))?"
+    r"(?P<part>\w+)(?::(?P<action>[\w-]+))?(?:@(?P<point>[\w-]+))?(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?P<count>\d+))?"
 )
 
 
@@ -57,8 +60,14 @@ class Sort:
 
     @property
     def name(self) -> str:
-        """As the journal has it: ``KillDriver``."""
-        return f"{self.action.capitalize()}{self.part.capitalize()}"
+        """As the journal has it: ``KillDriver``, ``KillDriverTwice``."""
+        verb, _, how_often = self.action.partition("-")
+        return f"{verb.capitalize()}{self.part.capitalize()}{how_often.capitalize()}"
+
+    @property
+    def once(self) -> Sort:
+        """The first half of one that is done twice; else the same."""
+        return replace(self, action=self.action.removesuffix("-twice"))
 
     def __str__(self) -> str:
         """As a schedule has it."""

@@ -27,8 +27,8 @@ EVERY_POINT = (
 Schedule = Annotated[
     str,
     typer.Option(
-        help="PART[:ACTION]\\[@POINT][~SECONDS][*COUNT], joined by commas. Parts: driver, executor, worker, master, "
-        "broker; actions: kill, pause; points: planned, half-written, written, no-data."
+        help="PART[:ACTION]\\[@POINT][~SECONDS][*COUNT], joined by commas. Parts: driver, executor, executors, worker, "
+        "master, broker; actions: kill, pause, kill-twice; points: planned, half-written, written, no-data."
     ),
 ]
 

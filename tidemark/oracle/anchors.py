@@ -71,7 +71,7 @@ def written_kills(faults: Sequence[Fault]) -> list[Fault]:
     return [
         fault
         for fault in faults
-        if fault.done and fault.fault == "KillDriver" and sum(fault.proof.get("rows", {}).values())
+        if fault.done and fault.fault.startswith("KillDriver") and sum(fault.proof.get("rows", {}).values())
     ]
 
 
@@ -84,6 +84,7 @@ def written_kills_doubled(faults: Sequence[Fault], excused: Mapping[int, int]) -
 def hit_running_batches(faults: Sequence[Fault]) -> bool:
     """Whether there are faults that were done, and each came between the plan of its batch and its commit."""
     proofs = [fault.proof for fault in faults if fault.done]
+    proofs += [proof["again"] for proof in proofs if "again" in proof]
     return bool(proofs) and all(
         proof.get("planned") is True and proof.get("committed") is False for proof in proofs
     )

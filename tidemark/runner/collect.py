@@ -14,6 +14,7 @@ from tidemark import kafka, project
 from tidemark.chain import Chain
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract, Delivery
+from tidemark.eventlog import QueryEvents
 from tidemark.evidence import (
     FORMAT,
     Batch,
@@ -27,7 +28,6 @@ from tidemark.evidence import (
 )
 from tidemark.jsonlines import write_lines
 from tidemark.oracle.anchors import written_kills
-from tidemark.runner.eventlog import QueryEvents
 from tidemark.runner.logs import keep_logs
 from tidemark.runner.options import RunOptions
 from tidemark.runner.query import Query

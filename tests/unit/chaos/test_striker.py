@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +35,9 @@ class Output:
 class Words:
     """A stack that writes down what is asked of it, and refuses what it was told to refuse."""
 
+    alive = 1
+    event_log = None
+
     def __init__(self, refused=()):
         self.said = []
         self.refused = refused
@@ -46,7 +51,7 @@ class Words:
         return ["broker", "master", "worker-1", "driver"]
 
     def executors(self, driver):
-        return [Executor("7", "worker-1", 4711, 0.0)]
+        return [Executor(str(7 + number), "worker-1", 4711 + number, 0.0) for number in range(self.alive)]
 
     @contextmanager
     def hold(self, driver):
@@ -67,6 +72,10 @@ class Words:
 
     def resume(self, part):
         self._word("resume", part)
+
+    def driver(self, name):
+        """It is another one after each kill; all of them have one log."""
+        return SimpleNamespace(app_id=f"app-{self.said.count(('kill', name))}", event_log=self.event_log)
 
     def kill_executor(self, driver, executor):
         self._word("kill executor", executor.executor_id)
@@ -99,8 +108,8 @@ def striker_of(batches, stack, *strikes, output=None, say=lambda _text: None):
     return Striker(scene, strikes, say)
 
 
-def strike(part="executor", point=PLANNED, seconds=0.0, batch=1):
-    return Strike(Sort(part, "kill", point, seconds), batch, 0.0)
+def strike(part="executor", point=PLANNED, seconds=0.0, batch=1, action="kill"):
+    return Strike(Sort(part, action, point, seconds), batch, 0.0)
 
 
 def until(condition, what):
@@ -226,3 +235,106 @@ def test_a_run_that_is_given_up_does_not_sit_out_an_outage(batches):
     striker.finish()
 
     assert stack.said[-1] == ("start", "broker")
+
+
+def test_all_executors_are_killed_while_the_driver_is_held(batches):
+    stack = Words()
+    stack.alive = 3
+    striker = striker_of(batches, stack, strike("executors"))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.start()
+    until(lambda: striker.journal, "the fault in the journal")
+    batches.commit(1)
+    [fault] = striker.finish()
+
+    assert (fault.fault, fault.done, fault.proof["executor_ids"]) == ("KillExecutors", True, ["7", "8", "9"])
+    assert stack.said == [
+        ("hold", "driver"), *(("kill executor", name) for name in "789"), ("let go", "driver"),
+    ]  # fmt: skip
+
+
+class Next:
+    """A driver that is killed in batch 1, and the one that runs the batch again."""
+
+    def __init__(self, batches, stack):
+        self.batches, self.stack, self.log = batches, stack, batches.checkpoint.path / "log"
+        stack.event_log = self.log
+        (batches.checkpoint.path / "metadata").write_text('{"id":"q"}')
+        self.log.write_text(job_start("another", 1) + job_start("q", 0))
+        output = Output()
+        self.striker = striker_of(batches, stack, strike("driver", action="kill-twice"), output=output)
+        batches.plan(0, 5)
+        batches.commit(0)
+        self.striker.start()
+        until(lambda: output.looks, "a look at the output before the batch")
+        self.dies(1)
+
+    def dies(self, batch):
+        kills = self.stack.said.count(KILL)
+        self.batches.plan(batch, 5 + 4 * batch)
+        until(lambda: self.stack.said.count(KILL) > kills, "the first kill")
+
+    def runs_again(self, batch):
+        looks = self.stack.said.count(PAUSE)
+        self.log.write_text(self.log.read_text() + job_start("q", batch))
+        until(lambda: self.stack.said.count(PAUSE) > looks, "a look at the next driver")
+
+
+PAUSE, KILL, RESUME = ("pause", "driver"), ("kill", "driver"), ("resume", "driver")
+
+
+def test_a_driver_is_killed_again_once_it_runs_the_batch_again(batches):
+    run = Next(batches, Words())
+    until(lambda: run.striker.journal, "the first kill in the journal")
+    assert (run.striker.journal[0].fault, run.striker.journal[0].done) == ("KillDriver", True)
+    run.runs_again(1)
+    until(lambda: run.striker.journal[0].fault == "KillDriverTwice", "the second kill in the journal")
+    batches.commit(1)
+    [fault] = run.striker.finish()
+
+    assert run.stack.said == [PAUSE, KILL, PAUSE, KILL]
+    assert (fault.fault, fault.batch, fault.done) == ("KillDriverTwice", 1, True)
+    assert (fault.proof["app_id"], fault.proof["committed"]) == ("app-0", False)
+    assert fault.proof["again"] == {
+        "app_id": "app-1", "planned": True, "committed": False, "ends": {"0": 3, "1": 4},
+    }  # fmt: skip
+
+
+def test_of_a_driver_that_is_faster_the_first_kill_is_told_and_both_are_tried_again(batches):
+    class Faster(Words):
+        """Whose second driver is done with batch 1 when it is stopped."""
+
+        def pause(self, part):
+            super().pause(part)
+            if self.said.count(KILL) == 1:
+                batches.commit(1)
+
+    run = Next(batches, Faster())
+    run.runs_again(1)
+    until(lambda: RESUME in run.stack.said, "the next driver to go on")
+    until(lambda: run.striker.journal[0].recovery_s is not None, "the recovery")
+    run.dies(2)
+    run.runs_again(2)
+    until(lambda: run.stack.said.count(KILL) == 3, "the second kill of batch 2")
+    batches.commit(2)
+
+    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.finish()] == [
+        ("KillDriver", 1, True), ("KillDriverTwice", 2, True),
+    ]  # fmt: skip
+
+
+def test_a_run_that_is_given_up_between_two_kills_tells_of_the_first(batches):
+    run = Next(batches, Words())
+    until(lambda: run.striker.journal, "the first kill in the journal")
+    run.striker.give_up()
+
+    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.finish()] == [
+        ("KillDriver", 1, True), ("KillDriverTwice", None, False),
+    ]  # fmt: skip
+
+
+def job_start(query, batch):
+    properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+    return json.dumps({"Event": "SparkListenerJobStart", "Job ID": 1, "Properties": properties}) + "\n"

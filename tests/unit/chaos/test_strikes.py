@@ -49,6 +49,11 @@ def test_who_is_struck_is_the_seeds_choice_and_after_a_miss_it_is_the_next():
     assert (missed.sort, missed.batch) == (first[0].sort, first[0].batch)
 
 
+def test_a_fault_is_named_after_what_is_done_to_whom():
+    names = [sort.name for sort in read_schedule("driver,driver:kill-twice,executors,broker:pause")]
+    assert names == ["KillDriver", "KillDriverTwice", "KillExecutors", "PauseBroker"]
+
+
 def test_a_schedule_is_read_with_its_defaults():
     assert read_schedule("driver*2, executor:pause@half-written~2.5,broker") == (
         Sort("driver", "kill", "written"),
@@ -75,7 +80,7 @@ def test_every_fault_is_written_as_it_is_read(part, action):
         ("driver:pause~1.2.3", "is no fault"),
         ("fridge", "no fault that can be done"),
         ("broker:tease", "no fault that can be done"),
-        ("broker@written", "cannot be done at 'written'"),
+        ("master@written", "cannot be done at 'written'"),
     ],
 )
 def test_what_is_no_fault_is_refused_with_a_hint(text, said):

@@ -78,6 +78,10 @@ class QueryEvents:
             if event["progress"]["id"] == self.query_id:
                 yield event["progress"]
 
+    def job_started(self, batch: int) -> bool:
+        """Whether the log has the start of a job of that batch."""
+        return any(self._batch(event) == batch for event in self._events(('"SparkListenerJobStart"',)))
+
     def job_ended(self, batch: int) -> bool:
         """Whether the log has the end of at least one job of that batch: it is written after the tasks' ends."""
         jobs = set()
