@@ -6,10 +6,11 @@ import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
+from tidemark.chaos.strikes import POINTS
 from tidemark.evidence import RunDirectory
 from tidemark.runner.options import SINKS
 
-pytestmark = [pytest.mark.chaos]
+pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
 EXACTLY_ONCE, SPARK = SINKS
 EXECUTOR_S = 200
@@ -47,23 +48,14 @@ def must_have_died_twice(evidence, again, points):
 
 
 @pytest.mark.parametrize(
-    ("sink", "points", "others"),
-    [
-        pytest.param(EXACTLY_ONCE, ("half-written",), ("executors@planned",), id="some"),
-        pytest.param(
-            EXACTLY_ONCE, ("planned", "written", "no-data"), ("executors@no-data",), id="others",
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            SPARK, ("planned", "half-written", "written", "no-data"), (), id="spark", marks=pytest.mark.long
-        ),
-    ],
-)  # fmt: skip
-def test_a_driver_dies_and_so_does_the_next_one_with_the_same_batch(sink, points, others, run_pipeline):
+    ("sink", "others"), [(EXACTLY_ONCE, ("executors@planned", "executors@no-data")), (SPARK, ())]
+)
+def test_a_driver_dies_and_so_does_the_next_one_with_the_same_batch(sink, others, run_pipeline):
+    points = POINTS["driver", "kill-twice"]
     faults = ",".join([twice(*points), *others])
 
     evidence, again = must_be_right(
-        run_pipeline("left_outer", seed=5, impressions=1500, sink=sink, faults=faults)
+        run_pipeline("left_outer", seed=5, impressions=2500, sink=sink, faults=faults)
     )
 
     must_have_died_twice(evidence, again, points)
@@ -72,7 +64,6 @@ def test_a_driver_dies_and_so_does_the_next_one_with_the_same_batch(sink, points
     assert all(len(fault.proof["executor_ids"]) > 1 for fault in all_at_once)
 
 
-@pytest.mark.long
 def test_an_executor_that_sleeps_for_longer_than_spark_waits_is_replaced_and_doubles_nothing(run_pipeline):
     faults = f"executor:pause@half-written~{EXECUTOR_S}"
 
@@ -85,7 +76,6 @@ def test_an_executor_that_sleeps_for_longer_than_spark_waits_is_replaced_and_dou
     assert {batch.batch: batch.failed_tasks for batch in evidence.batches()}[fault.batch] > 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_broker_that_sleeps_for_longer_than_a_request_waits_doubles_nothing(sink, run_on_own):
     faults = f"broker:pause@half-written~{BROKER_S}"

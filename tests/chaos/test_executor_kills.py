@@ -6,7 +6,7 @@ import pytest
 
 from tidemark.evidence import RunDirectory
 
-pytestmark = [pytest.mark.chaos]
+pytestmark = [pytest.mark.chaos, pytest.mark.long]  # every day: tests/chaos/test_points.py
 
 
 def test_a_join_survives_killed_executors(run_pipeline):

@@ -1,18 +1,19 @@
 """Faults at every commit point, for every join and both sinks: each proved, and every row right afterwards.
 
-Every day a pairwise choice: every join at every point, every join with both sinks, every point with both sinks. The
-other half, each with the other sink, is in ``make long``.
+Every day a pairwise choice: of join, sink, who is killed and the point at which, each two meet in some run. In ``make
+long`` every join with each sink has the rest of ``WANTED``.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 
 import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
-from tidemark.chaos.strikes import POINTS as FAULTS
+from tidemark.chaos.strikes import POINTS, Sort, read_schedule
 from tidemark.evidence import RunDirectory
 from tidemark.runner.options import SINKS
 
@@ -20,34 +21,39 @@ pytestmark = [pytest.mark.chaos]
 
 JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 EXACTLY_ONCE, SPARK = SINKS
-POINTS = (
-    ("KillDriver", "planned"),
-    ("KillDriver", "written"),
-    ("KillExecutor", "half-written"),
-    ("KillDriver", "half-written"),
-    ("KillDriver", "no-data"),
-)
-BROKERS = tuple((("KillBroker", point),) for point in FAULTS["broker", "kill"])
-SOME, OTHERS = POINTS[:3], POINTS[3:]
+EVERY_DAY = {
+    ("inner", EXACTLY_ONCE): "driver@half-written,executor@planned",
+    ("inner", SPARK): "driver@no-data,broker@written",
+    ("left_outer", EXACTLY_ONCE): "driver@written,executor@half-written",
+    ("left_outer", SPARK): "broker@planned,executor@no-data",
+    ("right_outer", EXACTLY_ONCE): "broker@no-data,executor@half-written",
+    ("right_outer", SPARK): "driver@written,executor@planned",
+    ("full_outer", EXACTLY_ONCE): "driver@planned,broker@written,worker@planned,master@planned",
+    ("full_outer", SPARK): "driver@half-written,executor@no-data",
+    ("left_semi", EXACTLY_ONCE): "driver@no-data,broker@half-written",
+    ("left_semi", SPARK): "driver@written,executor@planned",
+}
+"""A driver's death costs most, so each join has one or two, and each of its points."""
+WANTED = (
+    "driver@planned", "driver@half-written", "driver@written", "driver@no-data", "executor@half-written",
+    "broker@half-written",
+)  # fmt: skip
+"""What every join is to have with each sink; a broker's death at another point does as well."""
 
 
-def half(points, first, each=((),), marks=()):
-    """A case for each join, one with this sink and the next with the other; in containers one join alone.
-
-    ``each``: the points that the first join has besides, those of the second, and so on.
-    """
-    for number, join in enumerate(JOINS):
-        sink = SINKS[(number + SINKS.index(first)) % len(SINKS)]
-        marked = marks or ([] if join == "left_outer" else pytest.mark.long_on("compose"))
-        yield pytest.param(
-            join, sink, (*points, *each[number % len(each)]), id=f"{join}-{sink}", marks=marked
-        )
+def the_rest(join, sink):
+    """What of ``WANTED`` a join does not have every day with a sink."""
+    had = EVERY_DAY[join, sink]
+    missing = (word for word in WANTED if word not in had)
+    return ",".join(word for word in missing if not word.startswith("broker") or "broker" not in had)
 
 
-def both_halves(points, first, each=((),)):
-    """Those of every day, and in ``make long`` those with the sink that the join has not been with."""
-    [other] = set(SINKS) - {first}
-    return [*half(points, first, each), *half(points, other, each, pytest.mark.long)]
+def cases():
+    """Those of every day, and of ``make long``; in containers one join is enough for a day."""
+    for (join, sink), faults in EVERY_DAY.items():
+        marks = [] if join == "left_outer" else pytest.mark.long_on("compose")
+        yield pytest.param(join, sink, faults, id=f"{join}-{sink}", marks=marks)
+        yield pytest.param(join, sink, the_rest(join, sink), id=f"{join}-{sink}-rest", marks=pytest.mark.long)
 
 
 PROVOKED = {"left_semi": ["left-semi-loses-same-batch-rows"]}
@@ -101,14 +107,12 @@ def must_be_written_as_told(evidence, fault):
     assert not elsewhere or any(there[partition] for partition in elsewhere)
 
 
-def schedule(points):
-    return ",".join(f"{fault.removeprefix('Kill').lower()}@{point}" for fault, point in points)
-
-
-def must_be_proved(evidence, points):
+def must_be_proved(evidence, asked):
     """Each once, while its batch was planned and not committed; by name and point."""
     faults = {(fault.fault, fault.point): fault for fault in evidence.faults()}
-    assert {name for name, fault in faults.items() if fault.done} == set(points)
+    assert {name for name, fault in faults.items() if fault.done} == {
+        (sort.name, sort.point) for sort in asked
+    }
     for fault in faults.values():
         assert fault.proof["planned"]
         assert not fault.proof["committed"]
@@ -133,12 +137,12 @@ def must_be_doubled_where_it_may(evidence, faults, excused):
     assert excused == again.total()
 
 
-def must_show(result, join, sink, points):
+def must_show(result, join, sink, asked):
     """That all was hit, and all is right."""
     must_be_right(join, result.verdict)
     assert result.verdict.delivery == ("exactly-once" if sink == EXACTLY_ONCE else "at-least-once")
     evidence = RunDirectory(result.run_dir)
-    faults = must_be_proved(evidence, points)
+    faults = must_be_proved(evidence, asked)
     must_be_one_timeline(evidence, [fault for (name, _), fault in faults.items() if name == "KillDriver"])
     if sink == SPARK:
         must_be_doubled_where_it_may(evidence, faults, result.verdict.counts["duplicates_excused"])
@@ -149,29 +153,49 @@ def must_show(result, join, sink, points):
             must_be_written_as_told(evidence, fault)
 
 
-def asked(join, sink, points):
-    """Of a run."""
-    return {
-        "sink": sink, "seed": 3, "impressions": max(1000, 500 * len(points)), "faults": schedule(points),
-        "generator": GENERATOR.get(join, ()),
-    }  # fmt: skip
+@pytest.mark.parametrize(("join", "sink", "faults"), [*cases()])
+def test_every_point_is_hit_and_every_row_is_right(join, sink, faults, run_on_own):
+    asked = read_schedule(faults)
+
+    result = run_on_own(
+        join,
+        sink=sink,
+        seed=3,
+        impressions=500 * len(asked),
+        faults=faults,
+        generator=GENERATOR.get(join, ()),
+    )
+
+    must_show(result, join, sink, asked)
 
 
-@pytest.mark.parametrize(("join", "sink", "points"), both_halves(SOME, EXACTLY_ONCE))
-def test_every_point_is_hit_and_every_row_is_right(join, sink, points, run_pipeline):
-    must_show(run_pipeline(join, **asked(join, sink, points)), join, sink, points)
+def values_of(join, sink, sort):
+    """Of the factors, with their names."""
+    return {("join", join), ("sink", sink), ("part", sort.part), ("point", sort.point)}
 
 
-@pytest.mark.parametrize(("join", "sink", "points"), both_halves(OTHERS, SPARK, BROKERS))
-def test_so_it_is_with_a_broker_that_dies_in_the_middle_of_a_batch(join, sink, points, run_on_own):
-    must_show(run_on_own(join, **asked(join, sink, points)), join, sink, points)
+def test_each_two_values_of_different_factors_meet_every_day():
+    done = [
+        values_of(join, sink, sort)
+        for (join, sink), faults in EVERY_DAY.items()
+        for sort in read_schedule(faults)
+    ]
+    possible = (
+        values_of(join, sink, Sort(part, "kill", point))
+        for join, sink, part in itertools.product(JOINS, SINKS, ("driver", "executor", "broker"))
+        for point in POINTS[part, "kill"]
+    )
+    pairs = {pair for values in possible for pair in itertools.combinations(sorted(values), 2)}
+
+    missing = [pair for pair in pairs if not any(set(pair) <= values for values in done)]
+
+    assert len(pairs) == 70
+    assert missing == []
 
 
-@pytest.mark.parametrize(
-    "join",
-    ["full_outer", *(pytest.param(join, marks=pytest.mark.long) for join in JOINS if join != "full_outer")],
-)
-def test_workers_and_the_master_die_in_the_middle_of_a_batch(join, run_on_own):
-    points = (("KillWorker", "planned"), ("KillMaster", "planned"))
-
-    must_show(run_on_own(join, **asked(join, EXACTLY_ONCE, points)), join, EXACTLY_ONCE, points)
+def test_every_join_has_all_that_is_wanted_with_each_sink():
+    for join, sink in itertools.product(JOINS, SINKS):
+        sorts = [*read_schedule(EVERY_DAY[join, sink]), *read_schedule(the_rest(join, sink))]
+        kills = {str(sort) for sort in sorts if sort.part in ("driver", "executor")}
+        assert kills >= set(WANTED[:-1])
+        assert sum(sort.part == "broker" for sort in sorts) == 1

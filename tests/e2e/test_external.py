@@ -41,7 +41,7 @@ def test_it_is_noted_and_found_again(external, home, spec, stack, monkeypatch):
     assert external.driver().event_log == stack.driver().event_log
 
 
-@pytest.mark.parametrize("pace", ["backlog", "stepped"])
+@pytest.mark.parametrize("pace", ["backlog", pytest.param("stepped", marks=pytest.mark.long)])
 def test_a_run_on_it_is_valid(external, judged, pace):
     verdict = judged(external, pace=pace, impressions=400)
     assert verdict.verdict == "VALID", shown(verdict)

@@ -14,21 +14,12 @@ pytestmark = [pytest.mark.e2e]
 JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 DEFECT = "left-semi-loses-same-batch-rows"
 NULL_KEYS = "full-outer-joins-null-keys"
-EVERY_DAY = {
-    ("inner", "backlog", 1), ("left_semi", "stepped", 2), ("right_outer", "backlog", 1), ("full_outer", "stepped", 2),
-}  # fmt: skip
-"""A left outer join, stepped, is run and found sound every day where it is replayed, below."""
 SMOKE = {("right_outer", "backlog", 1), ("full_outer", "stepped", 2)}
 """The other three joins have a smoke test of their own."""
-
-
-def marks(case):
-    """Of a case: which tiers it is in."""
-    return [pytest.mark.smoke] if case in SMOKE else [] if case in EVERY_DAY else [pytest.mark.long]
-
-
 CASES = [
-    pytest.param(*case, marks=marks(case), id="-".join(map(str, case)))
+    pytest.param(
+        *case, marks=pytest.mark.smoke if case in SMOKE else pytest.mark.long, id="-".join(map(str, case))
+    )
     for case in itertools.product(JOINS, ("stepped", "backlog"), (1, 2))
 ]
 """A thousand seeds more: ``make fuzz``."""

@@ -21,17 +21,18 @@ ROCKS = f"{STORE}.providerClass=org.apache.spark.sql.execution.streaming.state.R
 CHANGELOG = f"{STORE}.rocksdb.changelogCheckpointing.enabled=true"
 
 
+@pytest.mark.long  # every day: each cell of tests/matrix, whose state is read and compared
 @pytest.mark.parametrize(
     ("join", "pace", "form", "changelog"),
     [
-        pytest.param("full_outer", "stepped", 2, False, marks=pytest.mark.long),
+        ("full_outer", "stepped", 2, False),
         ("left_semi", "backlog", 3, True),
         ("left_outer", "stepped", 4, False),
-        pytest.param("right_outer", "backlog", 4, True, marks=pytest.mark.long),
-        pytest.param("inner", "stepped", 4, False, marks=pytest.mark.long),
-        pytest.param("left_semi", "backlog", 4, True, marks=pytest.mark.long),
-        pytest.param("full_outer", "backlog", 3, False, marks=pytest.mark.long),
-        pytest.param("left_outer", "backlog", 2, True, marks=pytest.mark.long),
+        ("right_outer", "backlog", 4, True),
+        ("inner", "stepped", 4, False),
+        ("left_semi", "backlog", 4, True),
+        ("full_outer", "backlog", 3, False),
+        ("left_outer", "backlog", 2, True),
     ],
 )
 def test_the_state_of_each_format_is_what_the_rules_give(join, pace, form, changelog, run_pipeline):

@@ -16,7 +16,6 @@ from tidemark.chaos.strikes import HALF_WRITTEN, PLANNED, WRITTEN, Strike
 from tidemark.errors import TidemarkError
 from tidemark.eventlog import QueryEvents
 from tidemark.evidence import Fault
-from tidemark.wait import pause
 
 
 def strike_driver(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
@@ -80,23 +79,13 @@ def stop_driver(scene: Scene, point: str, now: Running, *, unless: Unless) -> Pr
 
 
 def _stop_written(scene: Scene, now: Running, *, unless: Unless) -> Proof | None:
-    """Let the driver crawl, or else it commits before anybody has seen the rows, and stop it as soon as they come.
+    """Let the driver crawl, or else it commits before anybody has seen the rows, until all of them have come.
 
-    If tasks still need it, it goes on for a moment, and is stopped again.
+    Tasks may still need it after the first. A partition without rows never writes, and cannot be told from a late one.
     """
     crawl = points.Crawl(partial(scene.stack.pause, scene.driver), partial(scene.stack.resume, scene.driver))
-    if not points.crawls_until_rows(scene, now, crawl, unless):
-        return None
-    for _ in range(points.STEPS):
-        proof = points.stop_and_look(
-            crawl.stop, lambda: _named(scene, points.written(scene, now.batch)), crawl.go_on
-        )
-        if proof is not None:
-            return proof
-        pause(points.STEP_S)
-        if scene.checkpoint.running() != now.batch:
-            return None
-    return None
+    all_there = lambda: _named(scene, points.written(scene, now.batch))  # noqa: E731
+    return points.crawls_until(scene, now, crawl, all_there, unless)
 
 
 def _stop_and_look(scene: Scene, look: Callable[[], Proof | None]) -> Proof | None:

@@ -50,9 +50,9 @@ def strike_executors(scene: Scene, strike: Strike, now: Running, *, unless: Unle
 def stop_half_written(
     scene: Scene, strike: Strike, now: Running, *, unless: Unless
 ) -> tuple[Executor, Proof] | None:
-    """Let one executor crawl, stop it as soon as rows come; it stays so if others have written and it has not.
+    """Let one executor crawl; it stands still as soon as others have written and it has not.
 
-    ``None``, and it goes on, if all or none of the partitions turn out to be written. It may have had none of them: a
+    ``None``, and it goes on, if the batch was over without that. It may have had none of them: a
     join's tasks go where their state is, which after an executor's death is all with the other.
     """
     alive = scene.stack.executors(scene.driver)
@@ -63,9 +63,7 @@ def stop_half_written(
         partial(scene.stack.pause_executor, scene.driver, victim),
         partial(scene.stack.resume_executor, scene.driver, victim),
     )
-    if not points.crawls_until_rows(scene, now, crawl, unless):
-        return None
-    proof = points.stop_and_look(crawl.stop, partial(points.half_written, scene, now.batch), crawl.go_on)
+    proof = points.crawls_until(scene, now, crawl, partial(points.half_written, scene, now.batch), unless)
     return None if proof is None else (victim, proof)
 
 

@@ -23,14 +23,12 @@ from tidemark.wait import pause, wait_until
 BATCH_S = 120.0
 """Calibration: a batch takes about 1 s, with an executor that has to be replaced 30 s."""
 
+LATE_S = 15.0
+"""Calibration: partitions of a batch write within 1 s of one another, where somebody crawls within several; one without
+rows never writes."""
+
 FINISH_S = 3.0
 """Calibration: executors finish a batch's tasks within 1 s, if they do not need the driver any more."""
-
-STEPS = 4
-"""A partition without rows never writes, and cannot be told from one that is late."""
-
-STEP_S = 0.03
-"""Calibration: a driver answers a task in some milliseconds; from the last task to the commit it takes longer."""
 
 STILL_S = 0.3
 """Calibration: a task that a stopped driver had sent off already writes its first row within 0.1 s."""
@@ -38,6 +36,12 @@ STILL_S = 0.3
 RUNS_S, STANDS_S = 0.01, 0.04
 """Calibration: tasks that start together are done within 20 ms of one another; at a fifth of its speed one takes some
 hundred milliseconds longer than another."""
+
+LOOK_S = 0.002
+"""Calibration: the end offsets cost a broker a fraction of a millisecond."""
+
+STEP_S = 0.03
+"""Calibration: as often as that it is looked whether anything moves that should stand still."""
 
 Ends = dict[int, int]
 Unless = Callable[[], object]
@@ -65,26 +69,21 @@ def stop_and_look(
 
 
 class Crawl:
-    """Lets somebody run and stand still by turns. It begins with running; ``step`` is to be called all the time."""
+    """Lets somebody run for a moment at a time. They run at first."""
 
     def __init__(self, stop: Callable[[], object], go_on: Callable[[], object]) -> None:
         self._stop = stop
         self._go_on = go_on
         self._stands = False
-        self._turn_ends = time.monotonic() + RUNS_S
 
-    def step(self) -> None:
-        """Change over if the turn is at its end."""
-        if time.monotonic() < self._turn_ends:
-            return
-        if self._stands:
-            self.go_on()
-        else:
-            self.stop()
-        self._turn_ends = time.monotonic() + (STANDS_S if self._stands else RUNS_S)
+    def creep(self) -> None:
+        """Let them run for a moment, and stand still again."""
+        self.go_on()
+        pause(RUNS_S)
+        self.stop()
 
     def stop(self) -> None:
-        """Have them stand still for good."""
+        """Have them stand still."""
         if not self._stands:
             self._stop()
             self._stands = True
@@ -165,25 +164,44 @@ def _seen(scene: Scene, batch: int, look: Callable[[int], Proof | None]) -> Proo
     return proof if scene.checkpoint.running() == batch else None
 
 
-def crawls_until_rows(scene: Scene, now: Running, crawl: Crawl, unless: Unless) -> bool:
-    """Let somebody crawl until rows of the batch have reached the output.
+def crawls_until(
+    scene: Scene, now: Running, crawl: Crawl, look: Callable[[], Proof | None], unless: Unless
+) -> Proof | None:
+    """Let somebody crawl, and look each time that rows have come; they stand still if what is wanted is seen.
 
-    False, and they go on, if it was over before that was seen; they go on after an error, too.
+    ``None``, and they go on, if the batch was over before, or nothing came any more; they go on after an error, too.
     """
-    running = True
+    within = BATCH_S
+    with going_on_after_an_error(crawl.go_on):
+        while _moves(scene, now, crawl, unless, within):
+            now, within = now._replace(ends=scene.output.ends()), LATE_S
+            if proof := look():
+                return proof
+    crawl.go_on()
+    return None
 
-    def step() -> None:
-        unless()
-        crawl.step()
+
+def _moves(scene: Scene, now: Running, crawl: Crawl, unless: Unless, within: float) -> bool:
+    """Let somebody crawl until the output's ends are others than ``now`` says; false if the batch was over before.
+
+    Looked at while they stand, however long a look takes on a busy machine: between two of them they run for a moment.
+    """
+    over = False
 
     def moved() -> bool:
-        nonlocal running
-        running = scene.checkpoint.running() == now.batch
-        return not running or scene.output.ends() != now.ends
+        nonlocal over
+        crawl.creep()
+        turn_ends = time.monotonic() + STANDS_S
+        while True:
+            over = scene.checkpoint.running() != now.batch
+            if over or scene.output.ends() != now.ends:
+                return True
+            if time.monotonic() >= turn_ends:
+                return False
+            pause(LOOK_S)
 
-    with going_on_after_an_error(crawl.go_on):
-        what = f"rows of batch {now.batch} in the output"
-        wait_until(moved, BATCH_S, lambda: what, unless=step, poll_s=0.001)
-        if not running:
-            crawl.go_on()
-    return running
+    try:
+        wait_until(moved, within, lambda: "rows", unless=unless, poll_s=0.0)
+    except DeadlineExceeded:
+        return False
+    return not over
