@@ -27,7 +27,7 @@ from tidemark.evidence import Fault
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.options import SINKS, Report, Say, report_nothing, say_nothing
-from tidemark.stack import PartState, Stack
+from tidemark.stack import DRIVER, PartState, Stack
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
 MISSES = 0.1
@@ -198,7 +198,7 @@ def run_options(options: SoakOptions, number: int) -> RunOptions:
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     return RunOptions(
         pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
-        faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}",
+        faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}", driver=DRIVER,
         report=options.report, say=options.say,
     )  # fmt: skip
 

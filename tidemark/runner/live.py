@@ -28,7 +28,7 @@ from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.placing import place
 from tidemark.runner.programs import Program
 from tidemark.runner.query import Query
-from tidemark.stack import Driver, Stack
+from tidemark.stack import DRIVER, Driver, Stack
 from tidemark.trace import Header, TraceReader
 
 SLICE_S = 300.0
@@ -159,9 +159,9 @@ class LiveRun:
 
     @contextmanager
     def _driver(self) -> Iterator[Driver]:
-        """The shared driver, or one of the run's own: a run that kills must not kill a neighbour's."""
-        if not self._options.sorts:
-            yield self._stack.driver()
+        """The one that is asked for, that of all, or one of the run's own: who kills must not kill a neighbour's."""
+        if self._options.driver or not self._options.sorts:
+            yield self._stack.driver(self._options.driver or DRIVER)
             return
         driver = self._stack.start_driver(self._name)
         try:

@@ -33,7 +33,8 @@ class RunOptions:
     """One run. ``trace`` outranks what would generate one (``seed``, ``impressions``, ``generator``).
 
     ``faults`` is a schedule (:mod:`tidemark.chaos.strikes`), besides what ``kill_executors`` and ``kill_drivers``
-    ask for.
+    ask for. ``driver`` names a driver of the stack that nobody else uses: it is harmed, and there for the next run; if
+    none is named, a run with faults starts one of its own, and one without takes that of all.
     """
 
     pipeline: str
@@ -49,6 +50,7 @@ class RunOptions:
     speed: float = 1.0
     python: Path | None = None
     run_dir: Path | None = None
+    driver: str = ""
     conf: tuple[str, ...] = ()
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)

@@ -16,6 +16,7 @@ from tidemark.process import base_environment, spawn
 from tidemark.stack import commands, launch, ready
 from tidemark.stack.backends import Backend, Say, runtime_of
 from tidemark.stack.ports import can_bind, free_ports
+from tidemark.stack.protocol import DRIVER
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.state import Lease, PartRecord, StackRecord, StateFolder
 
@@ -113,7 +114,7 @@ def _start_all(state: StateFolder, record: StackRecord, runtime: Runtime, say: S
     for worker in workers:
         launch.await_worker(runtime, worker)
     say("starting the driver")  # not sooner: the master would put both executors on the worker that it knows
-    driver = commands.driver(state, record, "driver", free_ports(1)[0], {})
+    driver = commands.driver(state, record, DRIVER, free_ports(1)[0], {})
     begin(driver)
     with ready.open_probe(state, record.python) as probe:
         ready.round_trip(commands.bootstrap_servers(record), all_live, brokers=len(nodes))

@@ -13,6 +13,7 @@ from tidemark import project
 from tidemark.errors import DaemonDied, DeadlineExceeded, EngineError, JavaError
 from tidemark.stack import archives, backends, engine, image
 from tidemark.stack.backends import Say
+from tidemark.stack.protocol import DRIVER
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import StackRecord, StateFolder, Supplies
 from tidemark.stack.toolchain import find_java, find_spark
@@ -153,7 +154,7 @@ def _compose_of(folder: Path, **options: Any) -> DockerCompose:
 
 def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
     """The lines of an env file; in single quotes a value is taken as it is."""
-    driver = state.part("driver")
+    driver = state.part(DRIVER)
     ports = {f"TIDEMARK_KAFKA_PORT_{node}": port for node, port in enumerate(record.kafka_ports, 1)}
     known = {
         "TIDEMARK_PROJECT": project_of(state),

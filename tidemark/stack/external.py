@@ -20,12 +20,12 @@ from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.stack import ready
 from tidemark.stack.backends import planned
 from tidemark.stack.ports import answers
-from tidemark.stack.protocol import Driver, Executor, PartState, PartStatus
+from tidemark.stack.protocol import DRIVER, Driver, Executor, PartState, PartStatus
 from tidemark.stack.running import noted_session
 from tidemark.stack.spec import External, StackSpec
 from tidemark.stack.state import StackRecord, StateFolder, Supplies
 
-_PARTS = ("broker", "driver")
+_PARTS = ("broker", DRIVER)
 
 
 class ExternalStack:
@@ -105,9 +105,9 @@ class ExternalStack:
         self._known(part)
         return ""
 
-    def driver(self, name: str = "driver") -> Driver:
+    def driver(self, name: str = DRIVER) -> Driver:
         """Its driver, without an event log if this machine cannot see one."""
-        if name != "driver":
+        if name != DRIVER:
             self._known(name)
             raise UsageError(
                 f"{name!r} is not a driver", hint="of an external stack `driver` is the only one"

@@ -16,6 +16,9 @@ from typing import Protocol
 
 from tidemark.stack.spec import StackSpec
 
+DRIVER = "driver"
+"""The driver that every stack has, for all."""
+
 POWERS: dict[str, frozenset[str]] = {
     "local": frozenset({"processes"}),
     "compose": frozenset({"processes", "network"}),
@@ -131,7 +134,7 @@ class Stack(Protocol):
     def logs(self, part: str, lines: int | None = 50) -> str:
         """The end of a part's log; with ``None`` all of it."""
 
-    def driver(self, name: str = "driver") -> Driver:
+    def driver(self, name: str = DRIVER) -> Driver:
         """A driver that runs; raises ``UsageError`` if there is none of that name."""
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:

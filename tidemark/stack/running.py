@@ -18,7 +18,7 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.process import ProcessId
 from tidemark.stack import commands, launch, pausing, ready
 from tidemark.stack.ports import free_ports
-from tidemark.stack.protocol import Driver, Executor, PartStatus
+from tidemark.stack.protocol import DRIVER, Driver, Executor, PartStatus
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import PartRecord, Session, StackRecord, StateFolder
@@ -115,7 +115,7 @@ class RunningStack:
         """The end of a part's log; with ``None`` all of it."""
         return self._runtime.log(self._part(part), lines)
 
-    def driver(self, name: str = "driver") -> Driver:
+    def driver(self, name: str = DRIVER) -> Driver:
         """A driver that runs."""
         part = self._living(name)
         event_log = _newest_event_log(self._state, name)
