@@ -151,7 +151,7 @@ def test_ctrl_c_in_the_middle_of_a_run_stops_clean_and_keeps_the_evidence(stack,
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=COMMAND_S)
 
-    assert process.returncode == 130
+    assert process.returncode == 130, said
     assert "interrupted; the evidence so far is in" in said
     assert "Traceback" not in said
     for name in ("manifest.json", "batches.jsonl", "output.jsonl", "trace.jsonl"):

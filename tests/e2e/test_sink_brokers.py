@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 
 import pytest
+from confluent_kafka import KafkaException
 
 from tests.e2e.own_broker import BEFORE_4, on_brokers
 from tests.e2e.tasks import LEDGER, UNWRITTEN, Writer, after_a_sleep, await_rows, lose_entries, values, wanted
 from tidemark import kafka
 from tidemark.sink.cluster import look_around
+from tidemark.sink.faults import cause_of
 from tidemark.sink.options import WRITER_S, read_options
+from tidemark.sink.transaction import ABORT_S, new_producer
 from tidemark.wait import wait_until
 
 pytestmark = [on_brokers(BEFORE_4)]
@@ -53,6 +56,28 @@ def test_batch_follows_batch_and_one_that_was_rolled_back_is_refused(site):
     assert word == "failed"
     assert "is older than what Kafka holds: batch 2" in said["message"]
     assert values(told) == wanted(0, 1, 2)
+
+
+def test_a_producer_that_was_fenced_unnoticed_says_so_when_it_is_handed_a_row(site):
+    told, _ = site.told()
+    options = read_options({"kafka.bootstrap.servers": told["bootstrap"], "topic": told["topic"]})
+    first, second = (new_producer(options, f"fenced-{told['query']}", lambda *_: None) for _ in range(2))
+    first.init_transactions(ABORT_S)
+    first.begin_transaction()
+    second.init_transactions(ABORT_S)
+    said = []
+
+    def refused() -> bool:
+        try:
+            first.produce(told["topic"], b"a row")
+        except KafkaException as error:
+            said.append(error.args[0])
+        return bool(said)
+
+    wait_until(refused, WRITER_S, lambda: "the first to notice")
+
+    assert said[0].name() == "_FATAL"
+    assert cause_of(said[0], first, ABORT_S).name() == "_FENCED"
 
 
 @pytest.mark.parametrize("point", ["looked-up", "produced", "sent-entry"])

@@ -74,6 +74,18 @@ def failed(
     )
 
 
+def cause_of(error: Any, producer: Any, timeout_s: float) -> Any:
+    """What made a producer unusable: it says only that it is when it is handed a row, and why when it aborts."""
+    from confluent_kafka import KafkaException
+
+    if error.name() == "_FATAL":
+        try:
+            producer.abort_transaction(timeout_s)
+        except KafkaException as told:
+            return told.args[0]
+    return error
+
+
 def missing_right(error: Any, place: Place) -> str:
     """The right that an error of Kafka asks for, or nothing."""
     name = error.name()

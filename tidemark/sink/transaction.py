@@ -25,7 +25,7 @@ from typing import Any
 
 from tidemark.errors import SinkFailed
 from tidemark.sink.cluster import admin_settings
-from tidemark.sink.faults import Place, failed, too_long
+from tidemark.sink.faults import Place, cause_of, failed, too_long
 from tidemark.sink.fit import Task, must_fit, must_repeat
 from tidemark.sink.ledger import Entry, Names, Reader, group_metadata
 from tidemark.sink.options import SinkOptions
@@ -310,7 +310,8 @@ class Writer:
 
         known = next(iter(self._refused), None)
         if isinstance(error, KafkaException):
-            return failed("hand a row to Kafka", error.args[0], known=known, place=self._place)
+            why = cause_of(error.args[0], self._producer, ABORT_S)
+            return failed("hand a row to Kafka", why, known=known, place=self._place)
         return SinkFailed(
             "the exactly-once sink could not hand a row to Kafka",
             detail=f"{type(error).__name__}: {error}",

@@ -72,9 +72,10 @@ def round_trip(bootstrap: str, unless: Callable[[], object], *, brokers: int = 1
 
 
 def _await_brokers(admin: AdminClient, bootstrap: str, count: int, unless: Callable[[], object]) -> None:
-    """Wait until ``count`` brokers are there, and what they replicate is on as many of them as it can be."""
-    if count == 1:
-        return  # the round trip says it all
+    """Wait until ``count`` brokers are there, and what they replicate is on as many of them as it can be.
+
+    One by itself names no controller until it takes part: a client that heard so once asks again only minutes later.
+    """
     from confluent_kafka import KafkaException
 
     seen = "no answer"
@@ -85,6 +86,9 @@ def _await_brokers(admin: AdminClient, bootstrap: str, count: int, unless: Calla
             known = admin.list_topics(timeout=5)
         except KafkaException as error:
             seen = str(error)
+            return False
+        if known.controller_id < 0:
+            seen = "no controller"
             return False
         parts = [part for topic in known.topics.values() for part in topic.partitions.values()]
         behind = sum(len(part.isrs) < min(count, len(part.replicas)) for part in parts)
