@@ -94,10 +94,21 @@ def run_and_show(options: RunOptions, *, as_json: bool) -> None:
         directory = new_run_directory(shown, contract)
         try:
             result = run(shown, contract, directory)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if not was_interrupted(error):
+                raise
             print(f"interrupted; the evidence so far is in {directory.path}", file=sys.stderr)
+            if not isinstance(error, KeyboardInterrupt):
+                print(f"and on the way out: {type(error).__name__}: {error}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
     _show(options, result, as_json=as_json)
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or came of it: what a run undoes on its way out may fail in its turn."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _show(options: RunOptions, result: RunResult, *, as_json: bool) -> None:
