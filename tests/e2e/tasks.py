@@ -37,7 +37,7 @@ POINTS = (
     "closed",
 )
 UNWRITTEN = POINTS[: POINTS.index("committed")]
-ROWS_S = 30.0
+ROWS_S = 90.0
 """Calibration: a task that begins has sent its rows within 0.1 s."""
 
 

@@ -36,7 +36,7 @@ from tidemark.stack import Stack
 from tidemark.trace import TraceReader, trace_sha256
 from tidemark.wait import wait_until
 
-LOG_S = 20.0
+LOG_S = 90.0
 """Calibration: Spark's listener bus writes the end of a job within milliseconds; it may lag on a busy machine."""
 
 _OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}

@@ -15,9 +15,9 @@ from tidemark.wait import wait_until
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-ROUND_TRIP_S = 60.0
+ROUND_TRIP_S = 120.0
 """Calibration: 0.3 s on a broker that is up; a broker that just got its port may take seconds to elect itself."""
-PLACE_S = 90.0
+PLACE_S = 180.0
 """Calibration: 3 to 5 s in a cold driver, of which most is the start of two executors."""
 _PROGRAM = Path(__file__).parent / "inside" / "connect.py"
 
