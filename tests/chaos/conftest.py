@@ -30,8 +30,10 @@ def run_on_own(own_stack: Stack, tmp_path: Path) -> Callable[..., RunResult]:
         if part.state is PartState.STOPPED:
             own_stack.start(part.name)
 
+    driver = DRIVER if own_stack.spec.backend == "local" else ""  # in containers one of the run's own
+
     def run_one(join: str, **more: Any) -> RunResult:
-        options, contract = RunOptions(join, run_dir=tmp_path / "run", driver=DRIVER, **more), describe(join)
+        options, contract = RunOptions(join, run_dir=tmp_path / "run", driver=driver, **more), describe(join)
         return run(options, contract, new_run_directory(options, contract), stack=own_stack)
 
     return run_one
