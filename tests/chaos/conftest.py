@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import leased, own_stack
 from tidemark.process import ProcessId
 from tidemark.runner import RunOptions, RunResult, describe, new_run_directory, run
-from tidemark.stack import DRIVER, PartState, Stack
+from tidemark.stack import DRIVER, Stack
 from tidemark.stack.state import StateFolder, Stopped
 from tidemark.wait import wait_until
 
@@ -26,10 +26,7 @@ GONE_S = 60.0
 @pytest.fixture
 def run_on_own(own_stack: Stack, tmp_path: Path) -> Callable[..., RunResult]:
     """As ``run_pipeline``, on a stack that may be harmed, its driver included: what was left dead is started first."""
-    for part in own_stack.status():
-        if part.state is PartState.STOPPED:
-            own_stack.start(part.name)
-
+    own_stack.mend()
     driver = DRIVER if own_stack.spec.backend == "local" else ""  # in containers one of the run's own
 
     def run_one(join: str, **more: Any) -> RunResult:

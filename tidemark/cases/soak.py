@@ -27,7 +27,7 @@ from tidemark.evidence import Fault
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.options import SINKS, Report, Say, report_nothing, say_nothing
-from tidemark.stack import DRIVER, PartState, Stack
+from tidemark.stack import DRIVER, Stack
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
 MISSES = 0.1
@@ -233,9 +233,7 @@ def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
 def _mend(stack: Stack) -> str:
     """Start what a run that failed has left dead, for the runs to come; says what does not start."""
     try:
-        for part in stack.status():
-            if part.state is PartState.STOPPED:
-                stack.start(part.name)
+        stack.mend()
     except TidemarkError as error:
         return f"; and afterwards: {error}"
     return ""

@@ -89,11 +89,15 @@ def _stop_written(scene: Scene, now: Running, *, unless: Unless) -> Proof | None
 
 
 def _stop_and_look(scene: Scene, look: Callable[[], Proof | None]) -> Proof | None:
-    return points.stop_and_look(
-        partial(scene.stack.pause, scene.driver),
-        lambda: _named(scene, look()),
-        partial(scene.stack.resume, scene.driver),
-    )
+    """Stop the driver, and look. It stays so if what is wanted is seen, and goes on otherwise."""
+    proof: Proof | None = None
+    scene.stack.pause(scene.driver)
+    try:
+        proof = _named(scene, look())
+    finally:
+        if proof is None:
+            scene.stack.resume(scene.driver)
+    return proof
 
 
 def _named(scene: Scene, proof: Proof | None) -> Proof | None:

@@ -1,8 +1,8 @@
 """Meeting a commit point of a batch: stop somebody, look, and say what was seen.
 
 A point is made, not hit. ``written``: the driver is let run only now and then while the batch runs (:class:`Crawl`), or
-it would commit before anybody has seen the rows, and is stopped (SIGSTOP) as soon as they come; executors finish and
-write, and nobody can take note of it. ``half-written``: so it is done to one executor, and others write first.
+it would commit before anybody has seen the rows, and is looked at while it stands still (SIGSTOP); executors finish
+and write, and nobody can take note of it. ``half-written``: so it is done to one executor, and others write first.
 ``planned`` and ``no-data``: the driver is stopped as soon as the batch is planned. Then comes the look, at checkpoint,
 ledger and end offsets, and only if it shows what is wanted, the strike.
 """
@@ -52,20 +52,6 @@ class Running(NamedTuple):
 
     batch: int
     ends: Ends
-
-
-def stop_and_look(
-    stop: Callable[[], object], look: Callable[[], Proof | None], go_on: Callable[[], object]
-) -> Proof | None:
-    """Stop somebody, and look. Who was stopped stays so if what is wanted is seen, and goes on otherwise."""
-    proof: Proof | None = None
-    stop()
-    try:
-        proof = look()
-    finally:
-        if proof is None:
-            go_on()
-    return proof
 
 
 class Crawl:

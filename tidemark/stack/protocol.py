@@ -104,6 +104,9 @@ class Stack(Protocol):
     def status(self) -> list[PartStatus]:
         """The state of every part, without waiting for any."""
 
+    def mend(self) -> list[str]:
+        """Start the parts of the stack that do not run; returns their names."""
+
     def start(self, part: str, *, warm: bool = True) -> None:
         """Start a part that does not run, and wait until it does its work. Nothing happens to one that runs.
 
