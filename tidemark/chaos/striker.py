@@ -149,9 +149,10 @@ class Striker:
 
     def _until(self, condition: Callable[[], int | bool], what: str) -> int:
         def look() -> int:
+            is_over = self._over.is_set()  # asked first: what was true when the run ended counts
             value = condition()
-            if not value:
-                self._go_on()
+            if is_over and not value:
+                raise _Over
             return value
 
         try:

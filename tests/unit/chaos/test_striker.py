@@ -92,10 +92,16 @@ class Batches:
     def plan(self, batch, end):
         conf = '{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"2"}}'
         text = f'v1\n{conf}\n{{"lefts":{{"0":{end}}}}}\n'
-        (self.checkpoint.path / "offsets" / str(batch)).write_text(text)
+        self._appear(f"offsets/{batch}", text)
 
     def commit(self, batch):
-        (self.checkpoint.path / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        self._appear(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
+
+    def _appear(self, name, text):
+        """Whole or not at all, as Spark has it: whoever lies in wait looks at any moment."""
+        aside = self.checkpoint.path / "aside"
+        aside.write_text(text)
+        aside.rename(self.checkpoint.path / name)
 
 
 @pytest.fixture
@@ -237,6 +243,31 @@ def test_a_run_that_is_given_up_does_not_sit_out_an_outage(batches):
     assert stack.said[-1] == ("start", "broker")
 
 
+def test_a_batch_that_is_committed_while_the_striker_looks_and_the_run_ends_counts(batches):
+    class Late(Checkpoint):
+        """Says what was so before the commit, and the run's end, that come while it looks."""
+
+        def committed(self):
+            before = super().committed()
+            if striker.journal and 1 not in before:
+                batches.commit(1)
+                striker.give_up()
+            return before
+
+    batches.checkpoint = Late(batches.checkpoint.path)
+    striker = striker_of(batches, Words(), strike())
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.start()
+    until(lambda: striker.journal, "the fault in the journal")
+    [fault] = striker.finish()
+
+    striker.must_be_well()
+    assert (fault.batch, fault.done) == (1, True)
+    assert fault.recovery_s is not None
+
+
 def test_all_executors_are_killed_while_the_driver_is_held(batches):
     stack = Words()
     stack.alive = 3
@@ -263,22 +294,24 @@ class Next:
         stack.event_log = self.log
         (batches.checkpoint.path / "metadata").write_text('{"id":"q"}')
         self.log.write_text(job_start("another", 1) + job_start("q", 0))
-        output = Output()
-        self.striker = striker_of(batches, stack, strike("driver", action="kill-twice"), output=output)
+        self.output = Output()
+        self.striker = striker_of(batches, stack, strike("driver", action="kill-twice"), output=self.output)
         batches.plan(0, 5)
         batches.commit(0)
         self.striker.start()
-        until(lambda: output.looks, "a look at the output before the batch")
         self.dies(1)
 
     def dies(self, batch):
-        kills = self.stack.said.count(KILL)
+        kills, looks = self.stack.said.count(KILL), self.output.looks
+        # The first may have been for the proof of the fault before.
+        until(lambda: self.output.looks >= looks + 2, "a look at the output before the batch")
         self.batches.plan(batch, 5 + 4 * batch)
         until(lambda: self.stack.said.count(KILL) > kills, "the first kill")
 
     def runs_again(self, batch):
         looks = self.stack.said.count(PAUSE)
-        self.log.write_text(self.log.read_text() + job_start("q", batch))
+        with self.log.open("a") as log:
+            log.write(job_start("q", batch))
         until(lambda: self.stack.said.count(PAUSE) > looks, "a look at the next driver")
 
 
@@ -317,10 +350,13 @@ def test_of_a_driver_that_is_faster_the_first_kill_is_told_and_both_are_tried_ag
     until(lambda: run.striker.journal[0].recovery_s is not None, "the recovery")
     run.dies(2)
     run.runs_again(2)
-    until(lambda: run.stack.said.count(KILL) == 3, "the second kill of batch 2")
+    until(lambda: run.striker.journal[-1].fault == "KillDriverTwice", "the second kill of batch 2")
     batches.commit(2)
+    until(lambda: run.striker.journal[-1].recovery_s is not None, "the recovery from both")
 
-    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.finish()] == [
+    run.striker.finish()
+    run.striker.must_be_well()
+    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.journal] == [
         ("KillDriver", 1, True), ("KillDriverTwice", 2, True),
     ]  # fmt: skip
 
@@ -330,7 +366,9 @@ def test_a_run_that_is_given_up_between_two_kills_tells_of_the_first(batches):
     until(lambda: run.striker.journal, "the first kill in the journal")
     run.striker.give_up()
 
-    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.finish()] == [
+    run.striker.finish()
+    run.striker.must_be_well()
+    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.journal] == [
         ("KillDriver", 1, True), ("KillDriverTwice", None, False),
     ]  # fmt: skip
 
