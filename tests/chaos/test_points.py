@@ -133,7 +133,9 @@ def must_be_doubled_where_it_may(evidence, faults, excused):
                 value for value, _, was_there in records if not was_there
             )  # each once more
             assert again[killed.batch] >= before.total()
-    assert all(batches[batch].runs > 1 or batches[batch].failed_tasks for batch in again)
+    # What was on the way to a broker that is killed may be sent twice.
+    shaken = {fault.batch for fault in faults.values() if fault.fault == "KillBroker"}
+    assert all(batch in shaken or batches[batch].runs > 1 or batches[batch].failed_tasks for batch in again)
     assert excused == again.total()
 
 

@@ -92,6 +92,11 @@ class OwnBroker:
         """SIGKILL, and wait until it is gone."""
         self._runtime.end(self.part, 0)
 
+    @property
+    def jars(self) -> list[str]:
+        """What it runs with; a Java client of its version is among them."""
+        return self._record.broker_jars
+
     def log(self) -> str:
         """What it has logged."""
         return self._runtime.log(self.part)

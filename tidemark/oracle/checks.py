@@ -5,8 +5,8 @@ Free of I/O. ``Comparison.run`` returns what it saw; findings go into the book. 
 * A batch owes its rows once it is committed. The rows of a batch that was planned and never committed may
   come.
 * Delivery ``at-least-once`` excuses a row that comes again *in its own batch* if that batch was run again or
-  a task of it failed; ``exactly-once`` excuses nothing. A row that comes again in another batch is never
-  excused.
+  a task of it failed, and a record that the producer sent twice because a broker died (``resent.py``);
+  ``exactly-once`` excuses nothing. A row that comes again in another batch is never excused.
 * In a left semi join every repeat that is not excused is ``repeated_semi_rows``; in the others
   ``duplicate_rows``.
 * A row with a late input is ``late_rows_joined``, whatever kind of row it is; so is a semi row all of whose
@@ -152,10 +152,12 @@ class Comparison:
         )
 
     def _again(self, identity: int, came: Came) -> None:
-        if self._excusing[came.batch]:
+        if self._excusing[came.batch] or (
+            came.place is not None and _written(came.place) in self._history.resent
+        ):
             self.seen.excused[came.batch] += 1
             return
-        why = "that batch was run once and none of its tasks failed"
+        why = "that batch was run once, none of its tasks failed, and it is no record that was sent twice because a broker died"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
             why = "exactly-once excuses no repeat"
         first = self.seen.came_at(identity)

@@ -24,6 +24,7 @@ from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord,
 from tidemark.oracle.bounds import FIRST_FORMAT_BY_TIME, LEFT, RIGHT, TIMELESS_US, US_PER_MS, window
 from tidemark.oracle.columns import ColumnReader, Columns
 from tidemark.oracle.placing import PRESERVED, Placing, as_planned, must_be_there, passes, place
+from tidemark.oracle.resent import resent
 
 NO_KEY = -(1 << 62)
 """The key of a record that is no event."""
@@ -127,6 +128,7 @@ class History:
     """A run, ready to be judged. ``batches`` ends before the first whose rows cannot be known (``gaps``).
 
     ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
+    ``resent`` are the places of output records that are copies made by the producer.
     """
 
     contract: Contract
@@ -138,6 +140,7 @@ class History:
     gaps: list[tuple[int, str]] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     planned: int = 0
+    resent: frozenset[str] = frozenset()
 
     @property
     def by_time(self) -> bool:
@@ -199,6 +202,7 @@ def read_history(run: Evidence) -> History:
     history = History(contract, place(contract), manifest, Rows(), ({}, {}))
     _read_rows(history, run.inputs())
     _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
+    history.resent = resent(manifest, run.faults(), run.output())
     return history
 
 

@@ -48,6 +48,7 @@ class ChainRun:
         self.sentinels: dict[str, int] = {}
         self.plans: list[Batch] = []
         self.records: list[OutputRecord] = []
+        self.journal: list[Fault] = []
 
     def batch(self, *topics: str, watermark: float = 0, out: str = "", **plan: Any) -> ChainRun:
         """One planned batch: the rows of each topic, its watermark in seconds, and what it wrote."""
@@ -128,8 +129,8 @@ class ChainRun:
         return self.records
 
     def faults(self) -> list[Fault]:
-        """None."""
-        return []
+        """The journal."""
+        return self.journal
 
     def judge(self) -> Verdict:
         """The verdict."""

@@ -1,7 +1,8 @@
 """What came out of a chain, compared with what was predicted: values by batch, each row as often as it is owed.
 
 Free of I/O. The words are those of ``tidemark.oracle.findings``. Rows of a batch behind a gap are not compared; a batch
-owes its rows once it is committed; ``at-least-once`` excuses a row that comes again in a batch that ran again.
+owes its rows once it is committed; ``at-least-once`` excuses a row that comes again in a batch that ran again, and a
+record that was sent twice (``tidemark.oracle.resent``).
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Comparison:
     def _again(self, came: Came) -> None:
         plan = self._history.batches[came.batch].plan
         lenient = self._history.manifest.delivery is Delivery.AT_LEAST_ONCE
-        if lenient and (plan.runs > 1 or plan.failed_tasks):
+        if (lenient and (plan.runs > 1 or plan.failed_tasks)) or came.place in self._history.resent:
             self.excused[came.batch] += 1
             return
         owed = self._known[came.batch][came.values]

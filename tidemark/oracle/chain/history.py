@@ -17,6 +17,7 @@ from tidemark.events import as_text, field_reader, read_time_us
 from tidemark.evidence import Batch, InputRecord, Manifest
 from tidemark.oracle.chain.steps import Row, passes
 from tidemark.oracle.history import Evidence
+from tidemark.oracle.resent import resent
 
 LONG = range(-(1 << 63), 1 << 63)
 
@@ -31,7 +32,10 @@ class BatchRows:
 
 @dataclass
 class History:
-    """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it."""
+    """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it.
+
+    ``resent`` are the places of output records that are copies made by the producer.
+    """
 
     chain: Chain
     manifest: Manifest
@@ -43,6 +47,7 @@ class History:
     gaps: list[tuple[int, str]] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    resent: frozenset[str] = frozenset()
 
     def place(self, record: int) -> str:
         """``topic/partition/offset``."""
@@ -57,6 +62,7 @@ def read_history(run: Evidence) -> History:
     """Read a run; raises what the evidence raises if it is broken."""
     manifest = run.manifest
     history = History(Chain.from_json(manifest.contract), manifest)
+    history.resent = resent(manifest, run.faults(), run.output())
     reader = _Reader(history)
     for record in run.inputs():
         reader.add(record)
