@@ -157,7 +157,7 @@ class Comparison:
         ):
             self.seen.excused[came.batch] += 1
             return
-        why = "that batch was run once, none of its tasks failed, and it is no record that was sent twice because a broker died"
+        why = "that batch was run once, none of its tasks failed, and its producer sent it once"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
             why = "exactly-once excuses no repeat"
         first = self.seen.came_at(identity)
