@@ -121,7 +121,7 @@ class Comparison:
             elif identity not in predicted:
                 self._unexpected(identity, Came(batch, place), place)
             elif predicted[identity] == batch:
-                self._again(identity, Came(batch, place))
+                self._again(identity, Came(batch, place), place)
             else:
                 astray.append((identity, Came(batch, place), place))
         self.seen.counts.update(
@@ -151,10 +151,8 @@ class Comparison:
             ),
         )
 
-    def _again(self, identity: int, came: Came) -> None:
-        if self._excusing[came.batch] or (
-            came.place is not None and _written(came.place) in self._history.resent
-        ):
+    def _again(self, identity: int, came: Came, place: int) -> None:
+        if self._excusing[came.batch] or _written(place) in self._history.resent:
             self.seen.excused[came.batch] += 1
             return
         why = "that batch was run once, none of its tasks failed, and its producer sent it once"

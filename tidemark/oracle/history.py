@@ -24,7 +24,6 @@ from tidemark.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord,
 from tidemark.oracle.bounds import FIRST_FORMAT_BY_TIME, LEFT, RIGHT, TIMELESS_US, US_PER_MS, window
 from tidemark.oracle.columns import ColumnReader, Columns
 from tidemark.oracle.placing import PRESERVED, Placing, as_planned, must_be_there, passes, place
-from tidemark.oracle.resent import resent
 
 NO_KEY = -(1 << 62)
 """The key of a record that is no event."""
@@ -128,7 +127,7 @@ class History:
     """A run, ready to be judged. ``batches`` ends before the first whose rows cannot be known (``gaps``).
 
     ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
-    ``resent`` are the places of output records that are copies made by the producer.
+    ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
     """
 
     contract: Contract
@@ -202,7 +201,6 @@ def read_history(run: Evidence) -> History:
     history = History(contract, place(contract), manifest, Rows(), ({}, {}))
     _read_rows(history, run.inputs())
     _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
-    history.resent = resent(manifest, run.faults(), run.output())
     return history
 
 

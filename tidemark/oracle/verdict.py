@@ -34,6 +34,7 @@ from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence, History, read_history
 from tidemark.oracle.operational import Prediction, predict
 from tidemark.oracle.partners import Partners
+from tidemark.oracle.resent import resent
 from tidemark.oracle.watermarks import check_watermarks
 from tidemark.oracle.wording import Wording
 
@@ -118,6 +119,8 @@ class _Judgement:
         expected = self.expectation(run)
         if expected is not None:
             prediction, defects = expected
+            copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
+            history.resent = copies or frozenset()
             comparison = Comparison(history, prediction, defects, self.book)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
             engine = self.stage(

@@ -17,7 +17,7 @@ from tidemark.cases.draw import BOUNDS, DRAWN_STATES, draw, draw_records, flush_
 from tidemark.cases.fuzz import sort_of
 from tidemark.cases.states import named
 from tidemark.contract import Bound, Contract, Delivery, JoinKind, Term, WatermarkPolicy
-from tidemark.evidence import Batch, Fault, InputRecord, InputTopic, Manifest, OutputRecord, StateInfo
+from tidemark.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
 from tidemark.oracle.declarative import defect_that_adds, defect_that_loses, differences, right_answer
 from tidemark.oracle.history import Fate, first_of, read_history, right_of
 from tidemark.oracle.operational import predict
@@ -71,12 +71,6 @@ class Drawn:
             )
             for number in range(self.slices)
         ]
-
-    def output(self) -> list[OutputRecord]:
-        return []
-
-    def faults(self) -> list[Fault]:
-        return []
 
     def literal(self) -> Literal:
         model = Literal(json.loads(json.dumps(self.manifest.contract)), self.form)

@@ -65,6 +65,14 @@ def test_a_record_that_is_not_the_same_one_is_a_finding(copy: dict[str, Any]) ->
     assert twice(death(proof={"ends": {"0": 1, "1": 0}}), **copy).findings_total["duplicate_rows"] == 1
 
 
+@pytest.mark.parametrize("proof", [{"ends": [1]}, {"ends": {"zero": 1}}])
+def test_a_proof_that_cannot_be_read_is_a_doubt_and_excuses_nothing(proof: dict[str, Any]) -> None:
+    verdict = twice(death(proof=proof))
+
+    assert verdict.findings_total["duplicate_rows"] == 1
+    assert any(doubt.startswith("copies could not be judged") for doubt in verdict.doubts)
+
+
 def test_an_exactly_once_sink_is_excused_nothing() -> None:
     run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").flush().out(0, "i1 c1")
     run.delivery, run.journal = Delivery.EXACTLY_ONCE, [death()]

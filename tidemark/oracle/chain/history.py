@@ -17,7 +17,6 @@ from tidemark.events import as_text, field_reader, read_time_us
 from tidemark.evidence import Batch, InputRecord, Manifest
 from tidemark.oracle.chain.steps import Row, passes
 from tidemark.oracle.history import Evidence
-from tidemark.oracle.resent import resent
 
 LONG = range(-(1 << 63), 1 << 63)
 
@@ -34,7 +33,7 @@ class BatchRows:
 class History:
     """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it.
 
-    ``resent`` are the places of output records that are copies made by the producer.
+    ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
     """
 
     chain: Chain
@@ -62,7 +61,6 @@ def read_history(run: Evidence) -> History:
     """Read a run; raises what the evidence raises if it is broken."""
     manifest = run.manifest
     history = History(Chain.from_json(manifest.contract), manifest)
-    history.resent = resent(manifest, run.faults(), run.output())
     reader = _Reader(history)
     for record in run.inputs():
         reader.add(record)

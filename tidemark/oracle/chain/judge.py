@@ -13,7 +13,6 @@ from typing import Literal, TypeVar
 from tidemark import chain
 from tidemark.contract import JoinKind
 from tidemark.errors import BrokenEvidence, TidemarkError
-from tidemark.evidence import Fault
 from tidemark.oracle.chain import anchors
 from tidemark.oracle.chain.compare import Comparison, Defect, Predicted, show
 from tidemark.oracle.chain.history import History, read_history
@@ -30,6 +29,7 @@ from tidemark.oracle.defects import (
 )
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence
+from tidemark.oracle.resent import resent
 from tidemark.oracle.verdict import Verdict
 from tidemark.oracle.wording import moment
 
@@ -50,7 +50,7 @@ def judge_chain(run: Evidence) -> Verdict:
             detail=f"{type(error).__name__}: {error}",
             hint="the docstring of tidemark/evidence.py describes each file",
         ) from error
-    return _Judgement(history, output).judge(list(run.faults()))
+    return _Judgement(history, output).judge(run)
 
 
 def unmodelled(spark: str | None) -> str:
@@ -68,8 +68,8 @@ class _Judgement:
         self.doubts = list(history.doubts)
         self.choice = Choice(history, output)
 
-    def judge(self, faults: list[Fault]) -> Verdict:
-        history = self.history
+    def judge(self, run: Evidence) -> Verdict:
+        history, faults = self.history, list(run.faults())
         for batch, gap in history.gaps:
             message = f"{gap}; nothing is compared from there on"
             self.book.add(Finding(property="missing_batches", message=message, batch=batch))
@@ -90,6 +90,8 @@ class _Judgement:
                 self.stage("the declarative answer", lambda: self.compare_opinions(predicted)) or Defect()
             )
             without = self.stage("late rows", lambda: self.predict(Rules(keep_late=True), first_come))
+            copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
+            history.resent = copies or frozenset()
             comparison = Comparison(history, self.output, predicted, defect, self.book)
             seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
             counts = self.stage("the counts", lambda: anchors.tally(history, predicted, seen, faults)) or {}
