@@ -23,17 +23,17 @@ JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 EXACTLY_ONCE, SPARK = SINKS
 EVERY_DAY = {
     ("inner", EXACTLY_ONCE): "driver@half-written,executor@planned",
-    ("inner", SPARK): "driver@no-data,broker@written",
+    ("inner", SPARK): "broker@written,executor@no-data",
     ("left_outer", EXACTLY_ONCE): "driver@written,executor@half-written",
     ("left_outer", SPARK): "broker@planned,executor@no-data",
     ("right_outer", EXACTLY_ONCE): "broker@no-data,executor@half-written",
     ("right_outer", SPARK): "driver@written,executor@planned",
     ("full_outer", EXACTLY_ONCE): "driver@planned,broker@written,worker@planned,master@planned",
-    ("full_outer", SPARK): "driver@half-written,executor@no-data",
+    ("full_outer", SPARK): "executor@half-written,executor@no-data",
     ("left_semi", EXACTLY_ONCE): "driver@no-data,broker@half-written",
-    ("left_semi", SPARK): "driver@written,executor@planned",
+    ("left_semi", SPARK): "broker@written,executor@planned",
 }
-"""A driver's death costs most, so each join has one or two, and each of its points."""
+"""A driver's death costs most, so each join has one, and each of its points is there."""
 WANTED = (
     "driver@planned", "driver@half-written", "driver@written", "driver@no-data", "executor@half-written",
     "broker@half-written",

@@ -28,8 +28,8 @@ from tidemark.wait import wait_until
 
 pytestmark = [pytest.mark.e2e]
 
-OTHER = {"spark.cores.max": "4", "spark.executor.cores": "2", "spark.sql.shuffle.partitions": "5"}
-"""A driver unlike the shared one, which has two executors of one core."""
+OTHER = {"spark.cores.max": "2", "spark.executor.cores": "2", "spark.sql.shuffle.partitions": "5"}
+"""A driver unlike the shared one, which has two executors of one core each: one executor, of two."""
 FAILURES = 4
 BATCHES = 3
 BATCH = 2000
@@ -313,7 +313,7 @@ def test_the_code_travels_with_the_query_and_a_batch_in_flight_outlives_other_co
     assert len(values) >= 800
 
 
-@pytest.mark.parametrize("kind", ["connect", pytest.param("classic", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.long)])
 def test_speculation_is_refused(kind, stack, told, tmp_path):
     conf = {"spark.speculation": "true"}
     if kind == "connect":
