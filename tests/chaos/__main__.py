@@ -1,14 +1,16 @@
 """Runs the chaos tests of every day so many times in a row: ``python -m tests.chaos --times 20``.
 
 One that fails ends it; so does anything that a run has left: a process of a stack, frozen or not, or a folder with its
-ports and leases. ``AGAIN.md`` is written only if all runs held. Logs and counts are in ``build/chaos``. Exit code 0 if
-they held, 1 if not, 130 after Ctrl-C. Words after ``--`` are handed to pytest: they say how tests are run (``-n 3``),
-never which.
+ports and leases. ``AGAIN.md`` is written only if all runs held. Those that held so far are in ``again.jsonl``, where
+``--resume`` goes on if nothing of the code has changed, on this machine or another; one that fails removes it, for the
+row is broken. Logs and counts are in ``build/chaos``. Exit code 0 if they held, 1 if not, 130 after Ctrl-C. Words after
+``--`` are handed to pytest: they say how tests are run (``-n 3``), never which.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import signal
 import sys
@@ -16,9 +18,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 
+import msgspec
 import psutil
 
 from tests.long import Done, Part, duration, machine, must_select_nothing, read_junit, run
@@ -27,16 +31,28 @@ from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID, Deadline
 from tidemark.wait import wait_until
 
 DOCUMENT = Path(__file__).with_name("AGAIN.md")
+KEPT = Path(__file__).with_name("again.jsonl")
 MARK = "TIDEMARK_CHAOS_TESTS"
 """In the environment of what a run starts, but for stacks: those run in their folders."""
 GONE_S = 60.0
 """Calibration: what pytest leaves behind ends with it; a worker of a killed executor within 1 s."""
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of ``again.jsonl``: a run that held; the digest is of the code and its tests."""
+
+    date: str
+    machine: str
+    code_sha256: str
+    seconds: float
+    counted: str
+
+
 def main(arguments: list[str]) -> int:
     """Run them, print what became of each run, and write the document if all held."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--times", type=int, default=20, help="how many runs in a row (default: 20)")
+    parser.add_argument("--resume", action="store_true", help=f"go on after the runs in {KEPT.name}")
     parser.add_argument("words", nargs="*", metavar="-- WORDS", help="how pytest runs the tests")
     args = parser.parse_args(arguments)
     if args.times < 1:
@@ -49,18 +65,59 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the run, too
     logs = Path("build", "chaos")
     logs.mkdir(parents=True, exist_ok=True)
-    done: list[Done] = []
+    code, held = digest(), earlier(parser) if args.resume else []
+    if not args.resume:
+        KEPT.unlink(missing_ok=True)
     with suppress(KeyboardInterrupt):
-        for number in range(1, args.times + 1):
-            done.append(_once(number, args.times, args.words, logs))
-            if done[-1].problem:
+        for number in range(len(held) + 1, args.times + 1):
+            done = _once(number, args.times, args.words, logs)
+            if done.problem:
+                KEPT.unlink(missing_ok=True)
                 return EXIT_INVALID
-    if len(done) < args.times:
-        print(f"interrupted after {len(done)} of {args.times} runs, which held")
+            held.append(_keep(done, code))
+    if len(held) < args.times:
+        print(f"interrupted after {len(held)} of {args.times} runs, which held; go on with --resume")
         return EXIT_INTERRUPTED
-    DOCUMENT.write_text(text(done, machine(), datetime.now(UTC).date().isoformat()), encoding="utf-8")
+    DOCUMENT.write_text(text(held), encoding="utf-8")
     print(f"written: {DOCUMENT}")
     return EXIT_VALID
+
+
+def digest() -> str:
+    """The SHA-256 of the code and its tests."""
+    known = hashlib.sha256(project.code_sha256().encode())
+    for path in sorted(project.root().glob("tests/**/*.py")):
+        known.update(f"{path.relative_to(project.root())}\0".encode())
+        known.update(path.read_bytes())
+    return known.hexdigest()
+
+
+def earlier(parser: argparse.ArgumentParser) -> list[Held]:
+    """The runs that held before, with this very code."""
+    try:
+        lines = KEPT.read_bytes().splitlines()
+        held = [msgspec.json.decode(line, type=Held) for line in lines]
+    except FileNotFoundError:
+        return []
+    except msgspec.DecodeError as error:
+        parser.error(f"{KEPT} cannot be read ({error}); begin a new row without --resume")
+    code = digest()
+    if changed := [number for number, run in enumerate(held, 1) if run.code_sha256 != code]:
+        parser.error(f"run {changed[0]} in {KEPT} was of other code; begin a new row without --resume")
+    return held
+
+
+def _keep(done: Done, code: str) -> Held:
+    held = Held(
+        date=datetime.now(UTC).date().isoformat(),
+        machine=machine(),
+        code_sha256=code,
+        seconds=round(done.seconds, 1),
+        counted=done.counted,
+    )
+    with KEPT.open("ab") as file:
+        file.write(msgspec.json.encode(held) + b"\n")
+    return held
 
 
 def _once(number: int, times: int, words: Sequence[str], logs: Path) -> Done:
@@ -111,9 +168,9 @@ def left() -> Iterator[str]:
                 yield f"process {process.pid}, {process.status()}: {' '.join(process.cmdline())[:120]}"
 
 
-def text(done: Sequence[Done], where: str, date: str) -> str:
+def text(held: Sequence[Held]) -> str:
     """The document."""
-    seconds = [one.seconds for one in done]
+    seconds = [run.seconds for run in held]
     least, middle, most = (duration(figure(seconds)) for figure in (min, median, max))
     made = (
         "Made by `make chaos`: those of every day, so many times in a row; written only if none failed and nothing was "
@@ -124,13 +181,28 @@ def text(done: Sequence[Done], where: str, date: str) -> str:
         "",
         made,
         "",
-        f"{date}, {where}: **{len(done)} runs**, {least} to {most} each, median {middle}.",
+        f"**{len(held)} runs**, {least} to {most} each, median {middle}.",
+        "",
+        *_sittings(held),
         "",
         "| run | time | counted |",
         "|---:|---:|---|",
     ]
-    lines += [f"| {number} | {duration(one.seconds)} | {one.counted} |" for number, one in enumerate(done, 1)]
+    lines += [f"| {number} | {duration(run.seconds)} | {run.counted} |" for number, run in enumerate(held, 1)]
     return "\n".join(lines) + "\n"
+
+
+def _sittings(held: Sequence[Held]) -> Iterator[str]:
+    """Which runs were on what machine, and when."""
+    number = 1
+    for (date, where), runs in groupby(held, lambda run: (run.date, run.machine)):
+        last = number + len(list(runs)) - 1
+        yield (
+            f"- Runs {number} to {last}: {date}, {where}."
+            if last > number
+            else f"- Run {number}: {date}, {where}."
+        )
+        number = last + 1
 
 
 if __name__ == "__main__":
