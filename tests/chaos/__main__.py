@@ -65,7 +65,8 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the run, too
     logs = Path("build", "chaos")
     logs.mkdir(parents=True, exist_ok=True)
-    code, held = digest(), earlier(parser) if args.resume else []
+    code, where = digest(), machine()
+    held = earlier(parser, code) if args.resume else []
     if not args.resume:
         KEPT.unlink(missing_ok=True)
     with suppress(KeyboardInterrupt):
@@ -74,7 +75,7 @@ def main(arguments: list[str]) -> int:
             if done.problem:
                 KEPT.unlink(missing_ok=True)
                 return EXIT_INVALID
-            held.append(_keep(done, code))
+            held.append(_keep(done, code, where))
     if len(held) < args.times:
         print(f"interrupted after {len(held)} of {args.times} runs, which held; go on with --resume")
         return EXIT_INTERRUPTED
@@ -92,25 +93,23 @@ def digest() -> str:
     return known.hexdigest()
 
 
-def earlier(parser: argparse.ArgumentParser) -> list[Held]:
+def earlier(parser: argparse.ArgumentParser, code: str) -> list[Held]:
     """The runs that held before, with this very code."""
     try:
-        lines = KEPT.read_bytes().splitlines()
-        held = [msgspec.json.decode(line, type=Held) for line in lines]
+        held = msgspec.json.Decoder(Held).decode_lines(KEPT.read_bytes())
     except FileNotFoundError:
         return []
     except msgspec.DecodeError as error:
         parser.error(f"{KEPT} cannot be read ({error}); begin a new row without --resume")
-    code = digest()
     if changed := [number for number, run in enumerate(held, 1) if run.code_sha256 != code]:
         parser.error(f"run {changed[0]} in {KEPT} was of other code; begin a new row without --resume")
     return held
 
 
-def _keep(done: Done, code: str) -> Held:
+def _keep(done: Done, code: str, where: str) -> Held:
     held = Held(
         date=datetime.now(UTC).date().isoformat(),
-        machine=machine(),
+        machine=where,
         code_sha256=code,
         seconds=round(done.seconds, 1),
         counted=done.counted,
