@@ -20,7 +20,7 @@ from typing import Any
 from docker.errors import APIError, NotFound
 
 from tidemark.errors import EngineError
-from tidemark.stack import agents, compose, engine, image
+from tidemark.stack import agents, compose, engine, freezing, image
 from tidemark.stack.commands import host_name
 from tidemark.stack.compose import HOME_LABEL, PART_LABEL, STACK_LABEL, project_of
 from tidemark.stack.processes import ProcessRuntime
@@ -134,13 +134,12 @@ class ContainerRuntime:
                 if target.network:
                     self._api.disconnect_container_from_network(target.container, self._project())
                 else:
-                    self._api.pause(target.container)
+                    freezing.freeze(self._api, target.container)
         except EngineError as error:
-            if _is_conflict(error):  # it is paused already; or it does not run
-                return self.lives(target)
-            if isinstance(error.__cause__, NotFound):
+            if not self.lives(target):
                 return False
-            raise
+            if not _is_conflict(error):  # else it is paused already
+                raise
         return True
 
     def go_on(self, target: Target) -> None:
@@ -280,9 +279,9 @@ class ContainerRuntime:
     def _unpause(self, container: str) -> None:
         try:
             with engine.asked(f"let {container} go on"):
-                self._api.unpause(container)
+                freezing.thaw(self._api, container)
         except EngineError as error:
-            if not isinstance(error.__cause__, APIError):
+            if not _is_out_of_reach(error):
                 raise  # else it is not paused, or gone: nothing is left to do
 
     def _networks(self, container: str) -> list[str]:

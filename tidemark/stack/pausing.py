@@ -17,11 +17,15 @@ from tidemark.stack.state import StateFolder, Stopped, Target
 
 def stop(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
     """Stop a target and wait until it is; ``name`` is what it is known by for :func:`go_on`."""
-    with _turn(state, target):
-        state.add("stopped", Stopped(target, ProcessId.own()), name)
-        halted = runtime.halt(target)
+    halted = False
+    try:
+        with _turn(state, target):
+            state.add("stopped", Stopped(target, ProcessId.own()), name)
+            halted = runtime.halt(target)
+    finally:
+        if not halted:
+            go_on(state, runtime, target, name)
     if not halted:
-        go_on(state, runtime, target, name)
         raise DaemonDied(f"{name} cannot be paused", detail="it does not run", hint="start it first")
 
 

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import json
+import socketserver
 import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from tidemark.process import ProcessId, base_environment, end, spawn
+from tidemark.stack import engine
 from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
@@ -80,3 +86,43 @@ def part(tmp_path: Path):
         return PartRecord(name=name, kind=kind, log=str(tmp_path / f"{name}.log"), **{**fields, **more})
 
     return make
+
+
+@pytest.fixture
+def engine_that_answers(tmp_path: Path, monkeypatch):
+    """A function that starts a container engine of a kind: each request gets what ``answer(method, path)`` gives."""
+    servers = []
+
+    def start(answer: Callable[[str, str], tuple[int, object]]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, said = answer(self.command, self.path.partition("?")[0])
+                body = b"" if said is None else json.dumps(said).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET  # noqa: N815
+
+            def address_string(self) -> str:
+                return "unix"
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+            daemon_threads = True
+
+        path = str(tmp_path / "engine.sock")
+        servers.append(Server(path, Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+
+    yield start
+    engine._close()
+    engine._clients.clear()
+    for server in servers:
+        server.shutdown()
+        server.server_close()

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socketserver
-import threading
-from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -26,40 +22,14 @@ def docker(executable, monkeypatch):
 
 
 @pytest.fixture
-def engine_of(tmp_path, monkeypatch):
+def engine_of(engine_that_answers):
     """A function that starts an engine which says it has this API version, and nothing else."""
-    servers = []
 
     def start(api: str) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                body = json.dumps({"Version": "19.03.1", "ApiVersion": api, "MinAPIVersion": "1.12"}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        version = {"Version": "19.03.1", "ApiVersion": api, "MinAPIVersion": "1.12"}
+        engine_that_answers(lambda _method, _path: (200, version))
 
-            def address_string(self):
-                return "unix"
-
-            def log_message(self, *_):
-                pass
-
-        class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-            daemon_threads = True
-
-        path = str(tmp_path / "engine.sock")
-        servers.append(Server(path, Handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-
-    yield start
-    engine._close()
-    engine._clients.clear()
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    return start
 
 
 def refused(ask, says: str) -> EngineError:

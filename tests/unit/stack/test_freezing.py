@@ -1,0 +1,112 @@
+"""An engine that cannot freeze or thaw a container just then is asked again. The one here answers as Docker does."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tidemark.errors import EngineError
+from tidemark.stack import freezing
+from tidemark.stack.containers import ContainerRuntime
+from tidemark.stack.pausing import stop
+from tidemark.stack.state import Stopped, Target
+
+NAME = "tidemark-x-driver"
+TARGET = Target(container=NAME)
+CANNOT = (500, {"message": "Cannot pause container: OCI runtime pause failed: unable to freeze: unknown"})
+
+
+class Engine:
+    """One container. Of what is asked of it the first ``failures`` are in vain, each after ``meanwhile``."""
+
+    def __init__(self, failures=0, *, running=True, paused=False, meanwhile=None):
+        self.failures = failures
+        self.state = {"Running": running, "Paused": paused}
+        self.meanwhile = meanwhile or {}
+        self.asked = Counter()
+
+    def answer(self, method, path):
+        if path.endswith("/version"):
+            return 200, {"Version": "20.10.24", "ApiVersion": "1.41", "MinAPIVersion": "1.12"}
+        what = path.rsplit("/", 1)[1]
+        if what == "json":
+            return 200, {"State": self.state}
+        self.asked[what] += 1
+        if not self.state["Running"] or self.state["Paused"] == (what == "pause"):
+            return 409, {"message": f"container {NAME} is not as it must be for {what}"}
+        if self.asked[what] <= self.failures:
+            self.state.update(self.meanwhile)
+            return CANNOT
+        self.state["Paused"] = what == "pause"
+        return 204, None
+
+
+@pytest.fixture
+def runtime(state, engine_that_answers):
+    """A function that makes the runtime whose engine has the container."""
+
+    def of(engine: Engine) -> ContainerRuntime:
+        engine_that_answers(engine.answer)
+        state.make("compose")
+        return ContainerRuntime(state)
+
+    return of
+
+
+def test_a_container_that_cannot_be_frozen_at_once_is_frozen_later(runtime):
+    engine = Engine(failures=3)
+
+    assert runtime(engine).halt(TARGET)
+
+    assert engine.state["Paused"]
+    assert engine.asked["pause"] == 4
+
+
+def test_a_container_that_cannot_be_thawed_at_once_goes_on_later(runtime):
+    engine = Engine(failures=3, paused=True)
+
+    runtime(engine).go_on(TARGET)
+
+    assert not engine.state["Paused"]
+    assert engine.asked["unpause"] == 4
+
+
+def test_a_container_that_is_paused_though_the_engine_failed_is_not_asked_again(runtime):
+    engine = Engine(failures=1, meanwhile={"Paused": True})
+
+    assert runtime(engine).halt(TARGET)
+
+    assert engine.asked["pause"] == 1
+
+
+def test_a_container_that_ends_instead_does_not_live(runtime):
+    engine = Engine(failures=1, meanwhile={"Running": False})
+
+    assert not runtime(engine).halt(TARGET)
+
+    assert engine.asked["pause"] == 1
+
+
+def test_what_is_paused_already_or_goes_on_already_stays_so(runtime):
+    engine = Engine(paused=True)
+    of_it = runtime(engine)
+
+    assert of_it.halt(TARGET)
+    of_it.go_on(TARGET)
+    of_it.go_on(TARGET)
+
+    assert not engine.state["Paused"]
+    assert engine.asked == {"pause": 1, "unpause": 2}
+
+
+def test_what_never_freezes_goes_on_and_what_the_engine_said_is_told(runtime, state, monkeypatch):
+    monkeypatch.setattr(freezing, "FREEZE_S", 0.1)
+    engine = Engine(failures=10**6)
+
+    with pytest.raises(EngineError, match=f"the container engine did not stop {NAME}") as error:
+        stop(state, runtime(engine), TARGET, "driver")
+
+    assert "unable to freeze" in error.value.detail
+    assert engine.asked["pause"] > 1
+    assert state.records("stopped", Stopped) == []
