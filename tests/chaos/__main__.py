@@ -39,7 +39,7 @@ GONE_S = 60.0
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of ``again.jsonl``: a run that held; the digest is of the code and its tests."""
+    """A line of ``again.jsonl``: a run that held; the digest is of code, tests and lock."""
 
     date: str
     machine: str
@@ -85,10 +85,10 @@ def main(arguments: list[str]) -> int:
 
 
 def digest() -> str:
-    """The SHA-256 of the code and its tests."""
-    known = hashlib.sha256(project.code_sha256().encode())
-    for path in sorted(project.root().glob("tests/**/*.py")):
-        known.update(f"{path.relative_to(project.root())}\0".encode())
+    """The SHA-256 of the code, its tests, and the lock of what they run with."""
+    known, root = hashlib.sha256(project.code_sha256().encode()), project.root()
+    for path in (root / "requirements.lock", *sorted(root.glob("tests/**/*.py"))):
+        known.update(f"{path.relative_to(root)}\0".encode())
         known.update(path.read_bytes())
     return known.hexdigest()
 

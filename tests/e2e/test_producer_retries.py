@@ -1,6 +1,6 @@
 """What Kafka's own producer, which Spark's sink writes with, sends twice when a broker dies: why copies are excused.
 
-``tidemark/oracle/resent.py`` says how it comes about.
+``tidemark/oracle/repeats.py`` says how it comes about.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ def in_a_row(monkeypatch, tmp_path):
     monkeypatch.setattr(again.signal, "signal", lambda *_: None)
     monkeypatch.setenv(again.MARK, "")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "requirements.lock").touch()
 
     def run(times, one, *words):
         monkeypatch.setattr(again, "run", one)

@@ -5,7 +5,7 @@ Free of I/O. ``Comparison.run`` returns what it saw; findings go into the book. 
 * A batch owes its rows once it is committed. The rows of a batch that was planned and never committed may
   come.
 * Delivery ``at-least-once`` excuses a row that comes again *in its own batch* if that batch was run again or
-  a task of it failed, and a record that the producer sent twice because a broker died (``resent.py``);
+  a task of it failed, and a record that the producer sent twice because a broker died (``repeats.py``);
   ``exactly-once`` excuses nothing. A row that comes again in another batch is never excused.
 * In a left semi join every repeat that is not excused is ``repeated_semi_rows``; in the others
   ``duplicate_rows``.
@@ -34,6 +34,7 @@ from tidemark.oracle.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first
 from tidemark.oracle.operational import Prediction
 from tidemark.oracle.placing import PRESERVED
 from tidemark.oracle.reading import OutputReader
+from tidemark.oracle.repeats import may_repeat
 from tidemark.oracle.wording import Wording
 
 _PLACE_BITS = 48
@@ -96,9 +97,8 @@ class Comparison:
         self._explain = Explain(history, prediction, self._words)
         self._reader = OutputReader(history, self._choose)
         plans = [batch.plan for batch in history.batches]
-        lenient = history.manifest.delivery is Delivery.AT_LEAST_ONCE
         self._owing = [plan.committed for plan in plans]
-        self._excusing = [lenient and (plan.runs > 1 or plan.failed_tasks > 0) for plan in plans]
+        self._excusing = [may_repeat(history.manifest, plan) for plan in plans]
         self._beyond: float = len(plans) if history.gaps else math.inf
 
     def run(self, output: Iterable[OutputRecord]) -> Seen:

@@ -34,7 +34,7 @@ from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence, History, read_history
 from tidemark.oracle.operational import Prediction, predict
 from tidemark.oracle.partners import Partners
-from tidemark.oracle.resent import resent
+from tidemark.oracle.repeats import resent
 from tidemark.oracle.watermarks import check_watermarks
 from tidemark.oracle.wording import Wording
 

@@ -2,7 +2,7 @@
 
 Free of I/O. The words are those of ``tidemark.oracle.findings``. Rows of a batch behind a gap are not compared; a batch
 owes its rows once it is committed; ``at-least-once`` excuses a row that comes again in a batch that ran again, and a
-record that was sent twice (``tidemark.oracle.resent``).
+record that was sent twice (``tidemark.oracle.repeats``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from tidemark import chain
-from tidemark.contract import Delivery
 from tidemark.events import write_time
 from tidemark.oracle.bounds import US_PER_MS
 from tidemark.oracle.chain.history import History
@@ -19,6 +18,7 @@ from tidemark.oracle.chain.model import Model
 from tidemark.oracle.chain.output import Came, Output, Shape, Values
 from tidemark.oracle.chain.steps import Row
 from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.repeats import may_repeat
 
 WRITTEN = 8
 """So many of the input records behind a row are named."""
@@ -145,8 +145,7 @@ class Comparison:
 
     def _again(self, came: Came) -> None:
         plan = self._history.batches[came.batch].plan
-        lenient = self._history.manifest.delivery is Delivery.AT_LEAST_ONCE
-        if (lenient and (plan.runs > 1 or plan.failed_tasks)) or came.place in self._history.resent:
+        if may_repeat(self._history.manifest, plan) or came.place in self._history.resent:
             self.excused[came.batch] += 1
             return
         owed = self._known[came.batch][came.values]

@@ -29,7 +29,7 @@ from tidemark.oracle.defects import (
 )
 from tidemark.oracle.findings import Book, Finding
 from tidemark.oracle.history import Evidence
-from tidemark.oracle.resent import resent
+from tidemark.oracle.repeats import resent
 from tidemark.oracle.verdict import Verdict
 from tidemark.oracle.wording import moment
 
