@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -32,9 +32,7 @@ from tidemark.evidence import OutputRecord
 from tidemark.wait import wait_until
 
 TOPIC_SETTINGS = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
-"""Traces keep their own timestamps, of years ago or far ahead: a broker must neither delete nor refuse
-them.
-"""
+"""Traces keep their own timestamps, of years ago or far ahead: a broker must neither delete nor refuse them."""
 
 ANSWER_S = 15.0
 """Calibration: a broker answers an admin request in 5-50 ms; one that is just starting within 5 s."""
@@ -46,9 +44,7 @@ TOPIC_S = 30.0
 """Calibration: a topic has its leaders 10-100 ms after it was created."""
 
 DRAIN_S = 60.0
-"""Calibration: 100,000 records are read in a second; a transaction that nobody ends is aborted after its
-timeout.
-"""
+"""Calibration: 100,000 records are read in a second; a transaction that nobody ends is aborted after its timeout."""
 
 NO_ANSWER = (
     KafkaError._TRANSPORT,
@@ -68,20 +64,22 @@ NOT_YET = (
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
 )
-"""What a broker says of a partition that it has just been given, or has just come back with: ask again."""
+"""What a broker says of a partition that it has just been given, or has just come back with, and what a client makes of
+it: ask again.
+"""
 
 SEE_LOG = "the broker's log says more: `tidemark status` names it"
 BATCH_RECORDS = 10_000
 _POLL_S = 0.1
 
 Broker = str | Mapping[str, str]
-"""A broker's ``HOST:PORT``, or the client's settings, ``bootstrap.servers`` among them, for one that wants
-a login.
-"""
+"""A broker's ``HOST:PORT``, or the client's settings, ``bootstrap.servers`` among them, for one that wants a login."""
 
 Ends = dict[str, dict[int, int]]
+T = TypeVar("T")
 
 
 def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
@@ -149,11 +147,10 @@ def watched_ends(broker: Broker, topic: str) -> Iterator[Callable[[], dict[int, 
     places = [TopicPartition(topic, number) for number in end_offsets(broker, [topic])[topic]]
 
     def ends() -> dict[int, int]:
-        with _answered(broker, f"tell the offsets of {topic!r}"):
-            return {place.partition: consumer.get_watermark_offsets(place, ANSWER_S)[1] for place in places}
+        return {place.partition: consumer.get_watermark_offsets(place, ANSWER_S)[1] for place in places}
 
     try:
-        yield ends
+        yield lambda: _told(broker, f"the offsets of {topic!r}", ends)
     finally:
         consumer.close()
 
@@ -285,7 +282,7 @@ class _Reader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 if partition is not None and offset is not None:
                     self.position[partition] = max(self.position[partition], offset)
-            elif error.fatal() or not error.retriable():
+            elif error.fatal() or not (error.retriable() or error.code() in NOT_YET):
                 raise TestbedError(
                     f"cannot read from {_address(self._broker)!r}", detail=error.str(), hint=SEE_LOG
                 )
@@ -341,24 +338,34 @@ def _offsets(
             hint=f"topics there: {', '.join(sorted(name for name in known if name[:2] != '__')) or 'none'}",
         )
     asked = {TopicPartition(name, partition): spec for name in topics for partition in known[name].partitions}
-    trouble: list[str] = []
 
-    def look() -> list[Ends] | None:
+    def tell() -> Ends:
         ends: Ends = {name: {} for name in topics}
         answers = admin.list_offsets(asked, request_timeout=TRY_S, **options) if asked else {}
         for place, future in answers.items():
-            with _answered(broker, f"tell the offsets of {place.topic!r}"):
-                try:
-                    ends[place.topic][place.partition] = future.result(ANSWER_S).offset
-                except KafkaException as exception:
-                    if exception.args[0].code() not in (*NOT_YET, *NO_ANSWER):
-                        raise
-                    trouble[:] = [exception.args[0].str()]
-                    return None
-        return [{name: dict(sorted(parts.items())) for name, parts in ends.items()}]
+            ends[place.topic][place.partition] = future.result(ANSWER_S).offset
+        return {name: dict(sorted(parts.items())) for name, parts in ends.items()}
+
+    return _told(broker, f"the offsets of {', '.join(topics)}", tell)
+
+
+def _told(broker: Broker, what: str, tell: Callable[[], T]) -> T:
+    """What ``tell`` tells, in the end: a broker that has just come back is asked again."""
+    trouble = ""
+
+    def look() -> list[T] | None:
+        nonlocal trouble
+        with _answered(broker, f"tell {what}"):
+            try:
+                return [tell()]
+            except KafkaException as exception:
+                if exception.args[0].code() not in (*NOT_YET, *NO_ANSWER):
+                    raise
+                trouble = exception.args[0].str()
+                return None
 
     try:
-        [found] = wait_until(look, ANSWER_S, lambda: f"the offsets of {', '.join(topics)}: {trouble}")
+        [found] = wait_until(look, ANSWER_S, lambda: f"{what}: {trouble}")
     except DeadlineExceeded as error:
         raise _unreachable(broker, error.message) from error
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -191,6 +192,24 @@ def test_a_killed_broker_comes_back_with_its_records(stack, topic):
     assert stack.bootstrap_servers == address
     write_record(stack, topic, "after")
     assert records(stack, topic) == ["before", "after"]
+
+
+def test_who_watches_an_output_is_told_its_ends_whatever_its_broker_knows_as_it_comes_back(
+    stack, topic, monkeypatch
+):
+    monkeypatch.setattr(kafka, "ANSWER_S", ANSWER_S)
+    write_record(stack, topic, "before")
+    told = []
+    with kafka.watched_ends(stack.bootstrap_servers, topic) as ends, ThreadPoolExecutor(1) as pool:
+        told.append(ends())
+        stack.kill("broker")
+        coming = pool.submit(stack.start, "broker")
+        while not coming.done():
+            told.append(ends())
+        coming.result()
+        told.append(ends())
+    assert len(told) > 2
+    assert all(one == {0: 1} for one in told)
 
 
 def test_a_stopped_broker_comes_back_with_its_records(stack, topic):

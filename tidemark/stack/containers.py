@@ -129,17 +129,16 @@ class ContainerRuntime:
         """Freeze a container, stop a process inside of one, or take a container off the network."""
         if target.pid:
             return self._inside(target, "halt") == 0
-        try:
+        if not target.network:
             with engine.asked(f"stop {target.container}"):
-                if target.network:
-                    self._api.disconnect_container_from_network(target.container, self._project())
-                else:
-                    freezing.freeze(self._api, target.container)
+                return freezing.freeze(self._api, target.container)
+        try:
+            with engine.asked(f"cut off {target.container}"):
+                self._api.disconnect_container_from_network(target.container, self._project())
         except EngineError as error:
-            if not self.lives(target):
-                return False
-            if not _is_conflict(error):  # else it is paused already
-                raise
+            if _is_out_of_reach(error):
+                return self.lives(target)
+            raise
         return True
 
     def go_on(self, target: Target) -> None:
@@ -277,12 +276,8 @@ class ContainerRuntime:
         (folder / "start").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def _unpause(self, container: str) -> None:
-        try:
-            with engine.asked(f"let {container} go on"):
-                freezing.thaw(self._api, container)
-        except EngineError as error:
-            if not _is_out_of_reach(error):
-                raise  # else it is not paused, or gone: nothing is left to do
+        with engine.asked(f"let {container} go on"):
+            freezing.thaw(self._api, container)
 
     def _networks(self, container: str) -> list[str]:
         known = self._inspect_named(container)

@@ -1,7 +1,11 @@
-"""An engine that cannot freeze or thaw a container just then is asked again. The one here answers as Docker does."""
+"""An engine that cannot freeze a container just then, or is mistaken about it, is asked again.
+
+The one here answers as Docker does.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
@@ -14,15 +18,19 @@ from tidemark.stack.state import Stopped, Target
 
 NAME = "tidemark-x-driver"
 TARGET = Target(container=NAME)
+NOBODY = 2**30
 CANNOT = (500, {"message": "Cannot pause container: OCI runtime pause failed: unable to freeze: unknown"})
 
 
 class Engine:
-    """One container. Of what is asked of it the first ``failures`` are in vain, each after ``meanwhile``."""
+    """One container, a process that the kernel knows nothing of.
 
-    def __init__(self, failures=0, *, running=True, paused=False, meanwhile=None):
+    Of what is asked of it the first ``failures`` are in vain, each after ``meanwhile``.
+    """
+
+    def __init__(self, failures=0, *, pid=NOBODY, paused=False, meanwhile=None):
         self.failures = failures
-        self.state = {"Running": running, "Paused": paused}
+        self.state = {"Running": True, "Paused": paused, "Pid": pid}
         self.meanwhile = meanwhile or {}
         self.asked = Counter()
 
@@ -98,6 +106,48 @@ def test_what_is_paused_already_or_goes_on_already_stays_so(runtime):
 
     assert not engine.state["Paused"]
     assert engine.asked == {"pause": 1, "unpause": 2}
+
+
+@pytest.fixture
+def kernel(monkeypatch, tmp_path):
+    """A function that has the kernel say of this process whether it is frozen."""
+    monkeypatch.setattr(freezing, "CGROUPS", tmp_path / "cgroups")
+
+    def says(frozen):
+        for file, word in freezing._told_by(os.getpid()):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"populated 1\n{word}\n" if frozen else "populated 1\nfrozen 0\n")
+
+    return says
+
+
+def test_what_the_engine_takes_for_paused_is_frozen_once_it_knows_better(runtime, kernel):
+    kernel(frozen=False)
+    engine = Engine(pid=os.getpid(), paused=True)
+    learns = iter([False, False, True])
+    look = engine.answer
+
+    def answer(method, path):
+        given = look(method, path)
+        if path.endswith("/json") and next(learns):
+            engine.state["Paused"] = False
+        return given
+
+    engine.answer = answer
+
+    assert runtime(engine).halt(TARGET)
+
+    assert engine.state["Paused"]
+    assert engine.asked["pause"] == 4
+
+
+def test_what_is_frozen_though_the_engine_failed_is_not_asked_again(runtime, kernel):
+    kernel(frozen=True)
+    engine = Engine(failures=1, pid=os.getpid())
+
+    assert runtime(engine).halt(TARGET)
+
+    assert engine.asked["pause"] == 1
 
 
 def test_what_never_freezes_goes_on_and_what_the_engine_said_is_told(runtime, state, monkeypatch):
