@@ -172,6 +172,7 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     also before the batch was planned and after it was committed (``ends_before``, ``ends_after``); the next batch of
     each sink partition in the exactly-once sink's ``ledger``, or the ``rows`` of the batch by sink partition in the
     output of Spark's own. ``again`` is the same of the second strike, where there was one; ``at_utc`` is then its time.
+    Of one that was not ``done`` it has the batches in which it was ``tried``, and for how many seconds each.
     """
 
     fault: str

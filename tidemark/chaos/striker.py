@@ -1,15 +1,17 @@
 """Carries out planned strikes, one after the other, in a thread of its own while a trace is published.
 
-Who publishes asks now and then whether the thread is well. A strike that came too late for its batch lets that batch
+Who publishes asks now and then whether the thread is well, and publishes only when it lies in wait: a batch that comes
+while it still looks at the one before is lost to it. A strike that came too late for its batch lets that batch
 go and takes the next. The next strike waits until the batch that was hit is committed. The journal says what was seen;
-what could not be carried out before the run was over is in it as not done.
+what could not be carried out before the run was over is in it as not done, with the batches in which it was tried.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -45,9 +47,12 @@ class Striker:
     ) -> None:
         self.journal: list[Fault] = []
         self._carried_out = 0
+        self._tried: list[dict[str, float]] = []
+        """Of the strike that is next: in which batch it was tried, and for how long."""
         self._error: Exception | None = None
         self._given_up = threading.Event()
-        self._scene = replace(scene, rest=self._given_up.wait)
+        self._in_wait = threading.Event()
+        self._scene = replace(scene, rest=self._rest)
         self._strikes = strikes
         self._say = say
         self._over = threading.Event()
@@ -62,6 +67,10 @@ class Striker:
         if self._error is not None:
             raise self._error
 
+    def lies_in_wait(self) -> bool:
+        """Whether it waits for a batch, or for the end of an outage, which others do not wait for; or has ended."""
+        return self._in_wait.is_set()
+
     def give_up(self) -> None:
         """The run ends here: what is paused or down for some seconds comes back at once."""
         self._given_up.set()
@@ -71,10 +80,11 @@ class Striker:
         """Stop; returns the journal."""
         self._over.set()
         self._thread.join()
-        missed = [strike.sort for strike in self._strikes[self._carried_out :]]
-        self.journal += [
-            Fault(fault=sort.name, at_utc=now_utc(), done=False, point=sort.point) for sort in missed
-        ]
+        tried = {"tried": self._tried} if self._tried else {}
+        for strike in self._strikes[self._carried_out :]:
+            name, point = strike.sort.name, strike.sort.point
+            self.journal.append(Fault(fault=name, at_utc=now_utc(), done=False, point=point, proof=tried))
+            tried = {}
         return self.journal
 
     def _work(self) -> None:
@@ -82,10 +92,18 @@ class Striker:
             for strike in self._strikes:
                 self._carry_out(strike)
                 self._carried_out += 1
+                self._tried = []
         except _Over:
             return
         except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
             self._error = error
+        finally:
+            self._in_wait.set()
+
+    def _rest(self, seconds: float) -> None:
+        self._in_wait.set()
+        self._given_up.wait(seconds)
+        self._in_wait.clear()
 
     def _carry_out(self, strike: Strike) -> None:
         not_before, is_done = strike.batch, False
@@ -94,12 +112,20 @@ class Striker:
             by = _STRIKE.get(strike.sort.part, strike_part)
             struck: Fault | None = None
             # Brokers that are just back do not tell yet; they will, of a later batch.
-            with suppress(SinkFailed):
+            with self._noted(now.batch), suppress(SinkFailed):
                 struck = by(self._scene, replace(strike, sort=strike.sort.once), now, unless=self._go_on)
             if struck is not None:
                 is_done = self._journalled(struck, strike, now)
             not_before = now.batch + 1
             strike = strike.again()
+
+    @contextmanager
+    def _noted(self, batch: int) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._tried.append({"batch": batch, "seconds": round(time.monotonic() - begun, 2)})
 
     def _journalled(self, struck: Fault, strike: Strike, now: Running) -> bool:
         """Note a fault, and its recovery; whether it is the one that was asked for: it may lack its second half."""
@@ -139,9 +165,12 @@ class Striker:
             if batch is not None and batch >= not_before:
                 return batch + 1
             ends = self._scene.output.ends()
+            self._in_wait.set()
             return 0
 
-        return Running(self._until(running, "a running batch") - 1, ends)
+        found = self._until(running, "a running batch") - 1
+        self._in_wait.clear()
+        return Running(found, ends)
 
     def _go_on(self) -> None:
         if self._over.is_set():

@@ -104,11 +104,14 @@ _COUNTED = (
 
 
 def _strikes(faults: Sequence[Fault]) -> list[tuple[int, str]]:
-    kinds = Counter((fault.fault, fault.point or "?", fault.done) for fault in faults)
-    return [
-        (count, f"{fault} at {point}" if done else f"{fault} missed {point}")
-        for (fault, point, done), count in sorted(kinds.items())
-    ]
+    kinds = Counter(f"{fault.fault} {'at' if fault.done else 'missed'} {_where(fault)}" for fault in faults)
+    return [(count, what) for what, count in sorted(kinds.items())]
+
+
+def _where(fault: Fault) -> str:
+    """The point, and where it was tried in vain."""
+    tried = "; ".join(f"{one['batch']} for {one['seconds']:.1f} s" for one in fault.proof.get("tried", []))
+    return f"{fault.point or '?'}{f' (tried in batch {tried})' if tried else ''}"
 
 
 def _recoveries(faults: Sequence[Fault]) -> Iterator[str]:

@@ -149,7 +149,7 @@ class LiveRun:
             striker = Striker(scene, strikes, self._options.say)
             striker.start()
             try:
-                yield replace(feed, well=striker.must_be_well)
+                yield replace(feed, well=striker.must_be_well, ready=striker.lies_in_wait)
             except BaseException:
                 striker.give_up()
                 raise

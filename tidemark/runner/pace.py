@@ -64,9 +64,14 @@ class Feed:
     end_offsets: Callable[[], EndOffsets]
     well: Callable[[], object] = lambda: None
     """Raises what makes going on pointless."""
+    ready: Callable[[], bool] = lambda: True
+    """Whether the next batch may come."""
 
     def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
         """Publish while the query sleeps, wait until all of it is committed; False if it was torn in two."""
+        wait_until(
+            self.ready, BATCH_S, lambda: "who strikes to be ready", unless=self._checked_now_and_then()
+        )
         first = len(self.checkpoint.planned())
         before = self.end_offsets()
         self._when_asleep(publish)
