@@ -91,7 +91,7 @@ class ProcessRuntime:
         return True
 
     def executors(self, app_id: str, workers: Sequence[PartRecord]) -> list[Executor]:
-        """The living executors of an application."""
+        """The living executors of an application on these workers."""
         return sorted(_executors(app_id, {part.address: part.name for part in workers}))
 
     def end_executor(self, executor: Executor) -> None:
@@ -237,6 +237,9 @@ def _resident_bytes(process: psutil.Process) -> int:
 
 
 def _executors(app_id: str, workers: Mapping[str, str]) -> Iterator[Executor]:
+    """Those of these workers (names by address): a master names an application after the second and a number that it
+    counts from 0, so two stacks of one machine may each have one of that id.
+    """
     for process in psutil.process_iter():
         try:
             line = process.cmdline()
@@ -245,8 +248,8 @@ def _executors(app_id: str, workers: Mapping[str, str]) -> Iterator[Executor]:
             if process.status() == psutil.STATUS_ZOMBIE:
                 continue
             options = dict(pairwise(line))
-            worker = options["--worker-url"].rsplit("@", 1)[1]
-            number = options["--executor-id"]
-            yield Executor(number, workers.get(worker, worker), process.pid, process.create_time())
+            worker = workers.get(options["--worker-url"].rsplit("@", 1)[1])
+            if worker is not None:
+                yield Executor(options["--executor-id"], worker, process.pid, process.create_time())
         except (psutil.NoSuchProcess, psutil.AccessDenied, KeyError):
             continue

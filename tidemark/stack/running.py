@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -146,7 +146,7 @@ class RunningStack:
     def executors(self, driver: str) -> list[Executor]:
         """The living executors of a driver's application."""
         workers = [part for part in self._state.parts() if part.kind == "worker"]
-        return self._runtime.executors(self.driver(driver).app_id, workers)
+        return without_forks(self._runtime.executors(self.driver(driver).app_id, workers))
 
     def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGKILL an executor."""
@@ -265,6 +265,14 @@ class RunningStack:
             detail=f"living executors: {', '.join(executor.executor_id for executor in living) or 'none'}",
             hint="an executor that was killed has a successor of another id: ask executors() again",
         )
+
+
+def without_forks(executors: Iterable[Executor]) -> list[Executor]:
+    """One of each id, the oldest: what a JVM starts has the JVM's command line until it executes its own."""
+    oldest: dict[str, Executor] = {}
+    for executor in sorted(executors, key=lambda found: found.create_time):
+        oldest.setdefault(executor.executor_id, executor)
+    return sorted(oldest.values())
 
 
 @contextmanager

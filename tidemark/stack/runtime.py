@@ -42,7 +42,7 @@ class Runtime(Protocol):
         """
 
     def executors(self, app_id: str, workers: Sequence[PartRecord]) -> list[Executor]:
-        """The living executors of an application."""
+        """The living executors of an application on these workers."""
 
     def end_executor(self, executor: Executor) -> None:
         """SIGKILL an executor, and wait until it is gone."""
