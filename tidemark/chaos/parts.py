@@ -17,12 +17,13 @@ from tidemark.chaos.points import Running, Unless
 from tidemark.chaos.scene import Scene, hit
 from tidemark.chaos.strikes import HALF_WRITTEN, WRITTEN, Strike
 from tidemark.evidence import Fault
+from tidemark.stack import ComponentKind
 
 
 def strike_part(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Strike one of the parts of that kind; ``None`` if the batch was past its point by then."""
     sort = strike.sort
-    victim = strike.choose([name for name in scene.stack.parts() if name.partition("-")[0] == sort.part])
+    victim = strike.choose(scene.stack.parts(ComponentKind(sort.part)))
     with ExitStack() as afterwards:
         with _held(scene, strike, now, unless=unless) as proof:
             if proof is None:

@@ -2,12 +2,22 @@
 
 from tidemark.stack.choice import spec_to_lease
 from tidemark.stack.leasing import current, down, lease, up
-from tidemark.stack.protocol import DRIVER, POWERS, Driver, Executor, PartState, PartStatus, Stack
+from tidemark.stack.protocol import (
+    DRIVER,
+    POWERS,
+    ComponentKind,
+    Driver,
+    Executor,
+    PartState,
+    PartStatus,
+    Stack,
+)
 from tidemark.stack.spec import StackSpec
 
 __all__ = [
     "DRIVER",
     "POWERS",
+    "ComponentKind",
     "Driver",
     "Executor",
     "PartState",

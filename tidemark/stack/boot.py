@@ -16,7 +16,7 @@ from tidemark.process import base_environment, spawn
 from tidemark.stack import commands, launch, ready
 from tidemark.stack.backends import Backend, Say, runtime_of
 from tidemark.stack.ports import can_bind, free_ports
-from tidemark.stack.protocol import DRIVER
+from tidemark.stack.protocol import DRIVER, ComponentKind
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.state import Lease, PartRecord, StackRecord, StateFolder
 
@@ -139,7 +139,7 @@ def _ports(state: StateFolder, record: StackRecord) -> list[int]:
     own = list(record.kafka_ports)
     if record.backend == "local":
         own += [*record.controller_ports, record.master_port, *record.worker_ports]
-    return own + [part.port for part in state.parts() if part.kind == "driver"]
+    return own + [part.port for part in state.parts() if part.kind is ComponentKind.DRIVER]
 
 
 def _forget(state: StateFolder) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from tidemark.process import base_environment
 from tidemark.stack import archives, settings
 from tidemark.stack.ports import LOOPBACK
+from tidemark.stack.protocol import ComponentKind
 from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
 
 EVERYWHERE = "0.0.0.0"
@@ -62,7 +63,9 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> PartRecord:
     argv += ["kafka.Kafka", str(folder / "server.properties")]
     address = f"{LOOPBACK}:{record.kafka_ports[node - 1]}"
     before = _format_broker(record, folder)
-    return PartRecord(kind="broker", argv=argv, address=address, before=before, **_place(state, record, name))
+    return PartRecord(
+        kind=ComponentKind.BROKER, argv=argv, address=address, before=before, **_place(state, record, name)
+    )
 
 
 def master(state: StateFolder, record: StackRecord) -> PartRecord:
@@ -72,7 +75,7 @@ def master(state: StateFolder, record: StackRecord) -> PartRecord:
     argv += [*_spark_options(state, record, "master"), "org.apache.spark.deploy.master.Master"]
     argv += ["--host", _host(record, "master"), "--port", str(record.master_port), "--webui-port", "0"]
     return PartRecord(
-        kind="master", argv=argv, address=_master_url(record), **_place(state, record, "master")
+        kind=ComponentKind.MASTER, argv=argv, address=_master_url(record), **_place(state, record, "master")
     )
 
 
@@ -86,7 +89,9 @@ def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
     argv += ["--host", host, "--port", str(port), "--webui-port", "0"]
     argv += ["--cores", str(settings.WORKER_CORES), "--memory", settings.WORKER_MEMORY]
     argv += ["--work-dir", str(state.path / name), _master_url(record)]
-    return PartRecord(kind="worker", argv=argv, address=f"{host}:{port}", **_place(state, record, name))
+    return PartRecord(
+        kind=ComponentKind.WORKER, argv=argv, address=f"{host}:{port}", **_place(state, record, name)
+    )
 
 
 def driver(
@@ -121,7 +126,7 @@ def driver(
     address = f"sc://{LOOPBACK}:{port}"
     place = _place(state, record, name)
     place["env"]["SPARK_HOME"] = home
-    return PartRecord(kind="driver", argv=argv, address=address, **place)
+    return PartRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **place)
 
 
 def _home_without_python(state: StateFolder) -> str:

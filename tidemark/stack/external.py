@@ -20,7 +20,7 @@ from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.stack import ready
 from tidemark.stack.backends import planned
 from tidemark.stack.ports import answers
-from tidemark.stack.protocol import DRIVER, Driver, Executor, PartState, PartStatus
+from tidemark.stack.protocol import DRIVER, ComponentKind, Driver, Executor, PartState, PartStatus
 from tidemark.stack.running import noted_session
 from tidemark.stack.spec import External, StackSpec
 from tidemark.stack.state import StackRecord, StateFolder, Supplies
@@ -62,9 +62,9 @@ class ExternalStack:
         """Versions of what runs."""
         return dict(self._record.versions)
 
-    def parts(self) -> list[str]:
-        """What is known of it."""
-        return list(_PARTS)
+    def parts(self, kind: ComponentKind | None = None) -> list[str]:
+        """What is known of it: one component of each of two kinds, called as its kind is."""
+        return [name for name in _PARTS if kind in (None, name)]
 
     def status(self) -> list[PartStatus]:
         """Whether something listens at its addresses."""

@@ -20,7 +20,7 @@ from tidemark import project
 from tidemark.errors import DaemonDied, UsageError
 from tidemark.process import ProcessId, end, marked, spawn, tail
 from tidemark.stack.ports import listens
-from tidemark.stack.protocol import Executor, PartState, PartStatus
+from tidemark.stack.protocol import ComponentKind, Executor, PartState, PartStatus
 from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StateFolder, Target
 from tidemark.wait import wait_until
 
@@ -61,7 +61,7 @@ class ProcessRuntime:
     def end(self, part: PartRecord, ask_s: float) -> None:
         """End a part; a worker with its executors."""
         if part.process is not None:
-            end(_family(part.process) if part.kind == "worker" else [part.process], ask_s=ask_s)
+            end(_family(part.process) if part.kind is ComponentKind.WORKER else [part.process], ask_s=ask_s)
 
     def forget(self, _part: PartRecord) -> None:
         """Nothing is left of a process."""

@@ -27,6 +27,18 @@ POWERS: dict[str, frozenset[str]] = {
 """Backend -> what can be done to its parts: ``processes`` (start, stop, kill, pause), ``network`` (cut off)."""
 
 
+class ComponentKind(StrEnum):
+    """What a component is, whatever it is called: the name of a driver of one's own is its caller's choice.
+
+    In the order in which a stack starts and lists them.
+    """
+
+    BROKER = "broker"
+    MASTER = "master"
+    WORKER = "worker"
+    DRIVER = "driver"
+
+
 class PartState(StrEnum):
     """What a part does."""
 
@@ -98,8 +110,8 @@ class Stack(Protocol):
     def versions(self) -> dict[str, str]:
         """Versions of what runs: ``java kafka spark connector python``."""
 
-    def parts(self) -> list[str]:
-        """The names of all parts, drivers of one's own last."""
+    def parts(self, kind: ComponentKind | None = None) -> list[str]:
+        """The names of all parts, or of those of one kind; drivers of one's own last."""
 
     def status(self) -> list[PartStatus]:
         """The state of every part, without waiting for any."""

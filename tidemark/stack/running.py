@@ -18,7 +18,7 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.process import ProcessId
 from tidemark.stack import commands, launch, pausing, ready
 from tidemark.stack.ports import free_ports
-from tidemark.stack.protocol import DRIVER, Driver, Executor, PartStatus
+from tidemark.stack.protocol import DRIVER, ComponentKind, Driver, Executor, PartStatus
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import PartRecord, Session, StackRecord, StateFolder
@@ -61,9 +61,9 @@ class RunningStack:
         """Versions of what runs."""
         return dict(self._record.versions)
 
-    def parts(self) -> list[str]:
-        """The names of all parts."""
-        return [part.name for part in self._state.parts()]
+    def parts(self, kind: ComponentKind | None = None) -> list[str]:
+        """The names of all parts, or of those of one kind."""
+        return [part.name for part in self._state.parts() if kind in (None, part.kind)]
 
     def status(self) -> list[PartStatus]:
         """The state of every part."""
@@ -75,7 +75,7 @@ class RunningStack:
             record = self._part(part)
             if not self._runtime.runs(record):
                 self._runtime.start([record])
-                if record.kind == "driver" and not warm:
+                if record.kind is ComponentKind.DRIVER and not warm:
                     launch.await_driver(self._runtime, record)
                 else:
                     self._bring_up(record)
@@ -119,7 +119,7 @@ class RunningStack:
         """A driver that runs."""
         part = self._living(name)
         event_log = _newest_event_log(self._state, name)
-        if part.kind != "driver" or event_log is None:
+        if part.kind is not ComponentKind.DRIVER or event_log is None:
             raise UsageError(f"{name!r} is not a driver", hint=f"the parts are {', '.join(self.parts())}")
         app_id = event_log.name.removesuffix(".inprogress")
         return Driver(name, part.address, app_id, event_log)
@@ -145,7 +145,7 @@ class RunningStack:
 
     def executors(self, driver: str) -> list[Executor]:
         """The living executors of a driver's application."""
-        workers = [part for part in self._state.parts() if part.kind == "worker"]
+        workers = [part for part in self._state.parts() if part.kind is ComponentKind.WORKER]
         return without_forks(self._runtime.executors(self.driver(driver).app_id, workers))
 
     def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
@@ -192,7 +192,7 @@ class RunningStack:
         """Start the parts of the stack that do not run; returns their names."""
         parts = self._state.parts()
         gone = [part for part in parts if not self._runtime.runs(part)]
-        if {part.kind for part in parts if part not in gone} <= {"broker"}:
+        if {part.kind for part in parts if part not in gone} <= {ComponentKind.BROKER}:
             # Of all that the master remembers nobody is left: it would wait a minute for them to answer.
             shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
         mended = [part.name for part in gone if part.owner is None]
@@ -210,18 +210,18 @@ class RunningStack:
     def _bring_up(self, part: PartRecord) -> None:
         """Wait until a part that was just started does its work."""
         match part.kind:
-            case "broker":
-                brokers = [other for other in self._state.parts() if other.kind == "broker"]
+            case ComponentKind.BROKER:
+                brokers = [other for other in self._state.parts() if other.kind is ComponentKind.BROKER]
                 ready.round_trip(
                     self.bootstrap_servers,
                     lambda: launch.must_live(self._runtime, part),
                     brokers=sum(self._runtime.runs(broker) for broker in brokers),
                 )
-            case "master":
+            case ComponentKind.MASTER:
                 launch.await_master(self._runtime, part)
-            case "worker":
+            case ComponentKind.WORKER:
                 launch.await_worker(self._runtime, part)
-            case _:
+            case ComponentKind.DRIVER:
                 with ready.open_probe(self._state, self._record.python) as probe:
                     launch.await_driver(self._runtime, part)
                     count = commands.executors_of_a_driver(self._record)

@@ -30,6 +30,7 @@ import msgspec
 
 from tidemark.errors import DeadlineExceeded, TestbedError
 from tidemark.process import ProcessId
+from tidemark.stack.protocol import ComponentKind
 from tidemark.stack.spec import External, StackSpec
 from tidemark.wait import wait_until
 
@@ -98,7 +99,7 @@ class PartRecord(msgspec.Struct, kw_only=True):
     """
 
     name: str
-    kind: str
+    kind: ComponentKind
     argv: list[str]
     env: dict[str, str]
     cwd: str
@@ -247,7 +248,7 @@ class StateFolder:
     def parts(self) -> list[PartRecord]:
         """All parts: broker, master, workers, driver, drivers of one's own."""
         found = [_read(path, PartRecord) for path in self._files("parts")]
-        order = ("broker", "master", "worker", "driver")
+        order = list(ComponentKind)
         return sorted(
             (part for part in found if part is not None),
             key=lambda part: (order.index(part.kind), part.owner is not None, part.name),

@@ -12,6 +12,7 @@ import pytest
 
 from tidemark.process import ProcessId, base_environment, end, spawn
 from tidemark.stack import engine
+from tidemark.stack.protocol import ComponentKind
 from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
@@ -81,9 +82,11 @@ def stack_record(tmp_path: Path) -> StackRecord:
 def part(tmp_path: Path):
     """A function that makes the record of a part that is a sleeping process."""
 
-    def make(name: str = "broker", kind: str = "broker", **more: object) -> PartRecord:
+    def make(name: str = "broker", kind: ComponentKind = ComponentKind.BROKER, **more: object) -> PartRecord:
         fields = {"argv": SLEEPER, "env": base_environment(), "cwd": str(tmp_path), "address": "127.0.0.1:1"}
-        return PartRecord(name=name, kind=kind, log=str(tmp_path / f"{name}.log"), **{**fields, **more})
+        return PartRecord(
+            name=name, kind=ComponentKind(kind), log=str(tmp_path / f"{name}.log"), **{**fields, **more}
+        )
 
     return make
 

@@ -15,6 +15,7 @@ from tidemark.process import ProcessId, end, marked, tail
 from tidemark.stack import StackSpec, boot, current, down, lease, leasing, running, up
 from tidemark.stack.backends import LocalBackend
 from tidemark.stack.processes import ProcessRuntime
+from tidemark.stack.protocol import ComponentKind
 from tidemark.stack.state import TOKEN_VARIABLE, Lease, PartRecord, StateFolder
 from tidemark.wait import wait_until
 
@@ -51,7 +52,7 @@ class Boot:
             log = str(state.path / "logs" / f"{name}.log")
             part = PartRecord(
                 name=name,
-                kind=kind,
+                kind=ComponentKind(kind),
                 argv=SLEEPER,
                 env=env,
                 cwd=str(state.path),

@@ -1,0 +1,30 @@
+"""What a running stack says of its components."""
+
+from __future__ import annotations
+
+from tidemark.process import ProcessId
+from tidemark.stack.processes import ProcessRuntime
+from tidemark.stack.protocol import ComponentKind
+from tidemark.stack.running import RunningStack
+
+
+def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, part):
+    state.make()
+    for name, kind in {
+        "broker": "broker",
+        "master": "master",
+        "worker-1": "worker",
+        "driver": "driver",
+    }.items():
+        state.write_part(part(name, kind))
+    for name in ("broker-events", "master-data", "worker-pay"):
+        state.write_part(part(name, "driver", owner=ProcessId.own()))
+    stack = RunningStack(state, stack_record, ProcessRuntime(state))
+
+    assert {kind.value: stack.parts(kind) for kind in ComponentKind} == {
+        "broker": ["broker"],
+        "master": ["master"],
+        "worker": ["worker-1"],
+        "driver": ["driver", "broker-events", "master-data", "worker-pay"],
+    }
+    assert len(stack.parts()) == 7
