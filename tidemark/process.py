@@ -1,12 +1,15 @@
 """Child processes: start them in a session of their own, know them again, ask them to end, kill them.
 
-Free of anything that knows Kafka or Spark. A process is known by its id *and* its time of creation, so that an id
-which the system has given to somebody else is never signalled. Every log goes to a file; nothing blocks on a pipe.
+Free of anything that knows Kafka or Spark. Linux only: a process is known by its id *and* by when the kernel started
+it, in clock ticks since a boot, as ``/proc`` has both; so that an id which the system has given to somebody else is
+never signalled, and a clock that is set does not make another process of it.
+Every log goes to a file; nothing blocks on a pipe.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import selectors
@@ -32,7 +35,6 @@ KILL_S = 10.0
 """Calibration: the kernel ends a killed JVM in well under 1 s; more only where the disk hangs."""
 SHOWN_S = 30.0
 """Calibration: microseconds; more only where the machine hangs."""
-_CREATE_TIME_SLACK_S = 0.02
 _TAIL_BYTES = 64 * 1024
 
 _children: list[subprocess.Popen[bytes]] = []
@@ -40,15 +42,20 @@ _children: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True, order=True)
 class ProcessId:
-    """Who a process is: ``pid`` and ``create_time`` (seconds since the epoch, as psutil gives it)."""
+    """Which process it is: ``pid``, ``start_ticks`` (clock ticks from the boot to its start), and which boot.
+
+    Free of the wall clock. psutil's ``create_time`` is not: it adds the time of the boot, which the kernel computes
+    from the wall clock, and which moves when that is set.
+    """
 
     pid: int
-    create_time: float
+    start_ticks: int
+    boot_id: str
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        """The identity of a living process; raises ``psutil.NoSuchProcess``."""
-        return cls(pid, psutil.Process(pid).create_time())
+        """The identity of a process that is there; raises ``psutil.NoSuchProcess``."""
+        return cls(pid, _start_ticks(pid), boot_id())
 
     @classmethod
     def own(cls) -> ProcessId:
@@ -60,9 +67,7 @@ class ProcessId:
         _reap()
         try:
             process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.create_time) > _CREATE_TIME_SLACK_S:
-                return None
-            return None if _has_ended(process) else process
+            return None if ProcessId.of(self.pid) != self or _has_ended(process) else process
         except psutil.NoSuchProcess:
             return None
 
@@ -90,6 +95,12 @@ class ProcessId:
         except psutil.NoSuchProcess:
             return False
         return True
+
+
+@functools.cache
+def boot_id() -> str:
+    """What the kernel calls the time since the machine was started: another boot has another one."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> ProcessId:
@@ -154,7 +165,7 @@ def marked(name: str, value: str) -> list[ProcessId]:
             if process.pid == own or process.environ().get(name) != value:
                 continue
             if not _has_ended(process):
-                found.append(ProcessId(process.pid, process.create_time()))
+                found.append(ProcessId.of(process.pid))
         except (psutil.AccessDenied, psutil.NoSuchProcess, OSError):
             continue  # another user's, or gone while we looked
     return found
@@ -274,6 +285,15 @@ def base_environment(**extra: str) -> dict[str, str]:
     if sys.platform != "win32":
         kept.setdefault("LANG", "C.UTF-8")
     return {**kept, **extra}
+
+
+def _start_ticks(pid: int) -> int:
+    """``starttime`` of proc(5): the 22nd field, counted from behind the name, which may hold blanks and brackets."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+    return int(line[line.rindex(b")") + 2 :].split()[19])
 
 
 def _shows_itself(pid: int) -> bool:

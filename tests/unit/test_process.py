@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 
+import psutil
 import pytest
 
 from tidemark.errors import DaemonDied, DeadlineExceeded
@@ -60,11 +62,38 @@ def test_a_stopped_process_can_be_ended(run):
 
 def test_a_recycled_process_id_is_never_signalled(run):
     process = run(SLEEP)
-    somebody_else = ProcessId(process.pid, process.create_time - 60)
-    assert not somebody_else.alive
-    assert not somebody_else.signal(signal.SIGKILL)
-    end([somebody_else], ask_s=0)
+    earlier = replace(process, start_ticks=process.start_ticks - 1)
+    before_the_boot = replace(process, boot_id="00000000-0000-0000-0000-000000000000")
+    for somebody_else in (earlier, before_the_boot):
+        assert not somebody_else.alive
+        assert not somebody_else.signal(signal.SIGKILL)
+        end([somebody_else], ask_s=0)
     assert process.alive
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_a_process_is_the_same_one_after_the_clock_was_set(run, monkeypatch, step_s):
+    """What psutil says of a process moves with the clock: the kernel's time of the boot does."""
+    process = run(SLEEP)
+    created = psutil.Process(process.pid).create_time()
+    boot_time = psutil._pslinux.boot_time() + step_s
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: boot_time)
+    monkeypatch.setattr(psutil._pslinux, "BOOT_TIME", boot_time, raising=False)
+    assert abs(psutil.Process(process.pid).create_time() - created - step_s) < 1
+
+    assert process.alive
+    assert ProcessId.of(process.pid) == process
+    assert process.signal(signal.SIGSTOP)
+    wait_until(lambda: process.paused, 5, lambda: "the stop")
+
+
+def test_a_process_may_have_any_name(run, tmp_path):
+    program = tmp_path / "a) R 1 (b"
+    program.symlink_to(sys.executable)
+    process = spawn([str(program), "-c", SLEEP], log=tmp_path / "log", cwd=tmp_path, env=base_environment())
+    assert process.start_ticks >= ProcessId.own().start_ticks
+    end([process], ask_s=0)
+    assert not process.alive
 
 
 def test_a_child_runs_in_a_session_of_its_own(run):

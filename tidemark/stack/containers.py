@@ -7,9 +7,10 @@ same record as a local process. Executors are processes inside of a worker's con
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Any
 from docker.errors import APIError, NotFound
 
 from tidemark.errors import EngineError
+from tidemark.process import ProcessId
 from tidemark.stack import agents, compose, engine, freezing, image
 from tidemark.stack.commands import host_name
 from tidemark.stack.compose import HOME_LABEL, PART_LABEL, STACK_LABEL, project_of
@@ -107,11 +109,11 @@ class ContainerRuntime:
         """The living executors of an application; those of a paused worker cannot be seen."""
         with ThreadPoolExecutor(max(1, len(workers))) as pool:
             found = pool.map(lambda worker: self._executors(app_id, worker), workers)
-        return sorted(executor for executors in found for executor in executors)
+        return [executor for executors in found for executor in executors]
 
     def end_executor(self, executor: Executor) -> None:
         """SIGKILL an executor inside of its worker's container."""
-        self._inside(self.executor_target(executor), "kill")
+        self._inside(self._container_of(executor), executor.process, "kill")
 
     def target(self, part: PartRecord) -> Target:
         """The whole container."""
@@ -119,7 +121,7 @@ class ContainerRuntime:
 
     def executor_target(self, executor: Executor) -> Target:
         """A process inside of a container."""
-        return Target(executor.pid, executor.create_time, f"{self._project()}-{executor.worker}")
+        return Target(executor.process, self._container_of(executor))
 
     def network_target(self, part: PartRecord) -> Target:
         """A container's place in the stack's network."""
@@ -127,8 +129,8 @@ class ContainerRuntime:
 
     def halt(self, target: Target) -> bool:
         """Freeze a container, stop a process inside of one, or take a container off the network."""
-        if target.pid:
-            return self._inside(target, "halt") == 0
+        if target.process is not None:
+            return self._inside(target.container, target.process, "halt") == 0
         if not target.network:
             with engine.asked(f"stop {target.container}"):
                 return freezing.freeze(self._api, target.container)
@@ -143,8 +145,8 @@ class ContainerRuntime:
 
     def go_on(self, target: Target) -> None:
         """Undo :meth:`halt`."""
-        if target.pid:
-            self._inside(target, "go-on")
+        if target.process is not None:
+            self._inside(target.container, target.process, "go-on")
         elif not target.network:
             self._unpause(target.container)
         elif self._project() not in self._networks(target.container):
@@ -156,8 +158,8 @@ class ContainerRuntime:
 
     def lives(self, target: Target) -> bool:
         """Whether a container, or a process inside of one, is there."""
-        if target.pid:
-            return self._inside(target, "lives") == 0
+        if target.process is not None:
+            return self._inside(target.container, target.process, "lives") == 0
         known = self._inspect_named(target.container)
         return known is not None and (target.network or bool(known["State"]["Running"]))
 
@@ -207,19 +209,21 @@ class ContainerRuntime:
                 detail=output,
                 hint=f"`tidemark status` says whether {worker.name} is well",
             )
-        return [Executor(worker=worker.name, **json.loads(line)) for line in output.splitlines()]
+        return [_executor(worker.name, **json.loads(line)) for line in output.splitlines()]
 
-    def _inside(self, target: Target, what: str) -> int:
+    def _inside(self, container: str, process: ProcessId, what: str) -> int:
         """Do something to a process inside of a container; 3 if it is gone, as it is when its container is."""
         try:
-            code, output = self._exec(target.container, what, str(target.pid), repr(target.create_time))
+            code, output = self._exec(
+                container, what, str(process.pid), str(process.start_ticks), process.boot_id
+            )
         except EngineError as error:
             if _is_out_of_reach(error):
                 return _GONE
             raise
         if code not in (0, _GONE):
             raise EngineError(
-                f"process {target.pid} in {target.container}: {what} failed",
+                f"process {process.pid} in {container}: {what} failed",
                 detail=output,
                 hint="`tidemark status` says whether the stack is well",
             )
@@ -230,11 +234,15 @@ class ContainerRuntime:
             return agents.ask(self._api, container, [image.VENV_PYTHON, "-I", str(self._program())], words)
 
     def _program(self) -> Path:
-        """The program that looks after processes inside, where containers see it."""
-        program = self._state.path / "inside" / _PROGRAM.name
+        """The program that looks after processes inside, where containers see it: named after what it holds."""
+        content = _PROGRAM.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        program = self._state.path / "inside" / f"{_PROGRAM.stem}-{digest}.py"
         if not program.is_file():
             program.parent.mkdir(exist_ok=True)
-            shutil.copyfile(_PROGRAM, program)
+            part = program.with_name(f"{program.name}.{os.getpid()}.part")
+            part.write_bytes(content)
+            part.replace(program)
         return program
 
     def _create_like_the_driver(self, part: PartRecord) -> None:
@@ -304,11 +312,19 @@ class ContainerRuntime:
             if not _is_out_of_reach(error):
                 raise
 
+    def _container_of(self, executor: Executor) -> str:
+        return f"{self._project()}-{executor.worker}"
+
     def _name(self, part: PartRecord) -> str:
         return f"{self._project()}-{part.name}"
 
     def _project(self) -> str:
         return project_of(self._state)
+
+
+def _executor(worker: str, executor_id: str, **process: Any) -> Executor:
+    """An executor, from a line of inside/executors.py."""
+    return Executor(executor_id, worker, ProcessId(**process))
 
 
 def remove_labelled(api: Any, *labels: str, spare: str = "") -> list[str]:

@@ -43,7 +43,7 @@ def _turn(state: StateFolder, target: Target) -> Iterator[None]:
     if not state.path.is_dir():  # the stack is gone, and with it all who could be in the way
         yield
         return
-    with state.part_lock(f"stopped-{target.container or target.pid}"):
+    with state.part_lock(f"stopped-{target.container or (target.process.pid if target.process else 0)}"):
         yield
 
 

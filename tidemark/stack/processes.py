@@ -1,6 +1,6 @@
 """The runtime of the local backend: every part is a process of this machine.
 
-Signals go to recorded processes only (id and time of creation).
+Signals go to recorded processes only.
 """
 
 from __future__ import annotations
@@ -92,24 +92,22 @@ class ProcessRuntime:
 
     def executors(self, app_id: str, workers: Sequence[PartRecord]) -> list[Executor]:
         """The living executors of an application on these workers."""
-        return sorted(_executors(app_id, {part.address: part.name for part in workers}))
+        return list(_executors(app_id, {part.address: part.name for part in workers}))
 
     def end_executor(self, executor: Executor) -> None:
         """SIGKILL an executor. Its Python workers end by themselves; that they can, they go on if they were stopped."""
-        process = ProcessId(executor.pid, executor.create_time)
-        workers = _descendants(process)
-        end([process], ask_s=0)
+        workers = _descendants(executor.process)
+        end([executor.process], ask_s=0)
         for worker in workers:
             worker.signal(signal.SIGCONT)
 
     def target(self, part: PartRecord) -> Target:
         """A part's process."""
-        process = part.process or ProcessId(0, 0.0)
-        return Target(process.pid, process.create_time)
+        return Target(part.process)
 
     def executor_target(self, executor: Executor) -> Target:
         """An executor's process, with its Python workers: it is they who write to Kafka."""
-        return Target(executor.pid, executor.create_time, family=True)
+        return Target(executor.process, family=True)
 
     def network_target(self, part: PartRecord) -> Target:
         """Nothing: processes of one machine share its loopback interface."""
@@ -121,8 +119,8 @@ class ProcessRuntime:
 
     def halt(self, target: Target) -> bool:
         """SIGSTOP."""
-        process = ProcessId(target.pid, target.create_time)
-        if not process.signal(signal.SIGSTOP):
+        process = target.process
+        if process is None or not process.signal(signal.SIGSTOP):
             return False
         stopped = [process, *(_descendants(process) if target.family else [])]
         for one in stopped[1:]:
@@ -137,13 +135,15 @@ class ProcessRuntime:
 
     def go_on(self, target: Target) -> None:
         """SIGCONT."""
-        process = ProcessId(target.pid, target.create_time)
+        process = target.process
+        if process is None:
+            return
         for one in [*(_descendants(process) if target.family else []), process]:
             one.signal(signal.SIGCONT)
 
     def lives(self, target: Target) -> bool:
         """Whether a process is there."""
-        return ProcessId(target.pid, target.create_time).alive
+        return target.process is not None and target.process.alive
 
     def end_all(self, _logs: Path | None) -> None:
         """End every process of the stack, descendants and forgotten ones too."""
@@ -209,7 +209,7 @@ def _descendants(process: ProcessId) -> list[ProcessId]:
 
 def _as_id(process: psutil.Process) -> ProcessId | None:
     try:
-        return ProcessId(process.pid, process.create_time())
+        return ProcessId.of(process.pid)
     except psutil.NoSuchProcess:
         return None
 
@@ -250,6 +250,6 @@ def _executors(app_id: str, workers: Mapping[str, str]) -> Iterator[Executor]:
             options = dict(pairwise(line))
             worker = workers.get(options["--worker-url"].rsplit("@", 1)[1])
             if worker is not None:
-                yield Executor(options["--executor-id"], worker, process.pid, process.create_time())
+                yield Executor(options["--executor-id"], worker, ProcessId.of(process.pid))
         except (psutil.NoSuchProcess, psutil.AccessDenied, KeyError):
             continue

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from tidemark.process import ProcessId
 from tidemark.stack.spec import StackSpec
 
 DRIVER = "driver"
@@ -76,15 +77,19 @@ class Driver:
 
 @dataclass(frozen=True, order=True)
 class Executor:
-    """A living executor of one driver's application. ``create_time`` tells it from a later process of that id.
+    """A living executor of one driver's application.
 
-    ``pid`` is that of the machine or of the container which its worker runs in.
+    ``process`` is that of the machine or of the container which its worker runs in.
     """
 
     executor_id: str
     worker: str
-    pid: int
-    create_time: float
+    process: ProcessId
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self.process.pid
 
 
 class Stack(Protocol):
@@ -156,7 +161,7 @@ class Stack(Protocol):
         """Start a driver of one's own and wait until it answers and has its executors."""
 
     def executors(self, driver: str) -> list[Executor]:
-        """The living executors of a driver's application.
+        """The living executors of a driver's application, sorted: by id, worker and process.
 
         One of them is what the next three take; or its id, and then it is looked for first, which takes a moment.
         """

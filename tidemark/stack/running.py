@@ -146,7 +146,7 @@ class RunningStack:
     def executors(self, driver: str) -> list[Executor]:
         """The living executors of a driver's application."""
         workers = [part for part in self._state.parts() if part.kind is ComponentKind.WORKER]
-        return without_forks(self._runtime.executors(self.driver(driver).app_id, workers))
+        return sorted(without_forks(self._runtime.executors(self.driver(driver).app_id, workers)))
 
     def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGKILL an executor."""
@@ -268,11 +268,13 @@ class RunningStack:
 
 
 def without_forks(executors: Iterable[Executor]) -> list[Executor]:
-    """One of each id, the oldest: what a JVM starts has the JVM's command line until it executes its own."""
+    """The oldest of each id, in any order: what a JVM starts has the JVM's command line until it executes its own."""
     oldest: dict[str, Executor] = {}
-    for executor in sorted(executors, key=lambda found: found.create_time):
-        oldest.setdefault(executor.executor_id, executor)
-    return sorted(oldest.values())
+    for executor in executors:
+        known = oldest.setdefault(executor.executor_id, executor)
+        if executor.process.start_ticks < known.process.start_ticks:
+            oldest[executor.executor_id] = executor
+    return list(oldest.values())
 
 
 @contextmanager

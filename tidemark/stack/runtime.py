@@ -42,7 +42,11 @@ class Runtime(Protocol):
         """
 
     def executors(self, app_id: str, workers: Sequence[PartRecord]) -> list[Executor]:
-        """The living executors of an application on these workers."""
+        """The living executors of an application on these workers, in any order.
+
+        Also what one is just starting, which is not one: it has the command line of its parent until it executes its
+        own.
+        """
 
     def end_executor(self, executor: Executor) -> None:
         """SIGKILL an executor, and wait until it is gone."""

@@ -125,12 +125,11 @@ class Lease(msgspec.Struct):
 class Target(msgspec.Struct, frozen=True):
     """What can be stopped for a while: a process of this machine; or a container, or a process inside of one.
 
-    With ``container``, ``pid`` is that inside of it, and 0 means all of it. ``network``: not stopped, but cut off.
-    ``family``: the process with all that it has started.
+    With ``container``, ``process`` is one inside of it, and none means all of it. ``network``: not stopped, but cut
+    off. ``family``: the process with all that it has started.
     """
 
-    pid: int = 0
-    create_time: float = 0.0
+    process: ProcessId | None = None
     container: str = ""
     network: bool = False
     family: bool = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +13,7 @@ from tidemark.chaos.striker import Striker
 from tidemark.chaos.strikes import NO_DATA, PLANNED, Sort, Strike
 from tidemark.checkpoint import Checkpoint
 from tidemark.errors import SinkFailed, TestbedError
+from tidemark.process import ProcessId
 from tidemark.stack import Executor
 from tidemark.wait import wait_until
 
@@ -54,7 +54,10 @@ class Words:
         return [name for name, its_kind in kinds.items() if kind in (None, its_kind)]
 
     def executors(self, driver):
-        return [Executor(str(7 + number), "worker-1", 4711 + number, 0.0) for number in range(self.alive)]
+        return [
+            Executor(str(7 + number), "worker-1", ProcessId(4711 + number, 0, "boot"))
+            for number in range(self.alive)
+        ]
 
     @contextmanager
     def hold(self, driver):
@@ -123,26 +126,6 @@ def strike(part="executor", point=PLANNED, seconds=0.0, batch=1, action="kill"):
 
 def until(condition, what):
     wait_until(condition, SOON_S, lambda: what)
-
-
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_fault_in_the_master_never_hits_a_driver_whose_name_begins_with_master(batches, victim):
-    stack = Words()
-    striker = striker_of(batches, stack, replace(strike("master"), whom=victim))
-    batches.plan(0, 5)
-    batches.commit(0)
-    striker.start()
-    batches.plan(1, 9)
-    until(lambda: striker.journal, "the fault in the journal")
-    batches.commit(1)
-    (fault,) = striker.finish()
-
-    assert fault.done
-    assert fault.proof["part"] == "master"
-    assert [said for said in stack.said if said[0] in ("kill", "start")] == [
-        ("kill", "master"),
-        ("start", "master"),
-    ]
 
 
 def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_running_stack_is_good(look):
 
 
 def test_a_part_that_does_not_run_is_named(look, running, state, part):
-    state.write_part(part("worker-1", "worker", process=ProcessId(running.pid, 1.0)))
+    state.write_part(part("worker-1", "worker", process=replace(running, start_ticks=1)))
     assert look("stack").text == "not running: worker-1"
     assert "tidemark up" in look("stack").hint
 

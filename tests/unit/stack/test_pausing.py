@@ -18,7 +18,7 @@ def process(state, sleeper) -> ProcessId:
 
 @pytest.fixture
 def target(process) -> Target:
-    return Target(process.pid, process.create_time)
+    return Target(process)
 
 
 @pytest.fixture

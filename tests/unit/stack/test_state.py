@@ -26,9 +26,9 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
 def test_records_come_back_as_they_were_written(state, stack_record, part):
     state.make()
     state.write(stack_record)
-    state.write_part(part(process=ProcessId(12, 1795225781.84)))
+    state.write_part(part(process=ProcessId(12, 179522578, "a-boot")))
     assert state.read() == stack_record
-    assert state.part("broker").process == ProcessId(12, 1795225781.84)
+    assert state.part("broker").process == ProcessId(12, 179522578, "a-boot")
 
 
 def test_there_is_no_stack_before_one_is_made(state):
