@@ -30,11 +30,15 @@ def stop(state: StateFolder, runtime: Runtime, target: Target, name: str) -> Non
 
 
 def go_on(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
-    """Let a target go on, unless somebody else has stopped it too."""
+    """Let a target go on, unless somebody else has stopped it too.
+
+    It is noted as stopped until it goes on: where that fails (the container engine is down) it is tried again.
+    """
     with _turn(state, target):
-        state.discard("stopped", name)
-        if all(record.target != target for _, record in state.records("stopped", Stopped)):
+        others = [record for path, record in state.records("stopped", Stopped) if path.stem != name]
+        if all(record.target != target for record in others):
             runtime.go_on(target)
+        state.discard("stopped", name)
 
 
 @contextmanager

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.errors import DaemonDied
+from tidemark.errors import DaemonDied, EngineError
 from tidemark.process import ProcessId, end
 from tidemark.stack.pausing import go_on, held, stop, undo_the_abandoned
 from tidemark.stack.processes import ProcessRuntime
@@ -60,6 +60,25 @@ def test_what_a_dead_process_paused_is_resumed(state, runtime, process, target, 
     end([owner], ask_s=0)
     undo_the_abandoned(state, runtime)
     goes_on(process)
+
+
+def test_what_cannot_be_resumed_now_stays_noted_and_is_resumed_later(
+    state, runtime, process, target, sleeper
+):
+    class Down(ProcessRuntime):
+        def go_on(self, target):
+            raise EngineError("the container engine is down")
+
+    owner = sleeper()
+    stop(state, runtime, target, "x")
+    state.add("stopped", Stopped(target, owner), "x")
+    end([owner], ask_s=0)
+    with pytest.raises(EngineError):
+        undo_the_abandoned(state, Down(state))
+    assert process.paused
+    undo_the_abandoned(state, runtime)
+    goes_on(process)
+    assert state.records("stopped", Stopped) == []
 
 
 def test_a_process_that_is_gone_cannot_be_paused(state, runtime, process, target):
