@@ -3,19 +3,20 @@
 Free of everything but the standard library; creates no folder and changes nothing. Two situations are told apart:
 
 ``checkout``  tidemark is imported from a clone: the project is that clone, whatever the current folder.
-``wheel``     tidemark is installed: the project is the current folder, the bundled programs are in the package.
+``wheel``     tidemark is installed: the project is looked for from the current folder upwards, so that a command in one
+              of its subfolders means the same stack; the bundled programs are in the package.
 
-=================  =======================  ================
+=================  =======================  =========================================================
 what               checkout                 wheel
-=================  =======================  ================
-``root()``         the clone                the current folder
+=================  =======================  =========================================================
+``root()``         the clone                the nearest folder upwards with one of ``ROOT_MARKS``
 ``payload()``      the clone                ``tidemark/_payload``
 ``compose_dir()``  ``root()/compose``       ``payload()/compose``
 ``defects_dir()``  ``root()/defects``       ``payload()/defects``
 ``state_dir()``    ``root()/.tidemark``     the same
 ``runs_dir()``     ``root()/runs``          the same
 ``cache_dir()``    ``tidemark`` in ``$XDG_CACHE_HOME``, or in ``~/.cache``
-=================  =======================  ================
+=================  =======================  =========================================================
 
 The payload is the folder that holds ``producers/``, ``pipelines/`` and ``defects/``: on the ``PYTHONPATH`` of a child
 process it makes ``python -m pipelines NAME`` work. They are never importable at top level of an installation, because
@@ -33,6 +34,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent
 PROGRAMS = ("producers", "pipelines", "defects")
 PAYLOAD = "_payload"
+STATE = ".tidemark"
+ROOT_MARKS = (STATE, "pyproject.toml", ".git")
+"""What a project's folder holds, one of them at least, where it is more than a folder."""
 BACKEND_VARIABLE = "TIDEMARK_BACKEND"
 """Asks for a backend of the stack."""
 
@@ -44,8 +48,23 @@ def is_checkout() -> bool:
 
 
 def root() -> Path:
-    """The project's folder: the clone if there is one, else the current folder."""
-    return PACKAGE.parent if is_checkout() else Path.cwd()
+    """The project's folder: the clone if there is one, else that of the current folder (:func:`root_above`)."""
+    return PACKAGE.parent if is_checkout() else root_above(Path.cwd())
+
+
+def root_above(folder: Path) -> Path:
+    """The nearest folder, from this one upwards, that holds one of ``ROOT_MARKS``; this one if none does.
+
+    The user's home and what is above it are no project of a folder below: what lies there (the files of a shell in
+    Git, say) belongs to all projects alike.
+    """
+    home = Path.home()
+    for candidate in (folder, *folder.parents):
+        if candidate != folder and home.is_relative_to(candidate):
+            break
+        if any((candidate / mark).exists() for mark in ROOT_MARKS):
+            return candidate
+    return folder
 
 
 def payload() -> Path:
@@ -65,7 +84,7 @@ def defects_dir() -> Path:
 
 def state_dir() -> Path:
     """What a running stack keeps: data, logs, leases. May be deleted when no stack runs."""
-    return root() / ".tidemark"
+    return root() / STATE
 
 
 def runs_dir() -> Path:

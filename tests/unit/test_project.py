@@ -50,6 +50,37 @@ def test_an_installation_takes_the_current_folder(copy: Path, tmp_path: Path):
     assert (is_checkout, Path(root), Path(payload)) == ("False", tmp_path, site / "tidemark" / "_payload")
 
 
+@pytest.mark.parametrize("mark", [".tidemark", "pyproject.toml", ".git"])
+@pytest.mark.parametrize("below", ["tests", "tests/unit/deep"])
+def test_an_installation_finds_the_project_of_a_subfolder(copy: Path, tmp_path: Path, mark: str, below: str):
+    theirs = tmp_path / "theirs"
+    (theirs / below).mkdir(parents=True)
+    (theirs / mark).mkdir()
+    site = as_wheel(copy)
+    assert Path(report(site, theirs / below)[1]) == Path(report(site, theirs)[1]) == theirs
+
+
+def test_the_nearest_project_counts(tmp_path: Path):
+    outer, inner = tmp_path / "outer", tmp_path / "outer" / "inner"
+    (inner / "tests").mkdir(parents=True)
+    (outer / ".git").mkdir()
+    assert project.root_above(inner / "tests") == outer
+    (inner / "pyproject.toml").touch()
+    assert project.root_above(inner / "tests") == inner
+
+
+def test_what_lies_at_home_makes_no_project_of_the_folders_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home, work = tmp_path / "home", tmp_path / "home" / "work"
+    work.mkdir(parents=True)
+    for folder in (home, tmp_path):
+        (folder / ".git").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    assert project.root_above(work) == work
+    assert project.root_above(home) == home
+
+
 def test_what_docker_is_given_lies_in_the_payload():
     assert project.compose_dir() == project.payload() / "compose"
     assert (project.compose_dir() / "Dockerfile").is_file()
