@@ -13,6 +13,7 @@ to do (``hint``), and knows the exit code of the command line:
         ├── JavaError           no Java, or one that Spark cannot use
         ├── FetchError          a jar could not be fetched, or is not the one that was locked
         ├── EngineError         no container engine, one that will not do, or one that failed
+        ├── UnknownStack        a stack is there that this version of tidemark cannot use, only end
         ├── DaemonDied          a process of the stack ended by itself; its last log lines are the detail
         ├── PortTaken           a port that was asked for belongs to somebody else
         ├── PipelineFailed      the query under test ended with an error of its own
@@ -88,6 +89,10 @@ class FetchError(TestbedError):
 
 class EngineError(TestbedError):
     """There is no container engine, it will not do, or it did not do what it was asked."""
+
+
+class UnknownStack(TestbedError):
+    """A stack is there that another version of tidemark started, or whose record is damaged."""
 
 
 class DaemonDied(TestbedError):

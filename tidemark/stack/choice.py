@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidemark import project
-from tidemark.errors import UsageError
+from tidemark.errors import UnknownStack, UsageError
 from tidemark.project import BACKEND_VARIABLE
 from tidemark.stack.spec import BACKENDS, StackSpec
 from tidemark.stack.state import StateFolder
@@ -53,7 +53,11 @@ def backend_to_start(asked: str | None, *, home: Path | None = None) -> tuple[st
 
 
 def _running(home: Path | None) -> StackSpec | None:
-    record = StateFolder(home or project.state_dir()).read()
+    """What runs; of a stack of another version, which whoever starts or leases one is told of, nothing."""
+    try:
+        record = StateFolder(home or project.state_dir()).read()
+    except UnknownStack:
+        return None
     return record.spec if record is not None and record.ready else None
 
 

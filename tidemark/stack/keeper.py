@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tidemark.errors import DeadlineExceeded, TidemarkError
+from tidemark.errors import DeadlineExceeded, TidemarkError, UnknownStack
 from tidemark.process import Conversation, end, marked
 from tidemark.stack import archives, boot, ready
 from tidemark.stack.leasing import attach
@@ -104,7 +104,7 @@ def keep(state: StateFolder, token: str, *, give_up_s: float = GIVE_UP_S) -> Non
     ending = Attempts("ending the stack, which nobody needs,")
     backend = state.backend()
     while state.token() == token:
-        record = state.read()
+        record = _record(state)
         if record is not None:
             for attempts, duty in duties:
                 attempts.make(partial(duty, state, record))
@@ -161,9 +161,16 @@ def _release(probe: Conversation, session: Session) -> None:
         print(f"session {session.session_id} of {session.remote} was not released: {why}", flush=True)
 
 
+def _record(state: StateFolder) -> StackRecord | None:
+    """The record, if there is one that can be read: with another there is nothing to be done but to wait."""
+    try:
+        return state.read()
+    except UnknownStack:
+        return None
+
+
 def _needed(state: StateFolder) -> bool:
-    record = state.read()
-    return bool((record is not None and record.kept) or state.lease_owners())
+    return bool(state.is_kept() or state.lease_owners())
 
 
 def _end_unless_needed(state: StateFolder, token: str) -> None:

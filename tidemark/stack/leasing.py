@@ -49,7 +49,10 @@ def down(*, home: Path | None = None) -> bool:
 
 
 def current(*, home: Path | None = None) -> AnyStack | None:
-    """The stack of this project, ready or partly broken, or ``None``."""
+    """The stack of this project, ready or partly broken, or ``None``.
+
+    Raises ``UnknownStack`` if there is one that only another version of tidemark can use.
+    """
     state = StateFolder(home or project.state_dir())
     record = state.read()
     return attach(state, record) if record is not None and record.ready else None
@@ -80,16 +83,15 @@ def _give_back(state: StateFolder, name: str) -> None:
     state.discard("leases", name)
     if state.path.exists() and not state.lease_owners():
         with state.lock():
-            record = state.read()
-            if not state.lease_owners() and not (record is not None and record.kept):
+            if not state.lease_owners() and not state.is_kept():
                 boot.end_stack(state)
 
 
 def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) -> AnyStack:
     """The stack for ``spec``; the caller holds the lock."""
+    record = state.read()
     backend = None if spec.external is not None else backend_of(spec, state.home)
     digest = digest_of(backend.identity() if backend is not None else [spec])
-    record = state.read()
     if record is not None and record.ready and record.digest == digest:
         stack = attach(state, record)
         stack.undo_the_dead()

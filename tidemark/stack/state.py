@@ -28,8 +28,9 @@ from typing import TypeVar
 
 import msgspec
 
-from tidemark.errors import DeadlineExceeded, TestbedError
-from tidemark.process import ProcessId
+from tidemark import __version__
+from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
+from tidemark.process import ProcessId, marked
 from tidemark.stack.protocol import ComponentKind
 from tidemark.stack.spec import External, StackSpec
 from tidemark.wait import wait_until
@@ -37,6 +38,9 @@ from tidemark.wait import wait_until
 TOKEN_VARIABLE = "TIDEMARK_STACK"
 LOCK_S = 300.0
 """Calibration: a cold start with a slow fetch takes minutes; whoever waits for the lock waits for that."""
+
+LAYOUT = 2
+"""Of the records in a state folder. Another one is needed when a field is added, changed or taken away."""
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -61,9 +65,12 @@ class Supplies(msgspec.Struct, kw_only=True):
 class StackRecord(Supplies, kw_only=True):
     """``stack.json``. ``digest`` says what the stack was made of: another one is another stack.
 
+    ``layout`` and ``tidemark``, its version, stay what they are called in all versions: they say who can read the rest.
     ``python`` is the interpreter of the clients. ``spark_conf`` are those of an external driver.
     """
 
+    layout: int = LAYOUT
+    tidemark: str = __version__
     digest: str
     backend: str
     python: str
@@ -114,6 +121,13 @@ class PartRecord(msgspec.Struct, kw_only=True):
     def port(self) -> int:
         """The port of its address."""
         return int(self.address.rsplit(":", 1)[1])
+
+
+class _Origin(msgspec.Struct):
+    """What ``stack.json`` says in every version of who wrote it; the first said nothing."""
+
+    layout: int = 1
+    tidemark: str = "0.1.0 or earlier"
 
 
 class Lease(msgspec.Struct):
@@ -195,8 +209,41 @@ class StateFolder:
             yield
 
     def read(self) -> StackRecord | None:
-        """The stack's record, or ``None`` if there is no stack (or one that this version cannot read)."""
-        return _read(self.path / "stack.json", StackRecord)
+        """The stack's record, or ``None`` if there is no stack.
+
+        Raises ``UnknownStack`` if there is one of another version, or its record is damaged. Its processes can be ended
+        all the same: they carry the token.
+        """
+        try:
+            content = (self.path / "stack.json").read_bytes()
+            origin = msgspec.json.decode(content, type=_Origin)
+            if origin.layout == LAYOUT:
+                return msgspec.json.decode(content, type=StackRecord)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise self._unknown("is there, whose record cannot be read", str(error)) from error
+        written = (
+            f"its records have layout {origin.layout}, those of this version ({__version__}) layout {LAYOUT}"
+        )
+        raise self._unknown(f"of another version of tidemark ({origin.tidemark}) is there", written)
+
+    def _unknown(self, what: str, why: str) -> UnknownStack:
+        token = self.token()
+        count = len(marked(TOKEN_VARIABLE, token)) if token else 0
+        return UnknownStack(
+            f"a stack {what}: {self.path}",
+            detail=f"{why}; {count} of its processes run on this machine",
+            hint="`tidemark down` ends it and removes its data; to use it, take the tidemark that started it",
+        )
+
+    def is_kept(self) -> bool:
+        """Whether the stack lives until :func:`tidemark.stack.down`; so does one whose record cannot be read."""
+        try:
+            record = self.read()
+        except UnknownStack:
+            return True
+        return record is not None and record.kept
 
     def write(self, record: StackRecord) -> None:
         """Write ``stack.json``."""
@@ -300,7 +347,7 @@ def _read(path: Path, kind: type[R]) -> R | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (msgspec.DecodeError, OSError):
-        return None  # written by another version: as good as none, and ended by its token
+        return None  # of another version, as stack.json says: ended by its token
 
 
 def _write(path: Path, record: msgspec.Struct) -> None:

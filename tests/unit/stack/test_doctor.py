@@ -114,3 +114,12 @@ def test_a_start_under_way_is_good(look, state):
     state.make()
     state.add("leases", Lease(ProcessId.own()), "starting")
     assert "being started" in look("stack").text
+
+
+def test_a_stack_of_another_version_is_bad_and_can_be_ended(look, running, state):
+    assert running.alive
+    (state.path / "stack.json").write_text('{"layout": 99, "tidemark": "7.0"}')
+    seen = look("stack")
+    assert seen.finding is Finding.BAD
+    assert "of another version of tidemark (7.0)" in seen.text
+    assert "tidemark down" in seen.hint

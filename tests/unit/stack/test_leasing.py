@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.errors import DaemonDied, TestbedError
+from tidemark.errors import DaemonDied, TestbedError, UnknownStack
 from tidemark.process import ProcessId, end, marked, tail
 from tidemark.stack import StackSpec, boot, current, down, lease, leasing, running, up
 from tidemark.stack.backends import LocalBackend
@@ -198,6 +198,40 @@ def test_a_keeper_that_died_is_replaced(home):
     up(SPEC, home=home)
     (_, second), *_ = state.records("keepers", Lease)
     assert second.owner.alive
+
+
+def begin(start, home: Path) -> None:
+    """Use ``up`` or ``lease``."""
+    if start is up:
+        up(SPEC, home=home)
+        return
+    with lease(SPEC, home=home):
+        pass
+
+
+@pytest.mark.parametrize("start", [up, lease], ids=["up", "lease"])
+def test_a_stack_of_another_version_is_neither_ended_nor_doubled(home, cold_start, start):
+    up(SPEC, home=home)
+    left, record = processes(home), home / "stack" / "stack.json"
+    record.write_bytes(record.read_bytes().replace(b'"layout":2', b'"layout":1'))
+
+    for use in (lambda: current(home=home), lambda: begin(start, home)):
+        with pytest.raises(UnknownStack, match="of another version") as error:
+            use()
+        assert "tidemark down" in error.value.hint
+    assert cold_start.starts == 1
+    assert all(process.alive for process in left)
+
+    assert down(home=home)
+    assert not any(process.alive for process in left)
+    assert current(home=home) is None
+
+
+def test_a_lease_that_ends_leaves_a_stack_of_another_version_alone(home):
+    with lease(SPEC, home=home):
+        left, record = processes(home), home / "stack" / "stack.json"
+        record.write_bytes(record.read_bytes().replace(b'"layout":2', b'"layout":3'))
+    assert all(process.alive for process in left)
 
 
 def test_the_digest_tells_specs_and_interpreters_apart(executable, monkeypatch):

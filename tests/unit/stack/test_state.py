@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import hashlib
+import json
+
+import msgspec
 import pytest
 
-from tidemark.errors import DeadlineExceeded, TestbedError
+from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
 from tidemark.process import ProcessId, end
-from tidemark.stack.state import Lease, StateFolder
+from tidemark.stack.state import LAYOUT, Lease, PartRecord, Session, StackRecord, StateFolder, Stopped
 
 
 def test_only_one_holds_the_lock(state):
@@ -37,10 +41,48 @@ def test_there_is_no_stack_before_one_is_made(state):
     assert state.parts() == []
 
 
-def test_a_record_of_another_version_is_as_good_as_none(state):
-    state.make()
-    (state.path / "stack.json").write_text('{"format": 99}')
-    assert state.read() is None
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('{"layout": 99, "tidemark": "7.0", "of": "later"}', ["(7.0)", "layout 99"]),
+        ('{"digest": "d", "backend": "local", "kept": true}', ["(0.1.0 or earlier)", "layout 1"]),
+        (f'{{"layout": {LAYOUT}, "digest": 5}}', ["cannot be read", "digest"]),
+        ("", ["cannot be read"]),
+    ],
+)
+def test_a_stack_of_another_version_is_named(state, sleeper, written, said):
+    sleeper(state.make())
+    (state.path / "stack.json").write_text(written)
+    with pytest.raises(UnknownStack) as error:
+        state.read()
+    text = str(error.value)
+    assert all(word in text for word in [*said, str(state.path), "1 of its processes", "tidemark down"])
+    assert state.is_kept(), "what cannot be read is nobody's to end unasked"
+
+
+def shape(info: msgspec.inspect.Type) -> object:
+    """What a type looks like in JSON, whatever it is called in Python."""
+    match info:
+        case msgspec.inspect.StructType() | msgspec.inspect.DataclassType():
+            return {field.encode_name: shape(field.type) for field in info.fields}
+        case msgspec.inspect.EnumType():
+            return [member.value for member in info.cls]
+        case msgspec.inspect.UnionType():
+            return sorted((shape(each) for each in info.types), key=str)
+        case msgspec.inspect.ListType():
+            return [shape(info.item_type)]
+        case msgspec.inspect.DictType():
+            return {"*": shape(info.value_type)}
+    return type(info).__name__
+
+
+def test_a_change_of_what_is_on_disk_raises_the_layout():
+    kinds = (StackRecord, PartRecord, Lease, Stopped, Session)
+    shapes = json.dumps([shape(msgspec.inspect.type_info(kind)) for kind in kinds], sort_keys=True)
+    digest = hashlib.sha256(shapes.encode()).hexdigest()[:16]
+    assert (LAYOUT, digest) == (2, "e29130db585977a5"), (
+        "raise LAYOUT in the module of StackRecord, and note both here"
+    )
 
 
 def test_parts_come_in_the_order_of_the_stack(state, part):
