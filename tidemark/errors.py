@@ -32,7 +32,10 @@ EXIT_INTERRUPTED = 130
 
 
 class TidemarkError(Exception):
-    """One clear error: ``message`` (what, with the value), ``detail`` (why), ``hint`` (what to do)."""
+    """One clear error: ``message`` (what, with the value), ``detail`` (why), ``hint`` (what to do).
+
+    Its notes (``add_note``) are errors that followed from it, or came while it was handled; its text has them.
+    """
 
     exit_code = EXIT_TESTBED
 
@@ -48,6 +51,7 @@ class TidemarkError(Exception):
             lines.append(f"  why:  {_indented(self.detail)}")
         if self.hint:
             lines.append(f"  hint: {_indented(self.hint)}")
+        lines += [f"  also: {_indented(note)}" for note in getattr(self, "__notes__", ())]
         return "\n".join(lines)
 
 

@@ -10,9 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tidemark.evidence import Placement
+
+IN_PROGRESS = ".inprogress"
+"""The end of the name of an event log that is being written (``EventLogFileWriter.IN_PROGRESS``)."""
 
 _PROGRESS = "StreamingQueryListener$QueryProgressEvent"
 _JOIN = "StreamingSymmetricHashJoin"
@@ -28,8 +31,16 @@ _KEPT = (
 )
 
 
+def finished(path: Path) -> Path:
+    """The name of an event log once its driver has ended in order: Spark takes ``.inprogress`` off the file's name."""
+    return path.with_name(path.name.removesuffix(IN_PROGRESS))
+
+
 class QueryEvents:
-    """The events of one query in the event log ``path``, from byte ``start`` on, up to ``end`` if there is one."""
+    """The events of one query in the event log ``path``, from byte ``start`` on, up to ``end`` if there is one.
+
+    ``path`` may be that of a driver that runs: if it ends in the meantime, the log is read under its last name.
+    """
 
     def __init__(self, path: Path, start: int, query_id: str, end: int | None = None) -> None:
         self.path = path
@@ -124,8 +135,15 @@ class QueryEvents:
         for _, event in self._lines(kinds):
             yield event
 
+    def _opened(self) -> IO[bytes]:
+        try:
+            return self.path.open("rb")
+        except FileNotFoundError:
+            self.path = finished(self.path)
+            return self.path.open("rb")
+
     def _lines(self, kinds: tuple[str, ...]) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        with self.path.open("rb") as log:
+        with self._opened() as log:
             log.seek(self.start)
             at = self.start
             for line in log:

@@ -14,6 +14,14 @@ def test_an_error_is_message_detail_and_hint():
     )
 
 
+def test_errors_that_followed_are_told_after_it():
+    error = TidemarkError("the broker died", hint="start it")
+    error.add_note("TestbedError: no output\n  why:  no answer")
+    assert str(error) == (
+        "the broker died\n  hint: start it\n  also: TestbedError: no output\n          why:  no answer"
+    )
+
+
 def test_what_is_not_known_is_left_out():
     assert str(TidemarkError("port 9092 is taken")) == "port 9092 is taken"
 

@@ -18,6 +18,12 @@ def fails_on_its_way_out(*_args):
         raise TestbedError("the broker is gone")
 
 
+def is_interrupted_with_a_note(*_args):
+    error = KeyboardInterrupt()
+    error.add_note("TestbedError: the broker is gone")
+    raise error
+
+
 def is_interrupted(*_args):
     raise KeyboardInterrupt
 
@@ -44,8 +50,9 @@ def test_it_says_where_the_evidence_is(interrupted, capsys, tmp_path):
     assert capsys.readouterr().err == f"interrupted; the evidence so far is in {tmp_path / 'run'}\n"
 
 
-def test_what_fails_on_the_way_out_is_told_and_hides_nothing(interrupted, capsys):
-    assert interrupted(fails_on_its_way_out) == EXIT_INTERRUPTED
+@pytest.mark.parametrize("does", [fails_on_its_way_out, is_interrupted_with_a_note])
+def test_what_fails_on_the_way_out_is_told_and_hides_nothing(does, interrupted, capsys):
+    assert interrupted(does) == EXIT_INTERRUPTED
     assert "and on the way out: TestbedError: the broker is gone" in capsys.readouterr().err
 
 

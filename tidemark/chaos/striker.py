@@ -49,7 +49,8 @@ class Striker:
         self._carried_out = 0
         self._tried: list[dict[str, float]] = []
         """Of the strike that is next: in which batch it was tried, and for how long."""
-        self._error: Exception | None = None
+        self.error: Exception | None = None
+        """What ended the thread before its work was done."""
         self._given_up = threading.Event()
         self._in_wait = threading.Event()
         self._scene = replace(scene, rest=self._rest)
@@ -64,8 +65,8 @@ class Striker:
 
     def must_be_well(self) -> None:
         """Raise what ended the thread before its work was done: a part that did not come back, say."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def lies_in_wait(self) -> bool:
         """Whether it waits for a batch, or for the end of an outage, which others do not wait for; or has ended."""
@@ -79,12 +80,14 @@ class Striker:
     def finish(self) -> list[Fault]:
         """Stop; returns the journal."""
         self._over.set()
-        self._thread.join()
-        tried = {"tried": self._tried} if self._tried else {}
-        for strike in self._strikes[self._carried_out :]:
-            name, point = strike.sort.name, strike.sort.point
-            self.journal.append(Fault(fault=name, at_utc=now_utc(), done=False, point=point, proof=tried))
-            tried = {}
+        try:
+            self._thread.join()
+        finally:
+            tried = {"tried": self._tried} if self._tried else {}
+            for strike in self._strikes[self._carried_out :]:
+                name, point = strike.sort.name, strike.sort.point
+                self.journal.append(Fault(fault=name, at_utc=now_utc(), done=False, point=point, proof=tried))
+                tried = {}
         return self.journal
 
     def _work(self) -> None:
@@ -96,7 +99,7 @@ class Striker:
         except _Over:
             return
         except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
-            self._error = error
+            self.error = error
         finally:
             self._in_wait.set()
 

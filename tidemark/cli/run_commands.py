@@ -100,6 +100,9 @@ def run_and_show(options: RunOptions, *, as_json: bool) -> None:
             print(f"interrupted; the evidence so far is in {directory.path}", file=sys.stderr)
             if not isinstance(error, KeyboardInterrupt):
                 print(f"and on the way out: {type(error).__name__}: {error}", file=sys.stderr)
+            else:
+                for note in getattr(error, "__notes__", ()):
+                    print(f"and on the way out: {note}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
     _show(options, result, as_json=as_json)
 

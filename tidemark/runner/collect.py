@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tidemark import kafka, project
 from tidemark.chain import Chain
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract, Delivery
+from tidemark.errors import TidemarkError
 from tidemark.eventlog import QueryEvents
 from tidemark.evidence import (
     FORMAT,
@@ -28,6 +30,7 @@ from tidemark.evidence import (
 )
 from tidemark.jsonlines import write_lines
 from tidemark.oracle.anchors import written_kills
+from tidemark.runner.cleanup import first_of
 from tidemark.runner.logs import keep_logs
 from tidemark.runner.options import RunOptions
 from tidemark.runner.query import Query
@@ -85,6 +88,8 @@ class Collector:
         self._notes: list[str] = []
         self._records: list[OutputRecord] | None = None
         self._state = StateInfo()
+        self._errors: list[BaseException] = []
+        """What went wrong while the evidence was collected."""
 
     def stopped(self, answer: dict[str, Any]) -> None:
         """The query was stopped and handed over the progress reports of its last run."""
@@ -109,23 +114,54 @@ class Collector:
         self._records = list(kafka.drain(self._stack.bootstrap_servers, self._output))
 
     def finish(self) -> None:
-        """Write every file of the evidence that can be written; the journal first, whatever the stack is like."""
-        self._directory.write_lines("faults", self._faults)
+        """Write every file of the evidence that can be written; the journal first, whatever the stack is like.
+
+        What cannot be written is left out, is named in the manifest's notes, and its error is raised at the end: the
+        first, with the others as its notes. Ctrl-C breaks off the step that is under way, and the next one follows.
+        """
+        self._attempt("faults.jsonl", lambda: self._directory.write_lines("faults", self._faults))
         if self._records is None or self._faults:
-            keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
+            self._attempt("logs", self._keep_logs)
         if self._records is None:  # the run did not get as far as draining
-            self._records = list(kafka.read_all(self._stack.bootstrap_servers, self._output))
+            self._attempt("output.jsonl", self._read_output)
+        if self._records is not None:
+            self._attempt("output.jsonl", partial(self._directory.write_lines, "output", self._records))
         logs = list(self._event_logs())
-        self._await_last_batch(logs)
-        self._directory.write_lines("output", self._records)
-        failed = sum((log.failed_tasks() for log in logs), Counter[int]())
+        self._attempt("the end of the event log", lambda: self._await_last_batch(logs))
+        self._attempt("batches.jsonl", lambda: self._directory.write_lines("batches", self._batches(logs)))
+        self._attempt("progress.jsonl", lambda: self._directory.write_lines("progress", self._progress(logs)))
+        self._attempt("executors.jsonl", lambda: self._directory.write_lines("executors", _placements(logs)))
+        self._attempt("logs/spark-events.jsonl.zst", lambda: self._write_events(logs))
+        self._attempt("manifest.json", lambda: self._directory.write_json("manifest", self._manifest()))
+        if self._errors:
+            raise first_of(self._errors)
+
+    def _attempt(self, what: str, collect: Callable[[], object]) -> None:
+        """Collect a piece of evidence; an error is noted, and costs no other piece."""
+        try:
+            collect()
+        except BaseException as error:  # noqa: BLE001 (raised once the rest is collected)
+            self._errors.append(error)
+            said = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+            self.note(f"{what} could not be collected: {said}")
+
+    def _keep_logs(self) -> None:
+        keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
+
+    def _read_output(self) -> None:
+        self._records = list(kafka.read_all(self._stack.bootstrap_servers, self._output))
+
+    def _batches(self, logs: Sequence[QueryEvents]) -> list[Batch]:
+        """Every planned batch; without the failed tasks of an event log that cannot be read."""
+        failed = Counter[int]()
+        for log in logs:
+            self._attempt(f"failed tasks of {log.path.name}", partial(_add_failed, failed, log))
         starts = [(run.first_batch, run.replays) for run in self._query.runs]
-        self._directory.write_lines("batches", batches_of(self._checkpoint, self._inputs, starts, failed))
-        self._directory.write_lines("progress", self._progress(logs))
-        self._directory.write_lines("executors", _placements(logs))
+        return batches_of(self._checkpoint, self._inputs, starts, failed)
+
+    def _write_events(self, logs: Sequence[QueryEvents]) -> None:
         events = (line for log in logs for line in log.excerpt())
         write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events)
-        self._directory.write_json("manifest", self._manifest())
 
     def _event_logs(self) -> Iterator[QueryEvents]:
         """One for each run of the query."""
@@ -156,6 +192,13 @@ class Collector:
         return [*earlier, *self._last_progress]
 
     def _manifest(self) -> Manifest:
+        inputs = (
+            self._read_inputs()
+        )  # if brokers do not tell the end offsets, those of the last planned batch
+        self._attempt(
+            "the end offsets of the inputs",
+            lambda: inputs.update(input_topics(self._stack.bootstrap_servers, self._inputs)),
+        )
         with TraceReader(self._trace) as reader:
             header = reader.header
         return Manifest(
@@ -163,7 +206,7 @@ class Collector:
             contract=self._contract.to_json(),
             delivery=promised(self._contract, self._options.sink),
             pace=self._options.pace or header.pace,
-            inputs=input_topics(self._stack.bootstrap_servers, self._inputs),
+            inputs=inputs,
             anchors=["flushed", "all_input_read", *header.anchors, *self._fault_anchors()],
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
@@ -180,6 +223,15 @@ class Collector:
             ],
             state=what_ran(self._checkpoint, self._options.conf, self._state),
         )
+
+    def _read_inputs(self) -> dict[str, InputTopic]:
+        """The input topics as far as batches were planned: what was published is at least that."""
+        planned = self._checkpoint.planned()
+        ends = self._checkpoint.batch(planned[-1]).end_offsets if planned else {}
+        return {
+            name: InputTopic(topic, dict.fromkeys(ends.get(topic, {}), 0), ends.get(topic, {}))
+            for name, topic in self._inputs.items()
+        }
 
     def _fault_anchors(self) -> list[str]:
         """A batch that Spark's own sink had written when its driver died comes twice: or the kill proves nothing."""
@@ -226,6 +278,10 @@ def batches_of(
         for number in checkpoint.planned()
         for planned in [checkpoint.batch(number)]
     ]
+
+
+def _add_failed(failed: Counter[int], log: QueryEvents) -> None:
+    failed.update(log.failed_tasks())
 
 
 def _placements(logs: list[QueryEvents]) -> list[Placement]:

@@ -8,7 +8,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from tidemark.chaos.strikes import plan_strikes
 from tidemark.checkpoint import Checkpoint
 from tidemark.contract import Contract
 from tidemark.evidence import RunDirectory
+from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.collect import Collector, Places
 from tidemark.runner.options import RunOptions
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
@@ -67,7 +68,7 @@ class LiveRun:
     def go(self) -> None:
         """Run, from creating the topics to collecting the evidence."""
         report = self._options.report
-        with ExitStack() as cleanup:
+        with Cleanup() as cleanup:
             cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
             self._create_topics(cleanup)
             report("driver", 0, 1)
@@ -82,7 +83,7 @@ class LiveRun:
 
     def _query(self, collector: Collector, query: Query) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
-        with ExitStack() as programs:
+        with Cleanup() as programs:
             programs.enter_context(query)  # its program gets ready meanwhile
             publisher = programs.enter_context(self._publisher(self._trace))
             for number in range(self._before_start()):
@@ -96,10 +97,14 @@ class LiveRun:
                 struck.wait_until_read()
             self._flush(feed, programs)
             self._options.report("drain", 0, 1)
+            programs.callback(self._stop, collector, query)  # also if the output does not settle
             collector.drain()
-            collector.stopped(query.ask("stop", STOP_S))
-            collector.read_state()
             self._options.report("drain", 1, 1)
+
+    def _stop(self, collector: Collector, query: Query) -> None:
+        """Stop the query, and have its state read while its session is there."""
+        collector.stopped(query.ask("stop", STOP_S))
+        collector.read_state()
 
     def _place(self, query: Query, collector: Collector) -> None:
         """Say what differs between contract and plan, and what is badly placed; the run goes on all the same."""
@@ -125,7 +130,7 @@ class LiveRun:
         """Slices that are there when the query starts: one that starts on empty topics runs an empty batch first."""
         return {"backlog": self._header.slices, "stepped": 1}.get(self._pace, 0)
 
-    def _flush(self, feed: Feed, programs: ExitStack) -> None:
+    def _flush(self, feed: Feed, programs: Cleanup) -> None:
         """Publish one sentinel per input, far in the future, so that everything that is owed comes out."""
         self._options.report("flush", 0, 1)
         flush = self._directory.path / "flush.jsonl"
@@ -150,11 +155,16 @@ class LiveRun:
             striker.start()
             try:
                 yield replace(feed, well=striker.must_be_well, ready=striker.lies_in_wait)
-            except BaseException:
+            except BaseException as error:
                 striker.give_up()
+                if striker.error is not None and striker.error is not error:
+                    add_later(error, striker.error)
                 raise
             finally:
-                collector.journal(striker.finish())
+                try:
+                    striker.finish()
+                finally:
+                    collector.journal(striker.journal)  # also after Ctrl-C while its thread is awaited
         striker.must_be_well()
 
     @contextmanager
@@ -206,11 +216,11 @@ class LiveRun:
         ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
         return {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
 
-    def _create_topics(self, cleanup: ExitStack) -> None:
+    def _create_topics(self, cleanup: Cleanup) -> None:
         layout = {self._inputs[name]: spec.partitions for name, spec in self._header.topics.items()}
         layout[self._output] = OUTPUT_PARTITIONS
-        kafka.create_topics(self._stack.bootstrap_servers, layout)
         cleanup.callback(kafka.delete_topics, self._stack.bootstrap_servers, list(layout))
+        kafka.create_topics(self._stack.bootstrap_servers, layout)
 
 
 def _header(trace: Path) -> Header:
