@@ -2,7 +2,8 @@
 
 Free of heavy imports until a fixture is used, because every pytest of the environment loads it. ``stack`` is one for
 all workers of ``pytest -n``: found if it is there, else started, and ended with its last lease. ``run_pipeline`` runs
-a join and gives back its verdict; the run directory of a test that failed is kept below ``runs/tests``.
+a join and gives back its verdict; the run directory of a test that failed is kept below ``runs/tests``, and one that
+the test named (``run_dir``, new or empty) is always kept.
 
     def test_my_join_is_right(run_pipeline):
         result = run_pipeline("my_join.py", trace=Path("traces/bad_monday.jsonl"))
@@ -37,7 +38,10 @@ def stack() -> Iterator[Stack]:
 
 @pytest.fixture
 def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunResult]]:
-    """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.runner.RunOptions``."""
+    """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.runner.RunOptions``.
+
+    Evidence in a ``run_dir`` that the caller named stays there; elsewhere it is deleted after a test that passed.
+    """
     from pathlib import Path
 
     from tidemark import project
@@ -45,15 +49,15 @@ def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunRe
 
     request.getfixturevalue("stack")  # held for the session, so that it outlives this one run
     test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")
-    made: list[Path] = []
+    made: list[Path] = []  # by this fixture; never what the caller named
 
     def run_one(pipeline: str | Path, **options: Any) -> RunResult:
         asked = replace(RunOptions(str(pipeline)), **options)
         contract = describe(asked.pipeline, asked.python)
         if asked.run_dir is None:
-            asked = replace(asked, run_dir=_free(project.runs_dir() / "tests", test))
+            made.append(_free(project.runs_dir() / "tests", test))
+            asked = replace(asked, run_dir=made[-1])
         directory = new_run_directory(asked, contract)
-        made.append(directory.path)
         return run(asked, contract, directory)
 
     yield run_one

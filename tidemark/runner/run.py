@@ -20,6 +20,7 @@ from tidemark.errors import UsageError
 from tidemark.evidence import RunDirectory
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.defects import minor_version
+from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.live import LiveRun
 from tidemark.runner.options import SINKS, RunOptions
 from tidemark.runner.programs import run_program, write_code_zip
@@ -54,18 +55,39 @@ def describe(pipeline: str, python: Path | None = None) -> Contract | Chain:
 
 
 def new_run_directory(options: RunOptions, contract: Contract | Chain) -> RunDirectory:
-    """Make the run's directory, with its code and its contract in it."""
+    """Make the run's directory, with its code and its contract in it.
+
+    Raises ``UsageError`` if the path is a file, or a directory with anything in it.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
     name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
     path = options.run_dir or project.runs_dir() / f"{name}-{stamp}-{options.seed}"
+    _must_be_free(path)
     try:
         (path / "logs").mkdir(parents=True)
-    except FileExistsError:
-        raise UsageError(f"{str(path)!r} is there already", hint="name a new run directory") from None
+    except FileExistsError:  # just made by another run
+        raise UsageError(
+            f"the run directory {str(path)!r} is in use", hint="name a new run directory"
+        ) from None
     write_code_zip(path / "code.zip")
     directory = RunDirectory(path)
     directory.write_json("contract", contract.to_json())
     return directory
+
+
+def _must_be_free(path: Path) -> None:
+    if path.is_dir():
+        files = sorted(file.name for file in path.iterdir())
+        problem, detail = "is not empty", f"it has {', '.join(files[:3])}{' …' if files[3:] else ''}"
+        taken = bool(files)
+    else:
+        problem, detail, taken = "is no directory", "", path.exists()
+    if taken:
+        raise UsageError(
+            f"the run directory {str(path)!r} {problem}",
+            detail=detail,
+            hint="name a new or an empty directory; a run never overwrites or deletes what is there",
+        )
 
 
 def run(
@@ -79,7 +101,7 @@ def run(
     _must_be_possible(options, spec)
     trace = _prepare_trace(options, contract, directory)
     options.report("stack", 0, 1)
-    with lease(spec) if stack is None else nullcontext(stack) as used:
+    with first_error_kept(lease(spec) if stack is None else nullcontext(stack)) as used:
         options.report("stack", 1, 1)
         LiveRun(options, contract, directory, trace, used).go()
     options.report("judge", 0, 1)
