@@ -181,7 +181,7 @@ def _say(done: dict[str, Any], as_json: bool) -> None:
         sys.stdout.write(json.dumps(done) + "\n")
         return
     for name, value in done.items():
-        if value not in (None, [], {}, True):
+        if value is not None and value is not True and value not in ([], {}):
             shown = ", ".join(f"{k} {v:,}" for k, v in value.items()) if isinstance(value, dict) else value
             sys.stdout.write(f"{name.replace('_', ' '):<14}{shown}\n")
 
