@@ -31,7 +31,8 @@ def said(state, *, findings=(), doubts=(), **engine):
         verdict="INVALID" if findings else "UNKNOWN" if doubts else "VALID",
         findings=list(findings),
         doubts=list(doubts),
-        delivery="at-least-once", pipeline="matrix", kind="inner", findings_total={}, counts={}, anchors={}, asked=[],
+        delivery="at-least-once", pipeline="matrix", kind="inner", findings_total={}, unexplained_total={},
+        defects_total={}, counts={}, anchors={}, asked=[],
         known_defects={one.defect: "text" for one in findings if one.defect},
         engine=Engine(**given),
     )  # fmt: skip

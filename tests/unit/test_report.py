@@ -35,7 +35,8 @@ def verdict(word, findings=(), doubts=()):
     return Verdict(
         verdict=word, delivery="at-least-once", pipeline="left_outer", kind="left_outer",
         findings=list(findings), findings_total={"lost_rows": len(findings)} if findings else {},
-        known_defects={}, counts=COUNTS, anchors={"null_row_after_expiry": True}, asked=[], doubts=list(doubts),
+        unexplained_total={}, defects_total={}, known_defects={},
+        counts=COUNTS, anchors={"null_row_after_expiry": True}, asked=[], doubts=list(doubts),
     )  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def test_a_valid_run_shows_its_numbers_and_ends_with_its_verdict(capsys):
     assert "late           5 (2.5 %), dropped by the watermark" in lines
     assert "faults         1 (1 KillExecutor at planned); failed tasks: 2" in lines
     assert "recovery       KillExecutor at planned 4.2 s" in lines
-    assert lines[-1] == "VALID  left_outer, judged as at-least-once"
+    assert lines[-2] == "VALID  left_outer, judged as at-least-once"
 
 
 def test_a_watermark_that_waits_for_an_input_after_a_restart_is_explained(tmp_path, capsys):
@@ -74,11 +75,11 @@ def test_a_watermark_that_waits_for_an_input_after_a_restart_is_explained(tmp_pa
     ]
 
 
-@pytest.mark.parametrize("word", ["INVALID", "UNKNOWN"])
-def test_a_run_that_is_not_valid_ends_with_the_command_that_replays_it(word, capsys):
+@pytest.mark.parametrize("word", ["VALID", "INVALID", "UNKNOWN"])
+def test_a_run_ends_with_the_command_that_reproduces_it(word, capsys):
     print_verdict(verdict(word), Path("runs/x"), [], command="tidemark run left_outer --seed 3")
 
-    assert capsys.readouterr().out.splitlines()[-1] == "again: tidemark run left_outer --seed 3"
+    assert capsys.readouterr().out.splitlines()[-1] == "reproduce: tidemark run left_outer --seed 3"
 
 
 def test_findings_are_named_counted_and_shown_a_few_at_a_time(capsys):

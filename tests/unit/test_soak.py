@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from tidemark.cases import soak as soaking
 from tidemark.cases.soak import Soak, SoakOptions, SoakRun, run_options, schedule
 from tidemark.chaos.strikes import POINTS, read_schedule, write_schedule
-from tidemark.evidence import Fault
+from tidemark.evidence import Fault, RunDirectory
+from tidemark.oracle import Finding, Verdict
 from tidemark.report import soak as shown
 
 
@@ -139,7 +143,7 @@ def test_the_document_names_doubts_and_what_does_not_hold():
     assert f"- 2 runs: {missed}" in sound
     assert "What does not hold" not in sound
     assert "**something was found**" in document(found)
-    assert "duplicate_rows 2; again: `tidemark run inner`" in document(found)
+    assert "duplicate_rows 2; reproduce: `tidemark run inner`" in document(found)
 
 
 def test_the_document_of_a_soak_without_runs_says_so():
@@ -151,3 +155,46 @@ def test_the_document_of_a_soak_without_runs_says_so():
 def test_the_part_of_a_fault_is_told_by_its_name():
     names = ("KillDriver", "KillDriverTwice", "PauseExecutor", "KillExecutors")
     assert [soaking.part_of(name) for name in names] == ["driver", "driver", "executor", "executors"]
+
+
+def judged(**fields):
+    """A verdict with many findings, a few of which are examples."""
+    example = {
+        name: Finding(property="lost_rows", message=f"row {name}", defect=name)
+        for name in ("left-semi", None)
+    }
+    return Verdict(
+        delivery="exactly-once", pipeline="inner", kind="inner", findings=[*example.values()], counts={}, anchors={},
+        asked=[], known_defects={"left-semi": ""}, defects_total={"left-semi": 70}, **{
+            "verdict": "INVALID", "findings_total": {"lost_rows": 500}, "unexplained_total": {"lost_rows": 430},
+            "doubts": [], **fields,
+        },
+    )  # fmt: skip
+
+
+@pytest.fixture
+def run_with(monkeypatch, tmp_path):
+    """A function: the soak's run that has this verdict."""
+
+    def outcome(verdict):
+        monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
+        monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
+        monkeypatch.setattr(soaking, "run", lambda *_, **__: SimpleNamespace(verdict=verdict))
+        return soaking._run(SoakOptions(tmp_path), SimpleNamespace(mend=lambda: None), 1)
+
+    return outcome
+
+
+def test_all_findings_that_no_defect_explains_are_counted_not_the_examples(run_with):
+    one = run_with(judged())
+
+    assert (one.findings, one.known_defects) == ({"lost_rows": 430}, ["left-semi"])
+    assert "lost_rows 430" in shown.run_line(one)
+
+
+def test_a_run_that_could_not_be_counted_says_why(run_with):
+    why = "the engine's own rules could not be judged: KeyError: 'u7'"
+    one = run_with(judged(verdict="UNKNOWN", findings_total={}, unexplained_total={}, doubts=[why]))
+
+    assert (one.verdict, one.failed, one.problem, one.rows) == ("UNKNOWN", True, "", 0)
+    assert shown.run_line(one).endswith(f": {why}")

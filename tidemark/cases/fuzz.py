@@ -135,13 +135,21 @@ def _take(outcome: Outcome, case: Case, verdict: Verdict) -> None:
     outcome.batches, outcome.rows = verdict.counts.get("batches", 0), verdict.counts.get("rows_in", 0)
     outcome.late = verdict.counts.get("late", 0)
     outcome.restarts = len(case.stops) + case.rounds + (case.slices - 1 if case.way == "stepped" else 0)
-    outcome.defects = dict(Counter(one.defect for one in verdict.findings if one.defect))
-    problems = [one.message for one in verdict.findings if not one.defect] or verdict.doubts
+    outcome.defects = dict(verdict.defects_total)
+    problems = _unexplained(verdict) or verdict.doubts
     if (engine := verdict.engine) is not None:
         outcome.states = len(engine.state_batches)
         if other := other_than(outcome.state, engine):
             problems = [*problems, other]
     outcome.problem = "; ".join(problems[:2])
+
+
+def _unexplained(verdict: Verdict) -> list[str]:
+    """How many findings of each property no known defect explains, and the first of them; empty if there is none."""
+    if not verdict.unexplained_total:
+        return []
+    counts = ", ".join(f"{name} {count:,}" for name, count in verdict.unexplained_total.items())
+    return [counts, next(one.message for one in verdict.findings if not one.defect)]
 
 
 def sort_of(bound: Bound) -> str:

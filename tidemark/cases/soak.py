@@ -242,7 +242,10 @@ def _mend(stack: Stack) -> str:
 def _take(one: SoakRun, verdict: Verdict) -> None:
     counts = verdict.counts
     one.verdict, one.doubts = verdict.verdict, list(verdict.doubts)
-    one.rows, one.rows_judged = counts["rows_in"], counts["rows_in"] + counts["output_records"]
-    one.batches_again, one.duplicates = counts["batches_run_again"], counts["duplicates_excused"]
-    one.findings = dict(Counter(found.property for found in verdict.findings if found.defect is None))
+    # Where the judge could not count, its doubts say why.
+    one.rows = counts.get("rows_in", 0)
+    one.rows_judged = one.rows + counts.get("output_records", 0)
+    one.batches_again = counts.get("batches_run_again", 0)
+    one.duplicates = counts.get("duplicates_excused", 0)
+    one.findings = dict(verdict.unexplained_total)
     one.known_defects = list(verdict.known_defects)

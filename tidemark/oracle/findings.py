@@ -75,6 +75,7 @@ class Book:
 
     def __init__(self) -> None:
         self._totals: Counter[str] = Counter()
+        self._unexplained: Counter[str] = Counter()
         self.defects: Counter[str] = Counter()
         self._kept: dict[tuple[str, str | None], list[Finding]] = {}
 
@@ -87,6 +88,8 @@ class Book:
         self._totals[name] += 1
         if defect:
             self.defects[defect] += 1
+        else:
+            self._unexplained[name] += 1
 
     def add(self, finding: Finding) -> None:
         """Count a finding and keep it if there is room."""
@@ -97,6 +100,10 @@ class Book:
     def totals(self) -> dict[str, int]:
         """How many findings there are of each property, in the order of ``PROPERTIES``."""
         return {name: self._totals[name] for name in PROPERTIES if name in self._totals}
+
+    def unexplained(self) -> dict[str, int]:
+        """As ``totals``, without those that a known defect explains."""
+        return {name: self._unexplained[name] for name in PROPERTIES if name in self._unexplained}
 
     def findings(self) -> list[Finding]:
         """The kept findings, in the order of ``PROPERTIES``."""

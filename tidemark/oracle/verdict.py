@@ -44,7 +44,8 @@ EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKN
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property.
+    """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property,
+    ``unexplained_total`` those that no known defect explains, ``defects_total`` the others by known defect.
 
     ``anchors`` says for each that this kind of join knows whether it was reached, ``asked`` which had to be;
     ``known_defects`` explains the engine defects that findings name; ``doubts`` are what makes a verdict
@@ -58,6 +59,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     kind: str
     findings: list[Finding]
     findings_total: dict[str, int]
+    unexplained_total: dict[str, int]
+    defects_total: dict[str, int]
     known_defects: dict[str, str]
     counts: dict[str, int]
     anchors: dict[str, bool]
@@ -141,6 +144,8 @@ class _Judgement:
             kind=str(history.contract.kind),
             findings=self.book.findings(),
             findings_total=self.book.totals(),
+            unexplained_total=self.book.unexplained(),
+            defects_total=dict(self.book.defects),
             known_defects={name: KNOWN_DEFECTS[name] for name in self.book.defects},
             counts=counts,
             anchors=reached,

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.oracle.histories import Run
 from tidemark.contract import Delivery
 from tidemark.oracle import Verdict
+from tidemark.oracle.findings import EXAMPLES_KEPT, Book, Finding
 
 
 def outer() -> Run:
@@ -183,5 +184,17 @@ def test_every_finding_is_counted_and_only_some_are_kept() -> None:
         ", ".join(f"i{n} k{n} 10" for n in range(50)), ", ".join(f"c{n} k{n} 10" for n in range(50))
     )
     verdict: Verdict = run.batch().flush().verdict()
-    assert verdict.findings_total == {"lost_rows": 50}
+    assert verdict.findings_total == verdict.unexplained_total == {"lost_rows": 50}
     assert len(verdict.findings) == 20
+
+
+def test_findings_that_a_known_defect_explains_are_counted_apart() -> None:
+    book = Book()
+    for number in range(2 * EXAMPLES_KEPT):
+        defect = "left-semi-loses-same-batch-rows" if number % 4 == 0 else None
+        book.add(Finding(property="lost_rows", message="", defect=defect))
+    book.count("phantom_rows")
+
+    assert book.totals() == {"lost_rows": 40, "phantom_rows": 1}
+    assert book.unexplained() == {"lost_rows": 30, "phantom_rows": 1}
+    assert book.defects == {"left-semi-loses-same-batch-rows": 10}

@@ -110,6 +110,8 @@ class _Judgement:
             kind=KIND,
             findings=self.book.findings(),
             findings_total=self.book.totals(),
+            unexplained_total=self.book.unexplained(),
+            defects_total=dict(self.book.defects),
             known_defects={name: KNOWN_DEFECTS[name] for name in self.book.defects},
             counts=counts,
             anchors=reached,
