@@ -22,5 +22,5 @@ def test_a_join_is_right_or_its_defect_is_known(cell, warm, tmp_path):
 @pytest.mark.parametrize("seed", range(FUZZED))
 def test_a_random_join_is_judged_as_spark_does_it(seed, warm, tmp_path):
     outcome = run_seed(seed, warm, tmp_path)
-    again = f"again: tidemark fuzz --first {seed} --seeds 1; evidence: {outcome.run_dir}"
+    again = f"reproduce: tidemark fuzz --first {seed} --seeds 1; evidence: {outcome.run_dir}"
     assert outcome.holds, f"{outcome.problem}\n{again}"

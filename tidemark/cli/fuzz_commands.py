@@ -83,7 +83,7 @@ def _print(progress: Progress) -> None:
     for outcome in progress.failures:
         typer.echo(f"\nseed {outcome.seed} ({outcome.kind}, {outcome.bound}): {outcome.verdict}")
         typer.echo(f"  {outcome.problem}\n  evidence: {outcome.run_dir}")
-        typer.echo(f"  run it again: tidemark fuzz --first {outcome.seed} --seeds 1")
+        typer.echo(f"  reproduce: tidemark fuzz --first {outcome.seed} --seeds 1")
     holding = sum(one.holds for one in progress.outcomes)
     typer.echo(f"\n{holding} of {len(progress.outcomes)} seeds hold")
 

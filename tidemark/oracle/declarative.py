@@ -1,6 +1,8 @@
 """The second opinion: one SQL join over the rows that were not late, run by DuckDB.
 
-Free of Spark and of I/O; DuckDB works in memory. Lateness depends on how rows fell into batches; once it is
+Free of Spark and of I/O; DuckDB works in memory. Which rows were late, and the last watermark, are those of the
+replay (``operational``), and so is the arithmetic of bounds; nothing of its batches, probing, state and eviction is
+used here. Lateness depends on how rows fell into batches; once it is
 known which rows were accepted, the right answer does not (``tests/unit/oracle/test_opinions.py`` shows it on
 random histories): pairs; for an outer join a NULL row for each accepted row of a preserved side that is final
 and has no accepted partner; for a left semi join each accepted left row that has one. A row is final when no

@@ -28,7 +28,7 @@ COLOURS = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow
 def print_verdict(
     verdict: Verdict, run_dir: Path, faults: Sequence[Fault], *, trace_sha256: str = "", command: str = ""
 ) -> None:
-    """Print a verdict to standard output; the last line of one that is not ``VALID`` is the command that replays it."""
+    """Print a verdict to standard output; the last line is the command that reproduces the run, where it is known."""
     console = Console(soft_wrap=True, highlight=False)
     for name, value in _lines(verdict, faults):
         console.print(Text(f"{name:<15}").append(value, style="bold"))
@@ -43,8 +43,8 @@ def print_verdict(
     console.print(f"{'evidence':<15}{run_dir}", markup=False)
     title = Text(verdict.verdict, style=COLOURS[verdict.verdict])
     console.print(title.append(f"  {verdict.pipeline}, judged as {verdict.delivery}", style="default"))
-    if verdict.verdict != "VALID" and command:
-        console.print(f"again: {command}", markup=False)
+    if command:
+        console.print(f"reproduce: {command}", markup=False)
 
 
 def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str]]:

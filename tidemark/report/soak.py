@@ -38,7 +38,7 @@ def lines(soak: Soak) -> Iterator[str]:
     for one in soak.runs:
         if one.findings or one.failed:
             yield run_line(one)
-            yield f"  evidence: {one.run_dir}; again: {one.command}"
+            yield f"  evidence: {one.run_dir}; reproduce: {one.command}"
 
 
 def _shown(value: object) -> str:
@@ -149,6 +149,8 @@ def _runs(soak: Soak) -> Iterator[str]:
     doubts = Counter(doubt for one in soak.runs for doubt in one.doubts)
     lines = [f"- {count} runs: {doubt}" for doubt, count in sorted(doubts.items())]
     yield from ("## Doubts", "", *(lines or ["None."]), "")
-    failed = [f"- {run_line(one)}; again: `{one.command}`" for one in soak.runs if one.findings or one.failed]
+    failed = [
+        f"- {run_line(one)}; reproduce: `{one.command}`" for one in soak.runs if one.findings or one.failed
+    ]
     if failed:
         yield from ("## What does not hold", "", *failed, "")

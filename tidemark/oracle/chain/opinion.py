@@ -1,9 +1,9 @@
 """The second opinion on a chain: plain SQL over the rows that were not late where they arrived, run by DuckDB.
 
-Free of Spark and of I/O. Lateness depends on how rows fell into batches; once it is known which rows each step dropped,
-the answer of a step to its input does not: a ``group by``, a ``join``, an ``anti join`` of what is over. Which of the
-copies a deduplication keeps is not determined, nor which rows a limit takes: for them SQL says what must be true of any
-choice.
+Free of Spark and of I/O. Which rows each step dropped as late, and the watermarks at the end, are the model's.
+Lateness depends on how rows fell into batches; once it is known which rows each step dropped, the answer of a step to
+its input does not: a ``group by``, a ``join``, an ``anti join`` of what is over. Which of the copies a deduplication
+keeps is not determined, nor which rows a limit takes: for them SQL says what must be true of any choice.
 """
 
 from __future__ import annotations
