@@ -97,10 +97,12 @@ class StateComparison:
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
         ours, theirs = Counter(rows.values()), Counter(_as_kept(row, known) for row in found)
         for kept in (theirs - ours).elements():
-            message = f"Spark's state after batch {batch} has {self._name(side, kept)}; the engine's own rules do not"
+            found_row = self._name("leaked_state", side, kept)
+            message = f"Spark's state after batch {batch} has {found_row}; the engine's own rules do not"
             self._add("leaked_state", batch, side, kept, f"{message}: {self._why_not(side, kept)}")
         for kept in (ours - theirs).elements():
-            message = f"by the engine's own rules the state after batch {batch} has {self._name(side, kept)};"
+            missing_row = self._name("lost_state", side, kept)
+            message = f"by the engine's own rules the state after batch {batch} has {missing_row};"
             self._add("lost_state", batch, side, kept, f"{message} Spark's state has not")
         if side in PRESERVED.get(self._history.contract.kind, ()):
             matched_in = self._matched_in
@@ -128,8 +130,9 @@ class StateComparison:
         for (kept, matched), surplus in (theirs - ours).items():
             said, rather = ("was", "was not") if matched else ("was not", "was")
             for _ in range(min(surplus, ours[kept, not matched] - theirs[kept, not matched])):
+                flagged = self._name("wrong_flags", side, kept)
                 message = (
-                    f"Spark's state after batch {batch} says that {self._name(side, kept)} {said} matched;"
+                    f"Spark's state after batch {batch} says that {flagged} {said} matched;"
                     f" by the engine's own rules it {rather}"
                 )
                 self._add("wrong_flags", batch, side, kept, message)
@@ -139,10 +142,10 @@ class StateComparison:
         written = [] if row is None else [self._words.place(row)]
         self._book.add(Finding(property=name, message=message, batch=batch, written=written))
 
-    def _name(self, side: int, kept: Kept) -> str:
-        """A row of the state in words."""
-        if not all(self._book.wants(name) for name in ("leaked_state", "lost_state", "wrong_flags")):
-            return "a row"  # nobody will read it
+    def _name(self, name: str, side: int, kept: Kept) -> str:
+        """A row of the state in words, for a finding of the property ``name``."""
+        if not self._book.wants(name):
+            return "a row"  # the finding is only counted: its message is not kept
         row = self._row(side, kept)
         if row is not None:
             return self._words.row(row)

@@ -14,6 +14,7 @@ from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
 from tests.unit.oracle.test_opinions import random_run
 from tidemark.evidence import Placement, StateInfo, StateRow
+from tidemark.oracle.findings import EXAMPLES_KEPT
 from tidemark.oracle.locality import Locality
 
 KINDS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
@@ -211,6 +212,21 @@ def test_a_finding_says_who_says_what_and_why() -> None:
         "the engine's own rules do not: it was stored in batch 0 and removed in batch 2"
     )
     assert leak.written == ["impressions/0/0"]
+
+
+def test_many_findings_of_one_property_hide_no_details_of_another() -> None:
+    many = EXAMPLES_KEPT + 1
+    rows = ", ".join(f"i{n} a 10" for n in range(many + 1))
+    run = with_engine(Run("left_outer").batch(rows, "c1 z 11").batch("i99 c 11", "c2 c 11", out="i99 c2"))
+    run.kept = [row for row in run.kept or () if (row.batch, row.ref) != (1, (0, many))]
+    for offset in range(many):
+        keep(run, batch=1, side="left", key=("q",), time_us=offset, ref=(0, 500 + offset), matched=False)
+    verdict = run.verdict()
+
+    assert verdict.findings_total == {"lost_state": 1, "leaked_state": many}
+    [lost] = [finding for finding in verdict.findings if finding.property == "lost_state"]
+    assert f"the state after batch 1 has i{many} (impressions/0/{many}, key a" in lost.message
+    assert lost.written == [f"impressions/0/{many}"]
 
 
 def test_a_flag_is_not_looked_at_where_no_null_row_depends_on_it() -> None:

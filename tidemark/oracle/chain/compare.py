@@ -8,6 +8,7 @@ record that was sent twice (``tidemark.oracle.repeats``).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tidemark import chain
@@ -47,6 +48,30 @@ class Defect:
     added: Counter[Values] = field(default_factory=Counter)
 
 
+class FirstAlike:
+    """Finds the first of many rows that agrees with a given one at chosen places, by an index for each choice.
+
+    The index of a choice of places is made when it is first asked for: a lookup costs the same however many rows
+    there are.
+    """
+
+    def __init__(self, rows: Iterable[Values]) -> None:
+        self._rows = list(dict.fromkeys(rows))
+        self._indexes: dict[tuple[int, ...], dict[Values, list[Values]]] = {}
+
+    def other(self, values: Values, places: Sequence[int]) -> Values:
+        """The first row that agrees with ``values`` at ``places`` and is not ``values``; empty if there is none."""
+        chosen = tuple(places)
+        if chosen not in self._indexes:
+            index = self._indexes[chosen] = {}
+            for row in self._rows:
+                alike = index.setdefault(tuple([row[place] for place in chosen]), [])
+                if len(alike) < 2:  # rows are distinct: one of two is not the row that is asked about
+                    alike.append(row)
+        alike = self._indexes[chosen].get(tuple([values[place] for place in chosen]), [])
+        return next((row for row in alike if row != values), ())
+
+
 class Comparison:
     """One pass over the output, then a look at what never came."""
 
@@ -64,6 +89,8 @@ class Comparison:
         for number, owed in enumerate(self._owed):
             for values in owed:
                 self._due[values].append(number)
+        self._open: dict[Values, int] = {}
+        self._alike = FirstAlike(self._rows)
         self._known = [Counter(owed) for owed in self._owed]
         self._late: set[Values] = set()
         self.counts: Counter[str] = Counter()
@@ -116,15 +143,12 @@ class Comparison:
     def _unexpected(self, came: Came) -> None:
         """A row that its batch does not owe, or not so often."""
         due = self._due.get(came.values, [])
-        elsewhere = [number for number in due if self._owed[number][came.values] > 0]
-        if came.batch in due:
+        if came.batch < len(self._known) and came.values in self._known[came.batch]:
             self._again(came)
-        elif elsewhere:
-            self._owed[elsewhere[0]][came.values] -= 1
-            early = came.batch < elsewhere[0] and self._rows[came.values].is_null
-            self._add(
-                "premature_nulls" if early else "misplaced_rows", came, f"is due in batch {elsewhere[0]}"
-            )
+        elif (elsewhere := self._still_due(came.values)) is not None:
+            self._owed[elsewhere][came.values] -= 1
+            early = came.batch < elsewhere and self._rows[came.values].is_null
+            self._add("premature_nulls" if early else "misplaced_rows", came, f"is due in batch {elsewhere}")
         elif due:
             self._add(
                 "duplicate_rows", came, f"came once more, besides that of batch {due[0]}, where it is due"
@@ -136,12 +160,18 @@ class Comparison:
             )
         elif came.values in self._late:
             self._add("late_rows_joined", came, "is what the rules give if late rows are not dropped")
-        elif self._matched(came.values):
-            self._add(
-                "nulls_for_matched_rows", came, f"but there is {self._show(self._matched(came.values))}"
-            )
+        elif matched := self._matched(came.values):
+            self._add("nulls_for_matched_rows", came, f"but there is {self._show(matched)}")
         else:
             self._add("phantom_rows", came, f"is given by no rule{self._nearest(came.values)}")
+
+    def _still_due(self, values: Values) -> int | None:
+        """The first batch that is owed a row and has not got it. Once none owes more, nothing is looked at again."""
+        due, at = self._due.get(values, []), self._open.get(values, 0)
+        while at < len(due) and self._owed[due[at]][values] <= 0:
+            at += 1
+        self._open[values] = at
+        return due[at] if at < len(due) else None
 
     def _again(self, came: Came) -> None:
         plan = self._history.batches[came.batch].plan
@@ -158,11 +188,7 @@ class Comparison:
         """A row that was predicted and has something where this one has NULL; empty if there is none."""
         if not self._has_outer() or None not in values:
             return ()
-        for other in self._rows:
-            pairs = list(zip(values, other, strict=True))
-            if all(mine in (None, theirs) for mine, theirs in pairs) and values != other:
-                return other
-        return ()
+        return self._alike.other(values, [place for place, value in enumerate(values) if value is not None])
 
     def _nearest(self, values: Values) -> str:
         """For an aggregate: what its group should be."""
@@ -171,10 +197,8 @@ class Comparison:
             return ""
         groups = {*last.keys, str(chain.time_of(last))}
         places = [index for index, name in enumerate(self._history.chain.output) if name in groups]
-        for other in self._rows:
-            if [values[index] for index in places] == [other[index] for index in places]:
-                return f"; its group is {self._show(other)}"
-        return ""
+        group = self._alike.other(values, places)
+        return f"; its group is {self._show(group)}" if group else ""
 
     def _has_outer(self) -> bool:
         outer = ("left_outer", "right_outer", "full_outer")
