@@ -31,6 +31,8 @@ from tidemark.wait import wait_until
 
 ASK_S = 5.0
 """Calibration: a broker or a driver that is asked to stop takes 1 to 3 s on a busy machine."""
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
+"""The variables of this shell that a daemon is given; see :func:`base_environment`."""
 KILL_S = 10.0
 """Calibration: the kernel ends a killed JVM in well under 1 s; more only where the disk hangs."""
 SHOWN_S = 30.0
@@ -280,8 +282,7 @@ class Conversation:
 
 def base_environment(**extra: str) -> dict[str, str]:
     """The environment of a daemon: what any program needs, without this shell's Python, Spark and Java."""
-    names = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
-    kept = {name: os.environ[name] for name in names if name in os.environ}
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     if sys.platform != "win32":
         kept.setdefault("LANG", "C.UTF-8")
     return {**kept, **extra}

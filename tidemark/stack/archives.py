@@ -29,7 +29,7 @@ SETTLE_S = 30.0
 """Calibration: from its first batch to its end a short run in cold JVMs took 24 s on a busy machine."""
 _BATCH = b"StreamingQueryListener$QueryProgressEvent"
 """In an event log: a streaming query has done a batch."""
-_MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 """At its own address: moved elsewhere, every page of it would be this JVM's own memory (100 MB more each)."""
 _ID = re.compile(r" id: \d+")
 
@@ -39,7 +39,7 @@ def options(state: StateFolder, record: StackRecord, group: str, name: str) -> l
     archive = archive_of(record, group)
     if archive.is_file():
         os.utime(archive)  # the cache drops what was not used for longest
-        return [f"-XX:SharedArchiveFile={archive}", *_MAPPED]
+        return [f"-XX:SharedArchiveFile={archive}", *MAPPED]
     lists = state.path / "classes" / group
     lists.mkdir(parents=True, exist_ok=True)
     return [f"-XX:DumpLoadedClassList={lists / name}.lst"]

@@ -29,9 +29,10 @@ class Backend(Protocol):
     """How stacks of a kind are made ready."""
 
     spec: StackSpec
+    spark: Spark
 
     def identity(self) -> Iterable[object]:
-        """What a stack of this spec depends on besides the code of tidemark: another one is another stack."""
+        """What a stack of this spec depends on besides its launch specs: another one is another stack."""
 
     def provide(self, say: Say) -> Supplies:
         """Have everything that a stack needs, fetched or built if need be. Ports are not chosen yet."""
@@ -64,29 +65,30 @@ class LocalBackend:
     def __init__(self, spec: StackSpec) -> None:
         self.spec = spec
         self._java = find_java()
-        self._spark = find_spark(spec.python)
+        self.spark = find_spark(spec.python)
 
     def identity(self) -> Iterable[object]:
-        """The spec, PySpark, Java."""
+        """The spec, PySpark, Java, and the jars."""
         java = os.path.realpath(self._java)
-        return self.spec, self._spark, java, os.stat(java).st_mtime_ns
+        jars = jar_cache.locked(*jar_cache.groups_of(self.spark.version))
+        return self.spec, self.spark, java, os.stat(java).st_mtime_ns, *jars, hadoop.name()
 
     def provide(self, say: Say) -> Supplies:
         """Check Java, fetch the jars."""
         java_version = check_java(self._java)
-        broker, *others = groups = jar_cache.groups_of(self._spark.version)
-        jars = jar_cache.provide(self._java, self._spark, groups, say)
+        broker, *others = groups = jar_cache.groups_of(self.spark.version)
+        jars = jar_cache.provide(self._java, self.spark, groups, say)
         no_defaults = hadoop.write_into(jar_cache.cache_folder())
         spark_jars = [str(no_defaults), *(str(path) for group in others for path in jars[group])]
         return Supplies(
             java=str(self._java),
             java_home=str(Path(os.path.realpath(self._java)).parents[1]),
-            spark_home=str(self._spark.home),
-            spark_class_path=spark_class_path(self._spark, str(self._spark.home), spark_jars),
+            spark_home=str(self.spark.home),
+            spark_class_path=spark_class_path(self.spark, str(self.spark.home), spark_jars),
             worker_python=str(self.spec.python),
             broker_jars=[str(path) for path in jars[broker]],
             spark_jars=spark_jars,
-            versions={"java": java_version, **versions_of(self._spark)},
+            versions={"java": java_version, **versions_of(self.spark)},
         )
 
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:

@@ -37,8 +37,8 @@ class ComposeBackend:
     def __init__(self, spec: StackSpec, home: Path) -> None:
         self.spec = spec
         self._home = home
-        self._spark = find_spark(spec.python)
-        if why := image.refuses(self._spark.python_version, self._spark.version):
+        self.spark = find_spark(spec.python)
+        if why := image.refuses(self.spark.python_version, self.spark.version):
             raise EngineError(
                 f"{str(spec.python)!r} does not fit the containers",
                 detail=why,
@@ -48,24 +48,24 @@ class ComposeBackend:
     def identity(self) -> Iterable[object]:
         """The spec, PySpark, the image, and how Compose is told to run it."""
         files = sorted(project.compose_dir().glob("*.yaml"))
-        return self.spec, self._spark, image.tag_of(), *(file.read_text(encoding="utf-8") for file in files)
+        return self.spec, self.spark, image.tag_of(), *(file.read_text(encoding="utf-8") for file in files)
 
     def provide(self, say: Say) -> Supplies:
         """Look at the engine and at Compose, have the image."""
         engine.connect()
         engine.check_compose()
         self._remove_the_forgotten(say)
-        tag = image.provide(self._spark, _java(), say)
+        tag = image.provide(self.spark, _java(), say)
         spark_jars = [*image.jar_paths("files"), *image.jar_paths("connector")]
         return Supplies(
             java=image.JAVA,
             java_home=image.JAVA_HOME,
             spark_home=image.SPARK_HOME,
-            spark_class_path=backends.spark_class_path(self._spark, image.SPARK_HOME, spark_jars),
+            spark_class_path=backends.spark_class_path(self.spark, image.SPARK_HOME, spark_jars),
             worker_python=image.VENV_PYTHON,
             broker_jars=image.jar_paths("broker"),
             spark_jars=spark_jars,
-            versions={"java": _java_version(tag), **backends.versions_of(self._spark)},
+            versions={"java": _java_version(tag), **backends.versions_of(self.spark)},
             image=tag,
         )
 

@@ -53,7 +53,7 @@ class ContainerRuntime:
         """Start containers, made by Compose if they are not there; a driver of one's own is made like the other."""
         there = [part for part in parts if self._inspect(part) is not None]
         for part in parts:
-            self._write_script(part)
+            write_script(part)
         services = [part.name for part in parts if part not in there and part.owner is None]
         if services:
             compose.up(self._state, services)
@@ -272,17 +272,6 @@ class ContainerRuntime:
             }
             self._api.create_container_from_config(config, name=self._name(part))
 
-    def _write_script(self, part: PartRecord) -> None:
-        """What a container runs: the part's command in its folder, with exactly its environment."""
-        folder = Path(part.cwd)
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = ["set -e", f"cd {shlex.quote(part.cwd)}"]
-        lines += [f"export {name}={shlex.quote(value)}" for name, value in part.env.items()]
-        if part.before:
-            lines.append(f"[ -e formatted ] || {{ {shlex.join(part.before)}; touch formatted; }}")
-        lines.append(f"exec {shlex.join(part.argv)}")
-        (folder / "start").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
     def _unpause(self, container: str) -> None:
         with engine.asked(f"let {container} go on"):
             freezing.thaw(self._api, container)
@@ -320,6 +309,18 @@ class ContainerRuntime:
 
     def _project(self) -> str:
         return project_of(self._state)
+
+
+def write_script(part: PartRecord) -> None:
+    """Write what a container runs: the part's command in its folder, with exactly its environment."""
+    folder = Path(part.cwd)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["set -e", f"cd {shlex.quote(part.cwd)}"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in part.env.items()]
+    if part.before:
+        lines.append(f"[ -e formatted ] || {{ {shlex.join(part.before)}; touch formatted; }}")
+    lines.append(f"exec {shlex.join(part.argv)}")
+    (folder / "start").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _executor(worker: str, executor_id: str, **process: Any) -> Executor:

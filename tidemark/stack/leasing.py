@@ -6,19 +6,19 @@ if the holder of that lease was killed: the keeper sees to it.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from tidemark import __version__, project
+from tidemark import project
 from tidemark.errors import TestbedError
 from tidemark.process import ProcessId
 from tidemark.stack import boot, external
 from tidemark.stack.backends import Backend, Say, backend_of, runtime_of
 from tidemark.stack.external import ExternalStack
+from tidemark.stack.fingerprint import digest_of
 from tidemark.stack.running import RunningStack
 from tidemark.stack.spec import StackSpec
 from tidemark.stack.state import Lease, StackRecord, StateFolder
@@ -91,7 +91,7 @@ def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) 
     """The stack for ``spec``; the caller holds the lock."""
     record = state.read()
     backend = None if spec.external is not None else backend_of(spec, state.home)
-    digest = digest_of(backend.identity() if backend is not None else [spec])
+    digest = digest_of(spec, backend)
     if record is not None and record.ready and record.digest == digest:
         stack = attach(state, record)
         stack.undo_the_dead()
@@ -103,7 +103,8 @@ def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) 
         if record is not None and record.ready and users:
             raise TestbedError(
                 "the running stack is another one than asked for, and in use",
-                detail=f"leased by process {', '.join(map(str, users))}; it was started with other settings or code",
+                detail=f"leased by process {', '.join(map(str, users))}; it was started with other settings, jars or"
+                " versions",
                 hint="wait until they are done, or end it with `tidemark down`",
             )
         keep = keep or (record is not None and record.kept)
@@ -141,14 +142,3 @@ def _build(
                 hint="`tidemark doctor` looks at the disk, Java and the rest",
             ) from error
         raise
-
-
-def digest_of(identity: Iterable[object]) -> str:
-    """What a stack is made of, as one number: its backend's identity, the code and the lock of ``tidemark.stack``."""
-    digest = hashlib.sha256()
-    for part in (__version__, *identity):
-        digest.update(f"{part}\n".encode())
-    folder = Path(__file__).parent
-    for path in sorted([*folder.rglob("*.py"), *folder.glob("*.lock"), folder.parent / "process.py"]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()

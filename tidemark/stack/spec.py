@@ -1,6 +1,7 @@
 """What a stack is asked to be, and where it lives.
 
-Free of processes. Two stacks are the same when their specs, their versions and the code that starts them are.
+Free of processes. Two stacks are the same when their specs, their versions and the launch specs of
+their components are.
 """
 
 from __future__ import annotations

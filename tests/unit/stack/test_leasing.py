@@ -12,8 +12,7 @@ import pytest
 
 from tidemark.errors import DaemonDied, TestbedError, UnknownStack
 from tidemark.process import ProcessId, end, marked, tail
-from tidemark.stack import StackSpec, boot, current, down, lease, leasing, running, up
-from tidemark.stack.backends import LocalBackend
+from tidemark.stack import StackSpec, boot, current, down, lease, running, up
 from tidemark.stack.processes import ProcessRuntime
 from tidemark.stack.protocol import ComponentKind
 from tidemark.stack.state import TOKEN_VARIABLE, Lease, PartRecord, StateFolder
@@ -232,16 +231,3 @@ def test_a_lease_that_ends_leaves_a_stack_of_another_version_alone(home):
         left, record = processes(home), home / "stack" / "stack.json"
         record.write_bytes(record.read_bytes().replace(b'"layout":2', b'"layout":3'))
     assert all(process.alive for process in left)
-
-
-def test_the_digest_tells_specs_and_interpreters_apart(executable, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", str(executable("java", "").parents[1]))
-
-    def digest(spec):
-        return leasing.digest_of(LocalBackend(spec).identity())
-
-    one = digest(SPEC)
-    assert one == digest(StackSpec())
-    assert one != digest(StackSpec(kafka_port=20000))
-    assert one != digest(StackSpec(brokers=3))
-    assert one != digest(StackSpec(python=executable("python", f'exec {sys.executable} "$@"')))

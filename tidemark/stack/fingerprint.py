@@ -1,0 +1,104 @@
+"""What a stack is made of, as one number: a running stack with another one is another stack.
+
+It counts what shapes a stack: its spec, the versions (of tidemark, PySpark, Java, the image), the jars, and what each
+component is launched with, down to every setting. For the last the launch specs of a stack of this spec are made, in a
+folder that is thrown away, and read: whatever decides how a component is launched shows in them, whichever module it is
+in, and an edit that changes none of them leaves a running stack the one that was asked for.
+
+Not counted: ports and paths, which are chosen anew for every stack; the variables that are handed down from a shell;
+and whether there is a class archive yet. The mechanics of starting (``spawn``, Compose) count by tidemark's version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tidemark import __version__
+from tidemark.process import INHERITED
+from tidemark.stack import archives, commands
+from tidemark.stack.backends import Backend, planned, spark_class_path, versions_of
+from tidemark.stack.protocol import DRIVER
+from tidemark.stack.spec import StackSpec
+from tidemark.stack.state import PartRecord, StackRecord, StateFolder, Supplies
+
+_STAND_IN = "stand-in"
+"""In place of what was provided for a stack, which :meth:`Backend.identity` names."""
+
+
+def digest_of(spec: StackSpec, backend: Backend | None) -> str:
+    """The SHA-256 of what a stack is made of; without a backend it is an external one, and its spec is all there is.
+
+    Raises what :meth:`Backend.identity` does.
+    """
+    digest = hashlib.sha256()
+    for part in (__version__, *(backend.identity() if backend is not None else [spec])):
+        digest.update(f"{part}\n".encode())
+    if backend is not None:
+        for content in _launch_specs(backend):
+            digest.update(f"{len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def _launch_specs(backend: Backend) -> Iterator[bytes]:
+    """What every component would be launched with, and the files that it would read."""
+    with tempfile.TemporaryDirectory(prefix="tidemark-specs-") as name:
+        state = StateFolder(Path(name))
+        state.path.mkdir()
+        record = _stand_in(backend)
+        for part in _parts(state, record):
+            yield _without_place(msgspec.json.encode(_own(part, record)), name)
+        for path in sorted(path for path in state.path.rglob("*") if path.is_file()):
+            yield str(path.relative_to(state.path)).encode()
+            yield _without_place(path.read_bytes(), name)
+    yield " ".join(archives.MAPPED).encode()
+
+
+def _stand_in(backend: Backend) -> StackRecord:
+    """The record of a stack of this spec, as if it was planned: with ports that are always the same.
+
+    It has an image, whatever the backend, so that it has no class archive: which there is says nothing of the stack.
+    """
+    spec, spark = backend.spec, backend.spark
+    supplies = Supplies(
+        java=f"{_STAND_IN}/bin/java",
+        java_home=_STAND_IN,
+        spark_home=_STAND_IN,
+        spark_class_path=spark_class_path(spark, _STAND_IN, [_STAND_IN]),
+        worker_python=_STAND_IN,
+        broker_jars=[_STAND_IN],
+        spark_jars=[_STAND_IN],
+        versions=versions_of(spark),
+        image=_STAND_IN,
+    )
+    ports = {"kafka_ports": spec.brokers, "controller_ports": spec.brokers, "worker_ports": spec.workers}
+    numbers = {name: [1 + number for number in range(count)] for name, count in ports.items()}
+    return planned(spec, supplies, "", None, **numbers, master_port=1)
+
+
+def _parts(state: StateFolder, record: StackRecord) -> Iterator[PartRecord]:
+    """All components, as a cold start would plan them."""
+    yield from (commands.broker(state, record, 1 + node) for node in range(len(record.kafka_ports)))
+    yield commands.master(state, record)
+    yield from (commands.worker(state, record, 1 + number) for number in range(record.workers))
+    yield commands.driver(state, record, DRIVER, 1, {})
+
+
+def _own(part: PartRecord, record: StackRecord) -> PartRecord:
+    """A component without the variables that it is handed down; one in a container has its script beside it."""
+    if record.backend == "compose":
+        from tidemark.stack.containers import write_script
+
+        write_script(part)
+        return part
+    own = {name: value for name, value in part.env.items() if name not in INHERITED}
+    return msgspec.structs.replace(part, env=own)
+
+
+def _without_place(content: bytes, folder: str) -> bytes:
+    return content.replace(folder.encode(), b"HOME")
