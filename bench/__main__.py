@@ -20,14 +20,25 @@ from rich.table import Table
 
 from tidemark import __version__, project
 from tidemark.errors import EXIT_TESTBED, EXIT_USAGE
+from tidemark.stack.engine import why_not
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+NEED_AN_ENGINE = {"freeze"}
 
 
 def names() -> list[str]:
     """The measurements that there are: the files of this folder."""
     return sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
+
+
+def chosen() -> list[str]:
+    """The measurements that this machine can have; says which are left out, and why."""
+    reason = why_not()
+    left_out = NEED_AN_ENGINE if reason else set()
+    for name in sorted(left_out):
+        print(f"bench: {name} is left out: {reason}", file=sys.stderr, flush=True)
+    return [name for name in names() if name not in left_out]
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -93,7 +104,7 @@ def main(asked: list[str]) -> int:
         return EXIT_USAGE
     results = {}
     console = Console(soft_wrap=True)
-    for name in asked or names():
+    for name in asked or chosen():
         print(f"bench: {name}", file=sys.stderr, flush=True)
         results[name] = measure(name)
         table = Table("measure", "value", title=name, title_justify="left")

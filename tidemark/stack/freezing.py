@@ -20,8 +20,8 @@ from tidemark.errors import DeadlineExceeded
 from tidemark.wait import wait_until
 
 FREEZE_S = 60.0
-"""Calibration: done within 10 ms, or within 0.5 s on a busy machine. Of a container in which four processes write to a
-disk all the time (``fsync``) three attempts in four fail, after 0.3 s each; the longest row of them took 10 s."""
+"""Calibration: an attempt fails often in a container whose processes write to a disk (``fsync``) all the time, and many
+may fail in a row: ``python -m bench.freeze`` measures how often, and how long it takes until one succeeds."""
 CGROUPS = Path("/sys/fs/cgroup")
 
 
