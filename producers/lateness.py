@@ -5,23 +5,19 @@ what each model adds to it. A mix is written ``MODEL[:SHARE][*AMOUNT]`` joined b
 ``on_time+long_tail:0.05*2+burst:0.1*1.5``: the share says how much of the trace a model touches, the amount
 is in units of the pipeline's own watermark delay.
 
-=====================  ===================
-========================================================================= model                  share of
-adds =====================  ===================
-========================================================================= on_time                the events
-the network: some milliseconds, at most 1 % of a unit times the amount uniform                the events
-evenly between nothing and the amount long_tail              the events           a Pareto tail that starts
-at nothing: half the events wait less than 0.6 of the
-                                            amount, one in a hundred more than 20 times (cut there)
-burst                  the running time     one region (a quarter of the users) is cut off for the amount;
-what happened
-                                            meanwhile arrives when it is back, all at once
-straggling_partition   the running time     one partition of one topic arrives later by the amount
-skewed_clock           the users            a clock ahead or behind by the amount: ahead makes an event
-*arrive early*,
-                                            and so moves the watermark on for everybody
-=====================  ===================
-=========================================================================
+====================  ================  ============================================================================
+model                 share of          adds
+====================  ================  ============================================================================
+on_time               the events        the network: some milliseconds, at most 1 % of a unit times the amount
+uniform               the events        evenly between nothing and the amount
+long_tail             the events        a Pareto tail that starts at nothing: half the events wait less than 0.6 of
+                                        the amount, one in a hundred more than 20 times (cut there)
+burst                 the running time  one region (a quarter of the users) is cut off for the amount; what happened
+                                        meanwhile arrives when it is back, all at once
+straggling_partition  the running time  one partition of one topic arrives later by the amount
+skewed_clock          the users         a clock ahead or behind by the amount: ahead makes an event *arrive early*,
+                                        and so moves the watermark on for everybody
+====================  ================  ============================================================================
 """
 
 from __future__ import annotations

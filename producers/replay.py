@@ -1,12 +1,14 @@
 """Publishing a trace: the same partitions, order, keys, headers and timestamps, at one of three paces.
 
-``backlog``  everything at once. ``timed``  by ``arrival_ms``, in real time or ``speed`` times as fast.
-``stepped``  slice by slice, when told: a program that knows when a slice has been processed asks for the
-next one on standard input,
+``backlog``  everything at once.
+``timed``    by ``arrival_ms``, in real time or ``speed`` times as fast.
+``stepped``  slice by slice, when told: a program that knows when a slice has been processed asks for the next one.
+
+It asks on standard input::
 
     publish 3            ->  {"published": 3, "records": 812}
 
-and each answer means that the slice is acknowledged by the broker. Slices are asked for in ascending order.
+Each answer means that the slice is acknowledged by the broker. Slices are asked for in ascending order.
 """
 
 from __future__ import annotations
