@@ -201,3 +201,17 @@ def test_every_join_has_all_that_is_wanted_with_each_sink():
         kills = {str(sort) for sort in sorts if sort.part in ("driver", "executor")}
         assert kills >= set(WANTED[:-1])
         assert sum(sort.part == "broker" for sort in sorts) == 1
+
+
+def test_a_driver_is_hit_at_planned_batch_after_batch_in_a_backlog(run_on_own):
+    """There the next batch is planned within milliseconds of the commit of the one before."""
+    faults = "driver:pause@planned*3"
+
+    result = run_on_own("inner", sink=SPARK, seed=3, impressions=1500, pace="backlog", faults=faults)
+
+    must_be_right("inner", result.verdict)
+    evidence = RunDirectory(result.run_dir)
+    must_be_proved(evidence, read_schedule(faults))
+    assert [(fault.done, fault.proof["ends"]) for fault in evidence.faults()] == [
+        (True, fault.proof["ends_before"]) for fault in evidence.faults()
+    ]

@@ -48,10 +48,13 @@ Unless = Callable[[], object]
 
 
 class Running(NamedTuple):
-    """A batch that was seen running, and the end offsets of the output just before it was planned."""
+    """A batch that was seen running, and the end offsets of the output just before it was planned.
+
+    ``ends`` is ``None`` if nobody looked then: it cannot be shown that nothing of the batch has come out.
+    """
 
     batch: int
-    ends: Ends
+    ends: Ends | None
 
 
 class Crawl:
@@ -112,6 +115,8 @@ def held_while_running(scene: Scene, strike: Strike, batch: int, unless: Unless)
 
 def planned(scene: Scene, now: Running) -> Proof | None:
     """With the driver stopped: whether a batch with data runs, and nothing of it has come out."""
+    if now.ends is None:
+        return None
     if scene.checkpoint.running() != now.batch or not scene.carries_data(now.batch):
         return None
     deadline = time.monotonic() + STILL_S

@@ -19,7 +19,7 @@ from tidemark.chaos.drivers import kill_again, runs_again, strike_driver
 from tidemark.chaos.executors import strike_executor, strike_executors
 from tidemark.chaos.outputs import as_named
 from tidemark.chaos.parts import strike_part
-from tidemark.chaos.points import Running
+from tidemark.chaos.points import Ends, Running
 from tidemark.chaos.scene import Scene, now_utc
 from tidemark.chaos.strikes import Strike
 from tidemark.errors import DeadlineExceeded, SinkFailed, TidemarkError
@@ -51,6 +51,8 @@ class Striker:
         """Of the strike that is next: in which batch it was tried, and for how long."""
         self.error: Exception | None = None
         """What ended the thread before its work was done."""
+        self._ends: dict[int, Ends] = {}
+        """Batch -> where the output ended just before it was planned; of the latest batch and the next."""
         self._given_up = threading.Event()
         self._in_wait = threading.Event()
         self._scene = replace(scene, rest=self._rest)
@@ -132,11 +134,15 @@ class Striker:
 
     def _journalled(self, struck: Fault, strike: Strike, now: Running) -> bool:
         """Note a fault, and its recovery; whether it is the one that was asked for: it may lack its second half."""
-        struck.proof["ends_before"] = as_named(now.ends)
+        struck.proof["ends_before"] = as_named(now.ends or {})
         self.journal.append(struck)
         done = struck if struck.fault == strike.sort.name else self._twice(struck, strike.sort.name)
         self._say(f"{done.fault} at {done.point} of batch {now.batch}")
-        committed = lambda: now.batch in self._scene.checkpoint.committed()  # noqa: E731
+
+        def committed() -> bool:
+            self._look()  # in a backlog the next batch is planned within milliseconds of the commit
+            return now.batch in self._scene.checkpoint.committed()
+
         self._until(committed, f"batch {now.batch} to be committed after {done.fault}")
         # By the file, because an outage may outlast the batch: who was down was not needed for it.
         recovery = self._scene.checkpoint.committed_at(now.batch) - datetime.fromisoformat(done.at_utc)
@@ -159,21 +165,30 @@ class Striker:
 
     def _await_batch(self, not_before: int) -> Running:
         """The first batch from ``not_before`` on that runs, and where the output ended just before it was planned."""
-        ends: dict[int, int] = {}
 
         def running() -> int:
             """Its id plus one, so that it is truthy."""
-            nonlocal ends
+            self._look()
             batch = self._scene.checkpoint.running()
             if batch is not None and batch >= not_before:
                 return batch + 1
-            ends = self._scene.output.ends()
             self._in_wait.set()
             return 0
 
         found = self._until(running, "a running batch") - 1
         self._in_wait.clear()
-        return Running(found, ends)
+        return Running(found, self._ends.get(found))
+
+    def _look(self) -> None:
+        """Note where the output ends, for the batch that is planned next.
+
+        The ends are asked first: a batch that is not in the checkpoint afterwards had written nothing by then.
+        """
+        ends = self._scene.output.ends()
+        planned = self._scene.checkpoint.planned()
+        following = planned[-1] + 1 if planned else 0
+        latest = {batch: seen for batch, seen in self._ends.items() if batch == following - 1}
+        self._ends = {**latest, following: ends}
 
     def _go_on(self) -> None:
         if self._over.is_set():

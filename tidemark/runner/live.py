@@ -91,8 +91,8 @@ class LiveRun:
                 self._options.report("publish", number + 1, self._header.slices)
             feed = Feed(query, self._checkpoint, self._input_ends)
             self._place(query, collector)
-            query.start()
             with self._faults(collector, query, feed) as struck:
+                query.start()  # watched from its first batch on: of a backlog the next ones follow at once
                 self._publish(publisher, struck, collector)
                 struck.wait_until_read()
             self._flush(feed, programs)

@@ -133,7 +133,7 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
     striker = striker_of(batches, stack, strike(), output=output, say=heard.append)
     batches.plan(0, 5)
     striker.start()
-    until(lambda: output.looks, "a look at the output before the batch")
+    until(lambda: output.looks >= 2, "a look at the output before the batch")
     batches.commit(0)
     batches.plan(1, 9)
     until(lambda: striker.journal, "the fault in the journal")
@@ -272,6 +272,71 @@ def test_a_batch_that_is_committed_while_the_striker_looks_and_the_run_ends_coun
     striker.must_be_well()
     assert (fault.batch, fault.done) == (1, True)
     assert fault.recovery_s is not None
+
+
+class Growing(Output):
+    """An output that grows by a row with each batch that is planned."""
+
+    def __init__(self, batches):
+        self._checkpoint = batches.checkpoint
+
+    def ends(self):
+        self.looks += 1
+        return {0: len(self._checkpoint.planned()), 1: 0}
+
+    def seen(self):
+        return {"ends": {"0": len(self._checkpoint.planned()), "1": 0}}
+
+
+def test_in_a_backlog_the_end_of_the_output_before_each_batch_is_known(batches):
+    """Where the next batch is planned before who strikes is done with the last one."""
+    stack, output = Words(), Growing(batches)
+
+    class Backlog(Checkpoint):
+        """A query that plans the next batch in the same moment in which it commits one."""
+
+        def committed(self):
+            found = super().committed()
+            if injector.journal and 1 not in found and output.looks >= looks + 2:
+                batches.commit(1)
+                batches.plan(2, 13)
+            return super().committed()
+
+    looks = 0
+    batches.checkpoint = Backlog(batches.checkpoint.path)
+    injector = striker_of(batches, stack, strike(), strike(batch=2), output=output)
+    batches.plan(0, 5)
+    injector.start()
+    until(lambda: output.looks >= 2, "a look at the output before batch 1")
+    batches.commit(0)
+    looks = output.looks
+    batches.plan(1, 9)
+    until(lambda: len(injector.journal) == 2, "the fault in batch 2")
+    batches.commit(2)
+    until(lambda: injector.journal[1].recovery_s is not None, "its recovery")
+
+    faults = injector.finish()
+    assert [(fault.batch, fault.done) for fault in faults] == [(1, True), (2, True)]
+    assert [fault.proof["ends_before"] for fault in faults] == [{"0": 1, "1": 0}, {"0": 2, "1": 0}]
+
+
+def test_a_driver_is_not_killed_at_planned_in_a_batch_whose_beginning_nobody_saw(batches):
+    stack, output = Words(), Output()
+    injector = striker_of(batches, stack, strike("driver"), output=output)
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: RESUME in stack.said, "the driver to go on")
+    looks = output.looks
+    until(lambda: output.looks >= looks + 2, "a look at the output before batch 2")
+    batches.commit(1)
+    batches.plan(2, 11)
+    until(lambda: injector.journal, "the fault in batch 2")
+    batches.commit(2)
+
+    [fault] = injector.finish()
+    assert (fault.batch, fault.done, fault.proof["ends_before"]) == (2, True, {"0": 3, "1": 4})
 
 
 def test_all_executors_are_killed_while_the_driver_is_held(batches):
