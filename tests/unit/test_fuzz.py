@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+
 from tests.unit.test_soak import judged
+from tidemark import kafka
+from tidemark.cases.draw import draw
 from tidemark.cases.fuzz import run_seed
+from tidemark.cases.warm import CaseRun
+from tidemark.errors import PipelineFailed, TestbedError
+from tidemark.evidence import RunDirectory
 
 
 def outcome(verdict, folder):
@@ -24,3 +31,18 @@ def test_a_seed_with_nothing_but_known_defects_holds(tmp_path):
 
     assert one.holds
     assert one.defects == {"left-semi": 70}
+
+
+def test_a_query_that_fails_is_the_problem_not_the_topics_that_cannot_be_deleted(monkeypatch, tmp_path):
+    def fails(error):
+        raise error
+
+    monkeypatch.setattr(kafka, "create_topics", lambda *_: None)
+    monkeypatch.setattr(kafka, "delete_topics", lambda *_: fails(TestbedError("topics cannot be deleted")))
+    stack = SimpleNamespace(bootstrap_servers="here", work_dir=lambda name: tmp_path / name)
+    one = CaseRun(draw(1), RunDirectory(tmp_path / "run"), SimpleNamespace(stack=stack))
+
+    with pytest.raises(PipelineFailed) as caught:
+        one.go(lambda _run: fails(PipelineFailed("no such column")))
+
+    assert caught.value.__notes__ == ["TestbedError: topics cannot be deleted"]

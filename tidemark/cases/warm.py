@@ -25,6 +25,7 @@ from tidemark.checkpoint import Checkpoint
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.oracle import Verdict, judge
+from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.collect import batches_of, input_topics, promised
 from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
 from tidemark.runner.programs import Program
@@ -136,13 +137,12 @@ class CaseRun:
         self._case.write(self._directory.path)
         bootstrap = self._stack.bootstrap_servers
         layout = dict.fromkeys(self.inputs.values(), self._case.partitions) | {self.output: OUTPUT_PARTITIONS}
-        kafka.create_topics(bootstrap, layout)
-        try:
+        with Cleanup() as cleanup:
+            cleanup.callback(kafka.delete_topics, bootstrap, list(layout))
+            cleanup.callback(shutil.rmtree, self.checkpoint.path.parent, ignore_errors=True)
+            kafka.create_topics(bootstrap, layout)
             drive(self)
             self._collect(self._read_state())
-        finally:
-            shutil.rmtree(self.checkpoint.path.parent, ignore_errors=True)
-            kafka.delete_topics(bootstrap, list(layout))
         verdict = judge(self._directory)
         self._directory.write_json("verdict", verdict)
         return verdict

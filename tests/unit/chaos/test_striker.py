@@ -215,6 +215,23 @@ def test_what_could_not_be_carried_out_before_the_end_is_not_done(batches):
     striker.must_be_well()
 
 
+def test_ctrl_c_while_its_thread_is_awaited_leaves_a_whole_journal(batches, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    injector = striker_of(batches, Words(), strike(), strike("broker"))
+    injector.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(injector._thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            injector.finish()
+
+    assert [(fault.fault, fault.done) for fault in injector.journal] == [
+        ("KillExecutor", False), ("KillBroker", False),
+    ]  # fmt: skip
+    injector._thread.join()
+
+
 def test_whoever_publishes_hears_at_once_of_a_part_that_does_not_come_back(batches):
     striker = striker_of(batches, Words(refused=("start",)), strike("broker"))
     batches.plan(0, 5)
