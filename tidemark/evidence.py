@@ -13,7 +13,7 @@ typed. JSON Lines files may be compressed (``.zst``).
 
     ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
     published. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``backend``, ``sink``, ``query_id``,
-    ``started_utc``, ``command`` (that replays the run), ``notes``, ``state``. ``anchors`` are those asked for.
+    ``started_utc``, ``command`` (that reproduces the run), ``notes``, ``state``. ``anchors`` are those asked for.
     ``state`` says how Spark kept the join's state, as the checkpoint has it, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}

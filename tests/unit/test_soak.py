@@ -11,6 +11,7 @@ import pytest
 from tidemark.cases import soak as soaking
 from tidemark.cases.soak import Soak, SoakOptions, SoakRun, run_options, schedule
 from tidemark.chaos.strikes import POINTS, read_schedule, write_schedule
+from tidemark.errors import TestbedError
 from tidemark.evidence import Fault, RunDirectory
 from tidemark.oracle import Finding, Verdict
 from tidemark.report import soak as shown
@@ -174,12 +175,13 @@ def judged(**fields):
 
 @pytest.fixture
 def run_with(monkeypatch, tmp_path):
-    """A function: the soak's run that has this verdict."""
+    """A function: the soak's run that has this verdict, or that does this."""
 
     def outcome(verdict):
+        does = verdict if callable(verdict) else lambda *_, **__: SimpleNamespace(verdict=verdict)
         monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
         monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
-        monkeypatch.setattr(soaking, "run", lambda *_, **__: SimpleNamespace(verdict=verdict))
+        monkeypatch.setattr(soaking, "run", does)
         return soaking._run(SoakOptions(tmp_path), SimpleNamespace(mend=lambda: None), 1)
 
     return outcome
@@ -190,6 +192,17 @@ def test_all_findings_that_no_defect_explains_are_counted_not_the_examples(run_w
 
     assert (one.findings, one.known_defects) == ({"lost_rows": 430}, ["left-semi"])
     assert "lost_rows 430" in shown.run_line(one)
+
+
+def test_a_run_that_failed_early_says_why_though_its_journal_is_broken(run_with, tmp_path):
+    def fails_early(*_args, **_more):
+        raise TestbedError("no disk is left")
+
+    (tmp_path / "faults.jsonl").write_text("{")
+    one = run_with(fails_early)
+
+    assert one.problem.startswith("no disk is left\n  also: BrokenEvidence: ")
+    assert one.failed
 
 
 def test_a_run_that_could_not_be_counted_says_why(run_with):

@@ -23,9 +23,10 @@ import msgspec
 
 from tidemark.chaos.strikes import POINTS, Sort, write_schedule
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
-from tidemark.evidence import Fault
+from tidemark.evidence import Fault, RunDirectory
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.options import SINKS, Report, Say, report_nothing, say_nothing
 from tidemark.stack import DRIVER, Stack
 
@@ -213,10 +214,9 @@ def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
     try:
         contract = describe(asked.pipeline)
         directory = new_run_directory(asked, contract)
-        try:
+        with Cleanup() as cleanup:
+            cleanup.callback(_take_faults, one, directory)
             verdict = run(asked, contract, directory, stack=stack).verdict
-        finally:
-            one.faults = directory.faults()
         _take(one, verdict)
     except TidemarkError as error:
         if number == 0 and isinstance(error, UsageError):
@@ -228,6 +228,10 @@ def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
         one.problem += _mend(stack)
     one.seconds = round(time.monotonic() - start_s, 1)
     return one
+
+
+def _take_faults(one: SoakRun, directory: RunDirectory) -> None:
+    one.faults = directory.faults()
 
 
 def _mend(stack: Stack) -> str:

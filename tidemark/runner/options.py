@@ -62,7 +62,7 @@ class RunOptions:
         return (*kills, *read_schedule(self.faults))
 
     def command(self) -> str:
-        """The command that replays this run."""
+        """The command that reproduces this run."""
         parts = ["tidemark", "run", self.pipeline, "--seed", str(self.seed)]
         if self.trace is not None:
             parts += ["--trace", str(self.trace)]

@@ -40,7 +40,7 @@ EXACTLY_ONCE_SINCE = (4, 1)
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run gives back: its verdict, where the evidence is, and the command that replays it."""
+    """What a run gives back: its verdict, where the evidence is, and the command that reproduces it."""
 
     verdict: Verdict
     run_dir: Path
