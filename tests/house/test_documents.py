@@ -23,7 +23,7 @@ MADE_BY_HOURS = ("tests/LONG.md", "tests/matrix/FUZZ.md", "tests/chaos/SOAK.md",
 """Written by a command that runs for half an hour or more; each is read if it is there."""
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "tidemark/sink/README.md",
-    "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md", "defects/README.md",
+    "tests/matrix/JOINS.md", "tests/sabotage/SCORE.md", "tests/golden/README.md", "defects/README.md",
     *(name for name in MADE_BY_HOURS if (tree.ROOT / name).is_file()),
 )  # fmt: skip
 README = tree.ROOT / "README.md"
