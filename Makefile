@@ -74,26 +74,26 @@ smoke: venv ## the tier for every save: unit, house, a judged run of each join, 
 test: venv ## the whole suite but "long"
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-long: venv ## the matrix, all saboteurs and what else is not for every day, part after part; writes tests/LONG.md
+long: venv ## the matrix, all saboteurs and what else is not for every day, part after part; writes tests/results/LONG.md
 	@$(BIN)/python -m tests.long $(ARGS) -- $(SIDE_BY_SIDE)
 
-matrix: venv ## every join under every bound on every state, some 500 runs; writes tests/matrix/JOINS.md
+matrix: venv ## every join under every bound on every state, some 500 runs; writes tests/results/JOINS.md
 	@$(BIN)/python -m tests.matrix $(ARGS)
 
-fuzz: venv ## 1,000 random joins, traces and restarts; writes tests/matrix/FUZZ.md
-	@$(BIN)/tidemark fuzz --seeds 1000 --keep-going --markdown tests/matrix/FUZZ.md $(ARGS)
+fuzz: venv ## 1,000 random joins, traces and restarts; writes tests/results/FUZZ.md
+	@$(BIN)/tidemark fuzz --seeds 1000 --keep-going --markdown tests/results/FUZZ.md $(ARGS)
 
-chaos: venv ## the chaos tests of every day, twenty times in a row; writes tests/chaos/AGAIN.md
+chaos: venv ## the chaos tests of every day, twenty times in a row; writes tests/results/AGAIN.md
 	@$(BIN)/python -m tests.chaos $(ARGS) -- $(SIDE_BY_SIDE)
 
-soak: venv ## 30 minutes of runs under faults, one after the other; writes tests/chaos/SOAK.md
-	@$(BIN)/tidemark soak --minutes 30 --seed 1 --impressions 40000 --faults 24 --markdown tests/chaos/SOAK.md $(ARGS)
+soak: venv ## 30 minutes of runs under faults, one after the other; writes tests/results/SOAK.md
+	@$(BIN)/tidemark soak --minutes 30 --seed 1 --impressions 40000 --faults 24 --markdown tests/results/SOAK.md $(ARGS)
 
-versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): defects/README.md
-	@$(BIN)/tidemark versions --markdown defects/README.md $(ARGS)
+versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): spark_bugs/README.md
+	@$(BIN)/tidemark versions --markdown spark_bugs/README.md $(ARGS)
 
-sabotage: venv ## every saboteur past three judges; writes tests/sabotage/SCORE.md
-	@$(BIN)/python -m tests.sabotage $(SIDE_BY_SIDE) $(ARGS)
+sabotage: venv ## every saboteur past three judges; writes tests/results/SCORE.md
+	@$(BIN)/python -m tests.mutants $(SIDE_BY_SIDE) $(ARGS)
 
 lint: venv ## ruff (rules and format), mypy --strict, import-linter
 	@$(BIN)/ruff check .

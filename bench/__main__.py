@@ -18,9 +18,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tidemark import __version__, project
+from tidemark import __version__, paths
 from tidemark.errors import EXIT_TESTBED, EXIT_USAGE
-from tidemark.stack.engine import why_not
+from tidemark.stack.compose.docker_engine import why_not
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -90,7 +90,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "tidemark": __version__,
-        "code_sha256": project.code_sha256(),
+        "code_sha256": paths.code_sha256(),
     }
 
 

@@ -24,9 +24,9 @@ from typing import Any
 from docker.errors import APIError
 
 from bench._summary import print_result, say, summary
-from tidemark import project
+from tidemark import paths
 from tidemark.errors import EngineError, TidemarkError
-from tidemark.stack import engine, image
+from tidemark.stack.compose import docker_engine, image
 
 ROUND_S = 120.0
 """After so long a container counts as one that cannot be frozen at all."""
@@ -93,7 +93,7 @@ def _attempt(api: Any, container: str, seen: Rounds) -> bool:
         api.pause(container)
     except APIError as error:
         if not api.inspect_container(container)["State"]["Running"]:
-            with engine.asked(f"keep {container} running"):
+            with docker_engine.asked(f"keep {container} running"):
                 raise
         if error.status_code < 500:  # it believes that it is paused: what it did a moment ago comes behind
             api.unpause(container)
@@ -114,7 +114,7 @@ def container_of(api: Any, writers: int, folder: Path) -> Iterator[str]:
             detail="it is the image of the stacks",
             hint="`tidemark up --backend compose` builds it",
         )
-    with engine.asked("start a container"):
+    with docker_engine.asked("start a container"):
         made = api.create_container(
             name,
             [image.VENV_PYTHON, "-c", _WRITER, str(writers), "/written"],
@@ -138,11 +138,11 @@ def main() -> int:
     args = parser.parse_args()
     results: dict[str, Any] = {}
     try:
-        api = engine.connect()
-        project.runs_dir().mkdir(exist_ok=True)
+        api = docker_engine.connect()
+        paths.runs_dir().mkdir(exist_ok=True)
         for name, writers in (("idle", 0), ("writing", args.writers)):
             with (
-                TemporaryDirectory(prefix="bench-", dir=project.runs_dir()) as folder,
+                TemporaryDirectory(prefix="bench-", dir=paths.runs_dir()) as folder,
                 container_of(api, writers, Path(folder)) as container,
             ):
                 results[name] = {"writers": writers, **measure(api, container, args.rounds).as_result(name)}

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from bench._summary import print_result, say, summary
-from tidemark.trace import TraceReader, write_trace
+from tidemark.formats.trace import TraceReader, write_trace
 
 AIM_PER_S = 100_000
 

@@ -17,12 +17,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidemark.contract import Bound, Contract, JoinKind, Output, Side
-from tidemark.events import write_time
-from tidemark.evidence import FORMAT, Batch, InputTopic, Manifest, OutputRecord, RunDirectory
-from tidemark.oracle.history import first_of, read_history, right_of
-from tidemark.oracle.operational import predict
-from tidemark.trace import Header, Record, TopicSpec, write_trace
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.formats.events import write_time
+from tidemark.formats.evidence import FORMAT, Batch, InputTopic, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
+from tidemark.oracle.input.history import first_of, read_history, right_of
+from tidemark.oracle.model.join_replay import predict
 
 AIM_S = 10.0
 AIM_BYTES = 1_000_000_000
@@ -40,7 +40,7 @@ _JUDGE = """
 import json, resource, sys, time
 from pathlib import Path
 started = time.monotonic()
-from tidemark.evidence import open_run
+from tidemark.formats.evidence import open_run
 from tidemark.oracle import judge
 verdict = judge(open_run(Path(sys.argv[1])))
 print(json.dumps({

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench._summary import print_result, say, summary
-from tidemark import kafka
+from tidemark.formats.trace import TraceReader
+from tidemark.kafka import client as kafka
 from tidemark.stack import StackSpec, lease
-from tidemark.stack.jars import provide
-from tidemark.stack.toolchain import find_java, find_spark
-from tidemark.trace import TraceReader
+from tidemark.stack.install.jars import provide
+from tidemark.stack.install.toolchain import find_java, find_spark
 
 AIM_PER_S = 50_000
 AIM_RATIO = 0.8

@@ -24,10 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, repeat
 
 from bench._summary import print_result, say, summary
-from tidemark import kafka, project
-from tidemark.sink.start import write_exactly_once
+from tidemark import paths
+from tidemark.kafka import client as kafka
+from tidemark.sink import write_exactly_once
 from tidemark.stack import Stack, lease, spec_to_lease
-from tidemark.wait import wait_until
+from tidemark.waiting import wait_until
 
 BATCHES = 4
 SIZES = (100, 500)
@@ -158,7 +159,7 @@ class Memory:
             for folder in Path("/proc").glob("[0-9]*"):
                 try:
                     command = (folder / "cmdline").read_bytes().split(b"\0")
-                    mine = (folder / "cwd").readlink().is_relative_to(project.state_dir())
+                    mine = (folder / "cwd").readlink().is_relative_to(paths.state_dir())
                     if not mine or command[-2:-1] != [b"pyspark.worker"]:
                         continue
                     pss = re.search(r"^Pss:\s+(\d+)", (folder / "smaps_rollup").read_text(), re.MULTILINE)

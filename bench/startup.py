@@ -20,9 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench._summary import print_result, say, summary
-from tidemark import project
-from tidemark.evidence import RunDirectory
-from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark import paths
+from tidemark.formats.evidence import RunDirectory
+from tidemark.run import RunOptions, describe, new_run_directory, run
 from tidemark.stack import StackSpec, down, up
 
 AIM_COLD_S = 12.0
@@ -72,8 +72,8 @@ def first_row_s(directory: RunDirectory) -> float:
 
 
 def _folder() -> Path:
-    project.runs_dir().mkdir(exist_ok=True)
-    return project.runs_dir()
+    paths.runs_dir().mkdir(exist_ok=True)
+    return paths.runs_dir()
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import col, count, window
 
 from pipelines.events import CLICK, read_json
-from tidemark.chain import Aggregate, Chain, Field, Source, Value, Window
+from tidemark.formats.chain import Aggregate, Chain, Field, Source, Value, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

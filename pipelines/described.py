@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, expr, from_json
 
-from tidemark.contract import Contract, JoinKind, Side, Term
 from tidemark.errors import UsageError
+from tidemark.formats.contract import Contract, JoinKind, Side, Term
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

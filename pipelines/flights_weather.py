@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import expr
 
 from pipelines.events import read_json
-from tidemark.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.events import IMPRESSION, read_json
-from tidemark.chain import Chain, Deduplicate, Field, Source
+from tidemark.formats.chain import Chain, Deduplicate, Field, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import expr
 
 from pipelines.events import CLICK, IMPRESSION, read_json
-from tidemark.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import coalesce, col, struct, to_json
 
-from tidemark.chain import Chain, topics_of
+from tidemark.formats.chain import Chain, topics_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from tidemark.contract import Contract
+    from tidemark.formats.contract import Contract
 
     ToSink = Callable[[DataFrame], DataFrame]
 
@@ -127,7 +127,7 @@ def _records(rows: DataFrame, ids: Sequence[str]) -> DataFrame:
 
 def _exactly_once(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataStreamWriter:
     """The sink of ``tidemark.sink``: each batch of each partition in one transaction, with an entry in its ledger."""
-    from tidemark.sink.start import write_exactly_once
+    from tidemark.sink import write_exactly_once
 
     options = {
         "kafka.bootstrap.servers": args.bootstrap,

@@ -29,8 +29,8 @@ from pipelines.described import as_columns, pipeline_of
 from pipelines.failure import reason_of
 from pipelines.query import build_records, open_session, start_records
 from pipelines.state import StateProblem, write_state
-from tidemark.contract import Contract
 from tidemark.errors import SinkRefused, TidemarkError, UsageError
+from tidemark.formats.contract import Contract
 
 if TYPE_CHECKING:
     from types import ModuleType, SimpleNamespace

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import expr
 
 from pipelines.events import CLICK, IMPRESSION, read_json
-from tidemark.chain import Chain, Field, Join, Source
-from tidemark.contract import Bound, JoinKind
+from tidemark.formats.chain import Chain, Field, Join, Source
+from tidemark.formats.contract import Bound, JoinKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

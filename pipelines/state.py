@@ -1,6 +1,7 @@
 """Reads the state of a join from its checkpoint, with Spark's own state data source.
 
-A row of the state is a line of JSON (``state.jsonl`` in ``tidemark/evidence.py``). What it holds depends on what the
+A row of the state is a line of JSON (``state.jsonl`` in ``tidemark/formats/evidence.py``). What it holds
+depends on what the
 optimizer left in it: a column is looked for by the name that the contract has for it, and is NULL where there is none.
 
 Stores (Spark 4.2): ``SIDE-keyWithIndexToValue`` in state formats 1 to 3, ``SIDE-keyWithTsToValues`` in format 4; both
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from tidemark.contract import Contract, Side
+    from tidemark.formats.contract import Contract, Side
 
 OPERATOR = "symmetricHashJoin"
 FIRST_BY_TIME = 4

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import col, count, window
 
 from pipelines.events import CLICK, IMPRESSION, read_json
-from tidemark.chain import Aggregate, Chain, Field, Join, Source, Value, Window
-from tidemark.contract import Bound, JoinKind
+from tidemark.formats.chain import Aggregate, Chain, Field, Join, Source, Value, Window
+from tidemark.formats.contract import Bound, JoinKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

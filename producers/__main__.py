@@ -20,9 +20,9 @@ import typer
 
 from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
-from tidemark.chain import read_contract
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
-from tidemark.trace import Header, TraceReader, write_trace
+from tidemark.formats.chain import read_contract
+from tidemark.formats.trace import Header, TraceReader, write_trace
 
 CONNECT_S = 10.0
 """Calibration: a broker that runs answers a metadata request in milliseconds, one that is starting within 5

@@ -22,8 +22,8 @@ from typing import Any
 
 from producers.watermark import PredictedWatermark
 from tidemark.errors import UsageError
-from tidemark.events import write_time
-from tidemark.trace import Header, Pace, Record, TopicSpec, write_trace
+from tidemark.formats.events import write_time
+from tidemark.formats.trace import Header, Pace, Record, TopicSpec, write_trace
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 """Each has a partition of ``flights`` to itself."""

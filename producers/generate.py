@@ -22,8 +22,8 @@ from producers.entities import Entities
 from producers.lateness import Stretch, make_late, parse_lateness, some
 from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, TOPICS, Settings
 from producers.values import LineWriter
-from tidemark.jsonlines import write_lines
-from tidemark.trace import Header, TopicSpec
+from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.trace import Header, TopicSpec
 
 UNREADABLE = (Flaw.NOT_JSON, Flaw.NO_TIME, Flaw.NULL_TIME)
 AT_LEAST = 3

@@ -16,7 +16,7 @@ from typing import Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tidemark.errors import TestbedError, TidemarkError, UsageError
-from tidemark.trace import Header, Record
+from tidemark.formats.trace import Header, Record
 
 DELIVERY_S = 120.0
 """Calibration: a broker that was killed is back in 7-14 s; a busy machine takes a few times that."""

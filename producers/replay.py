@@ -20,8 +20,8 @@ from typing import Any, TextIO
 
 from producers.kafka_out import KafkaOut
 from tidemark.errors import UsageError
-from tidemark.trace import Header, Record
-from tidemark.wait import pause
+from tidemark.formats.trace import Header, Record
+from tidemark.waiting import pause
 
 FLUSH_AHEAD_S = 0.002
 """A timed record that is due within this time is sent at once: the client waits longer than that to fill a

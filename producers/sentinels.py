@@ -16,11 +16,11 @@ from zlib import crc32
 
 import msgspec
 
-from tidemark.chain import STRING, Chain, Join, Window
-from tidemark.contract import Bound, Contract, Side
 from tidemark.errors import UsageError
-from tidemark.events import read_event, write_time
-from tidemark.trace import Header, Record, TraceReader
+from tidemark.formats.chain import STRING, Chain, Join, Window
+from tidemark.formats.contract import Bound, Contract, Side
+from tidemark.formats.events import read_event, write_time
+from tidemark.formats.trace import Header, Record, TraceReader
 
 MARGIN_MS = 3_600_000
 """An hour beyond what is needed, so that nobody has to count strict bounds and milliseconds."""

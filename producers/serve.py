@@ -16,7 +16,7 @@ from pathlib import Path
 from producers.kafka_out import KafkaOut
 from producers.replay import say
 from tidemark.errors import TidemarkError, UsageError
-from tidemark.trace import TraceReader
+from tidemark.formats.trace import TraceReader
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from producers.draft import MOST_PARTITIONS
 from producers.lateness import DEFAULT_LATENESS, parse_lateness
 from tidemark.errors import UsageError
-from tidemark.trace import PACES, Pace
+from tidemark.formats.trace import PACES, Pace
 
 BASE_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z: where the event time of every generated trace starts. No clock is read."""

@@ -15,8 +15,8 @@ import msgspec
 from producers.draft import Draft, Flaw
 from producers.entities import Entities
 from producers.settings import TOPICS
-from tidemark.events import write_time
-from tidemark.trace import Record
+from tidemark.formats.events import write_time
+from tidemark.formats.trace import Record
 
 IMPRESSION = '{"impression_id":"i-%07d",%s%s,"page":%s,"user_agent":%s,"impression_time":%s}'
 CLICK = '{"click_id":"c-%07d",%s%s,"page":%s,"x":%d,"y":%d,"click_time":%s}'

@@ -1,6 +1,6 @@
 """A test's folder is its tier: every test carries the marker that is named like its folder.
 
-``smoke`` is the tier for every save: all of ``unit`` and ``house``, and whatever is marked so by hand.
+``smoke`` is the tier for every save: all of ``unit`` and ``repository``, and whatever is marked so by hand.
 """
 
 from __future__ import annotations
@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
-from tests.sabotage.score import print_score
+from tests.mutants.score import print_score
 
 if TYPE_CHECKING:
-    from tidemark.cases.warm import WarmDriver
+    from tidemark.campaigns.warm_driver import WarmDriver
     from tidemark.stack import Stack
 
+settings.register_profile("tidemark", deadline=None)  # a deadline in seconds is a test of the machine
+settings.load_profile("tidemark")
+
 HERE = Path(__file__).parent
-TIERS = ("unit", "spark", "e2e", "chaos", "sabotage", "regressions", "house")
-ORDER = ("e2e", "matrix", "regressions", "sabotage", "spark", "chaos", "house", "unit")
+TIERS = ("unit", "spark", "e2e", "chaos", "mutants", "regressions", "repository")
+ORDER = ("e2e", "matrix", "regressions", "mutants", "spark", "chaos", "repository", "unit")
 """Folders as they are run: by the time of those that start most JVMs their class archives are written, and the shortest
 tests come last, because they are easily shared out."""
-ALWAYS_SMOKE = ("unit", "house")
+ALWAYS_SMOKE = ("unit", "repository")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
@@ -50,7 +54,7 @@ def _folder(item: pytest.Item) -> str:
 @pytest.fixture(scope="session")
 def warm(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmDriver]:
     """Runs cases on the stack's driver: for a run that differs from others in what is run, not in how."""
-    from tidemark.cases.warm import WarmDriver
+    from tidemark.campaigns.warm_driver import WarmDriver
 
     with WarmDriver(stack, stack.driver(), tmp_path_factory.mktemp("warm")) as driver:
         yield driver

@@ -2,7 +2,8 @@
 
 The tests that are marked ``long``; those of them that need the machine to themselves, because a rate is what they show;
 the saboteurs, and the matrix. What a part prints goes to the screen and, with what it counted, to ``build/long``.
-A part that fails does not stop the next; ``tests/LONG.md`` is written only if all were run and held. ``--resume`` does
+A part that fails does not stop the next; ``tests/results/LONG.md`` is written only if all were run and held.
+``--resume`` does
 not repeat a part that held with the code of today. Exit code 0 if they held, 1 if one did not, 130 after Ctrl-C, which
 ends the running part in order. Words after ``--`` are handed to pytest: they say how tests are run (``-n 3``), never
 which; those that need the machine to themselves are run one after the other.
@@ -35,12 +36,12 @@ import psutil
 
 from tests.matrix.cells import cells
 from tests.matrix.running import Outcome
-from tests.sabotage.__main__ import SELECTING
-from tests.sabotage.score import PROPERTY, Line, summary
-from tidemark import project
+from tests.mutants.__main__ import SELECTING
+from tests.mutants.score import PROPERTY, Line, summary
+from tidemark import paths
 from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID
 
-DOCUMENT = Path(__file__).with_name("LONG.md")
+DOCUMENT = Path(__file__).parent / "results" / "LONG.md"
 AIM_MINUTES = 90
 END_S = 120.0
 """Calibration: an interrupted pytest ends its workers and its stack within 30 s on a busy machine."""
@@ -118,7 +119,7 @@ def main(arguments: list[str]) -> int:
     must_select_nothing(parser, args.words)
     logs = Path("build", "long")
     chosen = [part for part in parts(logs, args.words) if part.name in (args.only or part.name)]
-    os.chdir(project.root())
+    os.chdir(paths.root())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the part, too
     return carry_out(chosen, logs, None if args.only else DOCUMENT, resume=args.resume)
 
@@ -134,7 +135,7 @@ def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
     tests, alone = logs / "tests.xml", logs / "alone.xml"
     caught, outcomes = logs / "sabotage.xml", logs / "matrix.jsonl"
     run = (sys.executable, "-m")
-    marked = "long and {} and not sabotage and not regressions".format
+    marked = "long and {} and not mutants and not regressions".format
     return (
         Part(
             "tests", "the tests that are marked `long`",
@@ -147,7 +148,7 @@ def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
         ),
         Part(
             "sabotage", "every saboteur, and bugs that Spark once had",
-            (*run, "tests.sabotage", *words, f"--junit-xml={caught}"), caught, read_sabotage,
+            (*run, "tests.mutants", *words, f"--junit-xml={caught}"), caught, read_sabotage,
         ),
         Part(
             "matrix", "every join under every bound on every state",
@@ -212,7 +213,7 @@ def run(part: Part, log: Path) -> Done:
 def keep(done: Done, logs: Path) -> None:
     """Note a part that held, so that it need not be run again."""
     if not done.problem:
-        held = Kept(project.code_sha256(), done.seconds, done.tally)
+        held = Kept(paths.code_sha256(), done.seconds, done.tally)
         _kept_in(done.part, logs).write_bytes(msgspec.json.encode(held))
 
 
@@ -222,7 +223,7 @@ def kept(part: Part, logs: Path) -> Done | None:
         held = msgspec.json.decode(_kept_in(part, logs).read_bytes(), type=Kept)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-    same = held.code_sha256 == project.code_sha256()
+    same = held.code_sha256 == paths.code_sha256()
     return Done(part, 0, held.seconds, held.tally, before=True) if same else None
 
 
@@ -305,7 +306,7 @@ def read_rest(path: Path) -> Tally:
 def collected() -> int:
     """How many tests there are, whatever their markers."""
     asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", ""]
-    listed = subprocess.run(asked, cwd=project.root(), capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(asked, cwd=paths.root(), capture_output=True, text=True, check=True).stdout
     return sum(line.startswith("tests/") and "::" in line for line in listed.splitlines())
 
 
@@ -346,8 +347,8 @@ def text(done: Sequence[Done], where: str, date: str) -> str:
 def machine() -> str:
     """Cores, memory and versions."""
     from tidemark.stack import spec_to_lease
-    from tidemark.stack.jars import kafka_version
-    from tidemark.stack.toolchain import check_java, find_java, find_spark
+    from tidemark.stack.install.jars import kafka_version
+    from tidemark.stack.install.toolchain import check_java, find_java, find_spark
 
     memory_gib = psutil.virtual_memory().total / (1 << 30)
     return (

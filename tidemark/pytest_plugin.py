@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tidemark.runner import RunResult
+    from tidemark.run import RunResult
     from tidemark.stack import Stack
 
 FAILED = pytest.StashKey[bool]()
@@ -38,14 +38,14 @@ def stack() -> Iterator[Stack]:
 
 @pytest.fixture
 def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunResult]]:
-    """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.runner.RunOptions``.
+    """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.run.RunOptions``.
 
     Evidence in a ``run_dir`` that the caller named stays there; elsewhere it is deleted after a test that passed.
     """
     from pathlib import Path
 
-    from tidemark import project
-    from tidemark.runner import RunOptions, describe, new_run_directory, run
+    from tidemark import paths
+    from tidemark.run import RunOptions, describe, new_run_directory, run
 
     request.getfixturevalue("stack")  # held for the session, so that it outlives this one run
     test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")
@@ -55,7 +55,7 @@ def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunRe
         asked = replace(RunOptions(str(pipeline)), **options)
         contract = describe(asked.pipeline, asked.python)
         if asked.run_dir is None:
-            made.append(_free(project.runs_dir() / "tests", test))
+            made.append(_free(paths.runs_dir() / "tests", test))
             asked = replace(asked, run_dir=made[-1])
         directory = new_run_directory(asked, contract)
         return run(asked, contract, directory)

@@ -26,11 +26,11 @@ import msgspec
 import psutil
 
 from tests.long import Done, Part, duration, machine, must_select_nothing, read_junit, run
-from tidemark import project
+from tidemark import paths
 from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID, DeadlineExceeded
-from tidemark.wait import wait_until
+from tidemark.waiting import wait_until
 
-DOCUMENT = Path(__file__).with_name("AGAIN.md")
+DOCUMENT = Path(__file__).parents[1] / "results" / "AGAIN.md"
 KEPT = Path(__file__).with_name("again.jsonl")
 MARK = "TIDEMARK_CHAOS_TESTS"
 """In the environment of what a run starts, but for stacks: those run in their folders."""
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     must_select_nothing(parser, args.words)
     if there := list(left()):
         parser.error(f"{there[0]} is there before the first run; end it: `make down`")
-    os.chdir(project.root())
+    os.chdir(paths.root())
     os.environ[MARK] = str(os.getpid())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the run, too
     logs = Path("build", "chaos")
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
 
 def digest() -> str:
     """The SHA-256 of the code, its tests, and the lock of what they run with."""
-    known, root = hashlib.sha256(project.code_sha256().encode()), project.root()
+    known, root = hashlib.sha256(paths.code_sha256().encode()), paths.root()
     for path in (root / "requirements.lock", *sorted(root.glob("tests/**/*.py"))):
         known.update(f"{path.relative_to(root)}\0".encode())
         known.update(path.read_bytes())
@@ -157,13 +157,13 @@ def left() -> Iterator[str]:
 
     A process that listens at a port is one of these.
     """
-    for record in sorted(project.state_dir().glob("**/stack/stack.json")):
+    for record in sorted(paths.state_dir().glob("**/stack/stack.json")):
         yield f"stack {record.parent}"
     own = os.getpid()
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             is_marked = process.pid != own and process.environ().get(MARK) == str(own)
-            if is_marked or Path(process.cwd()).is_relative_to(project.state_dir()):
+            if is_marked or Path(process.cwd()).is_relative_to(paths.state_dir()):
                 yield f"process {process.pid}, {process.status()}: {' '.join(process.cmdline())[:120]}"
 
 

@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import leased, own_stack
-from tidemark.process import ProcessId
-from tidemark.runner import RunOptions, RunResult, describe, new_run_directory, run
+from tidemark.processes import ProcessId
+from tidemark.run import RunOptions, RunResult, describe, new_run_directory, run
 from tidemark.stack import DRIVER, Stack
-from tidemark.stack.state import StateFolder, Stopped
-from tidemark.wait import wait_until
+from tidemark.stack.registry import StateFolder, Stopped
+from tidemark.waiting import wait_until
 
 __all__ = ["leased", "own_stack"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tidemark.evidence import RunDirectory
+from tidemark.formats.evidence import RunDirectory
 
 
 def copies(evidence: RunDirectory) -> Counter[int]:

@@ -17,15 +17,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tidemark import kafka
-from tidemark.cases.case import Case
-from tidemark.cases.draw import ARRIVAL_MS, flush_of, make_contract
-from tidemark.cases.warm import CaseRun
-from tidemark.checkpoint import Checkpoint
-from tidemark.contract import Bound, JoinKind
+from tidemark.campaigns.case import Case
+from tidemark.campaigns.random_cases import ARRIVAL_MS, flush_of, make_contract
+from tidemark.campaigns.warm_driver import CaseRun
 from tidemark.errors import PipelineFailed
-from tidemark.events import write_time
-from tidemark.trace import Record
+from tidemark.formats.contract import Bound, JoinKind
+from tidemark.formats.events import write_time
+from tidemark.formats.trace import Record
+from tidemark.kafka import client as kafka
+from tidemark.sparkfiles.checkpoint import Checkpoint
 
 CONTRACT = make_contract("damaged", JoinKind.LEFT_OUTER, Bound(-3_000, 4_000))
 SLICES = 3

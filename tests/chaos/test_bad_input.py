@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from tests.chaos.test_silent_input import CONTRACT, record
-from tidemark.cases.case import Case
-from tidemark.cases.draw import flush_of
-from tidemark.cases.warm import WarmDriver
-from tidemark.evidence import RunDirectory
-from tidemark.trace import Record
+from tidemark.campaigns.case import Case
+from tidemark.campaigns.random_cases import flush_of
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import Record
 
 pytestmark = [pytest.mark.chaos]
 

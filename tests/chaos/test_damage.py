@@ -9,8 +9,8 @@ import pytest
 
 from tests.chaos import damage
 from tests.e2e.sinks import driver_of_ones_own
-from tidemark import kafka
-from tidemark.cases.warm import WarmDriver
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.kafka import client as kafka
 
 pytestmark = [pytest.mark.chaos]
 

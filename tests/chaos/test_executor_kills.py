@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.evidence import RunDirectory
+from tidemark.formats.evidence import RunDirectory
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]  # every day: tests/chaos/test_points.py
 

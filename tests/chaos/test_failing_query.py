@@ -9,10 +9,10 @@ import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
-from tests.sabotage.saboteurs import PIPELINES
+from tests.mutants.saboteurs import PIPELINES
 from tidemark.errors import PipelineFailed
-from tidemark.evidence import RunDirectory
-from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.formats.evidence import RunDirectory
+from tidemark.run import RunOptions, describe, new_run_directory, run
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 

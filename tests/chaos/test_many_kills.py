@@ -8,8 +8,8 @@ from datetime import datetime
 import pytest
 
 from tests.chaos.copies import copies
-from tidemark.chaos.strikes import read_schedule
-from tidemark.evidence import RunDirectory
+from tidemark.faults.schedule import read_schedule
+from tidemark.formats.evidence import RunDirectory
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.alone]
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
-from tidemark.chaos.strikes import POINTS, Sort, read_schedule
-from tidemark.evidence import RunDirectory
-from tidemark.runner.options import SINKS
+from tidemark.faults.schedule import POINTS, Sort, read_schedule
+from tidemark.formats.evidence import RunDirectory
+from tidemark.run.run_options import SINKS
 
 pytestmark = [pytest.mark.chaos]
 

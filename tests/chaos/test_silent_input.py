@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.cases.case import Case
-from tidemark.cases.draw import flush_of
-from tidemark.cases.warm import WarmDriver
-from tidemark.contract import Bound, Contract, JoinKind, Output, Side
-from tidemark.events import write_time
-from tidemark.evidence import RunDirectory
+from tidemark.campaigns.case import Case
+from tidemark.campaigns.random_cases import flush_of
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.formats.events import write_time
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import Record
 from tidemark.report.timeline import timeline
-from tidemark.trace import Record
 
 pytestmark = [pytest.mark.chaos]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sabotage.in_sinks import SINK
-from tidemark.cases.soak import SoakOptions, run_options, soak
+from tests.mutants.in_sinks import SINK
+from tidemark.campaigns.soak import SoakOptions, run_options, soak
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]

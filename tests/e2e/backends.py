@@ -6,8 +6,8 @@ import functools
 
 import pytest
 
-from tidemark.stack.choice import asked_backend
-from tidemark.stack.engine import why_not
+from tidemark.stack.backend_choice import asked_backend
+from tidemark.stack.compose.docker_engine import why_not
 
 BACKENDS = ("local", "compose")
 

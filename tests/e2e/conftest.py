@@ -16,10 +16,10 @@ from tests.e2e.backends import BACKENDS, must_be_available
 from tests.e2e.own_broker import own_broker
 from tests.e2e.proxy import proxy
 from tests.e2e.sites import Site
-from tidemark import project
-from tidemark.contract import Contract
+from tidemark import paths
+from tidemark.formats.contract import Contract
 from tidemark.oracle import Verdict
-from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.run import RunOptions, describe, new_run_directory, run
 from tidemark.stack import Stack, StackSpec, lease
 
 STACK_GIB = 4
@@ -39,7 +39,7 @@ def turn(home: Path) -> Iterator[None]:
 def stack_to_harm(name: str, spec: StackSpec) -> Iterator[Stack]:
     """A leased stack with a state folder of its own."""
     must_be_available(spec.backend)
-    home = project.state_dir() / name / spec.backend
+    home = paths.state_dir() / name / spec.backend
     with ExitStack() as cleanup:
         with turn(
             home

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.process import ProcessId
-from tidemark.stack import boot, commands, jars, launch, ready
-from tidemark.stack.ports import LOOPBACK, free_ports
-from tidemark.stack.processes import ProcessRuntime
-from tidemark.stack.state import Lease, PartRecord, StackRecord, StateFolder
-from tidemark.stack.toolchain import find_java, find_spark
+from tidemark.processes import ProcessId
+from tidemark.stack import cold_start, component_readiness, readiness
+from tidemark.stack.components import launch_specs
+from tidemark.stack.components.ports import LOOPBACK, free_ports
+from tidemark.stack.install import jars
+from tidemark.stack.install.toolchain import find_java, find_spark
+from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.registry import Lease, PartRecord, StackRecord, StateFolder
 
 LOCK = Path(__file__).with_name("brokers.lock")
 STACKS_OWN = None
@@ -61,7 +63,7 @@ class OwnBroker:
 
     def make(self, advertised: int | None, settings: Mapping[str, str]) -> None:
         """Write its configuration: the stack's, with these settings besides."""
-        part = commands.broker(self.state, self._record, 1)
+        part = launch_specs.broker(self.state, self._record, 1)
         listeners = f"HOST://{self.bootstrap},SECOND://{LOOPBACK}:{self.second}"
         own = {
             "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{self._record.controller_ports[0]}",
@@ -86,7 +88,7 @@ class OwnBroker:
     def start(self) -> None:
         """Start it, again after a kill, and wait until a record goes through it."""
         self._runtime.start([self.part])
-        ready.round_trip(self.bootstrap, lambda: launch.must_live(self._runtime, self.part))
+        readiness.round_trip(self.bootstrap, lambda: component_readiness.must_live(self._runtime, self.part))
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -112,13 +114,13 @@ def own_broker(
     """
     broker = OwnBroker(home, version)
     try:
-        boot.ensure_keeper(broker.state)
+        cold_start.ensure_keeper(broker.state)
         broker.make(advertised, {name.replace("_", "."): value for name, value in settings.items()})
         broker.start()
         yield broker
     finally:
         with broker.state.lock():
-            boot.end_stack(broker.state)
+            cold_start.end_stack(broker.state)
 
 
 def _record(version: str | None, plain: int, controller: int) -> StackRecord:

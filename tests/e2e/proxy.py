@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from tidemark.stack.ports import LOOPBACK
-from tidemark.wait import wait_until
+from tidemark.stack.components.ports import LOOPBACK
+from tidemark.waiting import wait_until
 
 END_TXN = 26
 REQUEST, ANSWER = "request", "answer"

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lpad
 
 from tests.e2e.sinks import await_batch, end
-from tidemark.sink.start import write_exactly_once
+from tidemark.sink import write_exactly_once
 
 bootstrap, topic, checkpoint, per_batch, *slowly = sys.argv[1:]
 session = (

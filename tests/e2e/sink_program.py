@@ -18,7 +18,7 @@ sys.path.insert(0, told["root"])
 
 from tests.e2e.sinks import SMALL_BATCHES, WIDTH, Trap, await_batch, end  # noqa: E402
 from tidemark.errors import SinkRefused  # noqa: E402
-from tidemark.sink.start import write_exactly_once  # noqa: E402
+from tidemark.sink import write_exactly_once  # noqa: E402
 
 
 def main() -> None:

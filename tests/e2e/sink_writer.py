@@ -15,9 +15,9 @@ import sys
 import pyarrow as pa
 
 from tidemark.errors import TidemarkError
-from tidemark.sink.fit import Task
-from tidemark.sink.options import read_options
-from tidemark.sink.transaction import write_task
+from tidemark.sink.ledger_checks import Task
+from tidemark.sink.sink_options import read_options
+from tidemark.sink.task.transaction import write_task
 
 
 def rows(told: dict, values: list[str], first: int) -> pa.RecordBatch:

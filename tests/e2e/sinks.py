@@ -21,10 +21,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, rpad, udf
 
 from tests.e2e.tasks import entries, is_open
-from tidemark import kafka
-from tidemark.sink.start import write_exactly_once
+from tidemark.kafka import client as kafka
+from tidemark.sink import write_exactly_once
 from tidemark.stack import Driver, PartState, Stack
-from tidemark.wait import wait_until
+from tidemark.waiting import wait_until
 
 WIDTH = 2000
 """Characters of a padded row: what is below 64 KiB waits in a buffer between two processes of Spark."""

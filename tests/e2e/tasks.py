@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from tidemark import kafka
+from tidemark.kafka import client as kafka
 from tidemark.sink.ledger import (
     DEFAULT_LEDGER,
     DEFAULT_PREFIX,
@@ -20,7 +20,7 @@ from tidemark.sink.ledger import (
     Names,
     Reader,
 )
-from tidemark.wait import wait_until
+from tidemark.waiting import wait_until
 
 PROGRAM = Path(__file__).parent / "sink_writer.py"
 LEDGER = DEFAULT_LEDGER

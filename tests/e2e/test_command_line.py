@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.evidence import RunDirectory
-from tidemark.wait import wait_until
+from tidemark.formats.evidence import RunDirectory
+from tidemark.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e]
 

@@ -19,11 +19,11 @@ import pytest
 from tests.e2e.backends import must_be_available
 from tests.e2e.conftest import shown
 from tests.e2e.test_stack_lifecycle import arguments, tidemark
-from tidemark import project
+from tidemark import paths
 from tidemark.stack import StackSpec, current, down, lease
-from tidemark.stack.compose import HOME_LABEL
-from tidemark.stack.state import Lease, StateFolder
-from tidemark.wait import wait_until
+from tidemark.stack.compose.orphans import HOME_LABEL
+from tidemark.stack.registry import Lease, StateFolder
+from tidemark.waiting import wait_until
 
 GONE_S = 60.0
 """Calibration: five containers are removed within 3 s."""
@@ -87,7 +87,7 @@ def test_up_is_found_mended_and_ended_and_all_files_are_the_callers(home):
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
 )
 def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
-    env = {**os.environ, "PYTHONPATH": str(project.PACKAGE.parent)}
+    env = {**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}
     with subprocess.Popen(
         arguments(home, *UP), env=env, cwd=home.parent, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     ) as up:

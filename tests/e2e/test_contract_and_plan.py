@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.evidence import RunDirectory
-from tidemark.plan import read_plan
-from tidemark.runner import describe, place_pipeline
+from tidemark.formats.evidence import RunDirectory
+from tidemark.preflight import read_plan
+from tidemark.run import describe, place_pipeline
 
 pytestmark = [pytest.mark.e2e]
 

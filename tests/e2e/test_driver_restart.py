@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.conftest import shown
 from tests.e2e.sinks import Copy, connected
-from tidemark.evidence import RunDirectory
+from tidemark.formats.evidence import RunDirectory
 
 
 @pytest.mark.long_on("local")  # where drivers killed at commit points are started again every day

@@ -13,9 +13,9 @@ from pyspark.sql.functions import array, col, expr, lit, rand, struct, when
 
 from tests.e2e.sinks import Copy, classic_environment, connected, driver_of_ones_own
 from tests.e2e.tasks import entries
-from tidemark import kafka
 from tidemark.errors import SinkRefused
-from tidemark.sink.start import write_exactly_once
+from tidemark.kafka import client as kafka
+from tidemark.sink import write_exactly_once
 
 pytestmark = [pytest.mark.e2e]
 

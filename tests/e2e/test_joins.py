@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from tidemark.evidence import RunDirectory
-from tidemark.trace import trace_sha256
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import trace_sha256
 
 pytestmark = [pytest.mark.e2e]
 

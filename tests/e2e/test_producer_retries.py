@@ -1,6 +1,6 @@
 """What Kafka's own producer, which Spark's sink writes with, sends twice when a broker dies: why copies are excused.
 
-``tidemark/oracle/repeats.py`` says how it comes about.
+``tidemark/oracle/delivery.py`` says how it comes about.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from py4j.java_gateway import JavaGateway, JavaObject
 from tests.e2e.own_broker import STACKS_OWN, on_brokers
 from tests.e2e.proxy import ANSWER
 from tests.e2e.sites import Site
-from tidemark import kafka
-from tidemark.wait import wait_until
+from tidemark.kafka import client as kafka
+from tidemark.waiting import wait_until
 
 pytestmark = [on_brokers(STACKS_OWN)]
 

@@ -14,13 +14,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from tidemark import kafka, project
-from tidemark.contract import Contract
+from tidemark import paths
 from tidemark.errors import EXIT_USAGE, DeadlineExceeded, UsageError
-from tidemark.record import RecordOptions, record
-from tidemark.runner.programs import Program, program_environment
-from tidemark.runner.replay import ReplayOptions, replay_stepped
-from tidemark.trace import Header, Record, TopicSpec, TraceReader, write_trace
+from tidemark.formats.contract import Contract
+from tidemark.formats.trace import Header, Record, TopicSpec, TraceReader, write_trace
+from tidemark.kafka import client as kafka
+from tidemark.kafka.record import RecordOptions, record
+from tidemark.run.programs import Program, program_environment
+from tidemark.run.trace_replay import ReplayOptions, replay_stepped
 
 ANSWER_S = 60.0
 
@@ -48,7 +49,7 @@ def run(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=ANSWER_S,
-        cwd=project.root(),
+        cwd=paths.root(),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.backends import BACKENDS
 from tests.e2e.conftest import shown, stack_to_harm
-from tidemark import kafka
+from tidemark.kafka import client as kafka
 from tidemark.stack import PartState, StackSpec
 
 

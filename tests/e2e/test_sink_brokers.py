@@ -12,12 +12,12 @@ from confluent_kafka import KafkaException
 
 from tests.e2e.own_broker import BEFORE_4, on_brokers
 from tests.e2e.tasks import LEDGER, UNWRITTEN, Writer, after_a_sleep, await_rows, lose_entries, values, wanted
-from tidemark import kafka
-from tidemark.sink.cluster import look_around
-from tidemark.sink.faults import cause_of
-from tidemark.sink.options import WRITER_S, read_options
-from tidemark.sink.transaction import ABORT_S, new_producer
-from tidemark.wait import wait_until
+from tidemark.kafka import client as kafka
+from tidemark.sink.cluster_check import look_around
+from tidemark.sink.kafka_errors import cause_of
+from tidemark.sink.sink_options import WRITER_S, read_options
+from tidemark.sink.task.transaction import ABORT_S, new_producer
+from tidemark.waiting import wait_until
 
 pytestmark = [on_brokers(BEFORE_4)]
 

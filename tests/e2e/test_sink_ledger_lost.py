@@ -7,7 +7,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.e2e.sinks import Copy, connected
 from tests.e2e.tasks import Writer, lose_entries, made, values
-from tidemark.sink.start import write_exactly_once
+from tidemark.sink import write_exactly_once
 
 pytestmark = [pytest.mark.e2e]
 

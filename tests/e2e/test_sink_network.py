@@ -14,8 +14,8 @@ import pytest
 from tests.e2e.own_broker import STACKS_OWN, on_brokers
 from tests.e2e.proxy import ANSWER, REQUEST
 from tests.e2e.tasks import Writer, await_rows, is_open, values, wanted
-from tidemark import kafka
-from tidemark.wait import wait_until
+from tidemark.kafka import client as kafka
+from tidemark.waiting import wait_until
 
 pytestmark = [on_brokers(STACKS_OWN)]
 

@@ -19,8 +19,8 @@ from tests.e2e.tasks import (
     values,
     wanted,
 )
-from tidemark import kafka
-from tidemark.wait import pause, wait_until
+from tidemark.kafka import client as kafka
+from tidemark.waiting import pause, wait_until
 
 pytestmark = [pytest.mark.e2e]
 

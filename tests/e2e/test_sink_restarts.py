@@ -21,10 +21,11 @@ from tests.e2e.sinks import (
     in_order,
     ledger,
 )
-from tidemark import kafka, project
+from tidemark import paths
 from tidemark.errors import SinkRefused
-from tidemark.eventlog import QueryEvents
-from tidemark.wait import wait_until
+from tidemark.kafka import client as kafka
+from tidemark.sparkfiles.eventlog import QueryEvents
+from tidemark.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e]
 
@@ -275,7 +276,7 @@ def told(stack, tmp_path):
     topic = f"program-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {topic: 2})
     return {
-        "root": str(project.root()),
+        "root": str(paths.root()),
         "bootstrap": stack.bootstrap_servers,
         "topic": topic,
         "checkpoint": str(tmp_path / "checkpoint"),

@@ -15,10 +15,10 @@ from confluent_kafka.admin import (
 
 from tests.e2e.own_broker import own_broker
 from tests.e2e.tasks import LEDGER, Writer, made, values, wanted
-from tidemark import kafka
-from tidemark.sink.cluster import look_around
-from tidemark.sink.options import read_options
-from tidemark.stack.ports import LOOPBACK
+from tidemark.kafka import client as kafka
+from tidemark.sink.cluster_check import look_around
+from tidemark.sink.sink_options import read_options
+from tidemark.stack.components.ports import LOOPBACK
 
 WRITER = "User:writer"
 LOGIN = {

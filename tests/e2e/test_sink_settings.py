@@ -13,10 +13,10 @@ from tests.e2e.own_broker import TOO_OLD, own_broker
 from tests.e2e.sinks import Copy, connected
 from tests.e2e.tasks import Writer, entries, made, values, wanted
 from tidemark.errors import SinkRefused
-from tidemark.sink.cluster import look_around
-from tidemark.sink.inflight import InFlight, must_be_fresh
-from tidemark.sink.options import read_options
-from tidemark.wait import wait_until
+from tidemark.sink.cluster_check import look_around
+from tidemark.sink.driver.in_flight import InFlight, must_be_fresh
+from tidemark.sink.sink_options import read_options
+from tidemark.waiting import wait_until
 
 KEPT_S = 60
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.e2e.sinks import Copy, classic_environment, connected, driver_of_ones_own
 from tests.e2e.tasks import entries, is_open
-from tidemark import kafka
-from tidemark.checkpoint import Checkpoint
-from tidemark.wait import wait_until
+from tidemark.kafka import client as kafka
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e]
 

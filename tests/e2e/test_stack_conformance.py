@@ -16,10 +16,10 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tests.e2e.sinks import connected
-from tidemark import kafka
 from tidemark.errors import TestbedError, UsageError
+from tidemark.kafka import client as kafka
 from tidemark.stack import POWERS, PartState
-from tidemark.wait import wait_until
+from tidemark.waiting import wait_until
 
 ANSWER_S = 60.0
 """Calibration: an executor is replaced within 3 s, a Spark session answers within 5 s; both on two idle cores."""

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from tidemark import project
-from tidemark.process import ProcessId, marked
+from tidemark import paths
+from tidemark.processes import ProcessId, marked
 from tidemark.stack import StackSpec, down
 from tidemark.stack.backends import backend_of
-from tidemark.stack.state import TOKEN_VARIABLE, Lease, StateFolder
-from tidemark.wait import wait_until
+from tidemark.stack.registry import TOKEN_VARIABLE, Lease, StateFolder
+from tidemark.waiting import wait_until
 
 COMMAND = """
 import sys
@@ -53,7 +53,7 @@ def tidemark(home: Path, *words: str, **env: str) -> subprocess.CompletedProcess
         arguments(home, *words),
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(project.PACKAGE.parent), **env},
+        env={**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent), **env},
         cwd=home.parent,
     )
 
@@ -134,7 +134,7 @@ def test_up_is_found_mended_and_ended(home):
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
 )
 def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
-    env = {**os.environ, "PYTHONPATH": str(project.PACKAGE.parent)}
+    env = {**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}
     with subprocess.Popen(arguments(home, *UP), env=env, cwd=home.parent, stderr=subprocess.DEVNULL) as up:
         processes = started(home, 2)
         up.send_signal(number)
@@ -144,7 +144,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
 
 def java_that(tmp_path: Path, what: str) -> dict[str, str]:
     """A Java home whose ``java`` does ``what`` before it is the real one."""
-    from tidemark.stack.toolchain import find_java
+    from tidemark.stack.install.toolchain import find_java
 
     java = tmp_path / "java-home" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -211,7 +211,7 @@ def test_what_a_killed_run_leaves_is_undone(stack, tmp_path):
     name = f"abandoned-{os.getpid()}"
     checkpoint = stack.work_dir(name)
     argv = [sys.executable, "-c", ABANDON, name, str(checkpoint)]
-    env = {**os.environ, "PYTHONPATH": str(project.PACKAGE.parent)}
+    env = {**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as run:
         assert run.stdout.readline() == b"running\n"
         wait_until(lambda: _commits(checkpoint) > 1, LIVING_S, lambda: "two batches of the query")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tidemark.errors import PipelineFailed
-from tidemark.evidence import RunDirectory
+from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
 
 pytestmark = [pytest.mark.e2e]
@@ -51,7 +51,7 @@ def test_the_state_of_each_format_is_what_the_rules_give(join, pace, form, chang
     assert (engine.notes, verdict.doubts) == ([], [])
 
 
-@pytest.mark.long  # every day: the state of left_outer, on time, in tests/sabotage/test_evidence.py
+@pytest.mark.long  # every day: the state of left_outer, on time, in tests/mutants/test_evidence.py
 def test_damaged_state_is_found_by_its_name(run_pipeline, tmp_path):
     run = RunDirectory(run_pipeline("left_outer", seed=2, impressions=300).run_dir)
     rows = list(run.state())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.oracle.defects import FULL_OUTER_JOINS_NULL_KEYS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+from tidemark.oracle.spark.known_defects import FULL_OUTER_JOINS_NULL_KEYS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 
 pytestmark = [pytest.mark.e2e]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.conftest import shown
 from tidemark.stack import POWERS
-from tidemark.wait import wait_until
+from tidemark.waiting import wait_until
 
 PARTS = ("broker", "master", "worker-1", "worker-2", "driver")
 UNDONE_BY = {"stop": "start", "kill": "start", "pause": "resume"}

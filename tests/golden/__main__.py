@@ -17,8 +17,8 @@ import zstandard
 
 from tests.golden.changes import changed, renamed, with_new_names
 from tests.golden.judging import EVIDENCE, FACTS, TEXTS, Expectations, judge_again, names, read, write
-from tidemark.evidence import open_run
-from tidemark.jsonlines import open_lines
+from tidemark.formats.evidence import open_run
+from tidemark.formats.jsonlines import open_lines
 
 KEPT = ("trace", "flush", "batches", "output", "state", "executors", "faults", "progress")
 """The files that a judgement reads, besides the manifest."""

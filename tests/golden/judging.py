@@ -21,7 +21,7 @@ import msgspec
 
 from tidemark.cli import main
 from tidemark.oracle import Finding, Verdict
-from tidemark.oracle.engine import Engine
+from tidemark.oracle.compare.spark_account import Engine
 
 HERE = Path(__file__).parent
 EVIDENCE = HERE / "evidence"

@@ -11,8 +11,8 @@ import msgspec
 from tests.matrix import document
 from tests.matrix.cells import cells, pairwise
 from tests.matrix.running import Outcome, run_cells
-from tidemark import project
-from tidemark.cases.lanes import Lanes
+from tidemark import paths
+from tidemark.campaigns.warm_workers import Lanes
 from tidemark.stack import lease, spec_to_lease
 
 EVERY = 20
@@ -38,7 +38,7 @@ def main() -> int:
             print(f"{len(done)}/{len(chosen)} {outcome.said} {outcome.cell} {outcome.why}", file=sys.stderr)
 
     with lease(spec_to_lease()) as stack:
-        outcomes = run_cells(chosen, Lanes(stack, project.runs_dir() / "matrix", args.lanes), say)
+        outcomes = run_cells(chosen, Lanes(stack, paths.runs_dir() / "matrix", args.lanes), say)
         text = document.write(outcomes, stack.versions["spark"])
     print(text)
     if any(outcome.said == "FAILED" for outcome in outcomes):

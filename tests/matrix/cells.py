@@ -1,8 +1,8 @@
 """The cells of the matrix: join x bound x state x no-data batches, and what is run in each.
 
 A cell is *unsupported* where Spark refuses its state, or keeps it in another format than the one asked for, as a real
-attempt shows. It is known beforehand which cells these are (``tidemark.cases.states``): another that is refused has
-failed, and so has one of them that is not.
+attempt shows. It is known beforehand which cells these are (``tidemark.campaigns.state_stores``): another
+that is refused has failed, and so has one of them that is not.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tidemark.cases.case import NO_DATA, Case
-from tidemark.cases.draw import ARRIVAL_MS, draw_records, flush_of, make_contract
-from tidemark.cases.states import STATES, UNSUPPORTED
-from tidemark.contract import Bound, Contract, JoinKind
-from tidemark.trace import Record
+from tidemark.campaigns.case import NO_DATA, Case
+from tidemark.campaigns.random_cases import ARRIVAL_MS, draw_records, flush_of, make_contract
+from tidemark.campaigns.state_stores import STATES, UNSUPPORTED
+from tidemark.formats.contract import Bound, Contract, JoinKind
+from tidemark.formats.trace import Record
 
 BOUNDS = {
     "inclusive range": Bound(-3_000, 4_000),

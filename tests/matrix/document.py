@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.matrix.cells import BOUNDS
 from tests.matrix.running import Outcome
-from tidemark.cases.states import STATES
-from tidemark.contract import JoinKind
+from tidemark.campaigns.state_stores import STATES
+from tidemark.formats.contract import JoinKind
 
-PATH = Path(__file__).with_name("JOINS.md")
+PATH = Path(__file__).parents[1] / "results" / "JOINS.md"
 HEAD = """# Joins that were run and judged
 
 Made by `make matrix`: every join under every bound, on every state store and format, with no-data batches on and off,

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 
 from tests.matrix.cells import STATE_BATCHES, Cell, cells
-from tidemark.cases.lanes import Lanes
-from tidemark.cases.states import UNSUPPORTED, other_than
-from tidemark.cases.warm import WarmDriver
+from tidemark.campaigns.state_stores import UNSUPPORTED, other_than
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.campaigns.warm_workers import Lanes
 from tidemark.errors import PipelineFailed
 from tidemark.oracle import Verdict
-from tidemark.oracle.engine import Engine
+from tidemark.oracle.compare.spark_account import Engine
 
 NUMBER = {cell: number for number, cell in enumerate(cells())}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.matrix.cells import pairwise
 from tests.matrix.running import run_cell
-from tidemark.cases.fuzz import run_seed
+from tidemark.campaigns.fuzz import run_seed
 
 pytestmark = [pytest.mark.e2e]
 

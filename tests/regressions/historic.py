@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.sabotage.saboteurs import CLICKS, IMPRESSIONS
+from tests.mutants.saboteurs import CLICKS, IMPRESSIONS
 
 Row = tuple[str, str]
 """Ids of an output row, ``-`` for NULL."""

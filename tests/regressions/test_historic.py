@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.bundled import case_of
+from tests.mutants import naive
+from tests.mutants.evidence import Copy
+from tests.mutants.saboteurs import PIPELINES
+from tests.mutants.score import PROPERTY, Line
 from tests.regressions.historic import HISTORIC
-from tests.sabotage import naive
-from tests.sabotage.evidence import Copy
-from tests.sabotage.saboteurs import PIPELINES
-from tests.sabotage.score import PROPERTY, Line
-from tidemark.contract import Contract
-from tidemark.evidence import RunDirectory
+from tests.support.bundled import case_of
+from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
-from tidemark.oracle.history import read_history
+from tidemark.oracle.input.history import read_history
 
 HERE = Path(__file__).parent
 pytestmark = [pytest.mark.regressions]

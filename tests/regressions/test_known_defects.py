@@ -7,13 +7,13 @@ import json
 import pytest
 
 from pipelines.__main__ import load
-from tests.bundled import case_of
-from tidemark import project
-from tidemark.cases.states import STATES
-from tidemark.chain import Chain
-from tidemark.evidence import RunDirectory
-from tidemark.oracle.defects import DEFECTS
-from tidemark.trace import TraceReader
+from tests.support.bundled import case_of
+from tidemark import paths
+from tidemark.campaigns.state_stores import STATES
+from tidemark.formats.chain import Chain
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import TraceReader
+from tidemark.oracle.spark.known_defects import DEFECTS
 
 pytestmark = [pytest.mark.e2e]
 
@@ -47,7 +47,7 @@ def shown(warm, run_pipeline, tmp_path):
     """A function that runs a case, and returns its verdict and the ids of the rows that came."""
 
     def run(case):
-        folder, evidence = project.defects_dir(), RunDirectory(tmp_path / "run")
+        folder, evidence = paths.spark_bugs_dir(), RunDirectory(tmp_path / "run")
         pipeline, trace = folder / case.pipeline, folder / case.trace
         if isinstance(load(str(pipeline)).CONTRACT, Chain):  # none is a case of a warm driver
             verdict = run_pipeline(str(pipeline), trace=trace, sink="spark", run_dir=evidence.path).verdict
@@ -84,7 +84,7 @@ def test_another_join_of_the_same_trace_has_no_defect(case, shown):
 
 def test_in_state_format_4_the_null_row_of_a_row_without_a_time_comes(warm, tmp_path):
     conf = [f"{name}={value}" for name, value in STATES["RocksDB, 4"].items()]
-    folder = project.defects_dir()
+    folder = paths.spark_bugs_dir()
     case = case_of(folder / "timeless.py", folder / "timeless.jsonl", sink="spark", conf=conf)
 
     verdict = warm.run(case, tmp_path / "run")
@@ -99,6 +99,6 @@ def test_in_state_format_4_the_null_row_of_a_row_without_a_time_comes(warm, tmp_
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_its_files_are_there(defect):
     for case in defect.cases:
-        assert (project.defects_dir() / case.pipeline).is_file()
-        with TraceReader(project.defects_dir() / case.trace) as trace:
+        assert (paths.spark_bugs_dir() / case.pipeline).is_file()
+        with TraceReader(paths.spark_bugs_dir() / case.trace) as trace:
             assert list(trace)

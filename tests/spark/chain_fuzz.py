@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.spark import chain_queries
 from tests.spark.chain_traces import SHAPES, History, make_history
-from tidemark import chain
-from tidemark.oracle.chain.model import Model
-from tidemark.oracle.chain.steps import Row, passes
-from tidemark.stack import hadoop, jars, settings
-from tidemark.stack.toolchain import find_java, find_spark
+from tidemark.formats import chain
+from tidemark.oracle.input.rows import Row, passes
+from tidemark.oracle.model.chain_replay import Model
+from tidemark.stack.components import spark_settings
+from tidemark.stack.install import hadoop_defaults_jar, jars
+from tidemark.stack.install.toolchain import find_java, find_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,9 +220,11 @@ def as_a_stack_does() -> dict[str, str]:
     spark = find_spark(Path(sys.executable))
     files = jars.provide(find_java(), spark, ["files"], lambda text: print(text, file=sys.stderr))["files"]
     return {
-        "spark.driver.extraClassPath": ":".join(map(str, (hadoop.write_into(jars.cache_folder()), *files))),
-        "spark.driver.extraJavaOptions": " ".join(settings.DRIVER_JVM),
-        **settings.local_files(spark.version),
+        "spark.driver.extraClassPath": ":".join(
+            map(str, (hadoop_defaults_jar.write_into(jars.cache_folder()), *files))
+        ),
+        "spark.driver.extraJavaOptions": " ".join(spark_settings.DRIVER_JVM),
+        **spark_settings.local_files(spark.version),
     }
 
 

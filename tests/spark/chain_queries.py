@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from tidemark import chain
-from tidemark.contract import Bound
+from tidemark.formats import chain
+from tidemark.formats.contract import Bound
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

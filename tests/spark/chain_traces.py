@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tidemark.chain import (
+from tidemark.formats.chain import (  # fmt: skip
     BIGINT,
     Aggregate,
     Chain,
@@ -22,8 +22,8 @@ from tidemark.chain import (
     is_window,
     time_of,
     types_of,
-)  # fmt: skip
-from tidemark.contract import COMPARISONS, Bound, Filter, JoinKind, Term, WatermarkPolicy
+)
+from tidemark.formats.contract import COMPARISONS, Bound, Filter, JoinKind, Term, WatermarkPolicy
 
 SECOND_MS, SECOND_US = 1000, 1_000_000
 KINDS = tuple(JoinKind)

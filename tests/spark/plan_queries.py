@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, expr, from_json
 
-RECORDED = Path(__file__).parents[1] / "unit" / "plan" / "recorded"
+RECORDED = Path(__file__).parents[1] / "unit" / "preflight" / "recorded"
 LEFT = "impression_id STRING, user_id STRING, ad_id STRING, price BIGINT, impression_time TIMESTAMP"
 RIGHT = "click_id STRING, user_id STRING, ad_id STRING, price BIGINT, click_time TIMESTAMP"
 

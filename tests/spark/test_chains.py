@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.house import tree
+from tests.repository import tree
 from tests.spark.chain_traces import SHAPES
 
 LONG_S = 1500

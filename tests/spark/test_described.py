@@ -7,9 +7,9 @@ from io import StringIO
 
 import pytest
 
-from tidemark.cases.draw import BOUNDS, make_contract
-from tidemark.contract import Bound, Contract, JoinKind
-from tidemark.plan import Comparison, compare, read_plan
+from tidemark.campaigns.random_cases import BOUNDS, make_contract
+from tidemark.formats.contract import Bound, Contract, JoinKind
+from tidemark.preflight import Comparison, compare, read_plan
 
 OPEN = (Bound(), Bound(window_ms=2_000))
 CONTRACTS = {

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.events import IMPRESSION
 from pipelines.left_outer import CONTRACT
-from tidemark.events import read_event
+from tidemark.formats.events import read_event
 
 TIME = '"impression_time":"2026-01-01T00:00:00.123Z"'
 

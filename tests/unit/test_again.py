@@ -21,8 +21,8 @@ def held(part, _log):
 @pytest.fixture
 def in_a_row(monkeypatch, tmp_path):
     """A function that does so many runs as told, in a project of its own; its exit code, and the document's text."""
-    monkeypatch.setattr(again.project, "root", lambda: tmp_path)
-    monkeypatch.setattr(again.project, "state_dir", lambda: tmp_path / "state")
+    monkeypatch.setattr(again.paths, "root", lambda: tmp_path)
+    monkeypatch.setattr(again.paths, "state_dir", lambda: tmp_path / "state")
     monkeypatch.setattr(again, "DOCUMENT", tmp_path / "AGAIN.md")
     monkeypatch.setattr(again, "KEPT", tmp_path / "again.jsonl")
     monkeypatch.setattr(again, "machine", lambda: "here")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tidemark.eventlog import QueryEvents
-from tidemark.evidence import Placement
+from tidemark.formats.evidence import Placement
+from tidemark.sparkfiles.eventlog import QueryEvents
 
 
 def job(number, query, batch, *stages):

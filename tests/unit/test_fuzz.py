@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.test_soak import judged
-from tidemark import kafka
-from tidemark.cases.draw import draw
-from tidemark.cases.fuzz import run_seed
-from tidemark.cases.warm import CaseRun
+from tidemark.campaigns.fuzz import run_seed
+from tidemark.campaigns.random_cases import draw
+from tidemark.campaigns.warm_driver import CaseRun
 from tidemark.errors import PipelineFailed, TestbedError
-from tidemark.evidence import RunDirectory
+from tidemark.formats.evidence import RunDirectory
+from tidemark.kafka import client as kafka
 
 
 def outcome(verdict, folder):

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from tests import long
-from tests.house import tree
 from tests.matrix.cells import cells
 from tests.matrix.running import Outcome
-from tests.sabotage.score import Line
+from tests.mutants.score import Line
+from tests.repository import tree
 
 CAUGHT = Line("sink", "drops", "inner", "lost_rows", "caught", "caught", "missed")
 ENDS_S = 60.0
@@ -193,7 +193,7 @@ def test_a_part_that_held_with_the_same_code_is_not_run_again_if_asked(tmp_path,
 
     assert long.carry_out(mended, tmp_path, document) == 0
     assert ran.read_text() == "xxxxx"
-    monkeypatch.setattr(long.project, "code_sha256", lambda: "another")
+    monkeypatch.setattr(long.paths, "code_sha256", lambda: "another")
     assert long.carry_out(mended, tmp_path, document, resume=True) == 0
     assert ran.read_text() == "xxxxxxx"
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.matrix.cells import Cell
 from tests.matrix.running import become_of, refused
-from tidemark.cases.states import UNSUPPORTED
-from tidemark.contract import JoinKind
+from tidemark.campaigns.state_stores import UNSUPPORTED
+from tidemark.formats.contract import JoinKind
 from tidemark.oracle import Verdict
-from tidemark.oracle.engine import Engine
+from tidemark.oracle.compare.spark_account import Engine
 from tidemark.oracle.findings import Finding
 
 ROCKS = "RocksDBStateStoreProvider"

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from tidemark.errors import DaemonDied, DeadlineExceeded
-from tidemark.process import Conversation, ProcessId, base_environment, end, marked, spawn, tail
-from tidemark.wait import wait_until
+from tidemark.processes import Conversation, ProcessId, base_environment, end, marked, spawn, tail
+from tidemark.waiting import wait_until
 
 SLEEP = "import signal; signal.pause()"
 STUBBORN = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
-from tidemark import record as recording
 from tidemark.cli import app
-from tidemark.trace import Header, TopicSpec
+from tidemark.formats.trace import Header, TopicSpec
+from tidemark.kafka import record as recording
 
 
 def test_a_trace_of_one_slice_says_so(monkeypatch, tmp_path):

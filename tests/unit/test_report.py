@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.cases.fuzz import Outcome, Progress
-from tidemark.contract import Bound, Contract, Delivery, JoinKind, Output, Side
-from tidemark.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
+from tidemark.campaigns.fuzz import Outcome, Progress
+from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
+from tidemark.formats.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
 from tidemark.oracle import Finding, Verdict
-from tidemark.oracle.engine import Engine
-from tidemark.oracle.locality import Locality
-from tidemark.report import SHOWN, fuzz, print_verdict
-from tidemark.report.engine import engine_lines
+from tidemark.oracle.compare.spark_account import Engine
+from tidemark.oracle.compare.state_locality import Locality
+from tidemark.report import SHOWN, fuzz_report, print_verdict
+from tidemark.report.state_lines import engine_lines
 from tidemark.report.timeline import timeline
 
 CONTRACT = Contract(
@@ -164,7 +164,7 @@ def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_
     )
 
     progress = Progress([broken, *sound], seconds=90.0)
-    text = fuzz.markdown(progress, {"spark": "4.2.0", "kafka": "4.3.1"}, "tidemark fuzz --first 3")
+    text = fuzz_report.markdown(progress, {"spark": "4.2.0", "kafka": "4.3.1"}, "tidemark fuzz --first 3")
 
     assert "**2 of 3 seeds hold** (3 to 5)" in text
     assert "Made by `tidemark fuzz --first 3`" in text
@@ -175,4 +175,4 @@ def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_
     assert "- by store and format of the state: HDFS, 2 3\n" in text
     assert "- seed 5 (left_semi, none) is INVALID: a row is lost" in text
     assert "No false alarm" not in text
-    assert "No false alarm" in fuzz.markdown(Progress(sound), {}, "tidemark fuzz")
+    assert "No false alarm" in fuzz_report.markdown(Progress(sound), {}, "tidemark fuzz")

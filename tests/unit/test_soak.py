@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemark.cases import soak as soaking
-from tidemark.cases.soak import Soak, SoakOptions, SoakRun, run_options, schedule
-from tidemark.chaos.strikes import POINTS, read_schedule, write_schedule
+from tidemark.campaigns import soak as soaking
+from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun, run_options, schedule
 from tidemark.errors import TestbedError
-from tidemark.evidence import Fault, RunDirectory
+from tidemark.faults.schedule import POINTS, read_schedule, write_schedule
+from tidemark.formats.evidence import Fault, RunDirectory
 from tidemark.oracle import Finding, Verdict
-from tidemark.report import soak as shown
+from tidemark.report import soak_report as shown
 
 
 def fault(name="KillDriver", point="written", done=True, recovery_s=4.0):

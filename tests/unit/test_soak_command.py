@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.unit.test_soak import fault, ran
-from tidemark.cases import soak as soaking
-from tidemark.cases.soak import Soak
+from tidemark.campaigns import soak as soaking
+from tidemark.campaigns.soak import Soak
 from tidemark.cli import app
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import BrokenTrace, UsageError
-from tidemark.trace import Header, Record, TopicSpec, TraceReader, trace_sha256, write_trace
+from tidemark.formats.trace import Header, Record, TopicSpec, TraceReader, trace_sha256, write_trace
 
 HEADER = Header(tidemark_trace=1, pace="backlog", topics={"a": TopicSpec(3), "b": TopicSpec()}, slices=4)
 TEXT = st.text(alphabet=st.characters(exclude_categories=("Cs",)))

@@ -12,11 +12,12 @@ import pytest
 from rich.console import Console
 
 from tests.unit.oracle.histories import Run
+from tidemark.campaigns.versions import batches_as_planned, cases, disagreement, sparks
 from tidemark.errors import UsageError
-from tidemark.evidence import Batch, RunDirectory
-from tidemark.oracle.chain.judge import unmodelled
-from tidemark.oracle.defects import DEFECTS, Case, Defect
-from tidemark.report.versions import (
+from tidemark.formats.evidence import Batch, RunDirectory
+from tidemark.oracle.chain_judgement import unmodelled
+from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect
+from tidemark.report.versions_report import (
     Cell,
     Results,
     affected,
@@ -26,7 +27,6 @@ from tidemark.report.versions import (
     of_versions,
     terminal_table,
 )
-from tidemark.runner.versions import batches_as_planned, cases, disagreement, sparks
 
 SEMI, NULL_KEYS = DEFECTS[0], DEFECTS[1]
 SEMI_CASE, CONTROL = SEMI.cases[2], SEMI.cases[0]

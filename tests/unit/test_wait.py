@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tidemark.errors import DaemonDied, DeadlineExceeded
-from tidemark.wait import wait_until
+from tidemark.waiting import wait_until
 
 
 def never() -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Summary, Trace
 from tidemark.cli.run_commands import check_choice, progress_shown, run_and_show
+from tidemark.cli.shared_options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Summary, Trace
 
 if TYPE_CHECKING:
-    from tidemark.cases.soak import Soak, SoakOptions
+    from tidemark.campaigns.soak import Soak, SoakOptions
 
 EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
@@ -56,9 +56,9 @@ def chaos_command(
     Each fault pauses somebody, looks at checkpoint, ledger and end offsets, and strikes only if the batch is where it
     shall be; `faults.jsonl` in the run directory has what it saw. One that missed to the end makes the run UNKNOWN.
     """
-    from tidemark.chaos.strikes import read_schedule
     from tidemark.errors import UsageError
-    from tidemark.runner import RunOptions
+    from tidemark.faults.schedule import read_schedule
+    from tidemark.run import RunOptions
 
     if not read_schedule(faults):
         raise UsageError("--faults names no fault", hint=f"for example: --faults {EVERY_POINT}")
@@ -89,18 +89,18 @@ def soak_command(
     Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in ten
     missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
     """
-    from tidemark import project
-    from tidemark.cases.soak import JOINS, SoakOptions, soak
+    from tidemark import paths
+    from tidemark.campaigns.soak import JOINS, SoakOptions, soak
     from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
-    from tidemark.report import soak as shown
-    from tidemark.runner.options import SINKS
+    from tidemark.report import soak_report as shown
+    from tidemark.run.run_options import SINKS
     from tidemark.stack import lease, spec_to_lease
 
     for one in sink or ():
         check_choice("--sink", one, SINKS)
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     options = SoakOptions(
-        folder or project.runs_dir() / f"soak-{stamp}-{seed}", minutes, seed, impressions, faults,
+        folder or paths.runs_dir() / f"soak-{stamp}-{seed}", minutes, seed, impressions, faults,
         pipeline or JOINS, sink or SINKS,
     )  # fmt: skip
     with lease(spec_to_lease()) as stack, progress_shown(quiet=not sys.stderr.isatty()) as (report, say):
@@ -117,7 +117,7 @@ def soak_command(
 
 
 def _print(done: Soak, *, as_json: bool) -> None:
-    from tidemark.report import soak as shown
+    from tidemark.report import soak_report as shown
 
     if not as_json:
         typer.echo("\n".join(shown.lines(done)))
@@ -139,6 +139,6 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str],
 
 def _sorts() -> list[tuple[str, str]]:
     """Every sort of fault that a soak draws from."""
-    from tidemark.chaos.strikes import POINTS, Sort
+    from tidemark.faults.schedule import POINTS, Sort
 
     return [(Sort(part, action).name, at) for (part, action), points in POINTS.items() for at in points]

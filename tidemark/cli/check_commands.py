@@ -24,7 +24,7 @@ def check(
     """Judge a run directory again, offline: exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN)."""
     import msgspec
 
-    from tidemark.evidence import open_run
+    from tidemark.formats.evidence import open_run
     from tidemark.oracle import judge
     from tidemark.report import print_verdict
     from tidemark.report.timeline import timeline

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.options import AsJson
+from tidemark.cli.shared_options import AsJson
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 if TYPE_CHECKING:
-    from tidemark.chain import Chain
-    from tidemark.contract import Contract
-    from tidemark.runner import Placing
+    from tidemark.formats.chain import Chain
+    from tidemark.formats.contract import Contract
+    from tidemark.run import Placing
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,7 @@ def contract_command(
 
     Exit code 0, or 1 where contract and plan differ.
     """
-    from tidemark.runner import describe, place_pipeline
+    from tidemark.run import describe, place_pipeline
     from tidemark.stack import lease, spec_to_lease
 
     contract = describe(pipeline, spark)

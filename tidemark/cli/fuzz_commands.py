@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.options import AsJson, Summary
+from tidemark.cli.shared_options import AsJson, Summary
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 if TYPE_CHECKING:
-    from tidemark.cases.fuzz import Outcome, Progress
+    from tidemark.campaigns.fuzz import Outcome, Progress
 
 
 def register(app: typer.Typer) -> None:
@@ -41,13 +41,13 @@ def fuzz_command(
     A seed fails if anything is found that is no known defect of Spark. Its evidence is kept, and the command that runs
     it again is printed.
     """
-    from tidemark import project
-    from tidemark.cases.fuzz import fuzz
-    from tidemark.cases.lanes import Lanes
-    from tidemark.report import fuzz as summary
+    from tidemark import paths
+    from tidemark.campaigns.fuzz import fuzz
+    from tidemark.campaigns.warm_workers import Lanes
+    from tidemark.report import fuzz_report as summary
     from tidemark.stack import lease, spec_to_lease
 
-    chosen = folder or project.runs_dir() / "fuzz"
+    chosen = folder or paths.runs_dir() / "fuzz"
     with lease(spec_to_lease()) as stack, _telling(seeds, log, quiet=as_json) as say:
         ways = Lanes(stack, chosen, lanes)
         progress = fuzz(range(first, first + seeds), ways, keep_going=keep_going, say=say)

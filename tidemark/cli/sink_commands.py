@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.options import AsJson
+from tidemark.cli.shared_options import AsJson
 from tidemark.cli.trace_commands import Bootstrap, pair, stack_address
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.options import AsJson
+from tidemark.cli.shared_options import AsJson
 from tidemark.errors import EXIT_TESTBED, EXIT_VALID
-from tidemark.project import BACKEND_VARIABLE
+from tidemark.paths import BACKEND_VARIABLE
 
 if TYPE_CHECKING:
     from tidemark.stack import Stack
@@ -70,7 +70,7 @@ def up_command(
 ) -> None:
     """Start the stack, or find it running; it lives until `tidemark down`."""
     from tidemark.stack import StackSpec, up
-    from tidemark.stack.choice import backend_to_start
+    from tidemark.stack.backend_choice import backend_to_start
     from tidemark.stack.spec import External
 
     began = time.monotonic()

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.options import AsJson
+from tidemark.cli.shared_options import AsJson
 from tidemark.errors import UsageError
-from tidemark.trace import PACES, Header, Pace, TraceReader
+from tidemark.formats.trace import PACES, Header, Pace, TraceReader
 
 if TYPE_CHECKING:
-    from tidemark.contract import Contract
-    from tidemark.runner.options import Report
+    from tidemark.formats.contract import Contract
+    from tidemark.run.run_options import Report
 
 Bootstrap = Annotated[str, typer.Option(help="HOST:PORT of a broker; the running stack's if not said.")]
 Topics = Annotated[
@@ -38,7 +38,7 @@ def producers_command(context: typer.Context) -> None:
     import subprocess
     import sys
 
-    from tidemark.runner.programs import program_environment
+    from tidemark.run.programs import program_environment
 
     command = [sys.executable, "-P", "-m", "producers", *context.args]
     raise typer.Exit(subprocess.run(command, env=program_environment(None), check=False).returncode)
@@ -69,7 +69,7 @@ def replay_command(
     if create:
         _create_missing(address, header, topics)
     if checkpoint is not None and chosen == "stepped":
-        from tidemark.runner.replay import ReplayOptions, replay_stepped
+        from tidemark.run.trace_replay import ReplayOptions, replay_stepped
 
         with _bar("slices published", as_json) as report:
             options = ReplayOptions(
@@ -81,7 +81,7 @@ def replay_command(
             as_json,
         )
         return
-    from tidemark.runner.replay import replay_by_itself
+    from tidemark.run.trace_replay import replay_by_itself
 
     pairs = [f"--topic={name}={actual}" for name, actual in topics.items()]
     arguments = [str(trace), "--bootstrap", address, *pairs, "--pace", chosen, "--speed", str(speed)]
@@ -103,7 +103,7 @@ def record_command(
     as_json: AsJson = False,
 ) -> None:
     """Make a trace of what is in topics of any Kafka."""
-    from tidemark.record import RecordOptions, record
+    from tidemark.kafka.record import RecordOptions, record
 
     if not topic:
         raise UsageError("no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC")
@@ -131,7 +131,7 @@ def stack_address() -> str:
 
 
 def _create_missing(bootstrap: str, header: Header, topics: dict[str, str]) -> None:
-    from tidemark import kafka
+    from tidemark.kafka import client as kafka
 
     there = kafka.partitions(bootstrap)
     wanted = {topics[name]: spec.partitions for name, spec in header.topics.items()}
@@ -164,7 +164,7 @@ def pair(text: str) -> tuple[str, str]:
 def _contract(path: Path | None) -> Contract | None:
     if path is None:
         return None
-    from tidemark.contract import Contract
+    from tidemark.formats.contract import Contract
 
     try:
         return Contract.from_json(json.loads(path.read_bytes()))

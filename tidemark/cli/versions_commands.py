@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.options import AsJson
+from tidemark.cli.shared_options import AsJson
 
 if TYPE_CHECKING:
-    from tidemark.runner.options import Report
+    from tidemark.run.run_options import Report
 
 Pythons = Annotated[
     list[Path] | None,
@@ -32,7 +32,7 @@ Releases = Annotated[
 
 Cases = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Only this case, a file of the folder `defects`; repeatable."),
+    typer.Option(metavar="NAME", help="Only this case, a file of the folder `spark_bugs`; repeatable."),
 ]
 
 
@@ -61,9 +61,9 @@ def versions_command(
     """
     from rich.console import Console
 
-    from tidemark.report import versions as table
-    from tidemark.runner.environments import RELEASES, folder, provide
-    from tidemark.runner.versions import cases, sparks, try_all
+    from tidemark.campaigns.versions import cases, sparks, try_all
+    from tidemark.report import versions_report as table
+    from tidemark.run.pyspark_environments import RELEASES, folder, provide
 
     chosen = cases(case or ())
     releases = release or (() if spark else RELEASES)

@@ -1,7 +1,7 @@
 """The judge: evidence in, verdict out.
 
 Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything that answers the questions of
-:class:`Evidence` (a ``tidemark.evidence.RunDirectory`` does) and returns a :class:`Verdict`.
+:class:`Evidence` (a ``tidemark.formats.evidence.RunDirectory`` does) and returns a :class:`Verdict`.
 
     history      what was written and which batch read it
     operational  what the engine's own rules give     (opinion 1)
@@ -10,17 +10,17 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
     engine       its state, metrics and executors (opinion 3, too)
     anchors      what had to happen for silence to mean anything
     verdict      all of it, put together
-    chain        the same for what is more than one join, or none (``tidemark.chain``)
+    chain        the same for what is more than one join, or none (``tidemark.formats.chain``)
 """
 
 from __future__ import annotations
 
-from tidemark.chain import is_chain
-from tidemark.oracle.chain.judge import judge_chain
+from tidemark.formats.chain import is_chain
+from tidemark.oracle.chain_judgement import judge_chain
 from tidemark.oracle.findings import PROPERTIES, Finding
-from tidemark.oracle.history import Evidence
-from tidemark.oracle.verdict import Verdict
-from tidemark.oracle.verdict import judge as judge_join
+from tidemark.oracle.input.history import Evidence
+from tidemark.oracle.judgement import Verdict
+from tidemark.oracle.judgement import judge as judge_join
 
 __all__ = ["PROPERTIES", "Evidence", "Finding", "Verdict", "judge"]
 

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tidemark.errors import BrokenEvidence
-from tidemark.evidence import Fault, RunDirectory
+from tidemark.formats.evidence import Fault, RunDirectory
 from tidemark.oracle import Verdict
-from tidemark.report.engine import engine_lines
+from tidemark.report.state_lines import engine_lines
 from tidemark.report.timeline import waits
 
 SHOWN = 5

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tidemark.chain import Chain
-from tidemark.contract import Contract
-from tidemark.events import write_time
-from tidemark.evidence import Batch, Fault, RunDirectory
+from tidemark.formats.chain import Chain
+from tidemark.formats.contract import Contract
+from tidemark.formats.events import write_time
+from tidemark.formats.evidence import Batch, Fault, RunDirectory
 
 BAR = 24
 """Characters of the longest bar."""

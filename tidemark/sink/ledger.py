@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemark.errors import SinkFailed, SinkRefused
-from tidemark.sink.faults import RIGHTS
-from tidemark.wait import pause
+from tidemark.sink.kafka_errors import RIGHTS
+from tidemark.waiting import pause
 
 VERSION = 1
 DEFAULT_PREFIX = "tidemark"

@@ -1,17 +1,8 @@
 """The stack: broker, Spark master, workers, drivers. ``lease`` it to use it, ``up`` keeps one, ``down`` ends it."""
 
-from tidemark.stack.choice import spec_to_lease
-from tidemark.stack.leasing import current, down, lease, up
-from tidemark.stack.protocol import (
-    DRIVER,
-    POWERS,
-    ComponentKind,
-    Driver,
-    Executor,
-    PartState,
-    PartStatus,
-    Stack,
-)
+from tidemark.stack.api import DRIVER, POWERS, ComponentKind, Driver, Executor, PartState, PartStatus, Stack
+from tidemark.stack.backend_choice import spec_to_lease
+from tidemark.stack.lifecycle import current, down, lease, up
 from tidemark.stack.spec import StackSpec
 
 __all__ = [

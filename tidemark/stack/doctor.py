@@ -15,17 +15,17 @@ from pathlib import Path
 
 import psutil
 
-from tidemark import project
+from tidemark import paths
 from tidemark.errors import EngineError, TidemarkError
-from tidemark.process import marked
-from tidemark.stack import jars as jar_cache
-from tidemark.stack.boot import LEAST_DISK
-from tidemark.stack.leasing import attach
-from tidemark.stack.ports import LOOPBACK, free_ports
-from tidemark.stack.protocol import PartState
+from tidemark.processes import marked
+from tidemark.stack.api import PartState
+from tidemark.stack.cold_start import LEAST_DISK
+from tidemark.stack.components.ports import LOOPBACK, free_ports
+from tidemark.stack.install import jars as jar_cache
+from tidemark.stack.install.toolchain import check_java, find_java, find_spark
+from tidemark.stack.lifecycle import attach
+from tidemark.stack.registry import TOKEN_VARIABLE, Lease, StateFolder
 from tidemark.stack.spec import StackSpec
-from tidemark.stack.state import TOKEN_VARIABLE, Lease, StateFolder
-from tidemark.stack.toolchain import check_java, find_java, find_spark
 
 GIB = 1 << 30
 ENOUGH_MEMORY = 4 * GIB
@@ -55,7 +55,7 @@ class Look:
 
 def examine(spec: StackSpec, home: Path | None = None) -> list[Look]:
     """Look at everything, in the order in which a start would stumble over it."""
-    state = StateFolder(home or project.state_dir())
+    state = StateFolder(home or paths.state_dir())
     looks: list[tuple[str, Callable[[], Look]]] = [
         ("java", _java),
         ("pyspark", lambda: _pyspark(spec)),
@@ -102,7 +102,7 @@ def _jars(spec: StackSpec) -> Look:
 
 
 def _engine(spec: StackSpec) -> Look:
-    from tidemark.stack.engine import check_compose, connect
+    from tidemark.stack.compose.docker_engine import check_compose, connect
 
     try:
         docker = connect().version()["Version"]

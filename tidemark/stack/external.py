@@ -17,19 +17,19 @@ from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
-from tidemark.stack import ready
-from tidemark.stack.backends import planned
-from tidemark.stack.ports import answers
-from tidemark.stack.protocol import DRIVER, ComponentKind, Driver, Executor, PartState, PartStatus
-from tidemark.stack.running import noted_session
+from tidemark.stack import readiness
+from tidemark.stack.api import DRIVER, ComponentKind, Driver, Executor, PartState, PartStatus
+from tidemark.stack.components.plan import planned
+from tidemark.stack.components.ports import answers
+from tidemark.stack.managed import noted_session
+from tidemark.stack.registry import StackRecord, StateFolder, Supplies
 from tidemark.stack.spec import External, StackSpec
-from tidemark.stack.state import StackRecord, StateFolder, Supplies
 
 _PARTS = ("broker", DRIVER)
 
 
 class ExternalStack:
-    """An external stack; see :class:`tidemark.stack.protocol.Stack` for what each method promises."""
+    """An external stack; see :class:`tidemark.stack.api.Stack` for what each method promises."""
 
     def __init__(self, state: StateFolder, record: StackRecord) -> None:
         assert record.external is not None, "its spec has made sure"
@@ -206,7 +206,7 @@ def noted(state: StateFolder, spec: StackSpec, digest: str) -> StackRecord:
                 detail="nothing takes connections there",
                 hint="--bootstrap takes HOST:PORT of a broker, --remote sc://HOST:PORT of a Spark Connect server",
             )
-    ready.round_trip(external.bootstrap_servers, lambda: None)
+    readiness.round_trip(external.bootstrap_servers, lambda: None)
     answer = _examine(state, spec, external)
     conf = dict(answer["conf"])
     spark_conf = {"app-id": conf["spark.app.id"], "event-logs": event_log_folder(conf)}
@@ -222,8 +222,8 @@ def _examine(state: StateFolder, spec: StackSpec, external: External) -> dict[st
         "folder": str(folder),
     }
     try:
-        with ready.open_probe(state, str(spec.python)) as probe:
-            answer = probe.ask(question, ready.PLACE_S)
+        with readiness.open_probe(state, str(spec.python)) as probe:
+            answer = probe.ask(question, readiness.PLACE_S)
     except DeadlineExceeded as error:
         raise TestbedError(
             f"no Spark Connect server answers at {external.remote}",

@@ -19,12 +19,14 @@ from pathlib import Path
 import msgspec
 
 from tidemark import __version__
-from tidemark.process import INHERITED
-from tidemark.stack import archives, commands
-from tidemark.stack.backends import Backend, planned, spark_class_path, versions_of
-from tidemark.stack.protocol import DRIVER
+from tidemark.processes import INHERITED
+from tidemark.stack.api import DRIVER
+from tidemark.stack.backends import Backend
+from tidemark.stack.components import cds, launch_specs
+from tidemark.stack.components.plan import planned
+from tidemark.stack.install.spark_install import spark_class_path, versions_of
+from tidemark.stack.registry import PartRecord, StackRecord, StateFolder, Supplies
 from tidemark.stack.spec import StackSpec
-from tidemark.stack.state import PartRecord, StackRecord, StateFolder, Supplies
 
 _STAND_IN = "stand-in"
 """In place of what was provided for a stack, which :meth:`Backend.identity` names."""
@@ -56,7 +58,7 @@ def _launch_specs(backend: Backend) -> Iterator[bytes]:
         for path in sorted(path for path in state.path.rglob("*") if path.is_file()):
             yield str(path.relative_to(state.path)).encode()
             yield _without_place(path.read_bytes(), name)
-    yield " ".join(archives.MAPPED).encode()
+    yield " ".join(cds.MAPPED).encode()
 
 
 def _stand_in(backend: Backend) -> StackRecord:
@@ -83,16 +85,16 @@ def _stand_in(backend: Backend) -> StackRecord:
 
 def _parts(state: StateFolder, record: StackRecord) -> Iterator[PartRecord]:
     """All components, as a cold start would plan them."""
-    yield from (commands.broker(state, record, 1 + node) for node in range(len(record.kafka_ports)))
-    yield commands.master(state, record)
-    yield from (commands.worker(state, record, 1 + number) for number in range(record.workers))
-    yield commands.driver(state, record, DRIVER, 1, {})
+    yield from (launch_specs.broker(state, record, 1 + node) for node in range(len(record.kafka_ports)))
+    yield launch_specs.master(state, record)
+    yield from (launch_specs.worker(state, record, 1 + number) for number in range(record.workers))
+    yield launch_specs.driver(state, record, DRIVER, 1, {})
 
 
 def _own(part: PartRecord, record: StackRecord) -> PartRecord:
     """A component without the variables that it is handed down; one in a container has its script beside it."""
     if record.backend == "compose":
-        from tidemark.stack.containers import write_script
+        from tidemark.stack.compose.container_runtime import write_script
 
         write_script(part)
         return part

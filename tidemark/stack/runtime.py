@@ -1,7 +1,7 @@
 """How the parts of a stack are run: as processes of this machine (``processes``), or in containers (``containers``).
 
 Free of both. A runtime knows how to do a thing to a part; what is done when, and what it means, is the same for all
-(:mod:`tidemark.stack.running`). It holds nothing that is not on disk or in the engine, so that any program may use one.
+(:mod:`tidemark.stack.managed`). It holds nothing that is not on disk or in the engine, so that any program may use one.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tidemark.stack.protocol import Executor, PartStatus
-from tidemark.stack.state import PartRecord, Target
+from tidemark.stack.api import Executor, PartStatus
+from tidemark.stack.registry import PartRecord, Target
 
 
 class Runtime(Protocol):
@@ -50,6 +50,9 @@ class Runtime(Protocol):
 
     def end_executor(self, executor: Executor) -> None:
         """SIGKILL an executor, and wait until it is gone."""
+
+    def wrap(self, argv: Sequence[str], folder: Path) -> list[str]:
+        """The command that runs another where the stack's JVMs run, with this folder in sight."""
 
     def target(self, part: PartRecord) -> Target:
         """What is stopped when a part is."""

@@ -1,4 +1,4 @@
-"""Runs of chains small enough to read: as ``histories``, for ``tidemark.chain``.
+"""Runs of chains small enough to read: as ``histories``, for ``tidemark.formats.chain``.
 
     run = ChainRun(COUNTS).batch("c1 u 3, c2 u 4").batch("c3 u 20").batch(out="u 10 2")
 
@@ -14,11 +14,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tidemark import chain
-from tidemark.chain import BIGINT, Chain, Field, Source
-from tidemark.contract import Delivery
-from tidemark.events import write_time
-from tidemark.evidence import Batch, Fault, InputRecord, InputTopic, Manifest, OutputRecord
+from tidemark.formats import chain
+from tidemark.formats.chain import BIGINT, Chain, Field, Source
+from tidemark.formats.contract import Delivery
+from tidemark.formats.events import write_time
+from tidemark.formats.evidence import Batch, Fault, InputRecord, InputTopic, Manifest, OutputRecord
 from tidemark.oracle import Verdict, judge
 
 QUERY = "the-query"

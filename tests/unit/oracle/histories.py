@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from tests.unit.oracle.naive import Naive, Row
-from tidemark.contract import Bound, Contract, Delivery, JoinKind, Output, Side
-from tidemark.events import write_time
-from tidemark.evidence import (
+from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
+from tidemark.formats.events import write_time
+from tidemark.formats.evidence import (
     Batch,
     Fault,
     InputRecord,

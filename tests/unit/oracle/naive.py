@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from tidemark.contract import Bound
+from tidemark.formats.contract import Bound
 
 PRESERVED = {"left_outer": "L", "right_outer": "R", "full_outer": "LR"}
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, Run, contract
-from tidemark.contract import Bound
-from tidemark.evidence import Batch
-from tidemark.oracle.defects import FULL_OUTER_JOINS_NULL_KEYS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS
+from tidemark.formats.contract import Bound
+from tidemark.formats.evidence import Batch
+from tidemark.oracle.spark.known_defects import FULL_OUTER_JOINS_NULL_KEYS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 
 OLD = {"spark": "4.0.5"}
 

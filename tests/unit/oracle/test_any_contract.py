@@ -12,18 +12,18 @@ import msgspec
 import pytest
 
 from tests.unit.oracle.literal import Literal
-from tidemark.cases.case import NO_DATA, WAYS, Case
-from tidemark.cases.draw import BOUNDS, DRAWN_STATES, draw, draw_records, flush_of, make_contract
-from tidemark.cases.fuzz import sort_of
-from tidemark.cases.states import named
-from tidemark.contract import Bound, Contract, Delivery, JoinKind, Term, WatermarkPolicy
-from tidemark.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
-from tidemark.oracle.declarative import defect_that_adds, defect_that_loses, differences, right_answer
-from tidemark.oracle.history import Fate, first_of, read_history, right_of
-from tidemark.oracle.operational import predict
-from tidemark.oracle.partners import Partners
-from tidemark.runner.options import SINKS
-from tidemark.trace import Record
+from tidemark.campaigns.case import NO_DATA, WAYS, Case
+from tidemark.campaigns.fuzz import sort_of
+from tidemark.campaigns.random_cases import BOUNDS, DRAWN_STATES, draw, draw_records, flush_of, make_contract
+from tidemark.campaigns.state_stores import named
+from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Term, WatermarkPolicy
+from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
+from tidemark.formats.trace import Record
+from tidemark.oracle.compare.partners import Partners
+from tidemark.oracle.input.history import Fate, first_of, read_history, right_of
+from tidemark.oracle.model.join_replay import predict
+from tidemark.oracle.sql.join_answer import defect_that_adds, defect_that_loses, differences, right_answer
+from tidemark.run.run_options import SINKS
 
 CASES_PER_SEED = 60
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.unit.oracle.chain_runs import ChainRun, source
 from tests.unit.oracle.test_chains import COUNTS, JOINED
-from tidemark.chain import Chain, Limit
+from tidemark.formats.chain import Chain, Limit
 from tidemark.oracle import Verdict
-from tidemark.oracle.chain import compare
-from tidemark.oracle.chain.compare import FirstAlike
+from tidemark.oracle.compare import chain_comparison
+from tidemark.oracle.compare.chain_comparison import FirstAlike
 
 PAIRS = Chain("pairs", JOINED, ("id_a", "id_b"))
 SAME = Chain("same", Limit(source("a", None), 1_000_000), ("id_a",))
@@ -60,7 +60,7 @@ def judged_lines(run: ChainRun) -> tuple[Verdict, int]:
         return count
 
     def enter(frame: FrameType, _event: str, _argument: Any) -> Any:
-        return count if frame.f_code.co_filename == compare.__file__ else None
+        return count if frame.f_code.co_filename == chain_comparison.__file__ else None
 
     before = sys.gettrace()
     sys.settrace(enter)

@@ -11,12 +11,22 @@ import pytest
 from tests.spark.chain_fuzz import read_rows
 from tests.spark.chain_traces import SHAPES, make_history
 from tests.unit.oracle.chain_runs import ChainRun, source
-from tidemark.chain import Aggregate, Chain, Deduplicate, Join, Limit, Value, Where, Window, read_contract
-from tidemark.contract import Bound, Delivery, Filter, JoinKind, Term, WatermarkPolicy
 from tidemark.errors import BrokenContract
-from tidemark.oracle.chain.model import Model
-from tidemark.oracle.chain.opinion import Opinion
-from tidemark.oracle.chain.steps import Rules
+from tidemark.formats.chain import (
+    Aggregate,
+    Chain,
+    Deduplicate,
+    Join,
+    Limit,
+    Value,
+    Where,
+    Window,
+    read_contract,
+)
+from tidemark.formats.contract import Bound, Delivery, Filter, JoinKind, Term, WatermarkPolicy
+from tidemark.oracle.model.chain_replay import Model
+from tidemark.oracle.model.operators import Rules
+from tidemark.oracle.sql.chain_answer import Opinion
 
 COUNT = Aggregate(Window(source("a"), "end", 10_000), ("k_a",), (Value("n", "count"),))
 COUNTS = Chain("counts", COUNT, ("k_a", "end", "n"))
@@ -378,4 +388,4 @@ def test_a_chain_survives_json(described):
 def test_a_chain_that_cannot_be_is_refused(last):
     with pytest.raises(BrokenContract) as refused:
         Chain("wrong", last, ("id_a",))
-    assert "tidemark/chain/__init__.py" in str(refused.value)
+    assert "tidemark/formats/chain/__init__.py" in str(refused.value)

@@ -7,9 +7,9 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidemark.contract import Side
-from tidemark.events import read_event
-from tidemark.oracle.columns import ColumnReader
+from tidemark.formats.contract import Side
+from tidemark.formats.events import read_event
+from tidemark.oracle.input.columns import ColumnReader
 
 SIDE = Side("clicks", "id", ("user", "ad"), "time", 0)
 JSON = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=3) | st.just(["x"])

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.oracle.histories import QUERY, Run
 from tests.unit.oracle.test_opinions import random_run
-from tidemark.evidence import OutputRecord
-from tidemark.oracle.defects import KNOWN_DEFECTS
+from tidemark.formats.evidence import OutputRecord
+from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 
 RUNS_PER_SEED = 20
 CAUGHT_AS = {

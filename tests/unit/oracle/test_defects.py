@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.oracle.defects import (
+from tidemark.oracle.spark.known_defects import (
     BY_NAME,
     DEFECTS,
     FULL_OUTER_JOINS_NULL_KEYS,

@@ -13,9 +13,9 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
 from tests.unit.oracle.test_opinions import random_run
-from tidemark.evidence import Placement, StateInfo, StateRow
+from tidemark.formats.evidence import Placement, StateInfo, StateRow
+from tidemark.oracle.compare.state_locality import Locality
 from tidemark.oracle.findings import EXAMPLES_KEPT
-from tidemark.oracle.locality import Locality
 
 KINDS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 ENGINE = {"lost_state", "leaked_state", "wrong_flags", "wrong_metrics"}

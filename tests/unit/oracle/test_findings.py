@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.unit.oracle.histories import Run
-from tidemark.contract import Delivery
+from tidemark.formats.contract import Delivery
 from tidemark.oracle import Verdict
 from tidemark.oracle.findings import EXAMPLES_KEPT, Book, Finding
 

@@ -8,11 +8,11 @@ import random
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
-from tidemark.contract import Bound, WatermarkPolicy
-from tidemark.oracle.declarative import differences, engine_joins_nulls, engine_loses, right_answer
-from tidemark.oracle.history import Fate, History, first_of, read_history, right_of
-from tidemark.oracle.operational import Prediction, predict
-from tidemark.oracle.partners import Partners
+from tidemark.formats.contract import Bound, WatermarkPolicy
+from tidemark.oracle.compare.partners import Partners
+from tidemark.oracle.input.history import Fate, History, first_of, read_history, right_of
+from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.sql.join_answer import differences, engine_joins_nulls, engine_loses, right_answer
 
 KINDS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 BOUNDS = (

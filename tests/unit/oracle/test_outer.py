@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.test_rules import emitted
-from tidemark.contract import Bound
-from tidemark.oracle.defects import FULL_OUTER_JOINS_NULL_KEYS
+from tidemark.formats.contract import Bound
+from tidemark.oracle.spark.known_defects import FULL_OUTER_JOINS_NULL_KEYS
 
 
 def right() -> Run:

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.oracle.chain_runs import ChainRun
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.test_chains import ONCE
-from tidemark.contract import Delivery, Output
-from tidemark.evidence import Fault
-from tidemark.oracle.verdict import Verdict
+from tidemark.formats.contract import Delivery, Output
+from tidemark.formats.evidence import Fault
+from tidemark.oracle.judgement import Verdict
 
 
 def death(batch: int = 0, **changes: Any) -> Fault:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
-from tidemark.contract import Bound, WatermarkPolicy
-from tidemark.oracle.defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
-from tidemark.oracle.history import History, first_of, read_history, right_of
-from tidemark.oracle.operational import Prediction, predict
+from tidemark.formats.contract import Bound, WatermarkPolicy
+from tidemark.oracle.input.history import History, first_of, read_history, right_of
+from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.spark.known_defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 
 
 def emitted(run: Run) -> dict[str, int]:

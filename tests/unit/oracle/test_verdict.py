@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
-from tidemark.contract import Bound, Delivery
 from tidemark.errors import BrokenEvidence
-from tidemark.evidence import Fault, OutputRecord
+from tidemark.formats.contract import Bound, Delivery
+from tidemark.formats.evidence import Fault, OutputRecord
 from tidemark.oracle import Verdict
-from tidemark.oracle import verdict as judging
+from tidemark.oracle import judgement as judging
 
 
 def whole() -> Run:

@@ -9,9 +9,9 @@ import pytest
 
 from producers.generate import write
 from producers.settings import Settings
-from tidemark.contract import Side
-from tidemark.events import Event, read_event
-from tidemark.trace import Header, Record, TraceReader
+from tidemark.formats.contract import Side
+from tidemark.formats.events import Event, read_event
+from tidemark.formats.trace import Header, Record, TraceReader
 
 SIDES = {
     "impressions": Side("impressions", "impression_id", ("user_id", "ad_id"), "impression_time", 10_000),

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from tidemark import project
+from tidemark import paths
 from tidemark.errors import EXIT_TESTBED, EXIT_USAGE
 
 
 def producers(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "producers", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(project.payload())},
+        env={**os.environ, "PYTHONPATH": str(paths.payload())},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

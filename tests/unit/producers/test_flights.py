@@ -8,9 +8,9 @@ import pytest
 
 from producers import flights
 from producers.flights import FlightSettings, arrange, read_flights, read_weather
-from tidemark.contract import Side
 from tidemark.errors import UsageError
-from tidemark.events import read_event, read_time_us
+from tidemark.formats.contract import Side
+from tidemark.formats.events import read_event, read_time_us
 
 FLIGHT = {
     "year": "2013", "month": "1", "day": "1", "dep_delay": "2", "carrier": "UA", "flight": "1545",

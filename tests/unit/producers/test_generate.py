@@ -13,9 +13,9 @@ import pytest
 from producers.draft import arrival_order
 from producers.generate import generate
 from producers.settings import BASE_MS, Settings
-from tidemark import project
+from tidemark import paths
 from tidemark.errors import UsageError
-from tidemark.trace import trace_sha256, write_trace
+from tidemark.formats.trace import trace_sha256, write_trace
 
 
 def test_the_same_settings_give_the_same_bytes_in_another_process(make, tmp_path):
@@ -34,7 +34,7 @@ def test_the_same_settings_give_the_same_bytes_in_another_process(make, tmp_path
     for hash_seed in ("1", "2"):
         environment = {
             **os.environ,
-            "PYTHONPATH": str(project.payload()),
+            "PYTHONPATH": str(paths.payload()),
             "PYTHONHASHSEED": hash_seed,
             "TZ": "Asia/Tokyo",
         }

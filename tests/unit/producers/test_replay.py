@@ -9,7 +9,7 @@ import pytest
 
 from producers.replay import Slices, publish_timed, publish_when_told
 from tidemark.errors import UsageError
-from tidemark.trace import Header, Record, TopicSpec
+from tidemark.formats.trace import Header, Record, TopicSpec
 
 
 class Broker:

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from producers.sentinels import make_sentinels
-from tidemark.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.errors import UsageError
-from tidemark.events import read_event
-from tidemark.trace import Header, Record, TopicSpec, write_trace
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.formats.events import read_event
+from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 
 CONTRACT = Contract(
     name="left_outer",

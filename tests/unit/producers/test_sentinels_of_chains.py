@@ -8,7 +8,7 @@ import pytest
 
 from pipelines import clicks_per_window, shown_again, windows_joined
 from producers.sentinels import make_sentinels
-from tidemark.events import read_time_us
+from tidemark.formats.events import read_time_us
 
 
 @pytest.mark.parametrize(

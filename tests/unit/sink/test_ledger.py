@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from tidemark.errors import SinkRefused
-from tidemark.sink.fit import Task, must_fit, must_repeat
-from tidemark.sink.inflight import local_path, must_be_fresh, newest, read_offsets
+from tidemark.sink.driver.in_flight import local_path, must_be_fresh, newest, read_offsets
 from tidemark.sink.ledger import NONE, Entry, Names, group_metadata, read_entry
+from tidemark.sink.ledger_checks import Task, must_fit, must_repeat
 from tidemark.sink.records import KEYS, KeySum, check_columns, records
 
 TASK = Task(query="q", run="r", batch=5, partition=0, attempt=0, partitions=2)

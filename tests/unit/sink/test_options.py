@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.errors import SinkRefused
-from tidemark.sink.options import client_settings, read_options
+from tidemark.sink.sink_options import client_settings, read_options
 
 BROKER = {"kafka.bootstrap.servers": "broker:9092"}
 

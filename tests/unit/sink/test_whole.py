@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark.errors import SinkFailed, SinkRefused
-from tidemark.sink.whole import END_OF_STREAM, ended_in_order, input_of_task, whole
+from tidemark.sink.task.stream_guard import END_OF_STREAM, ended_in_order, input_of_task, whole
 
 BATCH = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.process import ProcessId, base_environment, end, spawn
-from tidemark.stack import engine
-from tidemark.stack.protocol import ComponentKind
-from tidemark.stack.state import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+from tidemark.processes import ProcessId, base_environment, end, spawn
+from tidemark.stack.api import ComponentKind
+from tidemark.stack.compose import docker_engine
+from tidemark.stack.registry import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -124,8 +124,8 @@ def engine_that_answers(tmp_path: Path, monkeypatch):
         monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
 
     yield start
-    engine._close()
-    engine._clients.clear()
+    docker_engine._close()
+    docker_engine._clients.clear()
     for server in servers:
         server.shutdown()
         server.server_close()

@@ -8,17 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.stack import archives, archiving
-from tidemark.wait import wait_until
+from tidemark.stack.components import cds
+from tidemark.stack.install import cds_training, cds_writer
+from tidemark.waiting import wait_until
 
 JOB = '{"Event":"SparkListenerJobStart","Job ID":0}\n'
 BATCH = '{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent","progress":{}}\n'
 
 
+def as_it_is(argv, _folder):
+    return list(argv)
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(archives, "SETTLE_S", 0.0)
+    monkeypatch.setattr(cds_training, "SETTLE_S", 0.0)
 
 
 @pytest.fixture
@@ -40,8 +45,8 @@ def record(stack_record, tmp_path, executable):
 
 def note(state, record) -> None:
     """What the JVMs of a stack without archives leave once a query has done a batch."""
-    for group in archives.GROUPS:
-        archives.options(state, record, group, "x")
+    for group in cds.GROUPS:
+        cds.options(state, record, group, "x")
         (state.path / "classes" / group / "x.lst").write_text("java/lang/Object id: 0\n")
     append(state, JOB, BATCH)
 
@@ -56,13 +61,13 @@ def append(state, *events: str) -> None:
 
 def begun() -> list[Path]:
     """The folders of who writes, or waits to."""
-    return list(archives.folder().glob("writing-*"))
+    return list(cds.folder().glob("writing-*"))
 
 
 @contextmanager
 def waiting_for_somebody(state, record, writer):
     """Have them written while another writes, until the end of the block."""
-    with (archives.folder() / "lock").open("w") as somebody:
+    with (cds.folder() / "lock").open("w") as somebody:
         fcntl.flock(somebody, fcntl.LOCK_EX)
         for _ in range(3):
             writer.look(state, record)
@@ -70,23 +75,23 @@ def waiting_for_somebody(state, record, writer):
 
 
 def write_all(state, record, writer=None) -> None:
-    writer = writer or archives.Writer()
+    writer = writer or cds_training.Writer(as_it_is)
 
     def done() -> bool:
         writer.look(state, record)
-        return not archives.missing(record) and not begun()
+        return not cds.missing(record) and not begun()
 
-    wait_until(done, 20, lambda: f"archives of {archives.missing(record)}")
+    wait_until(done, 20, lambda: f"archives of {cds.missing(record)}")
 
 
 def test_the_first_stack_notes_its_classes_and_later_ones_map_them(state, record):
     state.make()
-    assert archives.options(state, record, "spark", "master")[0].startswith("-XX:DumpLoadedClassList=")
-    assert archives.options(state, record, "broker", "broker")[0].startswith("-XX:DumpLoadedClassList=")
+    assert cds.options(state, record, "spark", "master")[0].startswith("-XX:DumpLoadedClassList=")
+    assert cds.options(state, record, "broker", "broker")[0].startswith("-XX:DumpLoadedClassList=")
     note(state, record)
     write_all(state, record)
-    archive = archives.archive_of(record, "spark")
-    assert f"-XX:SharedArchiveFile={archive}" in archives.options(state, record, "spark", "master")
+    archive = cds.archive_of(record, "spark")
+    assert f"-XX:SharedArchiveFile={archive}" in cds.options(state, record, "spark", "master")
 
 
 def test_the_lists_of_a_group_become_one_without_what_holds_for_one_process_only(state, record):
@@ -98,21 +103,21 @@ def test_the_lists_of_a_group_become_one_without_what_holds_for_one_process_only
         "org/A id: 9\norg/Passing id: 3 super: 0 source: /tmp/x.jar\n@lambda-proxy B\n"
     )
     write_all(state, record)
-    assert archives.archive_of(record, "spark").read_text() == "@lambda-proxy B\njava/lang/Object\norg/A\n"
+    assert cds.archive_of(record, "spark").read_text() == "@lambda-proxy B\njava/lang/Object\norg/A\n"
 
 
 def test_another_pyspark_has_another_archive(record, tmp_path):
-    one = archives.archive_of(record, "spark")
+    one = cds.archive_of(record, "spark")
     record.spark_home = str(tmp_path / "other")
     (tmp_path / "other" / "jars").mkdir(parents=True)
-    assert archives.archive_of(record, "spark") != one
+    assert cds.archive_of(record, "spark") != one
 
 
 def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
     state.make()
     note(state, record)
-    folder = archives.folder()
-    olds = [folder / f"{number}.jsa" for number in range(archiving.KEPT)]
+    folder = cds.folder()
+    olds = [folder / f"{number}.jsa" for number in range(cds_writer.KEPT)]
     for number, old in enumerate(olds):
         old.touch()
         os.utime(old, (number, number))
@@ -127,28 +132,28 @@ def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
 def test_one_writes_at_a_time(state, record):
     state.make()
     note(state, record)
-    writer = archives.Writer()
+    writer = cds_training.Writer(as_it_is)
     with waiting_for_somebody(state, record, writer):
         [waiting] = begun()
         assert sorted(path.name for path in waiting.iterdir()) == ["broker.lst", "jobs.json", "spark.lst"]
-        assert len(archives.missing(record)) == 2
+        assert len(cds.missing(record)) == 2
     write_all(state, record, writer)
 
 
 def test_they_are_written_also_if_the_stack_ends_meanwhile(state, record):
     state.make()
     note(state, record)
-    with waiting_for_somebody(state, record, archives.Writer()):
+    with waiting_for_somebody(state, record, cds_training.Writer(as_it_is)):
         shutil.rmtree(state.path)
-    wait_until(lambda: not archives.missing(record), 20, lambda: f"archives of {archives.missing(record)}")
+    wait_until(lambda: not cds.missing(record), 20, lambda: f"archives of {cds.missing(record)}")
 
 
 def test_what_java_said_is_kept_where_it_wrote_none(state, record, executable):
     record.java = str(executable("java", "echo no archive of mine; exit 1"))
     state.make()
     note(state, record)
-    writer = archives.Writer()
-    said = archives.archive_of(record, "spark").with_suffix(".log")
+    writer = cds_training.Writer(as_it_is)
+    said = cds.archive_of(record, "spark").with_suffix(".log")
 
     def tried() -> bool:
         writer.look(state, record)
@@ -156,14 +161,14 @@ def test_what_java_said_is_kept_where_it_wrote_none(state, record, executable):
 
     wait_until(tried, 20, lambda: "Java to be asked")
     assert said.read_text() == "no archive of mine\n"
-    assert len(archives.missing(record)) == 2
+    assert len(cds.missing(record)) == 2
 
 
 def test_a_stack_without_a_query_writes_none(state, record):
     state.make()
     note(state, record)
     (state.path / "event-logs" / "driver" / "app-1.inprogress").unlink()
-    writer = archives.Writer()
+    writer = cds_training.Writer(as_it_is)
     for _ in range(3):
         append(state, JOB)
         writer.look(state, record)
@@ -178,19 +183,19 @@ def test_a_stack_without_a_query_writes_none(state, record):
 
 def test_the_archive_of_the_broker_is_written_where_that_of_spark_is_there(state, record):
     state.make()
-    archives.archive_of(record, "spark").touch()
-    archives.options(state, record, "broker", "broker")
+    cds.archive_of(record, "spark").touch()
+    cds.options(state, record, "broker", "broker")
     (state.path / "classes" / "broker" / "broker.lst").write_text("java/lang/Object id: 0\n")
     append(state, BATCH)
     write_all(state, record)
-    assert archives.archive_of(record, "broker").read_text() == "java/lang/Object\n"
-    assert archives.archive_of(record, "spark").read_text() == ""
+    assert cds.archive_of(record, "broker").read_text() == "java/lang/Object\n"
+    assert cds.archive_of(record, "spark").read_text() == ""
 
 
 def test_without_a_list_nothing_is_written(state, record):
     """The stack maps archives that somebody has deleted since."""
     state.make()
-    writer = archives.Writer()
+    writer = cds_training.Writer(as_it_is)
     for _ in range(3):
         writer.look(state, record)
-    assert len(archives.missing(record)) == 2
+    assert len(cds.missing(record)) == 2

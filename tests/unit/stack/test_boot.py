@@ -7,24 +7,26 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import DaemonDied, TestbedError
-from tidemark.stack import StackSpec, backends, boot, jars, launch
-from tidemark.stack.backends import LocalBackend
-from tidemark.stack.ports import LOOPBACK
-from tidemark.stack.processes import ProcessRuntime
-from tidemark.stack.toolchain import find_spark
+from tidemark.stack import StackSpec, cold_start, component_readiness
+from tidemark.stack.components.ports import LOOPBACK
+from tidemark.stack.install import jars
+from tidemark.stack.install.toolchain import find_spark
+from tidemark.stack.local import local_backend
+from tidemark.stack.local.local_backend import LocalBackend
+from tidemark.stack.local.process_runtime import ProcessRuntime
 
 
 @pytest.fixture
 def start(state, monkeypatch):
     """A function that starts a stack whose daemons are started by ``start_all``; what it says is in ``start.said``."""
-    monkeypatch.setattr(backends, "check_java", lambda _java: "17")
+    monkeypatch.setattr(local_backend, "check_java", lambda _java: "17")
     monkeypatch.setattr(
         jars, "provide", lambda *_: {g: [] for g in ("broker", "files", "connector", "spark-4.2.0")}
     )
 
     def one(start_all, spec=None):
-        monkeypatch.setattr(boot, "_start_all", start_all)
-        return boot.cold_start(state, LocalBackend(spec or StackSpec()), "digest", one.said.append)
+        monkeypatch.setattr(cold_start, "_start_all", start_all)
+        return cold_start.cold_start(state, LocalBackend(spec or StackSpec()), "digest", one.said.append)
 
     one.said = []
     state.make()
@@ -56,7 +58,7 @@ def test_a_drivers_port_that_was_lost_is_seen(state, part, sleeper):
         address = f"sc://{LOOPBACK}:{somebody.getsockname()[1]}"
         driver = part("driver", "driver", address=address, process=sleeper())
         with pytest.raises(DaemonDied, match="did not get its port") as error:
-            launch.await_driver(ProcessRuntime(state), driver)
+            component_readiness.await_driver(ProcessRuntime(state), driver)
     assert address in error.value.detail
 
 
@@ -92,7 +94,7 @@ def test_three_brokers_have_ports_of_their_own(start):
 
 
 def test_a_full_disk_is_seen_before_anything_is_started(start, monkeypatch):
-    monkeypatch.setattr(boot, "LEAST_DISK", 1 << 60)
+    monkeypatch.setattr(cold_start, "LEAST_DISK", 1 << 60)
     with pytest.raises(TestbedError, match="the disk is full") as error:
         start(lambda *_: pytest.fail("it was started"))
     assert "make room" in error.value.hint
@@ -105,5 +107,5 @@ def test_the_last_words_of_a_part_say_what_happened_and_not_where_in_the_code(st
         + "\tat org.apache.spark.Somewhere.in(Spark.scala:1)\n" * 40
         + "\t... 12 more\n"
     )
-    said = launch.last_words(ProcessRuntime(state), driver)
+    said = component_readiness.last_words(ProcessRuntime(state), driver)
     assert said == "Exception in thread main java.io.IOException: No space left on device"

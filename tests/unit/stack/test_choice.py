@@ -6,9 +6,10 @@ import pytest
 
 from tests.unit.stack.conftest import fake_record
 from tidemark.errors import UsageError
-from tidemark.project import BACKEND_VARIABLE
-from tidemark.stack import StackSpec, engine
-from tidemark.stack.choice import backend_to_start, spec_to_lease
+from tidemark.paths import BACKEND_VARIABLE
+from tidemark.stack import StackSpec
+from tidemark.stack.backend_choice import backend_to_start, spec_to_lease
+from tidemark.stack.compose import docker_engine
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +33,12 @@ def running(state):
 
 
 def test_up_takes_containers_where_they_are_to_be_had(state, monkeypatch):
-    monkeypatch.setattr(engine, "why_not", lambda: "")
+    monkeypatch.setattr(docker_engine, "why_not", lambda: "")
     assert backend_to_start(None, home=state.home)[0] == "compose"
 
 
 def test_up_takes_processes_elsewhere_and_says_why(state, monkeypatch):
-    monkeypatch.setattr(engine, "why_not", lambda: "there is no Compose v2")
+    monkeypatch.setattr(docker_engine, "why_not", lambda: "there is no Compose v2")
     assert backend_to_start(None, home=state.home) == ("local", "there is no Compose v2")
 
 
@@ -47,7 +48,7 @@ def test_up_takes_what_was_asked_for(state, running):
 
 
 def test_up_takes_what_runs(state, running, monkeypatch):
-    monkeypatch.setattr(engine, "why_not", lambda: "")
+    monkeypatch.setattr(docker_engine, "why_not", lambda: "")
     running("local")
     assert backend_to_start(None, home=state.home)[0] == "local"
 

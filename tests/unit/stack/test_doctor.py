@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.process import ProcessId
-from tidemark.stack import StackSpec, doctor, jars
+from tidemark.processes import ProcessId
+from tidemark.stack import StackSpec, doctor
 from tidemark.stack.doctor import Finding, examine
-from tidemark.stack.state import Lease
+from tidemark.stack.install import jars
+from tidemark.stack.registry import Lease
 
 
 @pytest.fixture

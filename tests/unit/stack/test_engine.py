@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tidemark.errors import EngineError
-from tidemark.stack import engine
+from tidemark.stack.compose import docker_engine
 
 
 @pytest.fixture
@@ -42,54 +42,54 @@ def refused(ask, says: str) -> EngineError:
 
 def test_no_engine(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
-    assert "No such file" in refused(engine.connect, "no container engine answers at unix://").detail
+    assert "No such file" in refused(docker_engine.connect, "no container engine answers at unix://").detail
 
 
 def test_an_engine_that_is_too_old(engine_of):
     engine_of("1.40")
-    assert "1.41" in refused(engine.connect, "too old: Docker 19.03.1").detail
+    assert "1.41" in refused(docker_engine.connect, "too old: Docker 19.03.1").detail
 
 
 def test_an_engine_that_is_new_enough(engine_of):
     engine_of("1.41")
-    assert engine.connect() is engine.connect()
+    assert docker_engine.connect() is docker_engine.connect()
 
 
 def test_an_engine_on_another_machine(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "tcp://example.invalid:2375")
-    assert "share folders" in refused(engine.connect, "on another machine").detail
+    assert "share folders" in refused(docker_engine.connect, "on another machine").detail
 
 
 def test_no_docker_command(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    refused(engine.check_compose, "there is no `docker` command")
+    refused(docker_engine.check_compose, "there is no `docker` command")
 
 
 def test_no_compose(docker):
     docker("echo \"docker: 'compose' is not a docker command.\" >&2; exit 1")
-    assert "not a docker command" in refused(engine.check_compose, "there is no Compose v2").detail
+    assert "not a docker command" in refused(docker_engine.check_compose, "there is no Compose v2").detail
 
 
 def test_compose_version_one(docker):
     docker("echo 1.29.2")
-    refused(engine.check_compose, "Compose 1.29.2 is too old")
+    refused(docker_engine.check_compose, "Compose 1.29.2 is too old")
 
 
 @pytest.mark.parametrize("version", ["v2.24.0", "2.40.3", "2.40.3+ds1", "5.0.1"])
 def test_compose_that_will_do(docker, version):
     docker(f"echo {version}")
-    assert engine.check_compose() == version.removeprefix("v")
+    assert docker_engine.check_compose() == version.removeprefix("v")
 
 
 def test_the_reason_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
-    assert engine.why_not() == f"no container engine answers at unix://{tmp_path}/no.sock"
+    assert docker_engine.why_not() == f"no container engine answers at unix://{tmp_path}/no.sock"
 
 
 def test_a_full_disk_of_the_engine_has_its_own_hint():
     from docker.errors import APIError
 
-    with pytest.raises(EngineError) as error, engine.asked("make a container"):
+    with pytest.raises(EngineError) as error, docker_engine.asked("make a container"):
         raise APIError("500", explanation="mkdir /var/lib/x: no space left on device")
     assert "docker system df" in error.value.hint
     assert "no space left" in error.value.detail
@@ -100,8 +100,8 @@ def test_the_current_context_is_asked(docker, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     (tmp_path / "config.json").write_text('{"currentContext": "rootless"}')
     docker(f'[ "$5" = rootless ] && echo unix://{tmp_path}/rootless.sock')
-    refused(engine.connect, "rootless.sock")
+    refused(docker_engine.connect, "rootless.sock")
 
 
 def test_the_networks_mtu_is_a_number_that_ethernet_can_have():
-    assert 500 < engine.network_mtu() <= 1500
+    assert 500 < docker_engine.network_mtu() <= 1500

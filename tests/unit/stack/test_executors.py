@@ -7,10 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from tidemark.process import ProcessId
-from tidemark.stack.processes import ProcessRuntime
-from tidemark.stack.protocol import Executor
-from tidemark.stack.running import RunningStack, without_forks
+from tidemark.processes import ProcessId
+from tidemark.stack.api import Executor
+from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.managed import RunningStack, without_forks
 
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 

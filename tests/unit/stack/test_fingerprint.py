@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark import project
+from tidemark import paths
 from tidemark.stack import StackSpec
 from tidemark.stack.backends import LocalBackend
 from tidemark.stack.fingerprint import digest_of
@@ -37,9 +37,9 @@ def java(executable, monkeypatch):
 def copy(tmp_path: Path) -> Path:
     """The code of tidemark, to be edited."""
     clone = tmp_path / "clone"
-    for name in ("tidemark", "compose", *project.PROGRAMS):
+    for name in ("tidemark", "compose", *paths.PROGRAMS):
         shutil.copytree(
-            project.PACKAGE.parent / name, clone / name, ignore=shutil.ignore_patterns("__pycache__")
+            paths.PACKAGE.parent / name, clone / name, ignore=shutil.ignore_patterns("__pycache__")
         )
     (clone / "pyproject.toml").touch()
     return clone

@@ -12,7 +12,7 @@ from docker.errors import APIError
 
 from bench import __main__ as bench
 from bench.freeze import measure
-from tidemark import project
+from tidemark import paths
 from tidemark.errors import EngineError
 
 
@@ -58,7 +58,7 @@ def test_a_container_that_has_ended_is_an_error():
 def test_without_an_engine_it_refuses(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "bench.freeze"],
-        cwd=project.root(),
+        cwd=paths.root(),
         env={**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/engine.sock"},
         capture_output=True,
         text=True,

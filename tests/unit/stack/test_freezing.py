@@ -11,10 +11,10 @@ from collections import Counter
 import pytest
 
 from tidemark.errors import EngineError
-from tidemark.stack import freezing
-from tidemark.stack.containers import ContainerRuntime
-from tidemark.stack.pausing import stop
-from tidemark.stack.state import Stopped, Target
+from tidemark.stack.compose import container_freezer
+from tidemark.stack.compose.container_runtime import ContainerRuntime
+from tidemark.stack.registry import Stopped, Target
+from tidemark.stack.suspension import stop
 
 NAME = "tidemark-x-driver"
 TARGET = Target(container=NAME)
@@ -111,10 +111,10 @@ def test_what_is_paused_already_or_goes_on_already_stays_so(runtime):
 @pytest.fixture
 def kernel(monkeypatch, tmp_path):
     """A function that has the kernel say of this process whether it is frozen."""
-    monkeypatch.setattr(freezing, "CGROUPS", tmp_path / "cgroups")
+    monkeypatch.setattr(container_freezer, "CGROUPS", tmp_path / "cgroups")
 
     def says(frozen):
-        for file, word in freezing._told_by(os.getpid()):
+        for file, word in container_freezer._told_by(os.getpid()):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"populated 1\n{word}\n" if frozen else "populated 1\nfrozen 0\n")
 
@@ -151,7 +151,7 @@ def test_what_is_frozen_though_the_engine_failed_is_not_asked_again(runtime, ker
 
 
 def test_what_never_freezes_goes_on_and_what_the_engine_said_is_told(runtime, state, monkeypatch):
-    monkeypatch.setattr(freezing, "FREEZE_S", 0.1)
+    monkeypatch.setattr(container_freezer, "FREEZE_S", 0.1)
     engine = Engine(failures=10**6)
 
     with pytest.raises(EngineError, match=f"the container engine did not stop {NAME}") as error:

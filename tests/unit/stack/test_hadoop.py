@@ -5,20 +5,20 @@ from __future__ import annotations
 import zipfile
 from xml.etree import ElementTree as ET
 
-from tidemark.stack import hadoop
+from tidemark.stack.install import hadoop_defaults_jar
 
 
 def test_the_jar_is_always_the_same_and_written_once(tmp_path):
-    path = hadoop.write_into(tmp_path / "new" / "folder")
+    path = hadoop_defaults_jar.write_into(tmp_path / "new" / "folder")
     written = path.stat().st_mtime_ns
-    assert path.read_bytes() == hadoop.content()
-    assert hadoop.write_into(path.parent) == path
+    assert path.read_bytes() == hadoop_defaults_jar.content()
+    assert hadoop_defaults_jar.write_into(path.parent) == path
     assert path.stat().st_mtime_ns == written
-    assert [one.name for one in path.parent.iterdir()] == [hadoop.name()]
+    assert [one.name for one in path.parent.iterdir()] == [hadoop_defaults_jar.name()]
 
 
 def test_it_has_the_resources_of_what_is_not_there_without_a_property(tmp_path):
-    with zipfile.ZipFile(hadoop.write_into(tmp_path)) as jar:
+    with zipfile.ZipFile(hadoop_defaults_jar.write_into(tmp_path)) as jar:
         assert sorted(jar.namelist()) == ["mapred-default.xml", "yarn-default.xml"]
         for name in jar.namelist():
             root = ET.fromstring(jar.read(name))

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tidemark import project
+from tidemark import paths
 from tidemark.errors import JavaError, TestbedError
-from tidemark.process import base_environment
-from tidemark.stack import hadoop, image, jars
-from tidemark.stack.toolchain import Spark
-from tidemark.wait import wait_until
+from tidemark.processes import base_environment
+from tidemark.stack.compose import image
+from tidemark.stack.install import hadoop_defaults_jar, jars
+from tidemark.stack.install.toolchain import Spark
+from tidemark.waiting import wait_until
 
 SPARK = Spark(Path("python"), "3.11.0", image.pyspark_version(), Path("pyspark"))
 LS_NOTHING = '"image ls") exit 0;;'
@@ -64,9 +65,9 @@ def recipe(monkeypatch, tmp_path) -> Path:
     folder = tmp_path / "compose"
     folder.mkdir()
     for name in ("Dockerfile", "requirements.lock"):
-        (folder / name).write_bytes((project.compose_dir() / name).read_bytes())
+        (folder / name).write_bytes((paths.compose_dir() / name).read_bytes())
     (folder / "jars.lock").write_bytes(jars.LOCK.read_bytes())
-    monkeypatch.setattr(project, "compose_dir", lambda: folder)
+    monkeypatch.setattr(paths, "compose_dir", lambda: folder)
     monkeypatch.setattr(jars, "LOCK", folder / "jars.lock")
     return folder
 
@@ -125,7 +126,7 @@ def test_the_jars_are_those_of_the_lock():
 
 
 def test_the_dockerfile_has_the_paths_and_the_label_that_the_module_names():
-    text = (project.compose_dir() / "Dockerfile").read_text()
+    text = (paths.compose_dir() / "Dockerfile").read_text()
     for wanted in (image.JAVA_HOME, image.VENV_PYTHON, image.SPARK_HOME, image.JARS):
         assert wanted in text
     name, value = image.LABEL.split("=")
@@ -133,7 +134,7 @@ def test_the_dockerfile_has_the_paths_and_the_label_that_the_module_names():
 
 
 def test_the_dockerfile_pulls_nothing_but_its_base():
-    text = (project.compose_dir() / "Dockerfile").read_text()
+    text = (paths.compose_dir() / "Dockerfile").read_text()
     assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
     assert "syntax=" not in text
 
@@ -158,7 +159,11 @@ def test_an_image_is_built_from_a_context_that_is_gone_afterwards(docker, cache,
     said: list[str] = []
     name = image.provide(SPARK, None, said.append)
     found = [f"./jars/{group}/some.jar" for group in ("broker", "connector", "files")]
-    context = ["./Dockerfile", *sorted([*found, f"./jars/files/{hadoop.name()}"]), "./wheels/pyspark.whl"]
+    context = [
+        "./Dockerfile",
+        *sorted([*found, f"./jars/files/{hadoop_defaults_jar.name()}"]),
+        "./wheels/pyspark.whl",
+    ]
     assert shown.read_text().split() == [name.partition(":")[2], *context]
     assert sorted(path.name for path in cache.iterdir()) == ["build.log", "lock"]
     assert any("building" in text for text in said)

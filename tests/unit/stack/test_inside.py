@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import tidemark.stack
-from tidemark.process import end
+from tidemark.processes import end
 
-PROGRAM = Path(tidemark.stack.__file__).parent / "inside" / "executors.py"
+PROGRAM = Path(tidemark.stack.__file__).parent / "inside" / "worker_processes.py"
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import FetchError, TestbedError
-from tidemark.stack import jars
-from tidemark.stack.toolchain import Spark
+from tidemark.stack.install import jars
+from tidemark.stack.install.toolchain import Spark
 
 CONTENT = b"not really a jar"
 

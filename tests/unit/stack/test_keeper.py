@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 
 from tidemark.errors import DeadlineExceeded, EngineError
-from tidemark.process import ProcessId, base_environment, end, spawn, tail
-from tidemark.stack import keeper
-from tidemark.stack.keeper import Attempts, keep
-from tidemark.stack.state import Lease, Stopped, Target
-from tidemark.wait import wait_until
+from tidemark.processes import ProcessId, base_environment, end, spawn, tail
+from tidemark.stack import reaper
+from tidemark.stack.reaper import Attempts, keep
+from tidemark.stack.registry import Lease, Stopped, Target
+from tidemark.waiting import wait_until
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_keeper_without_an_engine_says_so_once(no_engine, containers, state, t
     state.add("leases", Lease(ProcessId.own()), "ours")
     log = tmp_path / "keeper.log"
     process = spawn(
-        [sys.executable, "-P", "-m", "tidemark.stack.keeper", str(state.home), containers],
+        [sys.executable, "-P", "-m", "tidemark.stack.reaper", str(state.home), containers],
         log=log,
         cwd=tmp_path,
         env=base_environment(DOCKER_HOST=no_engine, PYTHONPATH=":".join(sys.path)),
@@ -57,7 +57,7 @@ def test_a_keeper_without_an_engine_says_so_once(no_engine, containers, state, t
 def test_a_stack_that_cannot_be_ended_is_left_after_a_while(
     no_engine, containers, state, capsys, monkeypatch
 ):
-    monkeypatch.setattr(keeper, "LOOK_S", 0.05)
+    monkeypatch.setattr(reaper, "LOOK_S", 0.05)
     assert no_engine
 
     keep(state, containers, give_up_s=1.0)
@@ -71,7 +71,7 @@ def test_a_stack_that_cannot_be_ended_is_left_after_a_while(
 def test_containers_of_a_folder_that_is_gone_are_given_up_too(
     no_engine, containers, state, capsys, monkeypatch
 ):
-    monkeypatch.setattr(keeper, "LOOK_S", 0.05)
+    monkeypatch.setattr(reaper, "LOOK_S", 0.05)
     assert no_engine
 
     (state.path / "token").unlink()
@@ -85,7 +85,7 @@ def test_containers_of_a_folder_that_is_gone_are_given_up_too(
 
 def test_what_fails_is_tried_ever_less_often(monkeypatch):
     now, tried = [100.0], []
-    monkeypatch.setattr(keeper.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(reaper.time, "monotonic", lambda: now[0])
     attempts = Attempts("a duty")
 
     def fails():
@@ -97,7 +97,7 @@ def test_what_fails_is_tried_ever_less_often(monkeypatch):
         now[0] += 0.5
     pauses = [after - before for before, after in pairwise(tried)]
     assert pauses[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
-    assert set(pauses[5:]) == {keeper.LONGEST_PAUSE_S}
+    assert set(pauses[5:]) == {reaper.LONGEST_PAUSE_S}
     assert attempts.failing_for_s == now[0] - 100.0
 
 
@@ -120,11 +120,11 @@ def test_what_works_again_is_said_and_done_at_once_the_next_time(capsys):
 
 def test_failures_that_each_say_something_new_do_not_fill_a_disk(capsys):
     attempts = Attempts("a duty")
-    for number in range(10 * keeper.MOST_MESSAGES):
+    for number in range(10 * reaper.MOST_MESSAGES):
 
         def fails(number=number):
             raise EngineError(f"failure {number}")
 
         attempts._due = 0.0
         attempts.make(fails)
-    assert capsys.readouterr().out.count("a duty failed") == keeper.MOST_MESSAGES
+    assert capsys.readouterr().out.count("a duty failed") == reaper.MOST_MESSAGES

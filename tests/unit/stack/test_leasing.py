@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import DaemonDied, TestbedError, UnknownStack
-from tidemark.process import ProcessId, end, marked, tail
-from tidemark.stack import StackSpec, boot, current, down, lease, running, up
-from tidemark.stack.processes import ProcessRuntime
-from tidemark.stack.protocol import ComponentKind
-from tidemark.stack.state import TOKEN_VARIABLE, Lease, PartRecord, StateFolder
-from tidemark.wait import wait_until
+from tidemark.processes import ProcessId, end, marked, tail
+from tidemark.stack import StackSpec, cold_start, current, down, lease, managed, up
+from tidemark.stack.api import ComponentKind
+from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.registry import TOKEN_VARIABLE, Lease, PartRecord, StateFolder
+from tidemark.waiting import wait_until
 
 SPEC = StackSpec()
 HOLDER = """
@@ -24,8 +24,8 @@ import signal, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from tests.unit.stack.test_leasing import Boot
-from tidemark.stack import StackSpec, boot, lease
-boot.cold_start = Boot()
+from tidemark.stack import StackSpec, cold_start, lease
+cold_start.cold_start = Boot()
 with lease(StackSpec(), home=Path(sys.argv[1])):
     print("leased", flush=True)
     signal.pause()
@@ -71,10 +71,10 @@ def home(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def cold_start(monkeypatch):
+def fake_start(monkeypatch):
     fake = Boot()
-    monkeypatch.setattr(boot, "cold_start", fake)
-    monkeypatch.setattr(running.RunningStack, "_bring_up", lambda *_: None)
+    monkeypatch.setattr(cold_start, "cold_start", fake)
+    monkeypatch.setattr(managed.RunningStack, "_bring_up", lambda *_: None)
     return fake
 
 
@@ -82,12 +82,12 @@ def processes(home: Path) -> list[ProcessId]:
     return marked(TOKEN_VARIABLE, StateFolder(home).token() or "none")
 
 
-def test_a_stack_from_up_is_found_by_the_next(home, cold_start):
+def test_a_stack_from_up_is_found_by_the_next(home, fake_start):
     first = up(SPEC, home=home)
     assert up(SPEC, home=home).state_dir == first.state_dir
     with lease(SPEC, home=home):
         pass
-    assert cold_start.starts == 1
+    assert fake_start.starts == 1
     assert len(processes(home)) == 2
 
 
@@ -100,13 +100,13 @@ def test_down_ends_it_and_says_whether_there_was_one(home):
     assert current(home=home) is None
 
 
-def test_a_stack_that_a_lease_had_to_start_ends_with_the_last_lease(home, cold_start):
+def test_a_stack_that_a_lease_had_to_start_ends_with_the_last_lease(home, fake_start):
     with lease(SPEC, home=home):
         with lease(SPEC, home=home):
             left = processes(home)
         assert all(process.alive for process in left)
     assert not any(process.alive for process in left)
-    assert cold_start.starts == 1
+    assert fake_start.starts == 1
 
 
 def test_up_while_it_is_leased_keeps_it(home):
@@ -115,12 +115,12 @@ def test_up_while_it_is_leased_keeps_it(home):
     assert len(processes(home)) == 2
 
 
-def test_a_changed_stack_is_rebuilt_and_stays_kept(home, cold_start):
+def test_a_changed_stack_is_rebuilt_and_stays_kept(home, fake_start):
     up(SPEC, home=home)
     old = processes(home)
     with lease(StackSpec(workers=3), home=home) as stack:
         assert stack.spec.workers == 3
-    assert cold_start.starts == 2
+    assert fake_start.starts == 2
     assert not any(process.alive for process in old)
     assert len(processes(home)) == 2
 
@@ -132,29 +132,29 @@ def test_a_stack_in_use_is_not_rebuilt(home):
     assert "tidemark down" in error.value.hint
 
 
-def test_a_missing_part_is_started_again(home, cold_start):
+def test_a_missing_part_is_started_again(home, fake_start):
     stack = up(SPEC, home=home)
     stack.kill("driver")
     said: list[str] = []
     up(SPEC, home=home, progress=said.append)
     assert said == ["started again: driver"]
     assert len(processes(home)) == 2
-    assert cold_start.starts == 1
+    assert fake_start.starts == 1
 
 
 @pytest.mark.parametrize("error", [DaemonDied("died"), KeyboardInterrupt()])
-def test_a_start_that_fails_leaves_nothing(home, cold_start, error):
-    cold_start.error = error
+def test_a_start_that_fails_leaves_nothing(home, fake_start, error):
+    fake_start.error = error
     seen = []
     state = StateFolder(home)
-    original = boot.end_stack
+    original = cold_start.end_stack
 
     def spy(*args, **kwargs):
         seen.extend(processes(home))
         return original(*args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boot, "end_stack", spy)
+        patch.setattr(cold_start, "end_stack", spy)
         with pytest.raises(type(error)):
             up(SPEC, home=home)
     assert seen

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tidemark.errors import DaemonDied, EngineError
-from tidemark.process import ProcessId, end
-from tidemark.stack.pausing import go_on, held, stop, undo_the_abandoned
-from tidemark.stack.processes import ProcessRuntime
-from tidemark.stack.state import Stopped, Target
-from tidemark.wait import wait_until
+from tidemark.processes import ProcessId, end
+from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.registry import Stopped, Target
+from tidemark.stack.suspension import go_on, held, stop, undo_the_abandoned
+from tidemark.waiting import wait_until
 
 
 @pytest.fixture

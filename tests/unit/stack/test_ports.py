@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tidemark.errors import PortTaken
-from tidemark.stack.ports import LOOPBACK, asked_port, can_bind, free_ports, listens
+from tidemark.stack.components.ports import LOOPBACK, asked_port, can_bind, free_ports, listens
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidemark.process import ProcessId
-from tidemark.stack.processes import ProcessRuntime
-from tidemark.stack.protocol import ComponentKind
-from tidemark.stack.running import RunningStack
+from tidemark.processes import ProcessId
+from tidemark.stack.api import ComponentKind
+from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.managed import RunningStack
 
 
 def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, part):

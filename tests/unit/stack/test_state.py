@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
-from tidemark.process import ProcessId, end
-from tidemark.stack.state import LAYOUT, Lease, PartRecord, Session, StackRecord, StateFolder, Stopped
+from tidemark.processes import ProcessId, end
+from tidemark.stack.registry import LAYOUT, Lease, PartRecord, Session, StackRecord, StateFolder, Stopped
 
 
 def test_only_one_holds_the_lock(state):

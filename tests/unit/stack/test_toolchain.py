@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import JavaError, TestbedError, UsageError
-from tidemark.stack.toolchain import check_java, find_java, find_spark
+from tidemark.stack.install.toolchain import check_java, find_java, find_spark
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,44 @@
+"""What the saboteurs' tests share: the score, and one sound run of each join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.mutants.saboteurs import NO_NULL_KEYS, ON_TIME
+from tests.mutants.score import PROPERTY, Line
+from tests.support.bundled import case_of, make_trace
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.formats.evidence import RunDirectory
+
+
+@pytest.fixture
+def score(request: pytest.FixtureRequest) -> Callable[[Line], None]:
+    """A function that leaves a line of the score in this test's report."""
+    return lambda line: request.node.user_properties.append((PROPERTY, tuple(line)))
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    warm: WarmDriver, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, bool, str], RunDirectory]:
+    """A function that runs a bundled join as it is, once, and gives its evidence; nothing is wrong with it.
+
+    ``late``: some of its rows are late.
+    """
+    known: dict[tuple[str, bool, str], RunDirectory] = {}
+
+    def record(join: str, late: bool, pace: str = "stepped") -> RunDirectory:
+        if (join, late, pace) not in known:
+            on_time = NO_NULL_KEYS if join == "full_outer" else ON_TIME
+            generator = (("--null-keys", "0") if join == "full_outer" else ()) if late else on_time
+            folder = tmp_path_factory.mktemp("sound")
+            case = case_of(join, make_trace(folder / "trace.jsonl", generator, pace=pace))
+            directory = RunDirectory(folder / join)
+            verdict = warm.run(case, directory.path)
+            assert verdict.verdict == "VALID", verdict
+            known[join, late, pace] = directory
+        return known[join, late, pace]
+
+    return record

@@ -1,0 +1,98 @@
+"""Saboteurs in the sink: between the joined rows and the output topic."""
+
+from __future__ import annotations
+
+from tests.mutants.saboteurs import Saboteur
+
+STAMPED = """
+def to_sink(records):
+    from tidemark.sink.provenance import with_provenance
+    return with_provenance({})
+"""
+HEADER = """
+def to_sink(records):
+    from tidemark.sink.provenance import with_provenance
+    changed = "transform(headers, h -> IF(h.key = '{}', struct(h.key AS key, CAST({} AS BINARY) AS value), h))"
+    return with_provenance(records).selectExpr("key", "value", changed + " AS headers")
+"""
+NEXT_BATCH = "CAST(CAST(CAST(h.value AS STRING) AS INT) + 1 AS STRING)"
+LAST_LOST = """
+def to_sink(records):
+    from tidemark.sink.provenance import with_provenance
+
+    def all_but_last(batches):
+        for batch in batches:
+            yield batch.slice(0, max(0, batch.num_rows - 1))
+
+    return with_provenance(records.mapInArrow(all_but_last, "key STRING, value STRING"))
+"""
+MISREAD = """
+import dataclasses
+from tidemark.sink.ledger import Reader
+
+look_up = Reader.look_up
+
+def misread(*args, **how):
+    entry = look_up(*args, **how)
+    return entry and dataclasses.replace(entry, next_batch=entry.next_batch - 1)
+
+Reader.look_up = misread
+"""
+TWICE_WHEN_RESTARTED = """
+def to_sink(records):
+    import pathlib, sys
+    from tidemark.sink.provenance import with_provenance
+    [checkpoint] = [word.split("=", 1)[1] for word in sys.argv if word.startswith("--checkpoint=")]
+    copies = "IF(hash(key) % 2 = 0, 2, 1)" if (pathlib.Path(checkpoint) / "commits").is_dir() else "1"
+    return with_provenance(records.selectExpr("key", "value", f"explode(array_repeat(1, {copies})) AS n").drop("n"))
+"""
+
+SINK = {
+    "sink that drops": Saboteur(
+        {"inner": "lost_rows"},
+        added=STAMPED.format("records.where('hash(value) % 10 != 0')"), every_day=True,
+    ),
+    "sink that loses the last row it is given": Saboteur(
+        {"inner": "lost_rows"}, added=LAST_LOST
+    ),
+    "sink that doubles": Saboteur(
+        {"left_outer": "duplicate_rows", "left_semi": "repeated_semi_rows"},
+        added=STAMPED.format("records.selectExpr('key', 'value', 'explode(array(1, 2)) AS n').drop('n')"),
+        every_day=True,
+    ),
+    "sink that drops one row and doubles another": Saboteur(
+        {"inner": "duplicate_rows"},
+        added=STAMPED.format(
+            "records.selectExpr('key', 'value',"
+            " 'explode(array_repeat(1, CASE abs(hash(value)) % 5 WHEN 0 THEN 2 WHEN 1 THEN 0 ELSE 1 END)) AS n')"
+            ".drop('n')"
+        ),
+    ),
+    "sink that names another batch": Saboteur(
+        {"inner": "misplaced_rows"}, added=HEADER.format("batch", NEXT_BATCH),
+        every_day=True,
+    ),
+    "sink that names another query": Saboteur({"inner": "corrupt_rows"}, added=HEADER.format("query", "'q'")),
+    "sink that loses the headers": Saboteur(
+        {"left_semi": "corrupt_rows"}, added="def to_sink(records):\n    return records\n",
+    ),
+    "sink that cuts values short": Saboteur(
+        {"inner": "corrupt_rows"},
+        added=STAMPED.format(
+            "records.selectExpr('key', 'IF(hash(value) % 10 = 0, substr(value, 1, 60), value) AS value')"
+        ),
+    ),
+    "sink that writes NULL as an empty text": Saboteur(
+        {"left_outer": "corrupt_rows"},
+        added=STAMPED.format("""records.selectExpr("key", "replace(value, ':null', ':\\"\\"') AS value")"""),
+    ),
+    "sink that takes its ledger for a batch older": Saboteur(
+        {"left_outer": "duplicate_rows"}, added=MISREAD, faults="driver@written",
+    ),
+    "sink that doubles once it was started again": Saboteur(
+        {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, faults="driver@no-data",
+    ),
+    "at-least-once sink that promises exactly-once": Saboteur(
+        {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",
+    ),
+}  # fmt: skip

@@ -1,0 +1,112 @@
+"""Who caught whom: collected from the tests' reports, printed at the end of a session, and written down.
+
+A test leaves one :class:`Line` in its report (``line_of``), which also crosses from a worker of ``pytest -n``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PROPERTY = "saboteur"
+DOCUMENT = Path(__file__).parents[1] / "results" / "SCORE.md"
+PLACES = ("pipeline", "sink", "state", "evidence", "engine")
+NAIVE = ("equality", "count")
+HEAD = """\
+# The saboteurs, and who catches them
+
+Written by `make sabotage`. Each line is a pipeline, a sink, a checkpoint or the evidence of a real run with one thing
+broken, or what an engine with an old bug would have written; *caught as* is the property that was named beforehand and
+is asserted by the test. The same runs were shown to two judges as most tests have them: *equality* compares the sorted
+ids with a batch join of all input, *count* polls the output topic for as many records as that join has rows
+(`tests/mutants/naive.py`). *Cries wolf*: that judge rejects a sound pipeline on this input, too, because some of its
+rows are late. *Not run*: the score that was written last has no run of it.
+
+"""
+NOT_RUN = "not run"
+
+
+class Line(NamedTuple):
+    """One saboteur on one join."""
+
+    place: str
+    name: str
+    join: str
+    caught_as: str
+    tidemark: str
+    equality: str
+    count: str
+
+
+def lines_of(reports: Iterable[pytest.TestReport]) -> list[Line]:
+    """The lines that tests left in their reports, by place and name."""
+    found = {
+        Line(*value)
+        for report in reports
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == PROPERTY
+    }
+    return sorted(found, key=lambda line: (PLACES.index(line.place), line))
+
+
+def summary(lines: Sequence[Line]) -> list[str]:
+    """How many each judge caught."""
+    told = []
+    for judge in ("tidemark", *NAIVE):
+        said = [getattr(line, judge) for line in lines if getattr(line, judge) != NOT_RUN]
+        told.append(
+            f"{judge}: {said.count('caught')} of {len(said)} caught, {said.count('missed')} missed,"
+            f" {said.count('cries wolf')} cries of wolf"
+        )
+    return told
+
+
+def document(lines: Sequence[Line]) -> str:
+    """The whole of ``SCORE.md``."""
+    saboteurs = len({(line.place, line.name) for line in lines})
+    not_run = sum(line.tidemark == NOT_RUN for line in lines)
+    head = [
+        f"{saboteurs} saboteurs, {len(lines)} lines, {not_run} of them not run.",
+        "",
+        *(f"- {text}" for text in summary(lines)),
+        "",
+    ]
+    table = [
+        "| place | saboteur | join | caught as | tidemark | equality | count |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    table += [f"| {' | '.join(line)} |" for line in lines]
+    return HEAD + "\n".join([*head, *table]) + "\n"
+
+
+def read_document(text: str) -> list[Line]:
+    """The lines of a document; the reverse of :func:`document`."""
+    rows = [row for row in text.splitlines() if row.startswith("| ")][1:]
+    return [Line(*(cell.strip() for cell in row.strip("|").split("|"))) for row in rows]
+
+
+def print_score(reporter: pytest.TerminalReporter) -> None:
+    """Print the score of this session, if it has one."""
+    if lines := lines_of(_reports(reporter)):
+        reporter.section("saboteurs")
+        for text in (*(" · ".join(line) for line in lines), *summary(lines)):
+            reporter.write_line(text)
+
+
+class Writer:
+    """A plugin that writes the document, if nothing failed."""
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        lines = lines_of(_reports(terminalreporter))
+        if exitstatus == 0 and lines:
+            DOCUMENT.write_text(document(lines))
+            terminalreporter.write_line(f"written: {DOCUMENT}")
+
+
+def _reports(reporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:
+    for reports in reporter.stats.values():
+        yield from (report for report in reports if isinstance(report, pytest.TestReport))

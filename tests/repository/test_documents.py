@@ -1,0 +1,163 @@
+"""The documents: they exist, and every command, option and file that they name is real."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.__main__ import names as pipelines
+from tests.conftest import TIERS
+from tests.repository import tree
+from tests.repository.test_makefile import targets
+from tidemark.faults.schedule import POINTS, Sort
+from tidemark.oracle import PROPERTIES
+
+BIN = Path(sys.executable).parent
+MADE_BY_HOURS = (
+    "tests/results/LONG.md",
+    "tests/results/FUZZ.md",
+    "tests/results/SOAK.md",
+    "tests/results/AGAIN.md",
+)
+"""Written by a command that runs for half an hour or more; each is read if it is there."""
+DOCUMENTS = (
+    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "tidemark/sink/README.md",
+    "tests/results/JOINS.md", "tests/results/SCORE.md", "tests/golden/README.md", "spark_bugs/README.md",
+    *(name for name in MADE_BY_HOURS if (tree.ROOT / name).is_file()),
+)  # fmt: skip
+README = tree.ROOT / "README.md"
+PROGRAMS = {
+    "tidemark": [str(BIN / "tidemark")],
+    "producers": [sys.executable, "-m", "producers"],
+    "pipelines": [sys.executable, "-m", "pipelines"],
+}
+WORD = re.compile(r"[a-z][a-z_-]*")
+
+
+def code_of(text: str) -> list[str]:
+    """The lines of code of a document: of blocks (of a transcript: what is typed), and between backticks."""
+    lines = []
+    for block in re.findall(r"^```(?:sh|bash|console|text)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        joined = [line.strip() for line in block.replace("\\\n", " ").splitlines()]
+        typed = [line.removeprefix("$ ") for line in joined if line.startswith("$ ")]
+        lines += typed or joined
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return lines + re.findall(r"`([^`\n]+)`", prose)
+
+
+def commands(text: str) -> list[list[str]]:
+    """Every call of make or of one of the project's programs, as its words; a comment or operator ends it."""
+    calls = []
+    for line in filter(str.isascii, code_of(text)):  # a picture is not
+        for part in re.split(r"\s#|&&|\|\||[|;&>]", line):
+            words = [word for word in part.split() if not re.fullmatch(r"[A-Z_]+=\S*", word)]
+            words = ["tidemark" if word.endswith(".venv/bin/tidemark") else word for word in words]
+            is_module = words[:2] in (["python", "-m"], [".venv/bin/python", "-m"])
+            words = words[2:] if is_module else words
+            if words and words[0] in (PROGRAMS if is_module else ("make", "tidemark")):
+                calls.append(words)
+    return calls
+
+
+@functools.cache
+def usage(program: str, command: str = "") -> str:
+    """What ``--help`` prints, unwrapped by a wide terminal; empty if there is no such command."""
+    arguments = [*PROGRAMS[program], *([command] if command else []), "--help"]
+    environment = os.environ | {"COLUMNS": "200", "TERMINAL_WIDTH": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(arguments, cwd=tree.ROOT, env=environment, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def problem_with(words: list[str]) -> str:
+    """What is not real about a command; empty if it is."""
+    program, *arguments = words
+    said = " ".join(words)
+    if program == "make":
+        unknown = {word for word in arguments if WORD.fullmatch(word)} - targets()
+        return f"{said}: no such target: {sorted(unknown)}" if unknown else ""
+    if (program, arguments[:1]) == ("tidemark", ["producers"]):  # hands everything on
+        program, *arguments = arguments
+    command = arguments[0] if arguments and WORD.fullmatch(arguments[0]) else ""
+    shown = usage(program, command)
+    if not shown:
+        return f"{said}: no such command"
+    options = {word.split("=")[0] for word in arguments if word.startswith("--")}
+    unknown = {option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", shown)} - {
+        "--help"
+    }
+    return f"{said}: no such option: {sorted(unknown)}" if unknown else ""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_document_is_there(document):
+    assert (tree.ROOT / document).is_file()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_in_it_is_real(document):
+    found = [
+        problem for words in commands((tree.ROOT / document).read_text()) if (problem := problem_with(words))
+    ]
+    assert not found, "\n".join([*found, f"fix: {document}, or the command"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_in_it_leads_to_a_file(document):
+    text = (tree.ROOT / document).read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in link]
+    missing = [link for link in links if not (tree.ROOT / document).parent.joinpath(link).exists()]
+    assert not missing, f"{missing}: no such file\nfix: the link in {document}"
+
+
+def test_every_document_of_the_tree_is_read():
+    there = {tree.name_of(path) for path in tree.files() if path.suffix == ".md"}
+    assert there == set(DOCUMENTS), "fix: the table DOCUMENTS"
+
+
+def test_the_readme_names_the_test_command_that_ci_runs():
+    readme = (tree.ROOT / "README.md").read_text()
+    assert ["make", "test"] in [words[:2] for words in commands(readme)]
+    assert "make test" in (tree.ROOT / ".ci" / "run").read_text()
+
+
+def test_the_readme_has_every_property_that_is_checked():
+    missing = [name for name in PROPERTIES if f"`{name}`" not in README.read_text()]
+    assert not missing, f"fix: README.md, 'What each pipeline promises', lacks {missing}"
+
+
+def test_the_readme_has_every_pipeline():
+    missing = [name for name in pipelines() if f"`{name}`" not in README.read_text()]
+    assert not missing, f"fix: README.md, 'What each pipeline promises', lacks {missing}"
+
+
+def test_the_readme_has_every_fault_with_its_points_in_order():
+    rows = re.findall(r"^\| (`[^|]*`) \| (`[^|]*`) \| (`[^|]*`) \|$", README.read_text(), re.MULTILINE)
+    told = {
+        (part, action): tuple(re.findall(r"`([\w-]+)`", points))
+        for parts, actions, points in rows
+        for part in re.findall(r"`(\w+)`", parts)
+        for action in re.findall(r"`([\w-]+)`", actions)
+    }
+    assert told == POINTS, "fix: README.md, 'Faults', or tidemark/faults/schedule.py"
+    assert f"lasts {Sort.seconds:g} second" in README.read_text()
+
+
+def test_contributing_has_every_tier():
+    missing = [name for name in TIERS if f"`{name}`" not in (tree.ROOT / "CONTRIBUTING.md").read_text()]
+    assert not missing, f"fix: CONTRIBUTING.md, 'Run the tests', lacks {missing}"
+
+
+def test_commands_are_read_out_of_a_document():
+    text = "Type `make up && pytest`, or\n\n```sh\n$ .venv/bin/tidemark run inner --seed 7  # seeded\n```\n"
+    assert commands(text) == [["tidemark", "run", "inner", "--seed", "7"], ["make", "up"]]
+
+
+def test_what_is_not_real_is_found():
+    assert "no such target" in problem_with(["make", "coffee"])
+    assert "no such command" in problem_with(["tidemark", "brew"])

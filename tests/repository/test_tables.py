@@ -1,0 +1,62 @@
+"""The tables that commands have written are about what there is today, and the README quotes them as they are."""
+
+from __future__ import annotations
+
+import re
+
+from tests.matrix.cells import BOUNDS, cells
+from tests.matrix.document import PATH as JOINS
+from tests.mutants.score import DOCUMENT as SCORE
+from tests.repository import tree
+from tidemark.campaigns.state_stores import STATES, UNSUPPORTED
+from tidemark.formats.contract import JoinKind
+from tidemark.oracle.spark.known_defects import DEFECTS
+
+README = tree.ROOT / "README.md"
+
+
+def numbers(pattern: str, text: str) -> list[int]:
+    """The groups of the one place where a pattern is found, over line ends."""
+    [found] = re.findall(pattern.replace(" ", r"\s+"), text)
+    groups = [found] if isinstance(found, str) else found
+    return [int(group.replace(",", "")) for group in groups]
+
+
+def test_the_matrix_has_every_join_bound_and_state_and_only_the_known_ones_are_unsupported():
+    text = JOINS.read_text(encoding="utf-8")
+    table = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    [header, _, *rows] = table
+
+    assert header == ["join", "bound", *STATES], f"fix: `make matrix` writes {JOINS}"
+    assert [tuple(row[:2]) for row in rows] == [(str(kind), bound) for kind in JoinKind for bound in BOUNDS]
+    for row in rows:
+        held = dict(zip(STATES, row[2:], strict=True))
+        assert {state for state, cell in held.items() if cell == "-"} == set(UNSUPPORTED), row
+        assert {cell for cell in held.values() if cell != "-"} <= {"2", "2 d"}, row
+    supported = sum(cell.state not in UNSUPPORTED for cell in cells())
+    valid = numbers(r"(\d+) runs, of which (\d+) are `VALID` and (\d+) are", text)
+    assert valid == [supported, valid[1], supported - valid[1]]
+
+
+def test_the_readme_has_the_numbers_of_the_matrix_and_of_the_score():
+    readme, score = README.read_text(encoding="utf-8"), SCORE.read_text(encoding="utf-8")
+
+    assert numbers(r"JOINS.md\) of (\d+) runs", readme) == numbers(
+        r"(\d+) runs, of which", JOINS.read_text(encoding="utf-8")
+    )
+    assert numbers(r"(\d+) saboteurs in .{0,120}? (\d+) checks, must be caught", readme) == numbers(
+        r"(\d+) saboteurs, (\d+) lines, 0 of them not run", score
+    )
+    equality = numbers(r"equality: (\d+) of \d+ caught, \d+ missed, (\d+) cries of wolf", score)
+    count = numbers(r"count: (\d+) of", score)
+    assert numbers(
+        r"catches (\d+) of them and rejects (\d+) sound inputs, a poll that counts rows catches (\d+)", readme
+    ) == [*equality, *count]
+
+
+def test_each_known_defect_is_explained_as_the_judge_explains_it():
+    text = (tree.ROOT / "spark_bugs" / "README.md").read_text(encoding="utf-8")
+
+    for defect in DEFECTS:
+        assert f"`{defect.name}`" in text
+        assert defect.text in text, f"fix: `make versions` writes spark_bugs/README.md; {defect.name}"

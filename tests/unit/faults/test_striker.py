@@ -1,0 +1,466 @@
+"""The thread that carries strikes out: what it waits for, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from tidemark.errors import SinkFailed, TestbedError
+from tidemark.faults.injector import Striker
+from tidemark.faults.schedule import NO_DATA, PLANNED, Sort, Strike
+from tidemark.faults.target import Scene
+from tidemark.processes import ProcessId
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.stack import Executor
+from tidemark.waiting import wait_until
+
+SOON_S = 10.0
+
+
+class Output:
+    """An output of two partitions in which nothing moves."""
+
+    looks = 0
+
+    def ends(self):
+        self.looks += 1
+        return {0: 3, 1: 4}
+
+    def seen(self):
+        return {"ends": {"0": 3, "1": 4}}
+
+
+class Words:
+    """A stack that writes down what is asked of it, and refuses what it was told to refuse."""
+
+    alive = 1
+    event_log = None
+
+    def __init__(self, refused=()):
+        self.said = []
+        self.refused = refused
+
+    def _word(self, *words):
+        if words[0] in self.refused:
+            raise TestbedError(f"{words[0]} was refused")
+        self.said.append(words)
+
+    def parts(self, kind=None):
+        kinds = {"broker": "broker", "master": "master", "worker-1": "worker", "driver": "driver"}
+        kinds |= {"master-data-1": "driver"}  # named after the contract that it is a driver of
+        return [name for name, its_kind in kinds.items() if kind in (None, its_kind)]
+
+    def executors(self, driver):
+        return [
+            Executor(str(7 + number), "worker-1", ProcessId(4711 + number, 0, "boot"))
+            for number in range(self.alive)
+        ]
+
+    @contextmanager
+    def hold(self, driver):
+        self._word("hold", driver)
+        try:
+            yield
+        finally:
+            self._word("let go", driver)
+
+    def kill(self, part):
+        self._word("kill", part)
+
+    def start(self, part):
+        self._word("start", part)
+
+    def pause(self, part):
+        self._word("pause", part)
+
+    def resume(self, part):
+        self._word("resume", part)
+
+    def driver(self, name):
+        """It is another one after each kill; all of them have one log."""
+        return SimpleNamespace(app_id=f"app-{self.said.count(('kill', name))}", event_log=self.event_log)
+
+    def kill_executor(self, driver, executor):
+        self._word("kill executor", executor.executor_id)
+
+
+class Batches:
+    """A checkpoint, batch by batch."""
+
+    def __init__(self, path):
+        self.checkpoint = Checkpoint(path)
+        for name in ("offsets", "commits"):
+            (path / name).mkdir()
+
+    def plan(self, batch, end):
+        conf = '{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+        text = f'v1\n{conf}\n{{"lefts":{{"0":{end}}}}}\n'
+        self._appear(f"offsets/{batch}", text)
+
+    def commit(self, batch):
+        self._appear(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
+
+    def _appear(self, name, text):
+        """Whole or not at all, as Spark has it: whoever lies in wait looks at any moment."""
+        aside = self.checkpoint.path / "aside"
+        aside.write_text(text)
+        aside.rename(self.checkpoint.path / name)
+
+
+@pytest.fixture
+def batches(tmp_path):
+    return Batches(tmp_path)
+
+
+def striker_of(batches, stack, *strikes, output=None, say=lambda _text: None):
+    scene = Scene(stack, "driver", batches.checkpoint, output or Output())
+    return Striker(scene, strikes, say)
+
+
+def strike(part="executor", point=PLANNED, seconds=0.0, batch=1, action="kill"):
+    return Strike(Sort(part, action, point, seconds), batch, 0.0)
+
+
+def until(condition, what):
+    wait_until(condition, SOON_S, lambda: what)
+
+
+def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
+    stack, output, heard = Words(), Output(), []
+    striker = striker_of(batches, stack, strike(), output=output, say=heard.append)
+    batches.plan(0, 5)
+    striker.start()
+    until(lambda: output.looks >= 2, "a look at the output before the batch")
+    batches.commit(0)
+    batches.plan(1, 9)
+    until(lambda: striker.journal, "the fault in the journal")
+    batches.commit(1)
+    until(lambda: striker.journal[0].recovery_s is not None, "its recovery")
+    [fault] = striker.finish()
+
+    assert (fault.fault, fault.batch, fault.point, fault.done) == ("KillExecutor", 1, "planned", True)
+    assert fault.proof == {
+        "planned": True, "committed": False, "executor_id": "7", "worker": "worker-1", "pid": 4711,
+        "ends_before": {"0": 3, "1": 4}, "ends": {"0": 3, "1": 4}, "ends_after": {"0": 3, "1": 4},
+    }  # fmt: skip
+    assert stack.said == [("hold", "driver"), ("kill executor", "7"), ("let go", "driver")]
+    assert heard == [
+        "KillExecutor at planned of batch 1",
+        f"batch 1 is committed, {fault.recovery_s:.1f} s after KillExecutor",
+    ]
+
+
+def test_a_batch_of_which_the_brokers_tell_nothing_is_let_go(batches):
+    class Mute(Output):
+        asked = 0
+
+        def seen(self):
+            self.asked += 1
+            if self.asked == 1:
+                raise SinkFailed("cannot read the ledger entry")
+            return super().seen()
+
+    stack, output = Words(), Mute()
+    striker = striker_of(batches, stack, strike(), output=output)
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.start()
+    until(lambda: output.asked, "a look at batch 1")
+    batches.commit(1)
+    batches.plan(2, 11)
+    until(lambda: striker.journal, "the fault in batch 2")
+    batches.commit(2)
+    [fault] = striker.finish()
+
+    assert (fault.batch, fault.done) == (2, True)
+    assert stack.said == [
+        ("hold", "driver"), ("let go", "driver"),
+        ("hold", "driver"), ("kill executor", "7"), ("let go", "driver"),
+    ]  # fmt: skip
+
+
+def test_a_batch_that_reads_nothing_is_hit_at_no_data_only(batches):
+    stack = Words()
+    striker = striker_of(batches, stack, strike(point=NO_DATA), strike("broker"))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 5)  # nothing new: only the watermark has moved
+    striker.start()
+    until(lambda: striker.journal, "the fault at no-data")
+    batches.commit(1)
+    batches.plan(2, 5)
+    until(lambda: stack.said.count(("hold", "driver")) == 2, "the look at batch 2")
+    batches.commit(2)
+    batches.plan(3, 9)
+    until(lambda: len(striker.journal) == 2, "the fault at planned")
+    batches.commit(3)
+    until(lambda: striker.journal[1].recovery_s is not None, "its recovery")
+
+    found = [(fault.fault, fault.batch, fault.point) for fault in striker.finish()]
+    assert found == [("KillExecutor", 1, "no-data"), ("KillBroker", 3, "planned")]
+
+
+def test_what_could_not_be_carried_out_before_the_end_is_not_done(batches):
+    striker = striker_of(batches, Words(), strike(), strike("broker"))
+    striker.start()
+
+    assert [(fault.fault, fault.done) for fault in striker.finish()] == [
+        ("KillExecutor", False),
+        ("KillBroker", False),
+    ]
+    striker.must_be_well()
+
+
+def test_ctrl_c_while_its_thread_is_awaited_leaves_a_whole_journal(batches, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    injector = striker_of(batches, Words(), strike(), strike("broker"))
+    injector.start()
+    with monkeypatch.context() as patched:
+        patched.setattr(injector._thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            injector.finish()
+
+    assert [(fault.fault, fault.done) for fault in injector.journal] == [
+        ("KillExecutor", False), ("KillBroker", False),
+    ]  # fmt: skip
+    injector._thread.join()
+
+
+def test_whoever_publishes_hears_at_once_of_a_part_that_does_not_come_back(batches):
+    striker = striker_of(batches, Words(refused=("start",)), strike("broker"))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.must_be_well()
+    striker.start()
+
+    def is_said():
+        try:
+            striker.must_be_well()
+        except TestbedError as error:
+            return str(error)
+        return ""
+
+    until(is_said, "the error")
+    assert "start was refused" in is_said()
+    assert [fault.done for fault in striker.finish()] == [False]
+
+
+def test_a_run_that_is_given_up_does_not_sit_out_an_outage(batches):
+    stack = Words()
+    striker = striker_of(batches, stack, strike("broker", seconds=3600.0))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.start()
+    until(lambda: ("kill", "broker") in stack.said, "the broker to be killed")
+    striker.give_up()
+    striker.finish()
+
+    assert stack.said[-1] == ("start", "broker")
+
+
+def test_a_batch_that_is_committed_while_the_striker_looks_and_the_run_ends_counts(batches):
+    class Late(Checkpoint):
+        """Says what was so before the commit, and the run's end, that come while it looks."""
+
+        def committed(self):
+            before = super().committed()
+            if striker.journal and 1 not in before:
+                batches.commit(1)
+                striker.give_up()
+            return before
+
+    batches.checkpoint = Late(batches.checkpoint.path)
+    striker = striker_of(batches, Words(), strike())
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.start()
+    until(lambda: striker.journal, "the fault in the journal")
+    [fault] = striker.finish()
+
+    striker.must_be_well()
+    assert (fault.batch, fault.done) == (1, True)
+    assert fault.recovery_s is not None
+
+
+class Growing(Output):
+    """An output that grows by a row with each batch that is planned."""
+
+    def __init__(self, batches):
+        self._checkpoint = batches.checkpoint
+
+    def ends(self):
+        self.looks += 1
+        return {0: len(self._checkpoint.planned()), 1: 0}
+
+    def seen(self):
+        return {"ends": {"0": len(self._checkpoint.planned()), "1": 0}}
+
+
+def test_in_a_backlog_the_end_of_the_output_before_each_batch_is_known(batches):
+    """Where the next batch is planned before who strikes is done with the last one."""
+    stack, output = Words(), Growing(batches)
+
+    class Backlog(Checkpoint):
+        """A query that plans the next batch in the same moment in which it commits one."""
+
+        def committed(self):
+            found = super().committed()
+            if injector.journal and 1 not in found and output.looks >= looks + 2:
+                batches.commit(1)
+                batches.plan(2, 13)
+            return super().committed()
+
+    looks = 0
+    batches.checkpoint = Backlog(batches.checkpoint.path)
+    injector = striker_of(batches, stack, strike(), strike(batch=2), output=output)
+    batches.plan(0, 5)
+    injector.start()
+    until(lambda: output.looks >= 2, "a look at the output before batch 1")
+    batches.commit(0)
+    looks = output.looks
+    batches.plan(1, 9)
+    until(lambda: len(injector.journal) == 2, "the fault in batch 2")
+    batches.commit(2)
+    until(lambda: injector.journal[1].recovery_s is not None, "its recovery")
+
+    faults = injector.finish()
+    assert [(fault.batch, fault.done) for fault in faults] == [(1, True), (2, True)]
+    assert [fault.proof["ends_before"] for fault in faults] == [{"0": 1, "1": 0}, {"0": 2, "1": 0}]
+
+
+def test_a_driver_is_not_killed_at_planned_in_a_batch_whose_beginning_nobody_saw(batches):
+    stack, output = Words(), Output()
+    injector = striker_of(batches, stack, strike("driver"), output=output)
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: RESUME in stack.said, "the driver to go on")
+    looks = output.looks
+    until(lambda: output.looks >= looks + 2, "a look at the output before batch 2")
+    batches.commit(1)
+    batches.plan(2, 11)
+    until(lambda: injector.journal, "the fault in batch 2")
+    batches.commit(2)
+
+    [fault] = injector.finish()
+    assert (fault.batch, fault.done, fault.proof["ends_before"]) == (2, True, {"0": 3, "1": 4})
+
+
+def test_all_executors_are_killed_while_the_driver_is_held(batches):
+    stack = Words()
+    stack.alive = 3
+    striker = striker_of(batches, stack, strike("executors"))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    striker.start()
+    until(lambda: striker.journal, "the fault in the journal")
+    batches.commit(1)
+    [fault] = striker.finish()
+
+    assert (fault.fault, fault.done, fault.proof["executor_ids"]) == ("KillExecutors", True, ["7", "8", "9"])
+    assert stack.said == [
+        ("hold", "driver"), *(("kill executor", name) for name in "789"), ("let go", "driver"),
+    ]  # fmt: skip
+
+
+class Next:
+    """A driver that is killed in batch 1, and the one that runs the batch again."""
+
+    def __init__(self, batches, stack):
+        self.batches, self.stack, self.log = batches, stack, batches.checkpoint.path / "log"
+        stack.event_log = self.log
+        (batches.checkpoint.path / "metadata").write_text('{"id":"q"}')
+        self.log.write_text(job_start("another", 1) + job_start("q", 0))
+        self.output = Output()
+        self.striker = striker_of(batches, stack, strike("driver", action="kill-twice"), output=self.output)
+        batches.plan(0, 5)
+        batches.commit(0)
+        self.striker.start()
+        self.dies(1)
+
+    def dies(self, batch):
+        kills, looks = self.stack.said.count(KILL), self.output.looks
+        # The first may have been for the proof of the fault before.
+        until(lambda: self.output.looks >= looks + 2, "a look at the output before the batch")
+        self.batches.plan(batch, 5 + 4 * batch)
+        until(lambda: self.stack.said.count(KILL) > kills, "the first kill")
+
+    def runs_again(self, batch):
+        looks = self.stack.said.count(PAUSE)
+        with self.log.open("a") as log:
+            log.write(job_start("q", batch))
+        until(lambda: self.stack.said.count(PAUSE) > looks, "a look at the next driver")
+
+
+PAUSE, KILL, RESUME = ("pause", "driver"), ("kill", "driver"), ("resume", "driver")
+
+
+def test_a_driver_is_killed_again_once_it_runs_the_batch_again(batches):
+    run = Next(batches, Words())
+    until(lambda: run.striker.journal, "the first kill in the journal")
+    assert (run.striker.journal[0].fault, run.striker.journal[0].done) == ("KillDriver", True)
+    run.runs_again(1)
+    until(lambda: run.striker.journal[0].fault == "KillDriverTwice", "the second kill in the journal")
+    batches.commit(1)
+    [fault] = run.striker.finish()
+
+    assert run.stack.said == [PAUSE, KILL, PAUSE, KILL]
+    assert (fault.fault, fault.batch, fault.done) == ("KillDriverTwice", 1, True)
+    assert (fault.proof["app_id"], fault.proof["committed"]) == ("app-0", False)
+    assert fault.proof["again"] == {
+        "app_id": "app-1", "planned": True, "committed": False, "ends": {"0": 3, "1": 4},
+    }  # fmt: skip
+
+
+def test_of_a_driver_that_is_faster_the_first_kill_is_told_and_both_are_tried_again(batches):
+    class Faster(Words):
+        """Whose second driver is done with batch 1 when it is stopped."""
+
+        def pause(self, part):
+            super().pause(part)
+            if self.said.count(KILL) == 1:
+                batches.commit(1)
+
+    run = Next(batches, Faster())
+    run.runs_again(1)
+    until(lambda: RESUME in run.stack.said, "the next driver to go on")
+    until(lambda: run.striker.journal[0].recovery_s is not None, "the recovery")
+    run.dies(2)
+    run.runs_again(2)
+    until(lambda: run.striker.journal[-1].fault == "KillDriverTwice", "the second kill of batch 2")
+    batches.commit(2)
+    until(lambda: run.striker.journal[-1].recovery_s is not None, "the recovery from both")
+
+    run.striker.finish()
+    run.striker.must_be_well()
+    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.journal] == [
+        ("KillDriver", 1, True), ("KillDriverTwice", 2, True),
+    ]  # fmt: skip
+
+
+def test_a_run_that_is_given_up_between_two_kills_tells_of_the_first(batches):
+    run = Next(batches, Words())
+    until(lambda: run.striker.journal, "the first kill in the journal")
+    run.striker.give_up()
+
+    run.striker.finish()
+    run.striker.must_be_well()
+    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.journal] == [
+        ("KillDriver", 1, True), ("KillDriverTwice", None, False),
+    ]  # fmt: skip
+
+
+def job_start(query, batch):
+    properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+    return json.dumps({"Event": "SparkListenerJobStart", "Job ID": 1, "Properties": properties}) + "\n"

@@ -1,0 +1,181 @@
+"""Each piece of evidence is collected on its own: what cannot be had costs no other, and hides no earlier error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.unit.test_report import CONTRACT
+from tidemark.errors import DeadlineExceeded, TestbedError
+from tidemark.formats.evidence import Fault, OutputRecord, RunDirectory
+from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
+from tidemark.kafka import client as kafka
+from tidemark.run import evidence_collector
+from tidemark.run.evidence_collector import Collector, Places
+from tidemark.run.query_runs import QueryRun
+from tidemark.run.run_options import RunOptions
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.stack import Driver
+
+ENDS = {"impressions": {0: 3}, "clicks": {0: 2}}
+ALL = ("faults.jsonl", "output.jsonl", "batches.jsonl", "progress.jsonl", "executors.jsonl", "manifest.json")
+
+
+def unreachable(*_args, **_more):
+    raise TestbedError("no answer from the broker")
+
+
+def interrupted(*_args, **_more):
+    raise KeyboardInterrupt
+
+
+def events(*batches):
+    for batch in batches:
+        properties = {"sql.streaming.queryId": "q", "streaming.sql.batchId": str(batch)}
+        yield {
+            "Event": "SparkListenerJobStart",
+            "Job ID": batch,
+            "Stage IDs": [batch],
+            "Properties": properties,
+        }
+        yield {
+            "Event": "SparkListenerTaskEnd",
+            "Stage ID": batch,
+            "Task End Reason": {"Reason": "TaskKilled"},
+        }
+        yield {"Event": "SparkListenerJobEnd", "Job ID": batch}
+
+
+class Run:
+    """A run of two committed batches, and what its stack answers."""
+
+    def __init__(self, folder, monkeypatch):
+        self.directory = RunDirectory(folder / "run")
+        (self.directory.path / "logs").mkdir(parents=True)
+        self.event_log = folder / "app-1.inprogress"
+        self.log(0, 1)
+        trace = folder / "trace.jsonl"
+        topics = {name: TopicSpec(partitions=1) for name in ENDS}
+        header = Header(tidemark_trace=1, pace="backlog", topics=topics, slices=1)
+        write_trace(trace, header, [Record(topic="clicks", value="{}", arrival_ms=0)])
+        self._checkpoint = folder / "checkpoint"
+        for batch in (0, 1):
+            self._write(
+                f"offsets/{batch}",
+                'v1\n{"batchWatermarkMs":0}\n{"t-impressions":{"0":3}}\n{"t-clicks":{"0":2}}',
+            )
+            self._write(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
+        self.answers = {
+            "drain": lambda *_: iter([OutputRecord(partition=0, offset=0, value="{}")]),
+            "read_all": lambda *_: iter([OutputRecord(partition=0, offset=7, value="{}")]),
+            "end_offsets": lambda _broker, topics: {name: ENDS[name.removeprefix("t-")] for name in topics},
+        }
+        for name in self.answers:
+            monkeypatch.setattr(kafka, name, lambda *args, name=name: self.answers[name](*args))
+        monkeypatch.setattr(evidence_collector, "LOG_S", 0.0)
+        driver = Driver("driver", "sc://here", "app-1", self.event_log)
+        query = SimpleNamespace(runs=[QueryRun(driver, 0, 0, False)], query_id="q", failures=[], ask=None)
+        stack = SimpleNamespace(
+            bootstrap_servers="here", versions={"spark": "4.2.0"}, spec=SimpleNamespace(backend="local"),
+            logs=lambda *_: "", state_dir=folder,
+        )  # fmt: skip
+        places = Places(
+            trace, {name: f"t-{name}" for name in ENDS}, "out", Checkpoint(self._checkpoint), query
+        )
+        self.collector = Collector(RunOptions("left_outer"), CONTRACT, self.directory, stack, places)
+
+    def _write(self, name, text):
+        path = self._checkpoint / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def log(self, *batches):
+        self.event_log.write_text("".join(json.dumps(event) + "\n" for event in events(*batches)))
+
+    def written(self):
+        return {name for name in ALL if (self.directory.path / name).is_file()}
+
+    def failed_tasks(self):
+        return [batch.failed_tasks for batch in self.directory.batches()]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Run:
+    return Run(tmp_path, monkeypatch)
+
+
+def test_a_run_that_ended_well_has_all_files(run):
+    run.collector.drain()
+    run.collector.finish()
+
+    assert run.written() == {*ALL}
+    assert run.failed_tasks() == [1, 1]
+    assert run.directory.manifest.notes == []
+    assert run.directory.manifest.inputs["impressions"].end_offsets == {"0": 3}
+
+
+def test_an_output_that_cannot_be_read_costs_no_other_file(run):
+    run.answers["read_all"] = unreachable
+
+    with pytest.raises(TestbedError, match="no answer from the broker"):
+        run.collector.finish()
+
+    assert run.written() == {*ALL} - {"output.jsonl"}
+    assert run.directory.manifest.notes == ["output.jsonl could not be collected: no answer from the broker"]
+
+
+def test_an_output_that_does_not_settle_is_written_as_far_as_it_is_committed(run):
+    run.answers["drain"] = unreachable
+    with pytest.raises(TestbedError):
+        run.collector.drain()
+    run.collector.finish()
+
+    assert [record.offset for record in run.directory.output()] == [7]
+
+
+def test_a_last_batch_that_never_comes_in_the_event_log_costs_no_file(run):
+    run.log(0)
+    run.collector.drain()
+
+    with pytest.raises(DeadlineExceeded, match="the end of batch 1"):
+        run.collector.finish()
+
+    assert run.written() == {*ALL}
+    assert run.failed_tasks() == [1, 0]
+    [note] = run.directory.manifest.notes
+    assert note.startswith("the end of the event log could not be collected: waited")
+
+
+def test_an_event_log_that_is_gone_costs_what_is_only_in_it(run):
+    run.collector.drain()
+    run.event_log.unlink()
+
+    with pytest.raises(DeadlineExceeded) as caught:
+        run.collector.finish()
+
+    assert any("FileNotFoundError" in note for note in caught.value.__notes__)
+    assert {"output.jsonl", "batches.jsonl", "manifest.json"} <= run.written()
+
+
+def test_without_brokers_the_first_error_is_raised_and_the_manifest_has_what_was_read(run):
+    run.answers.update(read_all=interrupted, end_offsets=unreachable)
+    run.collector.journal([Fault(fault="KillBroker", at_utc="-", done=True)])
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run.collector.finish()
+
+    assert run.written() == {*ALL} - {"output.jsonl"}
+    assert run.directory.manifest.inputs["clicks"].end_offsets == {"0": 2}
+    assert caught.value.__notes__ == ["TestbedError: no answer from the broker"]
+
+
+def test_the_event_log_of_a_driver_that_ended_in_order_is_read_under_its_last_name(run):
+    run.event_log.rename(run.event_log.with_name("app-1"))
+    run.collector.drain()
+    run.collector.finish()
+
+    assert run.failed_tasks() == [1, 1]
+    assert Path(run.directory.path / "logs" / "spark-events.jsonl.zst").stat().st_size > 0

@@ -1,0 +1,19 @@
+"""A run's command says all that decides it."""
+
+from __future__ import annotations
+
+from tidemark.run import RunOptions
+
+
+def test_the_command_of_a_run_says_all_that_decides_it(tmp_path):
+    generated = RunOptions("inner", seed=4, impressions=99, pace="backlog", generator=("--slices", "4"))
+    replayed = RunOptions(
+        "inner", seed=4, trace=tmp_path / "t.jsonl", kill_executors=2, kill_drivers=1, sink="spark"
+    )
+
+    assert generated.command() == (
+        "tidemark run inner --seed 4 --impressions 99 --generate '--slices 4' --pace backlog"
+    )
+    assert replayed.command() == (
+        f"tidemark run inner --seed 4 --trace {tmp_path}/t.jsonl --sink spark --kill-executors 2 --kill-drivers 1"
+    )

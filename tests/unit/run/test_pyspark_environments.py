@@ -1,0 +1,59 @@
+"""Environments with another PySpark, without a registry to ask."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tidemark import paths
+from tidemark.errors import FetchError
+from tidemark.run.pyspark_environments import folder, provide
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_one_that_is_there_is_used(tmp_path: Path, said: list[str]) -> None:
+    release = metadata.version("pyspark")
+    python = tmp_path / f"pyspark-{release}" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+
+    assert provide(release, tmp_path, said.append) == python
+    assert said == []
+
+
+def test_without_a_registry_pip_is_quoted_and_nothing_is_left(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "INDEX_URL": "http://127.0.0.1:1/simple",
+        "RETRIES": "0",
+        "CONFIG_FILE": "/dev/null",
+    }.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+
+    with pytest.raises(FetchError, match=r"PySpark 4\.0\.5 could not be installed") as error:
+        provide("4.0.5", tmp_path, said.append)
+
+    assert "what pip said" in error.value.detail
+    assert "--spark PYTHON" in error.value.hint
+    assert said == ["installing PySpark 4.0.5 (450 MB)"]
+    assert not (tmp_path / "pyspark-4.0.5").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_with_a_way_out(tmp_path: Path, said: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FetchError) as error:
+        provide("4.0.5", tmp_path / "file" / "below", said.append)
+    assert "--install" in error.value.hint
+
+
+def test_they_are_kept_in_the_users_cache() -> None:
+    assert folder().parent == paths.cache_dir()

@@ -1,0 +1,66 @@
+"""A run writes into a directory that is new or empty, and deletes only what it made."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.unit.test_report import CONTRACT
+from tidemark import paths, pytest_plugin, run
+from tidemark.errors import UsageError
+from tidemark.run import RunOptions, new_run_directory
+
+
+def test_a_directory_with_something_in_it_is_refused_and_stays_as_it_was(tmp_path):
+    (tmp_path / "thesis.txt").write_text("three years")
+
+    with pytest.raises(UsageError, match="is not empty") as error:
+        new_run_directory(RunOptions("left_outer", run_dir=tmp_path), CONTRACT)
+
+    assert error.value.detail == "it has thesis.txt"
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_is_refused(tmp_path):
+    (tmp_path / "run").touch()
+
+    with pytest.raises(UsageError, match="is no directory"):
+        new_run_directory(RunOptions("left_outer", run_dir=tmp_path / "run"), CONTRACT)
+
+
+@pytest.mark.parametrize("name", [".", "new"])
+def test_an_empty_directory_serves_as_well_as_a_new_one(name, tmp_path):
+    made = new_run_directory(RunOptions("left_outer", run_dir=tmp_path / name), CONTRACT)
+
+    assert {file.name for file in made.path.iterdir()} == {"logs", "code.zip", "contract.json"}
+
+
+@pytest.fixture
+def of_a_test(monkeypatch, tmp_path):
+    """A function: what is left of the run directory of a test that passed or failed; no stack is started for it."""
+
+    def left(*, failed, **options):
+        monkeypatch.setattr(paths, "runs_dir", lambda: tmp_path / "runs")
+        monkeypatch.setattr(run, "describe", lambda *_: CONTRACT)
+        monkeypatch.setattr(run, "run", lambda _asked, _contract, directory: directory.path)
+        node = SimpleNamespace(name="test_a[1]", stash={pytest_plugin.FAILED: failed})
+        request = SimpleNamespace(node=node, getfixturevalue=lambda _name: None)
+        fixture = pytest_plugin.run_pipeline.__wrapped__(request)
+        path = next(fixture)("left_outer", **options)
+        assert path.is_dir()
+        assert list(fixture) == []
+        return path
+
+    return left
+
+
+def test_a_directory_that_a_test_names_stays_whatever_becomes_of_the_test(of_a_test, tmp_path):
+    for failed in (False, True):
+        path = of_a_test(failed=failed, run_dir=tmp_path / f"mine-{failed}")
+        assert (path / "contract.json").is_file()
+
+
+def test_a_directory_that_no_test_named_stays_if_the_test_failed(of_a_test, tmp_path):
+    assert of_a_test(failed=True).parent == tmp_path / "runs" / "tests"
+    assert not of_a_test(failed=False).exists()

@@ -1,0 +1,165 @@
+"""Many seeds: a case each, drawn, run and judged, until one disagrees with what Spark did.
+
+A seed *holds* if its verdict is ``VALID``, or ``INVALID`` by nothing but known defects of the engine. One that does not
+is kept as a run directory, and ``tidemark fuzz --first SEED --seeds 1`` runs it again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tidemark.campaigns.case import Case
+from tidemark.campaigns.random_cases import draw
+from tidemark.campaigns.state_stores import named, other_than
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.campaigns.warm_workers import Lanes
+from tidemark.errors import TidemarkError
+from tidemark.formats.contract import Bound
+from tidemark.oracle import Verdict
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What became of a seed. ``defects`` counts findings by known defect; ``problem`` says why it does not hold."""
+
+    seed: int
+    kind: str
+    bound: str
+    way: str
+    sink: str
+    state: str
+    verdict: str
+    batches: int = 0
+    rows: int = 0
+    late: int = 0
+    restarts: int = 0
+    states: int = 0
+    defects: dict[str, int] = {}
+    problem: str = ""
+    run_dir: str | None = None
+    seconds: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong but what is known to be."""
+        return not self.problem
+
+
+@dataclass
+class Progress:
+    """The seeds that are done, and how long all of them took."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """Those that do not hold, lowest seed first."""
+        return sorted((one for one in self.outcomes if not one.holds), key=lambda one: one.seed)
+
+    def summary(self) -> dict[str, dict[str, int]]:
+        """How many seeds there were of each sort."""
+        sorts = ("verdict", "kind", "bound", "way", "sink", "state")
+        counted = {sort: Counter(str(getattr(one, sort)) for one in self.outcomes) for sort in sorts}
+        counted["defect"] = sum((Counter(dict.fromkeys(one.defects, 1)) for one in self.outcomes), Counter())
+        counted["restarts"] = Counter(f"{one.restarts}x" for one in self.outcomes)
+        totals = ("batches", "rows", "late", "restarts", "states")
+        counted["total"] = Counter(
+            {name: sum(getattr(one, name) for one in self.outcomes) for name in totals}
+        )
+        return {sort: dict(sorted(counts.items())) for sort, counts in counted.items()}
+
+
+def fuzz(
+    seeds: Iterable[int],
+    lanes: Lanes,
+    *,
+    keep_going: bool = False,
+    say: Callable[[Outcome], None] = lambda _outcome: None,
+) -> Progress:
+    """Run seeds, and stop at the first that does not hold. Raises ``TidemarkError`` if a lane cannot go on."""
+    progress, lock, start_s = Progress(), threading.Lock(), time.monotonic()
+
+    def work(seed: int, warm: WarmDriver) -> bool:
+        outcome = run_seed(seed, warm, lanes.folder)
+        with lock:
+            progress.outcomes.append(outcome)
+            say(outcome)
+        return outcome.holds or keep_going
+
+    lanes.run(seeds, work)
+    progress.seconds = round(time.monotonic() - start_s, 3)
+    return progress
+
+
+def run_seed(seed: int, warm: WarmDriver, folder: Path) -> Outcome:
+    """Run one seed; its evidence stays only if it does not hold."""
+    case, start_s = draw(seed), time.monotonic()
+    run_dir = (folder / f"seed-{seed}").resolve()
+    shutil.rmtree(run_dir, ignore_errors=True)
+    outcome = Outcome(
+        seed=seed,
+        kind=str(case.contract.kind),
+        bound=sort_of(case.contract.bound),
+        way=case.way,
+        sink=case.sink,
+        state=named(case.conf),
+        verdict="FAILED",
+    )
+    try:
+        verdict = warm.run(case, run_dir)
+    except TidemarkError as error:
+        outcome.problem = str(error)
+    except Exception as error:  # noqa: BLE001 (of a seed that is to be kept and told, whatever it is)
+        outcome.problem = "".join(traceback.format_exception(error))
+    else:
+        _take(outcome, case, verdict)
+    if outcome.holds:
+        shutil.rmtree(run_dir, ignore_errors=True)
+    else:
+        outcome.run_dir = str(run_dir)
+    outcome.seconds = round(time.monotonic() - start_s, 3)
+    return outcome
+
+
+def _take(outcome: Outcome, case: Case, verdict: Verdict) -> None:
+    outcome.verdict = verdict.verdict
+    outcome.batches, outcome.rows = verdict.counts.get("batches", 0), verdict.counts.get("rows_in", 0)
+    outcome.late = verdict.counts.get("late", 0)
+    outcome.restarts = len(case.stops) + case.rounds + (case.slices - 1 if case.way == "stepped" else 0)
+    outcome.defects = dict(verdict.defects_total)
+    problems = _unexplained(verdict) or verdict.doubts
+    if (engine := verdict.engine) is not None:
+        outcome.states = len(engine.state_batches)
+        if other := other_than(outcome.state, engine):
+            problems = [*problems, other]
+    outcome.problem = "; ".join(problems[:2])
+
+
+def _unexplained(verdict: Verdict) -> list[str]:
+    """How many findings of each property no known defect explains, and the first of them; empty if there is none."""
+    if not verdict.unexplained_total:
+        return []
+    counts = ", ".join(f"{name} {count:,}" for name, count in verdict.unexplained_total.items())
+    return [counts, next(one.message for one in verdict.findings if not one.defect)]
+
+
+def sort_of(bound: Bound) -> str:
+    """What kind of time bound it is, in a word or two."""
+    ends = sum(end is not None for end in (bound.lower_ms, bound.upper_ms))
+    if bound.window_ms is not None:
+        return "equal window" if bound.equal else "window inequality"
+    if bound.equal:
+        return "equal time and range" if ends else "equal time"
+    if ends == 0:
+        return "none"
+    strict = bound.lower_strict or bound.upper_strict
+    return f"{'strict' if strict else 'inclusive'} {'range' if ends == 2 else 'one-sided range'}"

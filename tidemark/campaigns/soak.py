@@ -1,0 +1,255 @@
+"""Run after run under faults, until the time is over: each with a join, a sink, a trace and a schedule of its seed.
+
+A soak holds if no run has a finding that is no known defect of Spark, none failed, and at most one fault in ten missed
+its point. A run in which a fault missed is UNKNOWN by itself; all of its rows are judged nevertheless. One that is
+UNKNOWN for another reason counts as failed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
+from tidemark.faults.schedule import POINTS, Sort, write_schedule
+from tidemark.formats.evidence import Fault, RunDirectory
+from tidemark.oracle import Verdict
+from tidemark.run import RunOptions, describe, new_run_directory, run
+from tidemark.run.cleanup import Cleanup
+from tidemark.run.run_options import SINKS, Report, Say, report_nothing, say_nothing
+from tidemark.stack import DRIVER, Stack
+
+JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
+MISSES = 0.1
+"""The share of faults that may miss."""
+MISSED = "'every_fault_done'"
+"""In the doubt that such a fault leaves: the name of the anchor."""
+
+WEIGHTS = {
+    ("driver", "kill"): 4, ("driver", "kill-twice"): 1, ("driver", "pause"): 2,
+    ("executor", "kill"): 6, ("executor", "pause"): 6, ("executors", "kill"): 2,
+    ("worker", "kill"): 2, ("master", "kill"): 2, ("broker", "kill"): 2, ("broker", "pause"): 2,
+}  # fmt: skip
+"""Drivers and executors have most points, and their death is what a checkpoint is for. A driver takes longest to come
+back: with more of them a soak has fewer faults."""
+
+
+@dataclass(frozen=True)
+class SoakOptions:
+    """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run."""
+
+    folder: Path
+    minutes: float = 30.0
+    seed: int = 1
+    impressions: int = 20_000
+    faults: int = 12
+    pipelines: Sequence[str] = JOINS
+    sinks: Sequence[str] = SINKS
+    report: Report = field(default=report_nothing, compare=False)
+    say: Say = field(default=say_nothing, compare=False)
+
+
+class SoakRun(msgspec.Struct, kw_only=True):
+    """One run. ``findings`` are those that are no known defect; ``problem`` says why there is no verdict."""
+
+    number: int
+    pipeline: str
+    sink: str
+    schedule: str
+    run_dir: str
+    verdict: str = "FAILED"
+    rows: int = 0
+    rows_judged: int = 0
+    batches_again: int = 0
+    duplicates: int = 0
+    findings: dict[str, int] = {}
+    known_defects: list[str] = []
+    doubts: list[str] = []
+    problem: str = ""
+    command: str = ""
+    seconds: float = 0.0
+    faults: list[Fault] = []
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has no verdict, or is in doubt of something else than a fault that missed."""
+        return bool(self.problem) or any(MISSED not in doubt for doubt in self.doubts)
+
+
+@dataclass
+class Soak:
+    """All runs so far; ``over`` once the time is, not after Ctrl-C."""
+
+    options: SoakOptions
+    runs: list[SoakRun] = field(default_factory=list)
+    seconds: float = 0.0
+    over: bool = False
+
+    @property
+    def faults(self) -> Iterator[tuple[SoakRun, Fault]]:
+        """Every fault, with its run."""
+        return ((one, fault) for one in self.runs for fault in one.faults)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the soak holds, 1 if something was found, 3 if too much missed or a run failed."""
+        if any(one.findings for one in self.runs):
+            return EXIT_INVALID
+        done = [fault.done for _, fault in self.faults]
+        failed = any(one.failed for one in self.runs)
+        too_many = done.count(False) > MISSES * len(done)
+        return EXIT_UNKNOWN if failed or too_many or not done else EXIT_VALID
+
+    def coverage(self) -> list[dict[str, Any]]:
+        """For each fault, point and join that came: how often it was done, and how often missed."""
+        counted: dict[tuple[str, str, str], Counter[bool]] = {}
+        for one, fault in self.faults:
+            counted.setdefault((fault.fault, str(fault.point), one.pipeline), Counter())[fault.done] += 1
+        return [
+            {"fault": name, "point": point, "join": join, "done": found[True], "missed": found[False]}
+            for (name, point, join), found in sorted(counted.items())
+        ]
+
+    def recovery(self) -> dict[str, dict[str, float]]:
+        """From a strike to the commit of its batch, in seconds: in all, by part, by fault."""
+        times: dict[str, list[float]] = {}
+        for _, fault in self.faults:
+            if fault.done and fault.recovery_s is not None:
+                for name in ("all", part_of(fault.fault), fault.fault):
+                    times.setdefault(name, []).append(fault.recovery_s)
+        return {
+            name: {"faults": len(found), "least": min(found), "median": median(found), "worst": max(found)}
+            for name, found in sorted(times.items(), key=lambda item: _all_parts_faults(item[0]))
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and times as JSON values."""
+        done = [(one, fault) for one, fault in self.faults if fault.done]
+        times = self.recovery().get("all", {})
+        kinds = Counter(f"{fault.fault} at {fault.point}" for _, fault in done)
+        return {
+            "minutes": round(self.seconds / 60, 1),
+            "runs": len(self.runs),
+            "verdicts": dict(Counter(one.verdict for one in self.runs)),
+            "faults": len(done),
+            "missed": sum(not fault.done for _, fault in self.faults),
+            "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
+            "kinds": dict(sorted(kinds.items())),
+            "recovery_s": {name: round(times[name], 1) for name in ("median", "worst") if times},
+            "rows_in": sum(one.rows for one in self.runs),
+            "rows_judged": sum(one.rows_judged for one in self.runs),
+            "batches_run_again": sum(one.batches_again for one in self.runs),
+            "duplicates_by_contract": sum(one.duplicates for one in self.runs),
+            "findings": dict(sum((Counter(one.findings) for one in self.runs), Counter())),
+            "known_defects": dict(Counter(name for one in self.runs for name in one.known_defects)),
+        }
+
+
+def part_of(fault: str) -> str:
+    """The part that a fault strikes: ``driver`` of ``KillDriver`` and of ``KillDriverTwice``."""
+    _, part, *_ = re.findall(r"[A-Z][a-z]*", fault)
+    return str(part).lower()
+
+
+def _all_parts_faults(name: str) -> tuple[bool, bool, str]:
+    return name != "all", name[0].isupper(), name
+
+
+def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None]) -> Soak:
+    """Run until the time is over; what has begun is ended. ``say`` hears of each run that is done.
+
+    Ctrl-C ends it with the runs that were done.
+    """
+    done, start_s = Soak(options), time.monotonic()
+    with suppress(KeyboardInterrupt):
+        for number in itertools.count():
+            one = _run(options, stack, number)
+            done.runs.append(one)
+            done.seconds = time.monotonic() - start_s
+            say(done, one)
+            # Not begun: a run that would end past the time by more than it would fall short of it.
+            if done.seconds + done.seconds / len(done.runs) / 2 > 60 * options.minutes:
+                done.over = True
+                break
+    return done
+
+
+def schedule(rng: random.Random, count: int) -> tuple[Sort, ...]:
+    """So many faults, of all sorts."""
+    kinds = [Sort(*what, point) for what, points in POINTS.items() for point in points]
+    weights = [WEIGHTS[what] / len(points) for what, points in POINTS.items() for _ in points]
+    return tuple(rng.choices(kinds, weights, k=count))
+
+
+def run_options(options: SoakOptions, number: int) -> RunOptions:
+    """What the seed makes of a soak's run of that number."""
+    rng = random.Random(f"soak-{options.seed}-{number}")
+    around, turn = divmod(number, len(options.pipelines))
+    pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
+    return RunOptions(
+        pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
+        faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}", driver=DRIVER,
+        report=options.report, say=options.say,
+    )  # fmt: skip
+
+
+def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
+    asked = run_options(options, number)
+    one = SoakRun(
+        number=number, pipeline=asked.pipeline, sink=asked.sink, schedule=asked.faults,
+        run_dir=str(asked.run_dir), command=asked.command(),
+    )  # fmt: skip
+    start_s = time.monotonic()
+    try:
+        contract = describe(asked.pipeline)
+        directory = new_run_directory(asked, contract)
+        with Cleanup() as cleanup:
+            cleanup.callback(_take_faults, one, directory)
+            verdict = run(asked, contract, directory, stack=stack).verdict
+        _take(one, verdict)
+    except TidemarkError as error:
+        if number == 0 and isinstance(error, UsageError):
+            raise  # what was asked for: every run would be refused
+        one.problem = str(error)
+    except Exception as error:  # noqa: BLE001 (a run that breaks our own code must not cost the ones before it)
+        one.problem = f"{type(error).__name__}: {error}"
+    if one.problem:
+        one.problem += _mend(stack)
+    one.seconds = round(time.monotonic() - start_s, 1)
+    return one
+
+
+def _take_faults(one: SoakRun, directory: RunDirectory) -> None:
+    one.faults = directory.faults()
+
+
+def _mend(stack: Stack) -> str:
+    """Start what a run that failed has left dead, for the runs to come; says what does not start."""
+    try:
+        stack.mend()
+    except TidemarkError as error:
+        return f"; and afterwards: {error}"
+    return ""
+
+
+def _take(one: SoakRun, verdict: Verdict) -> None:
+    counts = verdict.counts
+    one.verdict, one.doubts = verdict.verdict, list(verdict.doubts)
+    # Where the judge could not count, its doubts say why.
+    one.rows = counts.get("rows_in", 0)
+    one.rows_judged = one.rows + counts.get("output_records", 0)
+    one.batches_again = counts.get("batches_run_again", 0)
+    one.duplicates = counts.get("duplicates_excused", 0)
+    one.findings = dict(verdict.unexplained_total)
+    one.known_defects = list(verdict.known_defects)

@@ -1,0 +1,187 @@
+"""The cases of the known defects, run on one Spark after the other, each on a stack of its own.
+
+Always local processes, through Kafka, with Spark's own sink: the exactly-once sink needs Spark 4.1. Every run is judged
+by as many opinions as there are for its Spark, and a cell is clear only where the judge and the telling row of the case
+say the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidemark import paths
+from tidemark.errors import TidemarkError, UsageError
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import TraceReader
+from tidemark.oracle import Verdict
+from tidemark.oracle.chain_judgement import unmodelled
+from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect
+from tidemark.report.versions_report import Cell, Results, answer_of, of_versions
+from tidemark.run.one_run import describe, new_run_directory, run
+from tidemark.run.run_options import Report, RunOptions, report_nothing
+from tidemark.stack import Stack, StackSpec, lease
+from tidemark.stack.install.jars import connector_version
+from tidemark.stack.install.toolchain import Spark, find_spark
+
+SINK = "spark"
+
+
+def sparks(pythons: Sequence[Path]) -> list[Spark]:
+    """The PySpark of each interpreter; raises ``TidemarkError`` for one that cannot serve, or is there twice."""
+    found = [find_spark(python) for python in pythons]
+    for spark in found:
+        connector_version(spark.version)
+    for spark in found:
+        same = [other for other in found if other.version == spark.version]
+        if len(same) > 1:
+            raise UsageError(
+                f"PySpark {spark.version} is there twice",
+                detail="\n".join(str(other.python) for other in same),
+                hint="give one interpreter for each version",
+            )
+    return found
+
+
+def cases(names: Sequence[str] = ()) -> list[tuple[Defect, Case]]:
+    """The cases of these names (all, if there is none) with their defects; raises ``UsageError`` for an unknown one."""
+    every = [(defect, case) for defect in DEFECTS for case in defect.cases]
+    known = [case.name for _, case in every]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no case {name!r}", hint=f"there are {', '.join(known)}")
+    return [(defect, case) for defect, case in every if not names or case.name in names]
+
+
+def try_all(
+    found: Sequence[Spark], every: Sequence[tuple[Defect, Case]], report: Report = report_nothing
+) -> Results:
+    """Run every case on every Spark that knows it. A failure is an unclear cell; only an interruption ends it.
+
+    ``report(what, done, total)`` is called before each case, and at the end.
+    """
+    mine = {
+        spark: [(defect, case) for defect, case in every if case.is_for(spark.version)] for spark in found
+    }
+    total, cells = sum(map(len, mine.values())), list[Cell]()
+    versions: dict[str, dict[str, str]] = {}
+    runs = paths.runs_dir() / "versions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    for spark, known in mine.items():
+        versions[spark.version] = {"spark": spark.version}
+        report(f"Spark {spark.version}: stack", len(cells), total)
+        try:
+            with _stack(spark) as stack:
+                versions[spark.version] = dict(stack.versions)
+                for defect, case in known:
+                    report(f"Spark {spark.version}: {case.name}", len(cells), total)
+                    trial = _Trial(spark, stack, runs / spark.version / case.name)
+                    cells.append(trial.cell(defect, case))
+        except TidemarkError as error:
+            tried = {cell.case for cell in cells if cell.spark == spark.version}
+            cells += [_failed(defect, case, spark, error) for defect, case in known if case.name not in tried]
+    report("done", total, total)
+    return of_versions(versions, cells)
+
+
+@contextmanager
+def _stack(spark: Spark) -> Iterator[Stack]:
+    """A stack with this Spark, beside the one that may be running."""
+    home = paths.state_dir() / "versions" / spark.version
+    with lease(StackSpec(python=spark.python), home=home) as stack:
+        yield stack
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One case on one Spark; its evidence goes to ``path``."""
+
+    spark: Spark
+    stack: Stack
+    path: Path
+
+    def cell(self, defect: Defect, case: Case) -> Cell:
+        """Run the case."""
+        folder = paths.spark_bugs_dir()
+        options = RunOptions(
+            str(folder / case.pipeline),
+            trace=folder / case.trace,
+            sink=SINK,
+            conf=case.conf,
+            python=self.spark.python,
+            run_dir=self.path,
+        )
+        try:
+            contract = describe(options.pipeline, self.spark.python)
+            directory = new_run_directory(options, contract)
+            verdict = run(options, contract, directory, stack=self.stack).verdict
+        except TidemarkError as error:
+            return _failed(defect, case, self.spark, error)
+        came = case.row in rows_of(directory)
+        doubts = [
+            *batches_as_planned(directory),
+            *disagreement(defect, case, came, verdict, self.spark.version),
+        ]
+        return Cell(
+            defect=defect.name,
+            case=case.name,
+            spark=self.spark.version,
+            answer="unclear" if doubts else answer_of(case, came),
+            came=came,
+            verdict=verdict.verdict,
+            findings=verdict.findings_total,
+            said=verdict.findings[0].message if verdict.findings else "",
+            doubts=doubts,
+            run_dir=str(self.path),
+        )
+
+
+def _failed(defect: Defect, case: Case, spark: Spark, error: TidemarkError) -> Cell:
+    words = f"{error.message} ({error.detail.splitlines()[0]})" if error.detail else error.message
+    return Cell(defect=defect.name, case=case.name, spark=spark.version, answer="unclear", doubts=[words])
+
+
+def rows_of(directory: RunDirectory) -> set[tuple[str | None, str | None]]:
+    """``left_id`` and ``right_id`` of every output row."""
+    values = [json.loads(record.value or "{}") for record in directory.output()]
+    return {(value.get("left_id"), value.get("right_id")) for value in values}
+
+
+def batches_as_planned(directory: RunDirectory) -> list[str]:
+    """A doubt if the batches did not read the trace slice by slice: then the case was not tried."""
+    wanted: list[dict[str, int]] = []
+    with TraceReader(directory.path / "trace.jsonl") as trace:
+        ends = dict.fromkeys(trace.header.topics, 0)
+        wanted = [dict(ends) for _ in range(trace.header.slices)]
+        for record in trace:
+            for later in wanted[record.slice :]:
+                later[record.topic] += 1
+        together = trace.header.pace == "backlog"
+    read = [
+        {topic: sum(ends.values()) for topic, ends in batch.end_offsets.items()}
+        for batch in directory.batches()
+    ]
+    # Data batch after data batch where that is the pace; else each slice has batches without data behind it.
+    seen = read if together else [ends for n, ends in enumerate(read) if n == 0 or ends != read[n - 1]]
+    if seen[: len(wanted)] == wanted:
+        return []
+    return [f"the batches ended at {read}, not slice by slice at {wanted}"]
+
+
+def disagreement(defect: Defect, case: Case, came: bool, verdict: Verdict, spark: str) -> list[str]:
+    """Doubts where the judge does not say of the run what the telling row says."""
+    named = {finding.defect for finding in verdict.findings}
+    if answer_of(case, came) == "right":
+        nothing_found = verdict.verdict == "UNKNOWN" and verdict.doubts == [unmodelled(spark)]
+        if verdict.verdict == "VALID" or nothing_found:
+            return []
+    elif verdict.verdict == "INVALID" and named == {defect.name}:
+        return []
+    told = ", ".join(f"{n} {name}" for name, n in verdict.findings_total.items()) or "; ".join(verdict.doubts)
+    row = " and ".join(name or "NULL" for name in case.row)
+    return [
+        f"the row of {row} {'came' if came else 'did not come'}, but the judge says {verdict.verdict}: {told}"
+    ]

@@ -1,0 +1,157 @@
+"""What a query's sink has written of a batch, seen from outside while the query runs.
+
+For the exactly-once sink its ledger says which sink partitions have written their rows of a batch. Spark's own sink
+keeps no such record: there a partition has written what its rows in the output show (by their headers) once the output
+stands still, while the driver, or an executor, is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Protocol
+
+from confluent_kafka.admin import AdminClient
+
+from tidemark.kafka import client as kafka
+from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Entry, Names, Reader
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.waiting import pause
+
+LOOK_S = 15.0
+"""Calibration: a coordinator answers within 5 ms; where a broker was killed, a client is given up after 5 s."""
+
+SETTLED_S = 0.3
+"""Calibration: a partition takes 10 to 100 ms from its first row to its entry; one that stands still takes for ever."""
+
+STILL_S = 1.0
+"""Calibration: between the first record of a batch and the last lie some hundred milliseconds."""
+
+Proof = dict[str, Any]
+
+
+class Output(Protocol):
+    """One query's output."""
+
+    def ends(self) -> dict[int, int]:
+        """The end offsets of the output topic, rows of open transactions included; cheap."""
+
+    def seen(self) -> Proof:
+        """How far it is: the end offsets and, where there is a ledger, the next batch of each sink partition."""
+
+    def written(self, batch: int) -> Proof | None:
+        """What shows that every sink partition has written the batch; ``None`` while nothing does."""
+
+    def half_written(self, batch: int) -> Proof | None:
+        """What shows that some sink partitions have written the batch and others have not; ``None`` otherwise."""
+
+
+class _Ledger:
+    """Of the exactly-once sink."""
+
+    def __init__(self, bootstrap: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]) -> None:
+        self.ends = ends
+        self._checkpoint = checkpoint
+        self._reader = Reader(
+            lambda: AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), DEFAULT_LEDGER
+        )
+
+    def seen(self) -> Proof:
+        """Entries and end offsets."""
+        return {"ledger": self._entries(), "ends": as_named(self.ends())}
+
+    def written(self, batch: int) -> Proof | None:
+        """Every partition has an entry of this batch."""
+        seen = self.seen()
+        return seen if set(seen["ledger"].values()) == {batch + 1} else None
+
+    def half_written(self, batch: int) -> Proof | None:
+        """Some partitions have an entry of this batch, some an older one or none; and it stays so for a while."""
+        entries = self._entries()
+        done = sum(entry == batch + 1 for entry in entries.values())
+        if not 0 < done < len(entries):
+            return None
+        pause(SETTLED_S)
+        seen = self.seen()
+        return seen if seen["ledger"] == entries else None
+
+    def _entries(self) -> dict[str, int]:
+        """The next batch of each partition, 0 if it has none."""
+        first = self._entry(0)
+        entries = {"0": 0 if first is None else first.next_batch}
+        for partition in range(1, 1 if first is None else first.partitions):
+            entry = self._entry(partition)
+            entries[str(partition)] = 0 if entry is None else entry.next_batch
+        return entries
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
+
+    def _entry(self, partition: int) -> Entry | None:
+        return self._reader.look_up(self._names.group(partition), LOOK_S, stable=False)
+
+
+class _Topic:
+    """Of Spark's own sink."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]
+    ) -> None:
+        self.ends = ends
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._checkpoint = checkpoint
+        self._rows: Counter[tuple[str, str]] = Counter()
+        self._read: dict[int, int] = {}
+        self._since = 0.0
+
+    def seen(self) -> Proof:
+        """The end offsets."""
+        return {"ends": as_named(self.ends())}
+
+    def written(self, batch: int) -> Proof | None:
+        """All partitions have rows there, and nothing has come for a while."""
+        rows, ends = self._still(batch)
+        return {"rows": rows, "ends": ends} if len(rows) == self._checkpoint.partitions(batch) else None
+
+    def half_written(self, batch: int) -> Proof | None:
+        """Some partitions have rows there, some have none, and nothing has come for a while."""
+        rows, ends = self._still(batch)
+        return {"rows": rows, "ends": ends} if 0 < len(rows) < self._checkpoint.partitions(batch) else None
+
+    def _still(self, batch: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Rows of a batch by sink partition, and the ends; no rows while the output moves."""
+        ends = self.ends()
+        if ends != self._read:
+            self._count(ends)
+            self._since = time.monotonic()
+        if time.monotonic() - self._since < STILL_S:
+            return {}, as_named(ends)
+        rows = {part: count for (of, part), count in sorted(self._rows.items()) if of == str(batch)}
+        return rows, as_named(ends)
+
+    def _count(self, ends: dict[int, int]) -> None:
+        """Read what is new: how many rows of each batch each sink partition has in the output."""
+        for message in kafka.read_messages(self._bootstrap, self._topic, ends, self._read):
+            headers = {name: kafka.visible(value) or "?" for name, value in kafka.headers(message)}
+            self._rows[headers.get("batch", "?"), headers.get("partition", "?")] += 1
+        self._read = ends
+
+
+@contextmanager
+def watched(sink: str, bootstrap: str, topic: str, checkpoint: Checkpoint) -> Iterator[Output]:
+    """The output of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
+    with kafka.watched_ends(bootstrap, topic) as ends:
+        if sink == "exactly-once":
+            yield _Ledger(bootstrap, checkpoint, ends)
+        else:
+            yield _Topic(bootstrap, topic, checkpoint, ends)
+
+
+def as_named(ends: dict[int, int]) -> dict[str, int]:
+    """End offsets as the journal has them."""
+    return {str(partition): end for partition, end in sorted(ends.items())}

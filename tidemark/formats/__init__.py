@@ -1,0 +1,1 @@
+"""The formats that everything reads and writes: contract, trace, events, evidence; plain data, no client."""

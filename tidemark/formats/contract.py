@@ -1,0 +1,268 @@
+"""The contract: which join a pipeline promises, in terms of its input and output records.
+
+Free of everything but the standard library, because it also runs in another interpreter (``--spark PYTHON``).
+A contract is written next to the pipeline, printed by ``python -m pipelines NAME --describe``, stored in
+``manifest.json``, and is all that the judge knows of a pipeline::
+
+    {"name": "left_outer", "kind": "left_outer",
+     "left":  {"topic": "impressions", "id": "impression_id", "keys": ["user_id", "ad_id"],
+               "time": "impression_time", "watermark_delay_ms": 10000},
+     "right": {"topic": "clicks", "id": "click_id", "keys": ["user_id", "ad_id"],
+               "time": "click_time", "watermark_delay_ms": 20000},
+     "bound": {"lower_ms": -20000, "upper_ms": 0, "lower_strict": false, "upper_strict": false},
+     "output": {"left_id": "impression_id", "left_ref": ["impression_partition", "impression_offset"],
+                "right_id": "click_id", "right_ref": ["click_partition", "click_offset"]},
+     "policy": "min"}
+
+``topic`` is the logical name that traces use; the topic that Kafka sees is in the manifest. ``bound`` limits
+``left.time - right.time``. A ``ref`` names the output fields that carry partition and offset of the input record:
+with them each output row is unique; without (``null``) output is compared as a multiset of ids.
+
+May be left out: a side's ``watermark_delay_ms`` is ``null`` where it has no watermark, its ``filters`` come before the
+join; ``"equal": true`` in the bound makes the times join keys, ``window_ms`` puts a tumbling window in the place of
+each time (the window's end stands for it, in the bound too); ``condition`` holds what the join's condition says besides
+keys and times, ``where`` what is asked of the joined row::
+
+    "filters": [{"field": "price", "op": ">=", "value": 5}]
+    "condition": [{"left": "price", "op": "<", "right": "price"}, {"left": "price", "op": ">", "value": 0}]
+
+``"delivery": "exactly-once"`` (or ``"at-least-once"``) is what the pipeline promises, where that is not the promise of
+the sink that it runs with: it puts a sink of its own behind Spark's, say.
+
+Fields that are compared are BIGINTs: a JSON number without a fraction, or NULL, by which nothing is true.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from tidemark.errors import BrokenContract
+
+
+class JoinKind(StrEnum):
+    """The joins that can be judged, by Spark's names in lower case."""
+
+    INNER = "inner"
+    LEFT_OUTER = "left_outer"
+    RIGHT_OUTER = "right_outer"
+    FULL_OUTER = "full_outer"
+    LEFT_SEMI = "left_semi"
+
+
+class Delivery(StrEnum):
+    """What the sink promises."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class WatermarkPolicy(StrEnum):
+    """``spark.sql.streaming.multipleWatermarkPolicy``."""
+
+    MIN = "min"
+    MAX = "max"
+
+
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""What a filter may say, as SQL writes it."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """``field op value``: a field of one side's records."""
+
+    field: str
+    op: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Term:
+    """One conjunct: ``left op right``, two fields or, in the place of one of them, a ``value``."""
+
+    op: str
+    left: str | None = None
+    right: str | None = None
+    value: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has exactly two of the three, and an operator that is known."""
+        given = [part for part in (self.left, self.right, self.value) if part is not None]
+        return len(given) == 2 and self.op in COMPARISONS
+
+
+@dataclass(frozen=True)
+class Side:
+    """One input: names of the JSON fields of its records, and its watermark delay in milliseconds.
+
+    ``keeps_timeless`` says that a row whose event time is NULL reaches the join; else it is filtered out before.
+    """
+
+    topic: str
+    id: str
+    keys: tuple[str, ...]
+    time: str
+    watermark_delay_ms: int | None
+    filters: tuple[Filter, ...] = ()
+    keeps_timeless: bool = False
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``lower_ms <= left.time - right.time <= upper_ms``; ``None`` leaves an end open, ``*_strict`` excludes it.
+
+    ``equal``: the times are equal, as join keys. ``window_ms``: times are tumbling windows that long, by their ends.
+    A join without a bound has to have both times in its output, or Spark leaves them out before the join, which then
+    drops no late row.
+    """
+
+    lower_ms: int | None = None
+    upper_ms: int | None = None
+    lower_strict: bool = False
+    upper_strict: bool = False
+    equal: bool = False
+    window_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it limits nothing, so that the join does without the times."""
+        return not self.equal and self.lower_ms is None and self.upper_ms is None
+
+
+@dataclass(frozen=True)
+class Output:
+    """Names of the output record's fields. ``right_*`` are ``None`` for a semi join."""
+
+    left_id: str
+    right_id: str | None = None
+    left_ref: tuple[str, str] | None = None
+    right_ref: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The whole promise of one pipeline."""
+
+    name: str
+    kind: JoinKind
+    left: Side
+    right: Side
+    bound: Bound
+    output: Output
+    policy: WatermarkPolicy = WatermarkPolicy.MIN
+    condition: tuple[Term, ...] = ()
+    where: tuple[Term, ...] = ()
+    delivery: Delivery | None = None
+
+    def __post_init__(self) -> None:
+        for what, hint in _objections(self):
+            raise BrokenContract(f"contract {self.name!r}: {what}", hint=hint)
+
+    def side(self, topic: str) -> Side:
+        """The side that reads the logical topic ``topic``; raises ``KeyError``."""
+        for side in (self.left, self.right):
+            if side.topic == topic:
+                return side
+        raise KeyError(topic)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, strings and numbers."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Contract:
+        """The reverse of :meth:`to_json`; raises ``BrokenContract`` for a missing or unknown field."""
+        try:
+            output = dict(data["output"])
+            for ref in ("left_ref", "right_ref"):
+                output[ref] = tuple(output[ref]) if output.get(ref) else None
+            return cls(
+                name=data["name"],
+                kind=JoinKind(data["kind"]),
+                left=_side(data["left"]),
+                right=_side(data["right"]),
+                bound=Bound(**data["bound"]),
+                output=Output(**output),
+                policy=WatermarkPolicy(data.get("policy", "min")),
+                condition=tuple(Term(**term) for term in data.get("condition", ())),
+                where=tuple(Term(**term) for term in data.get("where", ())),
+                delivery=Delivery(data["delivery"]) if data.get("delivery") else None,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrokenContract(
+                f"contract {data.get('name', '?')!r} cannot be read",
+                detail=f"{type(error).__name__}: {error}",
+                hint="the docstring of tidemark/formats/contract.py shows a whole one",
+            ) from error
+
+
+def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
+    """What cannot be, and what would be right."""
+    left, right, bound = contract.left, contract.right, contract.bound
+    if not left.keys or len(left.keys) != len(right.keys):
+        yield (
+            f"keys {left.keys} and {right.keys} do not pair up",
+            "name as many key fields on the left as on the right, at least one",
+        )
+    if left.topic == right.topic:
+        yield f"both sides read {left.topic!r}", "give each side a topic of its own"
+    if any((side.watermark_delay_ms or 0) < 0 for side in (left, right)):
+        yield "a watermark delay is negative", "a delay is 0 or more milliseconds"
+    low, high = bound.lower_ms, bound.upper_ms
+    if low is not None and high is not None and low > high:
+        yield f"the bound {low} .. {high} ms is empty", "lower_ms must not exceed upper_ms"
+    if bound.equal and ((low or 0) > 0 or (high or 0) < 0):
+        yield (
+            f"the bound {low} .. {high} ms excludes equal times",
+            "leave out `equal`, or let the bound include 0",
+        )
+    if bound.window_ms is not None:
+        if bound.window_ms <= 0:
+            yield f"its windows are {bound.window_ms} ms long", "a window is 1 or more milliseconds long"
+        if (low or 0, high or 0) != (0, 0):
+            yield (
+                f"windows are bounded by {low} .. {high} ms",
+                "windows are equal, or one is not before the other: 0",
+            )
+    if any(side.keeps_timeless for side in (left, right)) and (bound.equal or bound.window_ms is not None):
+        yield (
+            "rows without event time meet equal times or windows",
+            "leave out `keeps_timeless`, or bound a range",
+        )
+    if (contract.kind is JoinKind.LEFT_SEMI) != (contract.output.right_id is None):
+        yield f"right_id={contract.output.right_id!r}", "a semi join has no right columns; others do"
+    yield from _objections_to_filters(contract)
+
+
+def _objections_to_filters(contract: Contract) -> Iterator[tuple[str, str]]:
+    known = f"give two of left, right and value, and one of {', '.join(COMPARISONS)}"
+    for one in (*contract.left.filters, *contract.right.filters):
+        if one.op not in COMPARISONS:
+            yield f"{one} compares nothing", known
+    for term in (*contract.condition, *contract.where):
+        if not term.is_whole:
+            yield f"{term} compares nothing", known
+        elif term.value is None and term.op == "=":
+            yield f"{term} asks for equal fields of both sides", "name them in `keys`"
+    if contract.kind is JoinKind.LEFT_SEMI and any(term.right is not None for term in contract.where):
+        yield (
+            "`where` reads the right side of a semi join",
+            "a semi join has no right columns: use `condition`",
+        )
+
+
+def _side(data: Mapping[str, Any]) -> Side:
+    filters = tuple(Filter(**one) for one in data.get("filters", ()))
+    return Side(**{**data, "keys": tuple(data["keys"]), "filters": filters})

@@ -1,0 +1,155 @@
+"""How a record's value becomes an event, exactly as the pipelines' ``from_json`` reads it.
+
+Free of Spark and of I/O. A value is a JSON object. The event time is an ISO-8601 string
+(``2026-01-01T00:00:00.123Z``) or what else Spark takes for a TIMESTAMP: without an offset it is UTC, the session's
+time zone; digits after the sixth of a fraction are cut off. A value that is not a JSON object, or whose time is
+missing, null or no timestamp, is *unreadable*: the pipelines filter it out below the watermark, so it neither moves
+the watermark nor counts as late. A missing or null key field stays an event: a left outer join owes it a NULL row.
+
+Years are 0001 to 9999. A time without a date, which Spark takes for one of today, is unreadable here: what it means
+depends on the day.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from tidemark.formats.contract import Side
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+is_canonical = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII).fullmatch
+"""Matches the form that ``datetime.fromisoformat`` reads as Spark does, at a tenth of the price."""
+
+_LENIENT = re.compile(
+    r"\s*(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
+    r"(?:[T ](\d\d?)(?::(\d\d?)(?::(\d\d?)(?:\.(\d*))?(?:\s?([A-Z+-].*?))?)?)?)?)?)?\s*",
+    re.ASCII,
+).fullmatch
+_OFFSET = re.compile(r"(?:Z|(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d)(?::?(\d\d))?)?)?)", re.ASCII).fullmatch
+_WIDEST_OFFSET = timedelta(hours=18)
+
+
+class Event(NamedTuple):
+    """A readable record: ``id`` (``None`` if it has none), ``key`` (a part is ``None`` if missing), ``time_us``."""
+
+    id: str | None
+    key: tuple[str | None, ...]
+    time_us: int
+
+
+def read_event(value: bytes | str | None, side: Side) -> Event | None:
+    """The event in a record's value, or ``None`` if it is unreadable for this side."""
+    return _event_reader(side)(value)
+
+
+@functools.cache
+def _event_reader(side: Side) -> Callable[[bytes | str | None], Event | None]:
+    read_fields = field_reader((side.time, side.id, *side.keys))
+
+    def read(value: bytes | str | None) -> Event | None:
+        fields = read_fields(value)
+        time_us = None if fields is None else read_time_us(fields[0])
+        if fields is None or time_us is None:
+            return None
+        name, *key = [as_text(field) for field in fields[1:]]
+        return Event(name, tuple(key), time_us)
+
+    return read
+
+
+def field_reader(names: Sequence[str]) -> Callable[[bytes | str | None], tuple[Any, ...] | None]:
+    """A function that gives two or more fields of a JSON object (``None`` where missing), or ``None`` if it is none."""
+    struct, attributes = field_struct(names)
+    decode = msgspec.json.Decoder(struct).decode
+    pick = operator.attrgetter(*attributes)
+
+    def read(value: bytes | str | None) -> tuple[Any, ...] | None:
+        if not value:
+            return None
+        try:
+            found: tuple[Any, ...] = pick(decode(value))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        return found
+
+    return read
+
+
+def field_struct(names: Sequence[str]) -> tuple[type[msgspec.Struct], list[str]]:
+    """A struct that takes just these fields of a JSON object, and its attribute for each name."""
+    attributes = {name: f"field_{index}" for index, name in enumerate(dict.fromkeys(names))}
+    struct = msgspec.defstruct(
+        "Fields",
+        [(attribute, Any, None) for attribute in attributes.values()],
+        rename={attribute: name for name, attribute in attributes.items()},
+        gc=False,
+    )
+    return struct, [attributes[name] for name in names]
+
+
+def read_time_us(value: object) -> int | None:
+    """Microseconds since the epoch of a JSON value that Spark reads as a TIMESTAMP; ``None`` if it reads NULL."""
+    if type(value) is int:
+        return value * 1_000_000  # a JSON number is seconds; one with a fraction is none
+    if type(value) is not str:
+        return None
+    try:
+        if is_canonical(value):
+            return (datetime.fromisoformat(value) - EPOCH) // _MICROSECOND
+        return _read_leniently(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read_leniently(text: str) -> int | None:
+    """``SparkDateTimeUtils.parseTimestampString``: parts of one digit, and any number of them missing at the end."""
+    found = _LENIENT(text)
+    if found is None:
+        return None
+    *parts, fraction, zone = found.groups()
+    year, month, day, hour, minute, second = [
+        int(part) if part else least for part, least in zip(parts, (1, 1, 1, 0, 0, 0), strict=True)
+    ]
+    microsecond = int(((fraction or "") + "000000")[:6])
+    moment = datetime(year, month, day, hour, minute, second, microsecond, _zone(zone or "Z"))
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def _zone(name: str) -> tzinfo:
+    """The time zone of a name that Java's ``ZoneId`` knows; raises ``ValueError`` for one that it does not."""
+    found = _OFFSET(name)
+    if found is None:
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, OSError) as error:
+            raise ValueError(name) from error
+    sign, *numbers = found.groups()
+    hours, minutes, seconds = [int(number or 0) for number in numbers]
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if minutes > 59 or seconds > 59 or offset > _WIDEST_OFFSET:
+        raise ValueError(name)
+    return timezone(-offset if sign == "-" else offset)
+
+
+def write_time(time_us: int) -> str:
+    """The reverse of :func:`read_time_us`, with milliseconds, or microseconds where they are needed."""
+    moment = EPOCH + timedelta(microseconds=time_us)
+    spec = "milliseconds" if time_us % 1000 == 0 else "microseconds"
+    return moment.replace(tzinfo=None).isoformat(timespec=spec) + "Z"
+
+
+def as_text(value: Any) -> str | None:
+    """A JSON value as ``from_json`` gives it for a STRING column."""
+    if value is None or type(value) is str:
+        return value
+    return msgspec.json.encode(value).decode()

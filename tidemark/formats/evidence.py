@@ -1,0 +1,317 @@
+"""Evidence: one directory per run, enough to judge the run again without a stack.
+
+Free of Kafka and Spark. Simple enough to write by hand: ``tidemark check DIR`` judges a directory that a person
+typed. JSON Lines files may be compressed (``.zst``).
+
+``manifest.json``   one object::
+
+    {"tidemark_evidence": 1, "contract": {...}, "delivery": "at-least-once", "pace": "stepped",
+     "inputs": {
+        "impressions": {"topic": "run7-impressions", "start_offsets": {"0": 0}, "end_offsets": {"0": 812}},
+        "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
+     "anchors": ["flushed"]}
+
+    ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
+    published. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``backend``, ``sink``, ``query_id``,
+    ``started_utc``, ``command`` (that reproduces the run), ``notes``, ``state``. ``anchors`` are those asked for.
+    ``state`` says how Spark kept the join's state, as the checkpoint has it, and what was read of it::
+
+        {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
+
+    ``format`` is the join's state format, ``changelog`` whether changelog files were written; ``asked_format`` is
+    there if the run asked for one. ``batches`` are those whose state was asked for; ``problem`` says why it was not
+    to be had, ``note`` why there was none to ask for.
+
+``trace.jsonl``     the trace that was published, unchanged (``tidemark.formats.trace``).
+``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
+``batches.jsonl``   one line per planned batch, by batch id::
+
+    {"batch": 0, "watermark_ms": 0, "end_offsets": {"impressions": {"0": 400}, "clicks": {"0": 40}},
+     "committed": true, "runs": 1, "restarted": false, "failed_tasks": 0}
+
+    ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how
+    often the batch was started. ``restarted`` says that the query was started again and began with this batch, be it
+    for the first time; a batch that was run again is always one. ``failed_tasks`` is how many task attempts of it did
+    not end in success (from the event logs).
+
+``output.jsonl``    every record of the output topic, read at read_committed::
+
+    {"partition": 0, "offset": 0, "key": null, "value": "{...}", "timestamp_ms": 1767225600000,
+     "headers": [["query", "b2f0..."], ["batch", "0"], ["partition", "1"], ["attempt", "0"]]}
+
+``state.jsonl``     the join's state after some batches, a line for each row in it; may be missing::
+
+    {"batch": 3, "side": "left", "key": ["u7", null], "time_us": 1767225600000000, "ref": [0, 17], "matched": false}
+
+    ``batch`` is committed, and the rows are those that Spark kept when it ended. ``time_us`` is the event time, or the
+    end of its window; ``ref`` partition and offset of the input record. What the state does not have is ``null``.
+
+``executors.jsonl`` where the state was: the executor that ran the join on each state partition; may be missing::
+
+    {"batch": 4, "executors": {"0": "1", "1": "0"}, "lost": ["2"]}
+
+    ``lost`` are executors that ended while this batch was the latest. Those of the driver's second run are ``2:0``,
+    ``2:1`` and so on, for each run of a driver counts its executors from 0.
+
+``faults.jsonl``    the journal: what was asked, what was done, the proof::
+
+    {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
+
+``progress.jsonl``  Spark's own progress reports, as they are. ``verdict.json``  the judgement. ``logs/``  logs of the
+programs, what Spark's event log says of the query, and under faults those of driver and executors. ``code.zip``  the
+code that ran. ``contract.json``  the contract by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import zstandard
+
+from tidemark.errors import BrokenEvidence
+from tidemark.formats.chain import Chain, read_contract
+from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, write_lines
+from tidemark.formats.trace import TraceReader
+
+FORMAT = 1
+
+
+class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """Where a logical input topic was published, and which of its offsets this run wrote."""
+
+    topic: str
+    start_offsets: dict[str, int]
+    end_offsets: dict[str, int]
+
+
+class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """``state`` of the manifest."""
+
+    format: int | None = None
+    provider: str | None = None
+    changelog: bool | None = None
+    asked_format: int | None = None
+    batches: list[int] = []
+    problem: str | None = None
+    note: str | None = None
+
+
+class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """``manifest.json``."""
+
+    tidemark_evidence: int
+    contract: dict[str, Any]
+    delivery: Delivery
+    inputs: dict[str, InputTopic]
+    pace: str = "timed"
+    anchors: list[str] = []
+    seed: int | None = None
+    trace_sha256: str | None = None
+    versions: dict[str, str] = {}
+    code_sha256: str | None = None
+    backend: str | None = None
+    sink: str | None = None
+    query_id: str | None = None
+    started_utc: str | None = None
+    command: str | None = None
+    notes: list[str] = []
+    state: StateInfo | None = None
+
+
+class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A line of ``batches.jsonl``."""
+
+    batch: int
+    watermark_ms: int
+    end_offsets: dict[str, dict[str, int]]
+    committed: bool = True
+    runs: int = 1
+    restarted: bool = False
+    failed_tasks: int = 0
+
+
+class OutputRecord(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """A line of ``output.jsonl``."""
+
+    partition: int
+    offset: int
+    value: str | None = None
+    key: str | None = None
+    headers: list[tuple[str, str | None]] = []
+    timestamp_ms: int = 0
+
+
+class StateRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A line of ``state.jsonl``."""
+
+    batch: int
+    side: Literal["left", "right"]
+    key: tuple[str | None, ...] | None = None
+    time_us: int | None = None
+    ref: tuple[int, int] | None = None
+    matched: bool | None = None
+
+
+class Placement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A line of ``executors.jsonl``: state partition -> executor, and the executors that ended meanwhile."""
+
+    batch: int
+    executors: dict[str, str]
+    lost: list[str] = []
+
+
+class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A line of ``faults.jsonl``; ``recovery_s`` is the time from the strike to the commit of the batch it hit.
+
+    ``proof`` has who was struck (``executor_id``, ``executor_ids``, ``pid``, ``app_id``, ``part``), and what was seen
+    in the instant before it: whether the batch was ``planned`` and ``committed``; the output's end offsets (``ends``),
+    also before the batch was planned and after it was committed (``ends_before``, ``ends_after``); the next batch of
+    each sink partition in the exactly-once sink's ``ledger``, or the ``rows`` of the batch by sink partition in the
+    output of Spark's own. ``again`` is the same of the second strike, where there was one; ``at_utc`` is then its time.
+    Of one that was not ``done`` it has the batches in which it was ``tried``, and for how many seconds each.
+    """
+
+    fault: str
+    at_utc: str
+    done: bool
+    batch: int | None = None
+    point: str | None = None
+    proof: dict[str, Any] = {}
+    recovery_s: float | None = None
+
+
+class InputRecord(NamedTuple):
+    """What the judge needs of a published record: topic, Kafka position, value (text if the trace has it so)."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | str | None
+    is_sentinel: bool
+
+
+class RunDirectory:
+    """The files of one run, by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def manifest(self) -> Manifest:
+        """``manifest.json``; raises ``BrokenEvidence``."""
+        path = self.path / "manifest.json"
+        try:
+            manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        except (OSError, msgspec.DecodeError) as error:
+            raise _broken(path, str(error)) from error
+        if manifest.tidemark_evidence != FORMAT:
+            raise _broken(path, f"format {manifest.tidemark_evidence}; this version reads {FORMAT}")
+        return manifest
+
+    @property
+    def contract(self) -> Contract | Chain:
+        """The contract in the manifest."""
+        return read_contract(self.manifest.contract)
+
+    def inputs(self) -> Iterator[InputRecord]:
+        """All records that were published, in order: the trace, then the sentinels."""
+        manifest = self.manifest
+        spans = {
+            (name, int(partition)): [topic.start_offsets.get(partition, 0), end]
+            for name, topic in manifest.inputs.items()
+            for partition, end in topic.end_offsets.items()
+        }
+        for name in ("trace", "flush"):
+            path = self.file(name)
+            if name == "flush" and not path.is_file():
+                continue
+            is_sentinel = name == "flush"
+            with TraceReader(path) as reader:
+                for record in reader:
+                    span = spans.get((record.topic, record.partition))
+                    if span is None or span[0] >= span[1]:
+                        continue  # it was not published
+                    offset = span[0]
+                    span[0] = offset + 1
+                    value = record.value if record.value is not None else record.value_bytes()
+                    yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
+
+    def batches(self) -> list[Batch]:
+        """The planned batches, by id."""
+        return sorted(self._lines("batches", Batch), key=lambda batch: batch.batch)
+
+    def output(self) -> Iterator[OutputRecord]:
+        """The output records in the order they were read."""
+        return self._lines("output", OutputRecord)
+
+    def faults(self) -> list[Fault]:
+        """The journal of faults; empty if there is none."""
+        return list(self._lines("faults", Fault)) if self.file("faults").is_file() else []
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Spark's progress reports; empty if there are none."""
+        return list(self._lines("progress", dict[str, Any])) if self.file("progress").is_file() else []
+
+    def state(self) -> Iterator[StateRow] | None:
+        """The rows of the state, or ``None`` if it was not read."""
+        return self._lines("state", StateRow) if self.file("state").is_file() else None
+
+    def placements(self) -> list[Placement]:
+        """Where the state was, by batch; empty if that is not known."""
+        if not self.file("executors").is_file():
+            return []
+        return sorted(self._lines("executors", Placement), key=lambda placement: placement.batch)
+
+    def file(self, name: str) -> Path:
+        """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``."""
+        plain = self.path / f"{name}.jsonl"
+        compressed = self.path / f"{name}.jsonl.zst"
+        return compressed if compressed.is_file() and not plain.is_file() else plain
+
+    def write_lines(self, name: str, items: Iterable[Any]) -> None:
+        """Write ``NAME.jsonl``, whole or not at all."""
+        encode = msgspec.json.Encoder().encode
+        write_lines(self.path / f"{name}.jsonl", (encode(item) for item in items))
+
+    def write_json(self, name: str, item: Any) -> None:
+        """Write ``NAME.json``, indented for people, whole or not at all."""
+        text = msgspec.json.format(msgspec.json.encode(item), indent=2)
+        part = self.path / f"{name}.json.part"
+        part.write_bytes(text + b"\n")
+        part.replace(self.path / f"{name}.json")
+
+    def _lines(self, name: str, kind: type[Any]) -> Iterator[Any]:
+        path = self.file(name)
+        number = 0
+        try:
+            with open_lines(path) as file:
+                for items in read_blocks(file, msgspec.json.Decoder(kind)):
+                    yield from items
+                    number += len(items)
+        except msgspec.DecodeError as error:
+            raise _broken(path, f"line {line_number(path, number + 1)}: {error}") from error
+        except (OSError, ValueError, zstandard.ZstdError) as error:
+            raise _broken(path, str(error)) from error
+
+
+def open_run(path: Path) -> RunDirectory:
+    """The run directory ``path``; raises ``BrokenEvidence`` if it is none."""
+    if not (path / "manifest.json").is_file():
+        raise BrokenEvidence(
+            f"{str(path)!r} is not a run directory",
+            detail="it has no manifest.json",
+            hint="`tidemark run` prints the run directory it made; by default it is below runs/",
+        )
+    return RunDirectory(path)
+
+
+def _broken(path: Path, why: str) -> BrokenEvidence:
+    return BrokenEvidence(
+        f"{str(path)!r} cannot be read as evidence",
+        detail=why,
+        hint="the docstring of tidemark/formats/evidence.py describes each file",
+    )

@@ -1,0 +1,199 @@
+"""The trace: every input record of a run, in the order in which it was produced.
+
+Free of Kafka and Spark. One JSON object a line (JSON Lines; ``.zst`` is read and written too), made to be read and
+written by hand. The first line is the header, each further line a record::
+
+    {"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {"partitions": 2}, "clicks": {"partitions": 1}},
+     "slices": 2}
+    {"topic": "impressions", "value": "{\\"impression_id\\": \\"i1\\", ...}", "arrival_ms": 1767225600000}
+    {"topic": "clicks", "value": "{\\"click_id\\": \\"c1\\", ...}", "arrival_ms": 1767225601000, "slice": 1}
+
+Header:
+
+``pace``    ``stepped``: a slice is published, its batches are awaited, then comes the next. ``backlog``: all is
+            published, then the query starts and takes about one slice's number of records a batch. ``timed``: by
+            ``arrival_ms``.
+``topics``  logical name -> number of partitions.
+``slices``  number of slices (at least 1).
+``seed``, ``generator``, ``counts``, ``anchors``   optional: how it was made, what is in it (numbers for the report),
+            and what a run of it is asked to reach (``tidemark.oracle.coverage``).
+
+Record (only ``topic`` and ``arrival_ms`` must be there):
+
+``value``, ``key``   text, or ``null`` (a missing value is a tombstone); ``value_base64``, ``key_base64`` for bytes
+                     that are no UTF-8.
+``partition``        0 unless said.
+``headers``          list of ``[name, text-or-null]``.
+``timestamp_ms``     Kafka's record timestamp; ``arrival_ms`` unless said.
+``event_ms``         event time, for people and charts; the judge reads the value instead.
+``slice``            0 unless said; never smaller than that of the record before.
+
+The digest of a trace is the SHA-256 of its uncompressed bytes. The offset of a record is its index among the
+trace's records of the same topic and partition, plus the partition's end offset before publishing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import zstandard
+
+from tidemark.errors import BrokenTrace, UsageError
+from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, write_lines
+
+Pace = Literal["stepped", "backlog", "timed"]
+PACES: tuple[Pace, ...] = ("stepped", "backlog", "timed")
+FORMAT = 1
+
+
+class TopicSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a logical topic is laid out."""
+
+    partitions: int = 1
+
+
+class Header(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The first line of a trace."""
+
+    tidemark_trace: int
+    pace: Pace
+    topics: dict[str, TopicSpec]
+    slices: int = 1
+    seed: int | None = None
+    generator: str | None = None
+    counts: dict[str, int] = {}
+    anchors: list[str] = []
+
+
+class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """One input record."""
+
+    topic: str
+    value: str | None = None
+    arrival_ms: int
+    partition: int = 0
+    key: str | None = None
+    headers: list[tuple[str, str | None]] = []
+    timestamp_ms: int | None = None
+    event_ms: int | None = None
+    slice: int = 0
+    value_base64: str | None = None
+    key_base64: str | None = None
+
+    def value_bytes(self) -> bytes | None:
+        """The value as Kafka stores it; ``None`` is a tombstone."""
+        return _bytes(self.value, self.value_base64)
+
+    def key_bytes(self) -> bytes | None:
+        """The key as Kafka stores it."""
+        return _bytes(self.key, self.key_base64)
+
+
+_encoder = msgspec.json.Encoder()
+_header_decoder = msgspec.json.Decoder(Header)
+_record_decoder = msgspec.json.Decoder(Record)
+
+
+class TraceReader:
+    """An open trace: ``header`` is read at once, iterating yields the records. A context manager.
+
+    Raises ``BrokenTrace`` with file name, line number and reason for a line that cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise UsageError(
+                f"there is no trace {str(path)!r}",
+                hint="`tidemark producers generate --out FILE` makes one",
+            )
+        self._file = open_lines(path)
+        try:
+            self.header = self._read_header()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> TraceReader:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __iter__(self) -> Iterator[Record]:
+        places = {(name, n) for name, spec in self.header.topics.items() for n in range(spec.partitions)}
+        last_slice, number = 0, 0  # number: how many records were looked at
+        try:
+            for records in read_blocks(self._file, _record_decoder):
+                for record in records:
+                    number += 1
+                    if (record.topic, record.partition) not in places:
+                        place = f"topic {record.topic!r} partition {record.partition}"
+                        raise ValueError(f"{place} is not in the header's topics")
+                    if record.slice != last_slice:
+                        self._check_slice(record.slice, last_slice)
+                        last_slice = record.slice
+                    yield record
+        except zstandard.ZstdError as error:
+            raise self._broken(number + 2, error) from error
+        except msgspec.DecodeError as error:
+            # In the item behind the last one that was given; the header is the first.
+            raise self._broken(line_number(self.path, number + 2), error) from error
+        except ValueError as error:
+            raise self._broken(line_number(self.path, number + 1), error) from error
+
+    def _check_slice(self, number: int, last: int) -> None:
+        if not last <= number < self.header.slices:
+            raise ValueError(f"slice {number} after slice {last}, of {self.header.slices} slices")
+
+    def _read_header(self) -> Header:
+        try:
+            header = _header_decoder.decode(self._file.readline())
+            if header.tidemark_trace != FORMAT:
+                raise ValueError(f"format {header.tidemark_trace}; this version reads format {FORMAT}")
+            if header.slices < 1 or not header.topics:
+                raise ValueError("a trace has at least one slice and one topic")
+        except (msgspec.DecodeError, ValueError, zstandard.ZstdError) as error:
+            raise self._broken(1, error) from error
+        return header
+
+    def _broken(self, line: int, error: Exception) -> BrokenTrace:
+        return BrokenTrace(
+            f"line {line} of {str(self.path)!r} is not a line of a trace",
+            detail=str(error),
+            hint="the docstring of tidemark/formats/trace.py describes the format",
+        )
+
+
+def write_trace(path: Path, header: Header, records: Iterable[Record]) -> str:
+    """Write a trace, whole or not at all, and return its SHA-256 (hexadecimal)."""
+    return write_lines(path, (_encoder.encode(item) for item in _chain(header, records)))
+
+
+def trace_sha256(path: Path) -> str:
+    """The digest of a trace's uncompressed bytes (hexadecimal)."""
+    digest = hashlib.sha256()
+    with open_lines(path) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chain(header: Header, records: Iterable[Record]) -> Iterator[Header | Record]:
+    yield header
+    yield from records
+
+
+def _bytes(text: str | None, encoded: str | None) -> bytes | None:
+    if text is not None:
+        return text.encode()
+    return base64.b64decode(encoded) if encoded is not None else None

@@ -1,0 +1,398 @@
+"""The harness's Kafka client: topics, offsets, and reading what a query wrote. The only one outside the
+producers.
+
+Everything is read at ``read_committed``. ``read_all`` reads what is there now; ``drain`` reads until
+nothing more comes: until the high watermark (``end``), the last stable offset (``stable``) and the reader's
+position agree on every partition, and still do after a second look. Offsets are end-exclusive.
+
+Bytes that are no UTF-8 are kept visible: ``\\\\xff`` instead of a character that nobody wrote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
+from tidemark.formats.evidence import OutputRecord
+from tidemark.waiting import wait_until
+
+TOPIC_SETTINGS = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
+"""Traces keep their own timestamps, of years ago or far ahead: a broker must neither delete nor refuse them."""
+
+ANSWER_S = 15.0
+"""Calibration: a broker answers an admin request in 5-50 ms; one that is just starting within 5 s."""
+
+TRY_S = 3.0
+"""Calibration: as ANSWER_S, of one try: who asks a leader that has just died, asks another one next time."""
+
+TOPIC_S = 30.0
+"""Calibration: a topic has its leaders 10-100 ms after it was created."""
+
+DRAIN_S = 60.0
+"""Calibration: 100,000 records are read in a second; a transaction that nobody ends is aborted after its timeout."""
+
+NO_ANSWER = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+)
+"""Nobody was there to ask."""
+
+SETTLE_S = 1.0
+"""How long an output must stay as it is to count as finished: a late duplicate is a finding."""
+
+NOT_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
+"""What a broker says of a partition that it has just been given, or has just come back with, and what a client makes of
+it: ask again.
+"""
+
+SEE_LOG = "the broker's log says more: `tidemark status` names it"
+BATCH_RECORDS = 10_000
+_POLL_S = 0.1
+
+Broker = str | Mapping[str, str]
+"""A broker's ``HOST:PORT``, or the client's settings, ``bootstrap.servers`` among them, for one that wants a login."""
+
+Ends = dict[str, dict[int, int]]
+T = TypeVar("T")
+
+
+def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
+    """Create topics (name -> partitions) that keep records of any age; wait until each has its leaders.
+
+    They have as many replicas as the broker gives by default (``default.replication.factor``).
+    """
+    admin = _admin(broker)
+    wanted = [
+        NewTopic(name, num_partitions=partitions, config=TOPIC_SETTINGS)
+        for name, partitions in layout.items()
+    ]
+    for name, future in admin.create_topics(wanted, operation_timeout=ANSWER_S).items() if wanted else ():
+        with _answered(broker, f"create topic {name!r}"):
+            future.result(ANSWER_S)
+
+    def led() -> bool:
+        known = _metadata(admin, broker)
+        return all(
+            name in known
+            and len(known[name].partitions) == partitions
+            and all(part.leader >= 0 for part in known[name].partitions.values())
+            for name, partitions in layout.items()
+        )
+
+    wait_until(led, TOPIC_S, lambda: f"leaders of the topics {', '.join(layout)}")
+    _ends(admin, broker, layout, committed=False)  # a leader that is named may not know it yet
+
+
+def delete_topics(broker: Broker, topics: Collection[str]) -> None:
+    """Delete topics; one that is not there is as good as deleted."""
+    admin = _admin(broker)  # kept by name: a client that nobody holds is closed under its own requests
+    for name, future in admin.delete_topics(list(topics)).items() if topics else ():
+        with _answered(broker, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
+            future.result(ANSWER_S)
+
+
+def partitions(broker: Broker) -> dict[str, int]:
+    """The topics that there are, with their numbers of partitions."""
+    return {name: len(topic.partitions) for name, topic in _metadata(_admin(broker), broker).items()}
+
+
+def end_offsets(broker: Broker, topics: Collection[str]) -> Ends:
+    """Topic -> partition -> end offset: the high watermark. Raises ``UsageError`` for a topic that is not
+    there.
+    """
+    return _ends(_admin(broker), broker, topics, committed=False)
+
+
+def stable_offsets(broker: Broker, topics: Collection[str]) -> Ends:
+    """Topic -> partition -> last stable offset: where a reader at read_committed stops."""
+    return _ends(_admin(broker), broker, topics, committed=True)
+
+
+def start_offsets(broker: Broker, topics: Collection[str]) -> Ends:
+    """Topic -> partition -> first offset that is still there."""
+    return _offsets(_admin(broker), broker, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def watched_ends(broker: Broker, topic: str) -> Iterator[Callable[[], dict[int, int]]]:
+    """Tells the end offset of each partition, rows of open transactions included, in 1-2 ms: its client stays."""
+    settings = {**_client(broker), "group.id": "tidemark-watcher", "isolation.level": "read_uncommitted"}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    places = [TopicPartition(topic, number) for number in end_offsets(broker, [topic])[topic]]
+
+    def ends() -> dict[int, int]:
+        return {place.partition: consumer.get_watermark_offsets(place, ANSWER_S)[1] for place in places}
+
+    try:
+        yield lambda: _told(broker, f"the offsets of {topic!r}", ends)
+    finally:
+        consumer.close()
+
+
+def read_all(broker: Broker, topic: str) -> Iterator[OutputRecord]:
+    """The committed records of a topic, up to its last stable offset of now; by partition, each in order."""
+    stable = stable_offsets(broker, [topic])[topic]
+    yield from map(output_record, read_messages(broker, topic, stable))
+
+
+def read_messages(
+    broker: Broker, topic: str, stable: Mapping[int, int], start: Mapping[int, int] | None = None
+) -> Iterator[Message]:
+    """The committed records of the partitions that ``stable`` names, up to those offsets, from ``start`` on."""
+    with _Reader(
+        broker, topic, {partition: (start or {}).get(partition, 0) for partition in stable}
+    ) as reader:
+        while not reader.has_reached(stable):
+            for message in reader.some(lambda: f"the committed records of {topic!r} up to {stable}", DRAIN_S):
+                if (message.offset() or 0) < stable[message.partition() or 0]:  # more may have come meanwhile
+                    yield message
+
+
+def drain(
+    broker: Broker, topic: str, *, settle_s: float = SETTLE_S, timeout_s: float = DRAIN_S
+) -> Iterator[OutputRecord]:
+    """The committed records of a topic until no more come.
+
+    Raises:
+        DeadlineExceeded: for ``timeout_s`` nothing came and the offsets still disagree (a transaction that
+        is open).
+    """
+    admin = _admin(broker)
+    seen: tuple[dict[int, int], dict[int, int]] = {}, {}
+
+    def looked() -> dict[int, int] | None:
+        """The end of each partition, if nothing lies between it and the last stable offset."""
+        ends = _ends(admin, broker, [topic], committed=False)[topic]
+        stable = _ends(admin, broker, [topic], committed=True)[topic]
+        seen[0].update(ends)
+        seen[1].update(stable)
+        return ends if ends == stable else None
+
+    with _Reader(broker, topic, dict.fromkeys(end_offsets(broker, [topic])[topic], 0)) as reader:
+        settled_s: float | None = None
+        finished: dict[int, int] | None = None
+
+        def described() -> str:
+            return f"{topic!r} to settle: position {reader.position}, end {seen[0]}, last stable {seen[1]}"
+
+        while True:
+            ends = looked()
+            if ends is None or not reader.has_reached(ends):
+                settled_s = finished = None
+                yield from map(output_record, reader.some(described, timeout_s))
+            elif ends != finished:
+                settled_s, finished = time.monotonic() + settle_s, ends
+            elif settled_s is not None and time.monotonic() >= settled_s:
+                return
+            else:
+                yield from map(output_record, reader.poll())
+
+
+def output_record(message: Message) -> OutputRecord:
+    """A message as a line of ``output.jsonl``."""
+    kind, timestamp_ms = message.timestamp()
+    return OutputRecord(
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        value=visible(message.value()),
+        key=visible(message.key()),
+        headers=[(name, visible(value)) for name, value in headers(message)],
+        timestamp_ms=timestamp_ms if kind else 0,
+    )
+
+
+def headers(message: Message) -> list[tuple[str, bytes | None]]:
+    """The headers of a message, in order."""
+    found: Any = message.headers() or []
+    return [(str(name), value) for name, value in found]
+
+
+def visible(data: bytes | str | None) -> str | None:
+    """Bytes as text; what is no UTF-8 is shown as ``\\\\xNN``."""
+    return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
+
+
+class _Reader:
+    """All partitions of one topic, from these offsets on, at read_committed. A context manager."""
+
+    def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int]) -> None:
+        self._broker = broker
+        self._consumer = Consumer(
+            {
+                **_client(broker),
+                "group.id": "tidemark-reader",  # must be there, and is not used: offsets are never committed
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+                "queued.min.messages": 200_000,
+            }
+        )
+        self.position = dict(offsets)
+        self._consumer.assign(
+            [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        )
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._consumer.close()
+
+    def has_reached(self, offsets: Mapping[int, int]) -> bool:
+        """Whether everything before ``offsets`` was read or skipped (control records, aborted ones)."""
+        return all(self.position.get(partition, 0) >= offset for partition, offset in offsets.items())
+
+    def poll(self) -> Iterator[Message]:
+        """What has arrived, maybe nothing."""
+        for message in self._consumer.consume(BATCH_RECORDS, _POLL_S):
+            error, partition, offset = message.error(), message.partition(), message.offset()
+            if error is None:
+                assert partition is not None
+                assert offset is not None
+                self.position[partition] = offset + 1
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                if partition is not None and offset is not None:
+                    self.position[partition] = max(self.position[partition], offset)
+            elif error.fatal() or not (error.retriable() or error.code() in NOT_YET):
+                raise TestbedError(
+                    f"cannot read from {_address(self._broker)!r}", detail=error.str(), hint=SEE_LOG
+                )
+
+    def some(self, describe: Callable[[], str], timeout_s: float) -> Iterator[Message]:
+        """At least one step forward: messages, or a new position. Raises ``DeadlineExceeded`` if there is
+        none.
+        """
+        before = dict(self.position)
+        deadline = time.monotonic() + timeout_s
+        while self.position == before:
+            yield from self.poll()
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(
+                    f"waited {timeout_s:g} s for {describe()}",
+                    hint="a writer that died in a transaction blocks readers until that times out",
+                )
+
+
+def _client(broker: Broker) -> dict[str, str | int | float | bool]:
+    settings = {"bootstrap.servers": broker} if isinstance(broker, str) else broker
+    return {"client.id": "tidemark", "log_level": 0, **settings}
+
+
+def _address(broker: Broker) -> str:
+    return broker if isinstance(broker, str) else broker.get("bootstrap.servers", "?")
+
+
+def _admin(broker: Broker) -> AdminClient:
+    return AdminClient(_client(broker))
+
+
+def _metadata(admin: AdminClient, broker: Broker) -> Mapping[str, Any]:
+    with _answered(broker, "list its topics"):
+        topics: Mapping[str, Any] = admin.list_topics(timeout=ANSWER_S).topics
+        return topics
+
+
+def _ends(admin: AdminClient, broker: Broker, topics: Collection[str], *, committed: bool) -> Ends:
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return _offsets(admin, broker, topics, spec=spec, isolation_level=level)
+
+
+def _offsets(
+    admin: AdminClient, broker: Broker, topics: Collection[str], *, spec: OffsetSpec, **options: Any
+) -> Ends:
+    known = _metadata(admin, broker)
+    missing = [name for name in topics if name not in known]
+    if missing:
+        raise UsageError(
+            f"there is no topic {missing[0]!r} at {_address(broker)!r}",
+            hint=f"topics there: {', '.join(sorted(name for name in known if name[:2] != '__')) or 'none'}",
+        )
+    asked = {TopicPartition(name, partition): spec for name in topics for partition in known[name].partitions}
+
+    def tell() -> Ends:
+        ends: Ends = {name: {} for name in topics}
+        answers = admin.list_offsets(asked, request_timeout=TRY_S, **options) if asked else {}
+        for place, future in answers.items():
+            ends[place.topic][place.partition] = future.result(ANSWER_S).offset
+        return {name: dict(sorted(parts.items())) for name, parts in ends.items()}
+
+    return _told(broker, f"the offsets of {', '.join(topics)}", tell)
+
+
+def _told(broker: Broker, what: str, tell: Callable[[], T]) -> T:
+    """What ``tell`` tells, in the end: a broker that has just come back is asked again."""
+    trouble = ""
+
+    def look() -> list[T] | None:
+        nonlocal trouble
+        with _answered(broker, f"tell {what}"):
+            try:
+                return [tell()]
+            except KafkaException as exception:
+                if exception.args[0].code() not in (*NOT_YET, *NO_ANSWER):
+                    raise
+                trouble = exception.args[0].str()
+                return None
+
+    try:
+        [found] = wait_until(look, ANSWER_S, lambda: f"{what}: {trouble}")
+    except DeadlineExceeded as error:
+        raise _unreachable(broker, error.message) from error
+    return found
+
+
+@contextmanager
+def _answered(broker: Broker, what: str, *, forgive: Sequence[int] = ()) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise _unreachable(broker, f"it did not {what} within {ANSWER_S:g} s") from error
+    except KafkaException as exception:
+        refusal = exception.args[0]
+        if refusal.code() in forgive:
+            return
+        if refusal.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            raise UsageError(f"cannot {what}: it exists", hint="choose another name") from exception
+        if refusal.code() in NO_ANSWER:
+            raise _unreachable(broker, refusal.str()) from exception
+        raise TestbedError(
+            f"the broker at {_address(broker)!r} did not {what}", detail=refusal.str(), hint=SEE_LOG
+        ) from exception
+
+
+def _unreachable(broker: Broker, why: str) -> TestbedError:
+    return TestbedError(
+        f"no Kafka broker answers at {_address(broker)!r}",
+        detail=why,
+        hint="`tidemark status` shows the address of the stack's broker; `tidemark up` starts one",
+    )

@@ -1,0 +1,139 @@
+"""A trace from topics that are there: of any Kafka, whoever wrote them.
+
+All partitions are merged by record timestamp, each in its own order; records with the same timestamp come
+in the order of the topics, then of the partitions, which is the order of a generated trace:
+``record(replay(trace))`` is the trace again. Read at read_committed, up to the last stable offsets of now,
+with bounded memory.
+
+What Kafka does not know is not in the trace: slices are cut by arrival time if asked for, event times are
+there if a contract tells how to read them. Bytes that are no UTF-8 are kept as base64 in values and keys,
+and shown as ``\\\\xNN`` in headers.
+"""
+
+from __future__ import annotations
+
+import base64
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Message
+
+from tidemark.errors import UsageError
+from tidemark.formats.contract import Contract
+from tidemark.formats.events import read_event
+from tidemark.formats.trace import Header, Pace, Record, TopicSpec, TraceReader, write_trace
+from tidemark.kafka import client as kafka
+
+Progress = Callable[[int], None]
+PROGRESS_EVERY = 10_000
+_ANY_SLICES = 2**31
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """What to record: logical name -> topic, in the order of the trace's header. ``slice_s`` 0 makes one
+    slice.
+    """
+
+    topics: Mapping[str, str]
+    pace: Pace = "timed"
+    slice_s: float = 0
+    contract: Contract | None = None
+
+
+def record(
+    broker: kafka.Broker, options: RecordOptions, path: Path, progress: Progress
+) -> tuple[str, Header]:
+    """Write the topics' records to the trace ``path``; returns its SHA-256 and its header.
+
+    Raises ``UsageError`` if a topic is missing or all are empty.
+    """
+    stable = kafka.stable_offsets(broker, options.topics.values())
+    topics = {name: TopicSpec(len(stable[topic])) for name, topic in options.topics.items()}
+    header = Header(tidemark_trace=1, pace=options.pace, topics=topics, slices=_ANY_SLICES)
+    cutter = _Cutter(options.slice_s)
+    # How many slices and records there are is known only at the end, and stands in the first line.
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        write_trace(draft, header, cutter.cut(_merged(broker, options, stable), progress))
+        if not cutter.counts:
+            raise UsageError(
+                f"there is nothing to record: {', '.join(options.topics.values())} hold no records",
+                hint="records of an open or aborted transaction are not read",
+            )
+        header.slices = cutter.slices
+        header.counts = {name: cutter.counts[name] for name in topics}
+        header.generator = "tidemark.kafka.record"
+        with TraceReader(draft) as reader:
+            return write_trace(path, header, reader), header
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+class _Cutter:
+    """Numbers the slices as the records pass, and counts."""
+
+    def __init__(self, slice_s: float) -> None:
+        self._slice_ms = round(slice_s * 1000)
+        self.slices = 1
+        self.counts: Counter[str] = Counter()
+
+    def cut(self, records: Iterator[Record], progress: Progress) -> Iterator[Record]:
+        stretch: int | None = None
+        for number, item in enumerate(records, 1):
+            if self._slice_ms:
+                now = item.arrival_ms // self._slice_ms
+                self.slices += stretch is not None and now != stretch
+                stretch = now
+                item.slice = self.slices - 1
+            self.counts[item.topic] += 1
+            if number % PROGRESS_EVERY == 0:
+                progress(number)
+            yield item
+
+
+def _merged(broker: kafka.Broker, options: RecordOptions, stable: kafka.Ends) -> Iterator[Record]:
+    """Heapq's merge is stable: equal keys come in the order of the streams."""
+    streams = [
+        _partition(kafka.read_messages(broker, topic, {partition: end}), name, options.contract)
+        for name, topic in options.topics.items()
+        for partition, end in stable[topic].items()
+    ]
+    return heapq.merge(*streams, key=lambda item: item.arrival_ms)
+
+
+def _partition(messages: Iterator[Message], name: str, contract: Contract | None) -> Iterator[Record]:
+    """The records of one partition. Arrival never goes back, whatever the timestamps do."""
+    side = contract.side(name) if contract else None
+    latest_ms = 1
+    for message in messages:
+        shown = kafka.output_record(message)
+        latest_ms = max(latest_ms, shown.timestamp_ms)
+        value, value_base64 = _text(message.value())
+        key, key_base64 = _text(message.key())
+        event = read_event(value, side) if side else None
+        yield Record(
+            topic=name,
+            value=value,
+            value_base64=value_base64,
+            key=key,
+            key_base64=key_base64,
+            arrival_ms=latest_ms,
+            timestamp_ms=None if shown.timestamp_ms in (0, latest_ms) else shown.timestamp_ms,
+            event_ms=event.time_us // 1000 if event else None,
+            partition=shown.partition,
+            headers=shown.headers,
+        )
+
+
+def _text(data: bytes | str | None) -> tuple[str | None, str | None]:
+    """Bytes as text, or else as base64."""
+    if not isinstance(data, bytes):
+        return data, None
+    try:
+        return data.decode(), None
+    except UnicodeDecodeError:
+        return None, base64.b64encode(data).decode()

@@ -1,0 +1,132 @@
+"""What a run of a chain consisted of, and which interesting things it reached.
+
+Free of I/O. Anchors are named as in ``tidemark.oracle.coverage``. Chains have three of their own, which are
+always asked for where the chain has such a step:
+
+``rows_came``           a right row that no sentinel is part of came in its batch
+``duplicate_dropped``   a deduplication dropped a row
+``limit_reached``       a limit had more rows than it lets pass
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tidemark.formats import chain
+from tidemark.formats.evidence import Fault
+from tidemark.oracle.compare.chain_comparison import Predicted
+from tidemark.oracle.coverage import ALWAYS_ASKED, hit_running_batches, written_kills_doubled
+from tidemark.oracle.input.chain_history import History
+from tidemark.oracle.input.rows import Row
+from tidemark.oracle.model.operators import Deduplicate, Limit
+
+FAR_MS = 1 << 52
+"""A watermark further than any event time."""
+
+
+def asked(history: History, faults: Sequence[Fault]) -> list[str]:
+    """The anchors that this run has to reach.
+
+    Of those that a trace asks for, what holds for any join of its topics and need not for this chain is left out: a
+    NULL may be in a field that the chain does not read, a row below the watermark in a window that is still open.
+    """
+    own = [*ALWAYS_ASKED, "rows_came", *_of_steps(history.chain), *(["every_fault_done"] if faults else [])]
+    possible = {
+        *own,
+        "unreadable_filtered",
+        "duplicate_event_seen",
+        "duplicate_excused",
+        "written_kills_doubled",
+        "fault_hit_running_batch",
+    }
+    windows = any(isinstance(step, chain.Window) for step in history.chain.steps)
+    times = all(source.watermark_delay_ms is not None for source in history.chain.sources)
+    possible |= {"late_row_dropped"} if times and not windows else set()
+    return [name for name in dict.fromkeys([*own, *history.manifest.anchors]) if name in possible]
+
+
+def _of_steps(described: chain.Chain) -> list[str]:
+    names = {chain.Deduplicate: "duplicate_dropped", chain.Limit: "limit_reached"}
+    return [names[type(step)] for step in described.steps if type(step) in names]
+
+
+def reached(
+    history: History,
+    predicted: Predicted,
+    counts: dict[str, int],
+    faults: Sequence[Fault],
+    excused: Mapping[int, int],
+) -> dict[str, bool]:
+    """Each anchor that a chain knows, and whether the run reached it."""
+    return {
+        "flushed": _flushed(history, predicted),
+        "all_input_read": _all_read(history),
+        "every_fault_done": all(fault.done for fault in faults),
+        "rows_came": counts["joined_rows"] + counts["null_rows"] > 0,
+        "duplicate_dropped": counts["duplicates_dropped"] > 0,
+        "limit_reached": counts["over_limit"] > 0,
+        "late_row_dropped": counts["late"] > 0,
+        "unreadable_filtered": counts["unreadable"] > 0,
+        "null_key_seen": counts["null_key"] > 0,
+        "duplicate_event_seen": counts["duplicate_events"] > 0,
+        "duplicate_excused": counts["duplicates_excused"] > 0,
+        "written_kills_doubled": written_kills_doubled(faults, excused),
+        "fault_hit_running_batch": hit_running_batches(faults),
+    }
+
+
+def tally(
+    history: History, predicted: Predicted, seen: Counter[str], faults: Sequence[Fault]
+) -> dict[str, int]:
+    """All counts of a run, by the names of ``tidemark.oracle.run_counts``; ``late`` counts rows late at any step."""
+    plans = [batch.plan for batch in history.batches]
+    with_data = sum(any(batch.rows) for batch in history.batches)
+    topics = Counter(topic for topic, _, _ in history.places[: history.first_sentinel])
+    machines = predicted.model.machines
+    names = (
+        "joined_rows",
+        "null_rows",
+        "output_records",
+        "sentinel_rows",
+        "duplicates_excused",
+        "not_compared",
+    )
+    return {
+        "rows_in": history.first_sentinel,
+        **{f"{topic}_in": topics[topic] for topic in history.chain.topics},
+        "late": sum(len(rows) for machine in machines for rows in machine.late),
+        **{name: history.counts[name] for name in ("unreadable", "null_key", "duplicate_events")},
+        **{name: seen[name] for name in names},
+        "duplicates_dropped": sum(
+            machine.dropped for machine in machines if isinstance(machine, Deduplicate)
+        ),
+        "over_limit": sum(machine.dropped for machine in machines if isinstance(machine, Limit)),
+        "expected_rows": sum(predicted.all().values()),
+        "batches": history.planned,
+        "committed_batches": sum(plan.committed for plan in plans),
+        "data_batches": with_data,
+        "no_data_batches": len(plans) - with_data,
+        "batches_run_again": sum(plan.runs > 1 for plan in plans),
+        "failed_tasks": sum(plan.failed_tasks for plan in plans),
+        "faults": len(faults),
+        "faults_done": sum(fault.done for fault in faults),
+        "recovery_ms": round(1000 * max((fault.recovery_s or 0 for fault in faults), default=0)),
+    }
+
+
+def _all_read(history: History) -> bool:
+    """Whether there are records besides the sentinels, and committed batches read all of them."""
+    last = max((batch.plan.batch for batch in history.batches if batch.plan.committed), default=-1)
+    records = range(history.first_sentinel)
+    return bool(records) and all(0 <= history.batch_of.get(record, -1) <= last for record in records)
+
+
+def _flushed(history: History, predicted: Predicted) -> bool:
+    """Whether nothing but rows of sentinels would still come, however far the watermark went. Uses the model up."""
+    if not history.batches or not history.batches[-1].plan.committed:
+        return False
+    model = predicted.model
+    model.watermark_ms = FAR_MS
+    nothing: list[list[Row]] = [[] for _ in history.chain.sources]
+    return all(history.is_sentinel(row) for row in model.batch(nothing))

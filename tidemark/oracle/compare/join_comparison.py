@@ -1,0 +1,241 @@
+"""The third opinion is Spark's: every output record, compared by identity and batch with what was predicted.
+
+Free of I/O. ``Comparison.run`` returns what it saw; findings go into the book. Rules that are a choice:
+
+* A batch owes its rows once it is committed. The rows of a batch that was planned and never committed may
+  come.
+* Delivery ``at-least-once`` excuses a row that comes again *in its own batch* if that batch was run again or
+  a task of it failed, and a record that the producer sent twice because a broker died (``repeats.py``);
+  ``exactly-once`` excuses nothing. A row that comes again in another batch is never excused.
+* In a left semi join every repeat that is not excused is ``repeated_semi_rows``; in the others
+  ``duplicate_rows``.
+* A row with a late input is ``late_rows_joined``, whatever kind of row it is; so is a semi row all of whose
+  partners were late.
+* A NULL row for a left row that is matched in any batch is ``nulls_for_matched_rows``, also if it came too
+  early.
+* Rows made of a sentinel are not compared, nor are records of a batch behind a gap (``missing_batches``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from tidemark.formats.contract import Delivery, JoinKind
+from tidemark.formats.evidence import OutputRecord
+from tidemark.oracle.compare.explanations import Explain
+from tidemark.oracle.compare.wording import Wording
+from tidemark.oracle.delivery import may_repeat
+from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of, right_of
+from tidemark.oracle.input.output_rows import OutputReader
+from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.spark.pushdown import PRESERVED
+
+_PLACE_BITS = 48
+_PLACE_MASK = (1 << _PLACE_BITS) - 1
+
+
+@dataclass
+class Defects:
+    """What known defects of the engine do to this run: identity -> the defect's name."""
+
+    lost: dict[int, str] = field(default_factory=dict)
+    """Rows that are right, and that this engine does not give."""
+    added: dict[int, str] = field(default_factory=dict)
+    """Rows that this engine gives, and that are wrong."""
+
+
+@dataclass
+class Seen:
+    """What came out."""
+
+    awaited: dict[int, int] = field(default_factory=dict)
+    """Identity of each right row -> the batch that it is due in; once it came, ``~place`` (below 0) of that record."""
+    counts: Counter[str] = field(default_factory=Counter)
+    excused: Counter[int] = field(default_factory=Counter)
+    """Batch -> rows that came again in it, and were excused."""
+
+    def came(self, identity: int) -> bool:
+        """Whether a right row came."""
+        return self.awaited.get(identity, 0) < 0
+
+    def came_at(self, identity: int) -> str:
+        """Where a row that came was read first: ``partition/offset``."""
+        return _written(~self.awaited[identity])
+
+    def identities(self) -> list[int]:
+        """All right rows that came."""
+        return [identity for identity, due in self.awaited.items() if due < 0]
+
+
+class Came(NamedTuple):
+    """Where a row came: its batch and its place in the output (``None``: it never came)."""
+
+    batch: int
+    place: int | None
+
+
+class Comparison:
+    """One pass over the output, then a look at what never came."""
+
+    def __init__(self, history: History, prediction: Prediction, defects: Defects, book: Book) -> None:
+        self.seen = Seen(dict(prediction.batch_of))
+        self._history = history
+        self._predicted = prediction.batch_of
+        self._defects = defects
+        self._repeat = (
+            "repeated_semi_rows" if history.contract.kind is JoinKind.LEFT_SEMI else "duplicate_rows"
+        )
+        self._book = book
+        self._words = Wording(history, prediction)
+        self._explain = Explain(history, prediction, self._words)
+        self._reader = OutputReader(history, self._choose)
+        plans = [batch.plan for batch in history.batches]
+        self._owing = [plan.committed for plan in plans]
+        self._excusing = [may_repeat(history.manifest, plan) for plan in plans]
+        self._beyond: float = len(plans) if history.gaps else math.inf
+
+    def run(self, output: Iterable[OutputRecord]) -> Seen:
+        """Compare all of it."""
+        astray = []
+        predicted, awaited, read = self._predicted, self.seen.awaited, self._reader.read
+        first_sentinel, records, sentinels = self._history.rows.first_sentinel, 0, 0
+        for record in output:
+            records += 1
+            identity, batch, problem = read(record)
+            place = record.partition << _PLACE_BITS | record.offset
+            if identity is None:
+                self._no_row(batch, place, problem)
+            elif identity >> ROW_BITS >= first_sentinel or identity & ROW_MASK > first_sentinel:
+                sentinels += 1
+            elif awaited.get(identity) == batch:
+                awaited[identity] = ~place
+            elif batch >= self._beyond:
+                self.seen.counts["not_compared"] += 1
+            elif identity not in predicted:
+                self._unexpected(identity, Came(batch, place), place)
+            elif predicted[identity] == batch:
+                self._again(identity, Came(batch, place), place)
+            else:
+                astray.append((identity, Came(batch, place), place))
+        self.seen.counts.update(
+            output_records=records, sentinel_rows=sentinels, duplicates_excused=self.seen.excused.total()
+        )
+        for identity, came, place in astray:
+            self._judge_astray(identity, came, place)
+        for identity, due in awaited.items():
+            if due >= 0 and self._owing[due] and identity not in self._defects.added:
+                self._judge_missing(identity, due)
+        for identity in sorted(self._defects.lost):
+            self._judge_lost(identity)
+        for identity in sorted(self._defects.added):
+            self._judge_added(identity)
+        return self.seen
+
+    def _choose(self, identities: list[int], batch: int) -> int:
+        """Which of several rows with the same ids a record is: the one that was awaited most."""
+        predicted = self._predicted
+        return min(
+            identities,
+            key=lambda identity: (
+                identity not in predicted,
+                self.seen.came(identity),
+                predicted.get(identity) != batch,
+                identity,
+            ),
+        )
+
+    def _again(self, identity: int, came: Came, place: int) -> None:
+        if self._excusing[came.batch] or _written(place) in self._history.resent:
+            self.seen.excused[came.batch] += 1
+            return
+        why = "that batch was run once, none of its tasks failed, and its producer sent it once"
+        if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
+            why = "exactly-once excuses no repeat"
+        first = self.seen.came_at(identity)
+        text = f"came again in batch {came.batch}, after output {first}, and {why}"
+        self._add(self._repeat, identity, lambda: text, came)
+
+    def _judge_astray(self, identity: int, came: Came, place: int) -> None:
+        """A row that is right but for its batch."""
+        due = self._predicted[identity]
+        name, why = self._explain.wrong_batch(identity, came.batch, due)
+        if not self.seen.came(identity):
+            self.seen.awaited[identity] = ~place
+        elif name != "premature_nulls":
+            first = self.seen.came_at(identity)
+            name = self._repeat
+            why = f"came once more in batch {came.batch}, besides output {first}; it is due in batch {due}"
+        self._add(name, identity, lambda: why, came)
+
+    def _judge_missing(self, identity: int, batch: int) -> None:
+        """A row that is owed and did not come."""
+        right = right_of(identity)
+        if self._history.is_sentinel(first_of(identity)) or (
+            right is not None and self._history.is_sentinel(right)
+        ):
+            return
+        is_null = right is None and self._history.contract.kind in PRESERVED
+        name = "missing_nulls" if is_null else "lost_rows"
+        self._add(name, identity, lambda: self._explain.owed(identity, batch), Came(batch, None))
+
+    def _judge_lost(self, identity: int) -> None:
+        """A right row that the engine does not give, by a known defect."""
+        defect = self._defects.lost[identity]
+        batch = self._history.rows.batch[first_of(identity)]
+        if self.seen.came(identity) or not self._owing[batch]:
+            return
+        name, why = self._explain.lost_by_engine(identity, batch, defect)
+        self._add(name, identity, lambda: why, Came(batch, None), defect=defect)
+
+    def _judge_added(self, identity: int) -> None:
+        """A wrong row that the engine gives, by a known defect."""
+        if self.seen.came(identity):
+            defect, batch = self._defects.added[identity], self._predicted[identity]
+            name, why = self._explain.added_by_engine(identity, batch, defect)
+            came = Came(batch, ~self.seen.awaited[identity])
+            self._add(name, identity, lambda: why, came, defect=defect)
+
+    def _unexpected(self, identity: int, came: Came, place: int) -> None:
+        """A row that the operational opinion does not have."""
+        if identity in self._defects.lost:
+            self.seen.awaited.setdefault(identity, ~place)
+            name, why = "opinions_disagree", "came, which is right, although the rules of this Spark lose it"
+        else:
+            name, why = self._explain.unexpected(identity, came.batch)
+        self._add(name, identity, lambda: why, came)
+
+    def _add(
+        self, name: str, identity: int, why: Callable[[], str], came: Came, *, defect: str | None = None
+    ) -> None:
+        if not self._book.wants(name, defect):
+            self._book.count(name, defect)
+            return
+        read = None if came.place is None else _written(came.place)
+        where = f" (output {read})" if read else ""
+        message = f"{self._words.output_row(identity)}{where} {why()}"
+        finding = self._words.finding(name, identity, message)
+        self._book.add(msgspec.structs.replace(finding, read=read, batch=came.batch, defect=defect))
+
+    def _no_row(self, batch: int, place: int, problem: str) -> None:
+        """A record that cannot be read (``NO_BATCH``), or names input that does not exist."""
+        name, what = (
+            ("corrupt_rows", "cannot be judged") if batch == NO_BATCH else ("phantom_rows", "is invented")
+        )
+        if not self._book.wants(name):
+            self._book.count(name)
+            return
+        read, where = _written(place), "" if batch == NO_BATCH else f" of batch {batch}"
+        message = f"output {read}{where} {what}: {problem}"
+        in_batch = None if batch == NO_BATCH else batch
+        self._book.add(Finding(property=name, message=message, read=read, batch=in_batch))
+
+
+def _written(place: int) -> str:
+    return f"{place >> _PLACE_BITS}/{place & _PLACE_MASK}"

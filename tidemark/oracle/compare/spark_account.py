@@ -1,0 +1,197 @@
+"""The engine's own account of a run: its state, its metrics, and where its state was.
+
+Free of I/O. Spark's output is not all that Spark says: after each batch it also has a state, and reports how many rows
+it stored (``numRowsUpdated``), removed, dropped as late, and keeps. All of that follows from the rules that
+``operational`` replays, so that a difference is a finding even where the output does not show it (yet).
+
+A report is compared if its batch was run once and none of its tasks failed, for a task that is run again counts its
+rows again. What Spark counts:
+
+* ``numRowsRemoved`` of 4.2.0: not the rows of the preserved sides of an outer join, which leave with a NULL row, or
+  without one; later versions count all rows;
+* ``numRowsTotal`` in state format 4: not rows, but different keys and times; a side without a watermark has no times
+  there but random numbers, and is not compared;
+* before 4.2.0 a left semi join keeps the left rows that it has emitted: neither its state nor its metrics are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tidemark.oracle.compare.state_comparison import Known, PredictedState, StateComparison
+from tidemark.oracle.compare.state_locality import Locality, locality
+from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.input.history import NO_BATCH, Evidence, Fate, History
+from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.spark.known_defects import is_modelled, minor_version
+from tidemark.oracle.spark.pushdown import PRESERVED
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+
+OPERATOR = "symmetricHashJoin"
+FIRST_THAT_COUNTS_ALL = (4, 3)
+"""The first Spark whose ``numRowsRemoved`` counts the rows of preserved sides."""
+TIMES = {"updates": "allUpdatesTimeMs", "removals": "allRemovalsTimeMs", "commits": "commitTimeMs"}
+METRICS = {
+    "numRowsUpdated": "rows stored",
+    "numRowsRemoved": "rows removed",
+    "numRowsDroppedByWatermark": "rows dropped as late",
+    "numRowsTotal": "rows kept",
+}
+
+
+class Engine(msgspec.Struct, kw_only=True):
+    """``engine`` of the verdict.
+
+    ``state_batches`` are the batches whose state was compared, ``metric_batches`` how many reports were; ``rows`` sums
+    what Spark reported (``kept`` is the most of any batch); ``times_ms`` has the least, the median and the most of the
+    batches; ``notes`` say what was not compared, and why.
+    """
+
+    format: int | None = None
+    provider: str | None = None
+    changelog: bool | None = None
+    state_batches: list[int] = []
+    metric_batches: int = 0
+    rows: dict[str, int] = {}
+    times_ms: dict[str, tuple[int, int, int]] = {}
+    locality: Locality | None = None
+    notes: list[str] = []
+
+
+def check_engine(history: History, prediction: Prediction, run: Evidence, book: Book) -> Engine:
+    """Compare what the engine says of itself; what is wrong goes into the book."""
+    info = history.manifest.state
+    engine = Engine()
+    if info is not None:
+        engine.format, engine.provider, engine.changelog = info.format, info.provider, info.changelog
+    placements, reports = run.placements(), _reports(run.progress())
+    engine.locality = locality(placements) if placements else None
+    engine.rows, engine.times_ms = _sums(reports), _times(reports)
+    if not is_modelled(history.manifest.versions):
+        engine.notes.append(
+            "the rules of this Spark are not modelled: its state and metrics were not compared"
+        )
+        return engine
+    state = run.state()
+    if state is None:
+        why = f": {info.note}" if info is not None and info.note else ""
+        engine.notes.append(f"the state was not read{why}")
+    else:
+        asked = info.batches if info is not None else []
+        engine.state_batches = StateComparison(history, prediction, book).run(state, asked)
+    if not reports:
+        engine.notes.append("there is no progress report of one join: its metrics were not compared")
+    expected = _Expected(history, prediction)
+    for batch, report in reports.items():
+        plan = history.batches[batch].plan if batch < len(history.batches) else None
+        if plan is not None and plan.committed and plan.runs == 1 and not plan.failed_tasks:
+            engine.metric_batches += 1
+            _compare(batch, report, expected.of(batch), book)
+    return engine
+
+
+def doubts(history: History) -> list[str]:
+    """What the manifest says of a state that was wanted and is not to be had."""
+    info = history.manifest.state
+    if info is None:
+        return []
+    found = [f"the state was to be read, and could not be: {info.problem}"] if info.problem else []
+    if info.asked_format is not None and info.asked_format != info.format:
+        found.append(f"the run asked for state format {info.asked_format} and had {info.format}")
+    return found
+
+
+class _Expected:
+    """What Spark must report."""
+
+    def __init__(self, history: History, prediction: Prediction) -> None:
+        self._state = PredictedState(history, prediction)
+        side = np.frombuffer(history.rows.side, dtype=np.uint8)
+        columns = (
+            np.frombuffer(prediction.stored, dtype=np.int32),
+            np.frombuffer(prediction.removed, dtype=np.int32),
+        )
+        self._stored, self._removed = (
+            [np.bincount(column[(side == of) & (column != NO_BATCH)], minlength=len(history.batches))
+             for of in (LEFT, RIGHT)]
+            for column in columns
+        )  # fmt: skip
+        late = np.frombuffer(prediction.fate, dtype=np.uint8) == Fate.LATE
+        read_in = np.frombuffer(history.rows.batch, dtype=np.int32)
+        self._late = np.bincount(read_in[late], minlength=len(history.batches))
+        more, less = sum(self._stored), sum(self._removed)
+        self._kept = np.cumsum(np.asarray(more) - np.asarray(less))
+        self._by_time = history.by_time
+        sides = history.contract.left, history.contract.right
+        self._all_timed = all(one.watermark_delay_ms is not None for one in sides)
+        preserved = PRESERVED.get(history.contract.kind, ())
+        spark = minor_version(history.manifest.versions.get("spark", ""))
+        self._counts_all = spark is None or spark >= FIRST_THAT_COUNTS_ALL
+        self._counted = [of for of in (LEFT, RIGHT) if self._counts_all or of not in preserved]
+
+    def of(self, batch: int) -> dict[str, int]:
+        """The metrics of a batch."""
+        expected = {
+            "numRowsUpdated": int(self._stored[LEFT][batch] + self._stored[RIGHT][batch]),
+            "numRowsRemoved": sum(int(self._removed[side][batch]) for side in self._counted),
+            "numRowsDroppedByWatermark": int(self._late[batch]),
+        }
+        if not self._by_time:
+            expected["numRowsTotal"] = int(self._kept[batch])
+        elif self._all_timed:
+            expected["numRowsTotal"] = self._entries(batch)
+        return expected
+
+    def _entries(self, batch: int) -> int:
+        """The different keys and times in the state; no time is the epoch."""
+        known, state = Known(key=True, time=True, ref=False), self._state
+        kept = ([state.kept(row, known) for row in state.after(batch, side)] for side in (LEFT, RIGHT))
+        return sum(len({(row.key, row.time_us or 0) for row in rows}) for rows in kept)
+
+
+def _compare(batch: int, report: Mapping[str, Any], expected: Mapping[str, int], book: Book) -> None:
+    for name, what in METRICS.items():
+        reported = report.get(name)
+        if reported is not None and reported != expected.get(name, reported):
+            message = (
+                f"Spark reports {reported:,} {what} in batch {batch} ({name});"
+                f" its own rules give {expected[name]:,}"
+            )
+            book.add(Finding(property="wrong_metrics", message=message, batch=batch))
+
+
+def _reports(progress: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The join's part of the last report of each batch; nothing where a query has more joins than one."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for report in progress:
+        operators = report.get("stateOperators") or ()
+        joins = [operator for operator in operators if operator.get("operatorName") == OPERATOR]
+        if len(joins) == 1:
+            found[int(report["batchId"])] = joins[0]
+    return found
+
+
+def _sums(reports: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
+    if not reports:
+        return {}
+    columns = {name: [int(report.get(name) or 0) for report in reports.values()] for name in METRICS}
+    return {
+        "stored": sum(columns["numRowsUpdated"]),
+        "removed": sum(columns["numRowsRemoved"]),
+        "dropped": sum(columns["numRowsDroppedByWatermark"]),
+        "kept": max(columns["numRowsTotal"]),
+    }
+
+
+def _times(reports: Mapping[int, Mapping[str, Any]]) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for what, name in TIMES.items():
+        times = [int(report[name]) for report in reports.values() if name in report]
+        if times:
+            found[what] = min(times), round(median(times)), max(times)
+    return found

@@ -1,0 +1,142 @@
+"""Anchors: what a run has to reach before "nothing was wrong" means anything.
+
+Free of I/O. An anchor that was asked for and not reached makes the verdict ``UNKNOWN``. ``flushed`` and
+``all_input_read`` are asked of every run, ``every_fault_done`` of every run with faults; the manifest asks
+for more. One that the kind of join cannot reach is not asked.
+
+``flushed``                   a committed batch has a watermark past the last expiry of every row, so that all
+                              is owed
+``all_input_read``            records were published, and committed batches read all of them
+``every_fault_done``          each fault in the journal was really done
+``rows_joined``               a joined row came in its batch (inner, outer)
+``semi_row_emitted``          a semi row came in its batch (left semi)
+``null_row_after_expiry``     a NULL row came in its batch (outer)
+``late_row_dropped``          a row was late
+``edge_row_seen``             a row lay within 1 ms of the late watermark of its batch
+``unreadable_filtered``       a record was no event
+``null_key_seen``             an event had no join key
+``duplicate_event_seen``      two events of one side had the same id
+``duplicate_excused``         the sink wrote a row twice because its batch or task was run again
+``written_kills_doubled``     drivers were killed when rows of their batch had been written by a sink without a
+                              ledger, and in each of these batches rows came again
+``fault_hit_running_batch``   faults were done, and each proof says that its batch was planned and not committed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidemark.formats.contract import JoinKind
+from tidemark.formats.evidence import Fault
+from tidemark.oracle.input.history import NO_BATCH, History
+from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.spark.pushdown import PRESERVED
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, TIMELESS_US, expiry_ms
+
+ALWAYS_ASKED = ("flushed", "all_input_read")
+
+_KINDS = {
+    "rows_joined": (JoinKind.INNER, *PRESERVED),
+    "semi_row_emitted": (JoinKind.LEFT_SEMI,),
+    "null_row_after_expiry": (*PRESERVED,),
+}
+
+
+def reached(
+    history: History,
+    prediction: Prediction,
+    counts: dict[str, int],
+    faults: Sequence[Fault],
+    excused: Mapping[int, int],
+) -> dict[str, bool]:
+    """Each anchor of this kind of join, and whether the run reached it."""
+    return {
+        "flushed": _flushed(history, prediction),
+        "all_input_read": _all_read(history),
+        "every_fault_done": all(fault.done for fault in faults),
+        **{name: counts[count] > 0 for name, count in _came(history.contract.kind).items()},
+        "late_row_dropped": counts["late"] > 0,
+        "edge_row_seen": counts["edge"] > 0,
+        "unreadable_filtered": counts["unreadable"] > 0,
+        "null_key_seen": counts["null_key"] > 0,
+        "duplicate_event_seen": counts["duplicate_events"] > 0,
+        "duplicate_excused": counts["duplicates_excused"] > 0,
+        "written_kills_doubled": written_kills_doubled(faults, excused),
+        "fault_hit_running_batch": hit_running_batches(faults),
+    }
+
+
+def written_kills(faults: Sequence[Fault]) -> list[Fault]:
+    """Those that killed a driver when rows of its batch had been written by a sink without a ledger."""
+    return [
+        fault
+        for fault in faults
+        if fault.done and fault.fault.startswith("KillDriver") and sum(fault.proof.get("rows", {}).values())
+    ]
+
+
+def written_kills_doubled(faults: Sequence[Fault], excused: Mapping[int, int]) -> bool:
+    """Whether there are such kills, and rows of each of their batches came again (``excused``: batch -> how many)."""
+    batches = {fault.batch for fault in written_kills(faults)}
+    return bool(batches) and all(batch is not None and excused.get(batch, 0) > 0 for batch in batches)
+
+
+def hit_running_batches(faults: Sequence[Fault]) -> bool:
+    """Whether there are faults that were done, and each came between the plan of its batch and its commit."""
+    proofs = [fault.proof for fault in faults if fault.done]
+    proofs += [proof["again"] for proof in proofs if "again" in proof]
+    return bool(proofs) and all(
+        proof.get("planned") is True and proof.get("committed") is False for proof in proofs
+    )
+
+
+def asked(history: History, faults: Sequence[Fault]) -> list[str]:
+    """The anchors that this run has to reach; those that its kind of join cannot reach are left out."""
+    names = [*ALWAYS_ASKED, *(["every_fault_done"] if faults else []), *history.manifest.anchors]
+    kind = history.contract.kind
+    return [name for name in dict.fromkeys(names) if kind in _KINDS.get(name, (kind,))]
+
+
+def _came(kind: JoinKind) -> dict[str, str]:
+    counted = {
+        "rows_joined": "joined_rows",
+        "semi_row_emitted": "semi_rows",
+        "null_row_after_expiry": "null_rows",
+    }
+    return {name: count for name, count in counted.items() if kind in _KINDS[name]}
+
+
+def _all_read(history: History) -> bool:
+    """Whether there are records besides the sentinels, and all of them are in a committed batch."""
+    committed = {batch.plan.batch for batch in history.batches if batch.plan.committed}
+    last = max(committed, default=NO_BATCH)
+    read = history.rows.batch[: history.rows.first_sentinel]
+    return len(read) > 0 and min(read) != NO_BATCH and max(read) <= last
+
+
+def _flushed(history: History, prediction: Prediction) -> bool:
+    """Whether nothing but sentinels can still be in the state, or be owed a row."""
+    committed = [batch.plan.batch for batch in history.batches if batch.plan.committed]
+    if not committed:
+        return False
+    watermark_ms = prediction.watermarks_ms[committed[-1]]
+    rows = history.rows
+    for side in (LEFT, RIGHT):
+        latest_us = max(
+            (
+                time_us
+                for time_us, of, fate in zip(
+                    rows.time_us[: rows.first_sentinel], rows.side, rows.fate, strict=False
+                )
+                if of == side and not fate and time_us != TIMELESS_US
+            ),
+            default=None,
+        )
+        last_ms = (
+            None
+            if latest_us is None
+            else expiry_ms(history.contract, side, latest_us, history.placing.limits_ms[side])
+        )
+        if last_ms is not None and watermark_ms < last_ms:
+            return False
+    return True

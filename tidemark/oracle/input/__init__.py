@@ -1,0 +1,1 @@
+"""Evidence read into rows: what each batch read, what each output record claims. Decides nothing."""

@@ -1,0 +1,196 @@
+"""What happened to a chain: which rows of which source each batch read.
+
+Free of I/O and of any opinion. A record is known by its number, in the order in which it was published; sentinels come
+last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.formats import chain
+from tidemark.formats.chain import Chain
+from tidemark.formats.events import as_text, field_reader, read_time_us
+from tidemark.formats.evidence import Batch, InputRecord, Manifest
+from tidemark.oracle.input.history import Evidence
+from tidemark.oracle.input.rows import Row, passes
+
+LONG = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """One planned batch, and its rows by source. Its id is its index in ``History.batches``."""
+
+    plan: Batch
+    rows: list[list[Row]]
+
+
+@dataclass
+class History:
+    """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it.
+
+    ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
+    """
+
+    chain: Chain
+    manifest: Manifest
+    places: list[tuple[str, int, int]] = field(default_factory=list)
+    first_sentinel: int = 0
+    batch_of: dict[int, int] = field(default_factory=dict)
+    batches: list[BatchRows] = field(default_factory=list)
+    planned: int = 0
+    gaps: list[tuple[int, str]] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    resent: frozenset[str] = frozenset()
+
+    def place(self, record: int) -> str:
+        """``topic/partition/offset``."""
+        return "/".join(map(str, self.places[record]))
+
+    def is_sentinel(self, row: Row) -> bool:
+        """Whether a row is made of a sentinel."""
+        return any(record >= self.first_sentinel for record in row.made_of)
+
+
+def read_history(run: Evidence) -> History:
+    """Read a run; raises what the evidence raises if it is broken."""
+    manifest = run.manifest
+    history = History(Chain.from_json(manifest.contract), manifest)
+    reader = _Reader(history)
+    for record in run.inputs():
+        reader.add(record)
+    plans = sorted(run.batches(), key=lambda batch: batch.batch)
+    history.planned = len(plans)
+    for index, plan in enumerate(plans):
+        gap = _gap(plans, index) or reader.backwards(plan)
+        if gap:
+            history.gaps.append((plan.batch, gap))
+            break
+        history.batches.append(BatchRows(plan, reader.take(plan)))
+    return history
+
+
+def _gap(plans: Sequence[Batch], index: int) -> str:
+    plan = plans[index]
+    if plan.batch > index:
+        return f"batch {index} is missing: batch {plan.batch} was planned after {index} batches"
+    if plan.batch < index:
+        return f"batch {plan.batch} is in the evidence twice"
+    if index and not plans[index - 1].committed:
+        return f"batch {index} was planned although batch {index - 1} was never committed"
+    return ""
+
+
+class _Reader:
+    """Turns records into rows, and gives them to batches."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._readers = [row_reader(source) for source in history.chain.sources]
+        self._records: dict[tuple[str, int], list[tuple[int, list[Row | None]]]] = {}
+        self._positions: dict[tuple[str, int], int] = {}
+        self._firsts: dict[tuple[str, int], int] = {}
+        self._seen: set[tuple[Any, ...]] = set()
+        for topic, about in history.manifest.inputs.items():
+            for partition, offset in about.start_offsets.items():
+                self._positions[topic, int(partition)] = offset
+
+    def add(self, record: InputRecord) -> None:
+        """The next published record."""
+        history, place = self._history, (record.topic, record.partition)
+        number = len(history.places)
+        history.places.append((record.topic, record.partition, record.offset))
+        self._firsts.setdefault(place, record.offset)
+        rows = [
+            self._row(number, record, source, read)
+            for source, read in zip(history.chain.sources, self._readers, strict=True)
+        ]
+        self._records.setdefault(place, []).append((number, rows))
+        if not record.is_sentinel:
+            history.first_sentinel = number + 1
+
+    def _row(self, number: int, record: InputRecord, source: chain.Source,
+             read: Callable[[bytes | str | None], dict[str, Any] | None]) -> Row | None:  # fmt: skip
+        """A record as a source gives it on; ``None`` if it reads another topic, or does not let it pass."""
+        if record.topic != source.topic:
+            return None
+        values, counts = read(record.value), self._history.counts
+        first = source is next(one for one in self._history.chain.sources if one.topic == source.topic)
+        if values is None:
+            counts["unreadable"] += first
+            return None
+        if any(values[name] is None for name in source.required):
+            counts["null_key"] += first
+            return None
+        if first:
+            whole = (source.topic, *values.values())
+            counts["duplicate_events"] += whole in self._seen
+            self._seen.add(whole)
+        return Row(values, frozenset([number])) if passes(values, source.filters) else None
+
+    def backwards(self, plan: Batch) -> str:
+        """What is wrong with the end offsets of a batch."""
+        for place, end in _ends(plan):
+            if end < self._positions.get(place, 0):
+                start = self._positions[place]
+                return (
+                    f"batch {plan.batch} ends {place[0]}/{place[1]} at offset {end}, before its start {start}"
+                )
+        return ""
+
+    def take(self, plan: Batch) -> list[list[Row]]:
+        """The rows of a batch by source."""
+        history = self._history
+        taken: list[list[Row]] = [[] for _ in history.chain.sources]
+        for place, end in _ends(plan):
+            start = self._positions.get(place, 0)
+            self._positions[place] = end
+            first = self._firsts.get(place, start)
+            records = self._records.get(place, [])[max(0, start - first) : max(0, end - first)]
+            if len(records) < end - start:
+                history.doubts.append(
+                    f"batch {plan.batch} read {place[0]}/{place[1]} up to offset {end}, of which the evidence has"
+                    f" only {len(records)} of {end - start} records"
+                )
+            for number, rows in records:
+                history.batch_of[number] = plan.batch
+                for mine, row in zip(taken, rows, strict=True):
+                    mine += [row] if row is not None else []
+        return taken
+
+
+def _ends(plan: Batch) -> Iterable[tuple[tuple[str, int], int]]:
+    return [
+        ((topic, int(partition)), end)
+        for topic, ends in plan.end_offsets.items()
+        for partition, end in ends.items()
+    ]
+
+
+def row_reader(source: chain.Source) -> Callable[[bytes | str | None], dict[str, Any] | None]:
+    """A function that gives the fields of a record; ``None`` if it cannot be read, or has no event time."""
+    time = source.time_column or source.time
+    fields = field_reader((time, time, *[one.column or one.name for one in source.fields]))
+
+    def read(value: bytes | str | None) -> dict[str, Any] | None:
+        found = fields(value)
+        time_us = None if found is None else read_time_us(found[0])
+        if found is None or time_us is None:
+            return None
+        named = {
+            one.name: as_bigint(part) if one.type == chain.BIGINT else as_text(part)
+            for one, part in zip(source.fields, found[2:], strict=True)
+        }
+        return named | {source.time: time_us}
+
+    return read
+
+
+def as_bigint(value: Any) -> int | None:
+    """A JSON value as ``from_json`` gives it for a BIGINT column."""
+    return value if type(value) is int and value in LONG else None

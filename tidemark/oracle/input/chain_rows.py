@@ -1,0 +1,130 @@
+"""From output records to rows: which batch wrote which values. Free of I/O and of any opinion."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidemark.formats import chain
+from tidemark.formats.events import as_text, field_reader, read_time_us
+from tidemark.formats.evidence import OutputRecord
+from tidemark.oracle.input.chain_history import History, as_bigint
+from tidemark.oracle.input.rows import Row
+from tidemark.oracle.spark.time_ranges import US_PER_MS
+
+if TYPE_CHECKING:
+    from tidemark.oracle.model.operators import Machine
+
+Values = tuple[Any, ...]
+
+
+class Came(NamedTuple):
+    """A row that came: its batch, its values as :class:`Shape` has them, its place in the output."""
+
+    batch: int
+    values: Values
+    place: str
+
+
+class Shape:
+    """The output's columns; a time is in milliseconds, which is all that its JSON says of it."""
+
+    def __init__(self, described: chain.Chain) -> None:
+        self.names = described.output
+        types = chain.types_of(described.last)
+        self.types = [types[name] for name in described.output]
+
+    def of(self, row: Row) -> Values:
+        """What a row of the last step is in the output."""
+        return self.shorten(row.get(self.names))
+
+    def shorten(self, values: Iterable[Any]) -> Values:
+        """Values of the last step, as the output has them."""
+        return tuple(
+            [
+                value // US_PER_MS if kind == chain.TIME and value is not None else value
+                for value, kind in zip(values, self.types, strict=True)
+            ]
+        )
+
+    def read(self, name: str, value: Any) -> Any:
+        """A field of an output record; raises ``ValueError`` if it is not of its type."""
+        kind = self.types[self.names.index(name)]
+        if value is None or kind == chain.STRING:
+            return as_text(value)
+        found = as_bigint(value) if kind == chain.BIGINT else _time_ms(value)
+        if found is None:
+            raise ValueError(f"{name} is {value!r}, which is no {kind}")
+        return found
+
+
+def _time_ms(value: Any) -> int | None:
+    time_us = read_time_us(value) if type(value) is str else None
+    return None if time_us is None else time_us // US_PER_MS
+
+
+class Output:
+    """All records of the output topic; ``corrupt`` are those that cannot be read: place and problem."""
+
+    def __init__(self, history: History, records: Iterable[OutputRecord]) -> None:
+        self.shape = Shape(history.chain)
+        self.came: list[Came] = []
+        self.corrupt: list[tuple[str, str]] = []
+        self._query = history.manifest.query_id
+        first = self.shape.names[0]
+        read = field_reader((first, *self.shape.names))
+        for record in records:
+            place = f"{record.partition}/{record.offset}"
+            try:
+                fields = read(record.value)
+                if fields is None:
+                    raise ValueError("its value is not a JSON object")
+                pairs = zip(self.shape.names, fields[1:], strict=True)
+                values = tuple([self.shape.read(name, value) for name, value in pairs])
+                self.came.append(Came(self._batch(record), values, place))
+            except ValueError as error:
+                self.corrupt.append((place, str(error)))
+        self.by_batch: dict[int, Counter[Values]] = {}
+        for one in self.came:
+            self.by_batch.setdefault(one.batch, Counter())[one.values] += 1
+
+    def _batch(self, record: OutputRecord) -> int:
+        headers = dict(record.headers)
+        text, query = headers.get("batch"), headers.get("query")
+        if text is None or not text.isdecimal():
+            raise ValueError(f"its header 'batch' is {text!r}")
+        self._query = self._query or query  # the manifest may not say: then the first record does
+        if query is None or query != self._query:
+            raise ValueError(f"its header 'query' is {query!r}; this query is {self._query!r}")
+        return int(text)
+
+
+class Choice:
+    """Settles what Spark's rules leave open by what came, where that is to be seen: at the last step.
+
+    ``unseen`` counts the choices that are not.
+    """
+
+    def __init__(self, history: History, output: Output) -> None:
+        self._last = history.chain.last
+        self._output = output
+        self.batch = 0
+        self.unseen = 0
+
+    def __call__(self, machine: Machine, rows: list[Row], many: int) -> list[Row]:
+        """The rows that came, then others, as they were read."""
+        if machine.step is not self._last:
+            self.unseen += 1
+            return rows[:many]
+        left = Counter(self._output.by_batch.get(self.batch, Counter()))
+        first: list[Row] = []
+        rest: list[Row] = []
+        for row in rows:
+            values = self._output.shape.of(row)
+            if left[values] > 0 and len(first) < many:
+                left[values] -= 1
+                first.append(row)
+            else:
+                rest.append(row)
+        return (first + rest)[:many]

@@ -1,0 +1,352 @@
+"""What happened, in columns: every input record as a row, every planned batch as two lists of rows.
+
+Free of I/O, of clients and of any opinion: it reads an :class:`Evidence` and knows which batch read which
+row, but not which row was late. A row is an ``int``; the columns of :class:`Rows` are indexed by it. A
+million rows take about 200 MB, so there is no object per row.
+
+An *identity* is one ``int`` for an output row: the left row and the right row that it is made of, or one row
+alone (a NULL row of either side, a semi row). Identities are what predictions and output are compared by.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from itertools import count, islice
+from typing import Any, Protocol
+
+from tidemark.formats.contract import Contract, Side
+from tidemark.formats.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord, Placement, StateRow
+from tidemark.oracle.input.columns import ColumnReader, Columns
+from tidemark.oracle.spark.pushdown import PRESERVED, Placing, as_planned, must_be_there, passes, place
+from tidemark.oracle.spark.time_ranges import (
+    FIRST_FORMAT_BY_TIME,
+    LEFT,
+    RIGHT,
+    TIMELESS_US,
+    US_PER_MS,
+    window,
+)
+
+NO_KEY = -(1 << 62)
+"""The key of a record that is no event."""
+NO_BATCH = -1
+ROW_BITS = 32
+ROW_MASK = (1 << ROW_BITS) - 1
+_CHUNK_RECORDS = 10_000
+
+
+class Evidence(Protocol):
+    """What the judge asks of a run; ``tidemark.formats.evidence.RunDirectory`` is one."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest, with the contract in it."""
+
+    def inputs(self) -> Iterable[InputRecord]:
+        """Every published record: per topic and partition in the order of offsets, sentinels last."""
+
+    def batches(self) -> Sequence[Batch]:
+        """The planned batches, by id."""
+
+    def output(self) -> Iterable[OutputRecord]:
+        """The records of the output topic."""
+
+    def faults(self) -> Sequence[Fault]:
+        """The journal of faults."""
+
+    def progress(self) -> Sequence[dict[str, Any]]:
+        """Spark's progress reports."""
+
+    def state(self) -> Iterable[StateRow] | None:
+        """The rows of the join's state after some batches; ``None``: it was not read."""
+
+    def placements(self) -> Sequence[Placement]:
+        """Which executor had which state partition, by batch."""
+
+
+class Fate(IntEnum):
+    """What became of an input row."""
+
+    UNREAD = 0
+    """No comparable batch read it."""
+    UNREADABLE = 1
+    """No event: filtered out below the watermark."""
+    FILTERED = 2
+    """It fails a filter below the watermark; so does a NULL join key where Spark infers ``IsNotNull``."""
+    LATE = 3
+    """At or before the late watermark of its batch: dropped."""
+    ACCEPTED = 4
+    """It takes part in the join."""
+
+
+class Rows:
+    """The columns. ``fate`` here knows only ``UNREADABLE`` and ``FILTERED``; the rest the model says.
+
+    ``time_us`` is the event time, or the end of its window (then ``event_us`` is the event time), or ``TIMELESS_US``.
+    ``numbers`` are the fields that filters compare, by side.
+    """
+
+    def __init__(self) -> None:
+        self.side = bytearray()
+        self.id: list[str | None] = []
+        self.key = array("q")  # its number in ``keys``, or ~number (below 0) if a part of it is NULL
+        self.time_us = array("q")
+        self.event_us = self.time_us
+        self.numbers: tuple[dict[str, list[int | None]], dict[str, list[int | None]]] = ({}, {})
+        self.batch = array("i")
+        self.fate = bytearray()
+        self.keys: dict[tuple[str | None, ...], int] = {}
+        self.first_sentinel = 0  # rows from here on are sentinels
+
+    def __len__(self) -> int:
+        return len(self.side)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The rows of one topic partition: ``rows[0]`` is at ``first_offset``, and there is no gap."""
+
+    first_offset: int
+    rows: array[int] = field(default_factory=lambda: array("q"))
+
+    def row_at(self, offset: int) -> int:
+        """The row at a Kafka offset; raises ``IndexError`` if nothing was published there."""
+        if offset < self.first_offset:
+            raise IndexError(offset)
+        return self.rows[offset - self.first_offset]
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """One planned batch and the rows it read, by side. Its id is its index in ``History.batches``."""
+
+    plan: Batch
+    rows: tuple[list[int], list[int]]
+
+
+@dataclass
+class History:
+    """A run, ready to be judged. ``batches`` ends before the first whose rows cannot be known (``gaps``).
+
+    ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
+    ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
+    """
+
+    contract: Contract
+    placing: Placing
+    manifest: Manifest
+    rows: Rows
+    partitions: tuple[dict[int, Partition], dict[int, Partition]]
+    batches: list[BatchRows] = field(default_factory=list)
+    gaps: list[tuple[int, str]] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    planned: int = 0
+    resent: frozenset[str] = frozenset()
+
+    @property
+    def by_time(self) -> bool:
+        """Whether its state is of a format that finds and evicts rows by ranges of their times."""
+        state = self.manifest.state
+        return state is not None and (state.format or 0) >= FIRST_FORMAT_BY_TIME
+
+    def side(self, side: int) -> Side:
+        """The contract of one side."""
+        return self.contract.right if side else self.contract.left
+
+    def key_of(self, row: int) -> tuple[str | None, ...]:
+        """The join key of a row."""
+        number = self.rows.key[row]
+        unknown = (None,) * len(self.contract.left.keys)
+        return self._key_of_number.get(number if number >= 0 else ~number, unknown)
+
+    @cached_property
+    def _key_of_number(self) -> dict[int, tuple[str | None, ...]]:
+        return {number: key for key, number in self.rows.keys.items()}
+
+    def position(self, row: int) -> tuple[int, int]:
+        """Kafka partition and offset of a row: found, not stored, because only rows that are wrong are asked for."""
+        for number, partition in self.partitions[self.rows.side[row]].items():
+            index = bisect_left(partition.rows, row)
+            if index < len(partition.rows) and partition.rows[index] == row:
+                return number, partition.first_offset + index
+        raise KeyError(row)
+
+    def is_sentinel(self, row: int) -> bool:
+        """Whether a row was published only to flush the query."""
+        return row >= self.rows.first_sentinel
+
+
+def pair(left_row: int, right_row: int) -> int:
+    """The identity of a joined row."""
+    return left_row << ROW_BITS | (right_row + 1)
+
+
+def alone(row: int) -> int:
+    """The identity of a NULL row, or of a semi row."""
+    return row << ROW_BITS
+
+
+def first_of(identity: int) -> int:
+    """The left row of an identity; of a row alone that row, whichever side it is of."""
+    return identity >> ROW_BITS
+
+
+def right_of(identity: int) -> int | None:
+    """The right row of an identity, or ``None``."""
+    return ((identity & ROW_MASK) - 1) if identity & ROW_MASK else None
+
+
+def read_history(run: Evidence) -> History:
+    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken."""
+    manifest = run.manifest
+    contract = as_planned(Contract.from_json(manifest.contract))
+    history = History(contract, place(contract), manifest, Rows(), ({}, {}))
+    _read_rows(history, run.inputs())
+    _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
+    return history
+
+
+def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
+    rows, rest = history.rows, iter(inputs)
+    readers = [ColumnReader(history.side(side), history.placing.fields[side]) for side in (LEFT, RIGHT)]
+    sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
+    first_sentinel: int | None = None
+    while chunk := list(islice(rest, _CHUNK_RECORDS)):
+        # Sentinels come last, so that one row number parts them from the others.
+        for is_sentinel in (False, True) if chunk[-1].is_sentinel else (False,):
+            for topic, side in sides.items():
+                some = [one for one in chunk if one.topic == topic and one.is_sentinel == is_sentinel]
+                if is_sentinel and first_sentinel is None:
+                    first_sentinel = len(rows)
+                _add_rows(history, side, some, readers[side].read([one.value for one in some]))
+    _take_windows(history)
+    rows.batch = array("i", [NO_BATCH]) * len(rows)
+    rows.first_sentinel = len(rows) if first_sentinel is None else first_sentinel
+
+
+def _add_rows(history: History, side: int, records: list[InputRecord], columns: Columns) -> None:
+    """Append records of one side; a key's number is the row in which it was first seen."""
+    rows, first = history.rows, len(history.rows)
+    for row, record in enumerate(records, first):
+        partition = history.partitions[side].get(record.partition)
+        if partition is None:
+            partition = history.partitions[side][record.partition] = Partition(record.offset)
+        partition.rows.append(row)
+    rows.side += bytes([side]) * len(records)
+    rows.fate += bytes([Fate.UNREAD]) * len(records)
+    rows.id += columns.id
+    rows.key.extend(map(rows.keys.setdefault, columns.key, count(first)))
+    rows.time_us.extend([0 if time_us is None else time_us for time_us in columns.time_us])
+    timeless = [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]
+    if history.side(side).keeps_timeless:
+        for row in timeless:
+            rows.time_us[row] = TIMELESS_US
+        timeless = []
+    _filter_rows(history, side, first, columns)
+    for row in [first + at for at, key in enumerate(columns.key) if None in key]:
+        rows.key[row] = ~rows.key[row]
+    for row in timeless:
+        rows.key[row], rows.fate[row], rows.id[row] = NO_KEY, Fate.UNREADABLE, None
+
+
+def _filter_rows(history: History, side: int, first: int, columns: Columns) -> None:
+    """Mark the rows that fail a filter below the watermark, ``IsNotNull`` of what the condition compares included."""
+    rows, kind = history.rows, history.contract.kind
+    for name in history.placing.fields[side]:
+        known = rows.numbers[side].setdefault(name, [])
+        known += [None] * (first - len(known)) + columns.numbers[name]
+    failed = {
+        at for what in history.placing.below[side]
+        for at, value in enumerate(columns.numbers[what.field]) if not passes(value, what)
+    } | {
+        at for name in must_be_there(history.placing, side, kind)
+        for at, value in enumerate(columns.numbers[name]) if value is None
+    }  # fmt: skip
+    if side not in PRESERVED.get(kind, ()):
+        failed.update(at for at, key in enumerate(columns.key) if None in key)
+        if not window(history.contract.bound).is_boundless:
+            failed.update(at for at, time_us in enumerate(columns.time_us) if time_us is None)
+    for at in failed:
+        rows.fate[first + at] = Fate.FILTERED
+
+
+def _take_windows(history: History) -> None:
+    """Put the end of its window in the place of each event time."""
+    rows, length_ms = history.rows, history.contract.bound.window_ms
+    if length_ms is None:
+        return
+    length_us = length_ms * US_PER_MS
+    rows.event_us = rows.time_us
+    rows.time_us = array("q", [(time_us // length_us + 1) * length_us for time_us in rows.event_us])
+
+
+def _read_batches(history: History, plans: Sequence[Batch]) -> None:
+    """Give rows to batches, up to the first batch that is missing or whose offsets make no sense."""
+    history.planned = len(plans)
+    positions: list[dict[int, int]] = [{}, {}]
+    for side in (LEFT, RIGHT):
+        topic = history.manifest.inputs.get(history.side(side).topic)
+        if topic is not None:
+            positions[side] = {int(number): offset for number, offset in topic.start_offsets.items()}
+    for index, plan in enumerate(plans):
+        gap = _gap(plans, index) or _backwards(history, plan, positions)
+        if gap:
+            history.gaps.append((plan.batch, gap))
+            return
+        taken = _take(history, plan, LEFT, positions[LEFT]), _take(history, plan, RIGHT, positions[RIGHT])
+        history.batches.append(BatchRows(plan, taken))
+
+
+def _gap(plans: Sequence[Batch], index: int) -> str:
+    plan = plans[index]
+    if plan.batch > index:
+        missing = f"batch {index}" if plan.batch == index + 1 else f"batches {index} to {plan.batch - 1}"
+        return f"{missing} missing: batch {plan.batch} was planned after {_after(index)}"
+    if plan.batch < index:
+        return f"batch {plan.batch} is in the evidence twice"
+    if index and not plans[index - 1].committed:
+        return f"batch {index} was planned although batch {index - 1} was never committed"
+    return ""
+
+
+def _after(index: int) -> str:
+    return f"batch {index - 1}" if index else "nothing"
+
+
+def _backwards(history: History, plan: Batch, positions: list[dict[int, int]]) -> str:
+    for side in (LEFT, RIGHT):
+        topic = history.side(side).topic
+        for partition, end in plan.end_offsets.get(topic, {}).items():
+            start = positions[side].get(int(partition), 0)
+            if end < start:
+                return (
+                    f"batch {plan.batch} ends {topic}/{partition} at offset {end}, before its start {start}"
+                )
+    return ""
+
+
+def _take(history: History, plan: Batch, side: int, positions: dict[int, int]) -> list[int]:
+    taken: list[int] = []
+    topic, batch_of = history.side(side).topic, history.rows.batch
+    for name, end in plan.end_offsets.get(topic, {}).items():
+        number = int(name)
+        start = positions.get(number, 0)
+        positions[number] = end
+        partition = history.partitions[side].get(number)
+        known = partition.rows if partition else array("q")
+        first = partition.first_offset if partition else start
+        rows = known[max(0, start - first) : max(0, end - first)]
+        if len(rows) < end - start:
+            history.doubts.append(
+                f"batch {plan.batch} read {topic}/{name} up to offset {end}, of which the evidence has only"
+                f" {len(rows)} of {end - start} records"
+            )
+        for row in rows:
+            batch_of[row] = plan.batch
+        taken += rows
+    return taken

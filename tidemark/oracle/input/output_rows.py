@@ -1,0 +1,149 @@
+"""From an output record to the rows it claims to be made of.
+
+Free of any opinion about whether the row is right. Two ways: a contract with refs gives the Kafka positions
+of both inputs, so each output row is unique; without refs there are only ids, an event that was sent twice
+has two rows of one id, and output is a multiset: a record is taken for the expected row of its ids that has
+not come yet, one of its own batch first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+from tidemark.formats.events import as_text, field_reader
+from tidemark.formats.evidence import OutputRecord
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Fate, History, alone, pair
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+
+HEADERS = ("query", "batch", "partition", "attempt")
+
+
+Read = tuple[int | None, int, str]
+"""What a record claims to be: identity, batch, problem.
+
+Without an identity it is no row of this run, and the problem says why: corrupt if its batch is ``NO_BATCH``, else
+invented.
+"""
+
+
+class OutputReader:
+    """Reads the output records of one run. ``choose`` picks among rows of the same ids, where there are no refs."""
+
+    def __init__(self, history: History, choose: Callable[[list[int], int], int]) -> None:
+        self._history = history
+        self._choose = choose
+        self._ids = history.rows.id
+        self._partitions = history.partitions
+        output = history.contract.output
+        self._semi = output.right_id is None
+        self._has_refs = output.left_ref is not None and (self._semi or output.right_ref is not None)
+        absent = output.left_id
+        names = [
+            output.left_id,
+            output.right_id or absent,
+            *(output.left_ref or (absent, absent)),
+            *(output.right_ref or (absent, absent)),
+        ]
+        self._fields = field_reader(names)
+        self._query = history.manifest.query_id
+        self._by_id: tuple[dict[str | None, list[int]], ...] | None = None
+
+    def read(self, record: OutputRecord) -> Read:
+        """The row that a record claims to be."""
+        headers = dict(record.headers)
+        text = headers.get("batch")
+        if text is None or not text.isdecimal():
+            needed = ", ".join(HEADERS)
+            return _corrupt(f"its header 'batch' is {text!r}; the headers of an output record are {needed}")
+        query = headers.get("query")
+        if query is None or query != self._query:
+            if query is None or self._query is not None:
+                return _corrupt(f"its header 'query' is {query!r}; this query is {self._query!r}")
+            self._query = query  # the manifest does not say: the first record does
+        fields = self._fields(record.value)
+        if fields is None:
+            return _corrupt("its value is not a JSON object")
+        batch = int(text)
+        if self._has_refs:
+            return self._by_refs(fields, batch)
+        return self._by_ids(as_text(fields[0]), None if self._semi else as_text(fields[1]), batch)
+
+    def _by_refs(self, fields: tuple[Any, ...], batch: int) -> Read:
+        left_id, right_id, left_partition, left_offset, right_partition, right_offset = fields
+        right_ref = right_partition, right_offset
+        if left_partition is None and left_offset is None and left_id is None and not self._semi:
+            right, problem = self._row_at(RIGHT, right_id, right_ref)
+            return (alone(right), batch, "") if right is not None else self._no_row(problem, batch)
+        left, problem = self._row_at(LEFT, left_id, (left_partition, left_offset))
+        if left is None:
+            return self._no_row(problem, batch)
+        if self._semi or (right_ref == (None, None) and right_id is None):
+            return left << ROW_BITS, batch, ""
+        if right_ref == (None, None):
+            return _corrupt(f"it names {as_text(right_id)!r} on the right, but not where that was written")
+        right, problem = self._row_at(RIGHT, right_id, right_ref)
+        if right is None:
+            return self._no_row(problem, batch)
+        return left << ROW_BITS | (right + 1), batch, ""
+
+    def _row_at(self, side: int, claimed: Any, ref: tuple[Any, Any]) -> tuple[int | None, tuple[bool, str]]:
+        """The row at a position that has the claimed id; or none, whether the record is corrupt then, and why."""
+        try:
+            row = self._partitions[side][ref[0]].row_at(ref[1])
+        except (KeyError, IndexError, TypeError):
+            return None, self._unknown(side, claimed, ref)
+        if self._ids[row] != claimed and self._contradicts(row, claimed):
+            return None, (True, self._contradiction(row, claimed))
+        return row, (False, "")
+
+    def _no_row(self, problem: tuple[bool, str], batch: int) -> Read:
+        is_corrupt, why = problem
+        return _corrupt(why) if is_corrupt else (None, batch, why)
+
+    def _contradicts(self, row: int, claimed: Any) -> bool:
+        """An id that is no string in JSON is compared as the STRING column that it was read into."""
+        rows = self._history.rows
+        return rows.fate[row] != Fate.UNREADABLE and rows.id[row] != as_text(claimed)
+
+    def _contradiction(self, row: int, claimed: Any) -> str:
+        rows, side = self._history.rows, self._history.side(self._history.rows.side[row])
+        partition, offset = self._history.position(row)
+        holds = f"{side.topic}/{partition}/{offset} holds {rows.id[row]!r}"
+        return f"it names {side.id} {as_text(claimed)!r}, but {holds}"
+
+    def _unknown(self, side: int, claimed: Any, ref: tuple[Any, Any]) -> tuple[bool, str]:
+        topic = self._history.side(side).topic
+        if type(ref[0]) is not int or type(ref[1]) is not int:
+            return True, f"its position in {topic} is {ref[0]!r}/{ref[1]!r}, which is no partition and offset"
+        return False, f"it names {as_text(claimed)!r} at {topic}/{ref[0]}/{ref[1]}, where nothing was written"
+
+    def _by_ids(self, left_id: str | None, right_id: str | None, batch: int) -> Read:
+        if self._by_id is None:
+            self._by_id = self._index()
+        if left_id is None and right_id is not None:
+            rights = self._by_id[RIGHT].get(right_id, [])
+            if rights:
+                return self._choose([alone(right) for right in rights], batch), batch, ""
+        lefts = self._by_id[LEFT].get(left_id, [])
+        if not lefts:
+            return None, batch, f"no {self._history.side(LEFT).topic} event has the id {left_id!r}"
+        if right_id is None:
+            return self._choose([alone(left) for left in lefts], batch), batch, ""
+        rights = self._by_id[RIGHT].get(right_id, [])
+        if not rights:
+            return None, batch, f"no {self._history.side(RIGHT).topic} event has the id {right_id!r}"
+        return self._choose([pair(*both) for both in product(lefts, rights)], batch), batch, ""
+
+    def _index(self) -> tuple[dict[str | None, list[int]], ...]:
+        rows = self._history.rows
+        index: tuple[dict[str | None, list[int]], ...] = ({}, {})
+        for row, name in enumerate(rows.id):
+            if rows.fate[row] != Fate.UNREADABLE:
+                index[rows.side[row]].setdefault(name, []).append(row)
+        return index
+
+
+def _corrupt(problem: str) -> Read:
+    return None, NO_BATCH, problem

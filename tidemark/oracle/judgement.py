@@ -1,0 +1,218 @@
+"""The judgement of one run: opinions, checks and anchors, put together.
+
+Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict:
+
+``INVALID``  at least one finding. It outranks everything.
+``UNKNOWN``  no finding, but an anchor that was asked for was not reached, or there is a doubt: a check
+             raised, or the evidence does not hold what the checkpoint says was read.
+``VALID``    neither. Uncertain is never counted as passed.
+
+Three opinions are compared: what the engine's own rules give (``operational``), what SQL gives
+(``declarative``), and what came out (``checks``) with what the engine says of itself (``engine``). A
+disagreement between two of them is a finding. A Spark before 4.2, whose own rules are not modelled, is judged by SQL
+and its output alone (``answer``).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeVar
+
+import msgspec
+
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
+from tidemark.oracle import coverage as anchors
+from tidemark.oracle.compare.join_comparison import Comparison, Defects, Seen
+from tidemark.oracle.compare.partners import Partners
+from tidemark.oracle.compare.spark_account import Engine, check_engine, doubts
+from tidemark.oracle.compare.wording import Wording
+from tidemark.oracle.delivery import resent
+from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.input.history import Evidence, History, read_history
+from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.run_counts import tally
+from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS, is_modelled
+from tidemark.oracle.sql.join_answer import defect_that_adds, defect_that_loses, differences, right_answer
+from tidemark.oracle.sql.unmodelled import expect
+from tidemark.oracle.watermark_check import check_watermarks
+
+T = TypeVar("T")
+BOTH, ALONE = ("operational", "declarative"), ("declarative",)
+EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKNOWN}
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property,
+    ``unexplained_total`` those that no known defect explains, ``defects_total`` the others by known defect.
+
+    ``anchors`` says for each that this kind of join knows whether it was reached, ``asked`` which had to be;
+    ``known_defects`` explains the engine defects that findings name; ``doubts`` are what makes a verdict
+    ``UNKNOWN``; ``opinions`` are those that the output was compared with; ``engine`` is what the engine said of its
+    state and of itself.
+    """
+
+    verdict: Literal["VALID", "INVALID", "UNKNOWN"]
+    delivery: str
+    pipeline: str
+    kind: str
+    findings: list[Finding]
+    findings_total: dict[str, int]
+    unexplained_total: dict[str, int]
+    defects_total: dict[str, int]
+    known_defects: dict[str, str]
+    counts: dict[str, int]
+    anchors: dict[str, bool]
+    asked: list[str]
+    doubts: list[str]
+    engine: Engine | None = None
+    opinions: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line."""
+        return EXIT_CODES[self.verdict]
+
+
+def judge(run: Evidence) -> Verdict:
+    """Judge a run. Raises ``TidemarkError``, and only for evidence that cannot be read."""
+    with _uncollected():
+        try:
+            history = read_history(run)
+        except (ValueError, TypeError) as error:
+            raise BrokenEvidence(
+                "the evidence cannot be read",
+                detail=f"{type(error).__name__}: {error}",
+                hint="the docstring of tidemark/formats/evidence.py describes each file",
+            ) from error
+        return _Judgement(history).judge(run)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: a judgement makes no cycles, and millions of objects for it to walk in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Judgement:
+    """The stages of one judgement; a stage that raises leaves a doubt, and those that need it are not run."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.book = Book()
+        self.doubts = [*history.doubts, *doubts(history)]
+        self.opinions = BOTH if is_modelled(history.manifest.versions) else ALONE
+
+    def judge(self, run: Evidence) -> Verdict:
+        history, faults = self.history, list(run.faults())
+        for batch, gap in history.gaps:
+            message = f"{gap}; nothing is compared from there on"
+            self.book.add(Finding(property="missing_batches", message=message, batch=batch))
+        counts: dict[str, int] = {}
+        reached: dict[str, bool] = {}
+        asked = anchors.asked(history, faults)
+        engine: Engine | None = None
+        expected = self.expectation(run)
+        if expected is not None:
+            prediction, defects = expected
+            copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
+            history.resent = copies or frozenset()
+            comparison = Comparison(history, prediction, defects, self.book)
+            seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
+            engine = self.stage(
+                "the engine's state", lambda: check_engine(history, prediction, run, self.book)
+            )
+            counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
+            if counts:
+                found = self.stage(
+                    "the anchors", lambda: anchors.reached(history, prediction, counts, faults, seen.excused)
+                )
+                reached = found or {}
+        self.doubts += [_not_reached(name, reached) for name in asked if not reached.get(name)]
+        verdict = self.verdict()
+        return Verdict(
+            verdict=verdict,
+            delivery=str(history.manifest.delivery),
+            pipeline=history.contract.name,
+            kind=str(history.contract.kind),
+            findings=self.book.findings(),
+            findings_total=self.book.totals(),
+            unexplained_total=self.book.unexplained(),
+            defects_total=dict(self.book.defects),
+            known_defects={name: KNOWN_DEFECTS[name] for name in self.book.defects},
+            counts=counts,
+            anchors=reached,
+            asked=asked,
+            doubts=self.doubts,
+            engine=engine,
+            opinions=list(self.opinions),
+        )
+
+    def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
+        """What had to come out, and what known defects change in it."""
+        history = self.history
+        if self.opinions == ALONE:
+            return self.stage("the declarative answer", lambda: expect(history, run.output()))
+        prediction = self.stage("the engine's own rules", lambda: predict(history))
+        if prediction is None:
+            return None
+        self.stage("watermarks", lambda: check_watermarks(history, prediction, self.book))
+        defects = self.stage("the declarative answer", lambda: self.compare_opinions(prediction))
+        return prediction, defects or Defects()
+
+    def stage(self, name: str, work: Callable[[], T]) -> T | None:
+        """Do a part of the judgement; what it raises is a doubt, but broken evidence is the caller's."""
+        try:
+            return work()
+        except TidemarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 (a check that raises gives UNKNOWN, never a lost run)
+            self.doubts.append(f"{name} could not be judged: {type(error).__name__}: {error}")
+            return None
+
+    def compare_opinions(self, prediction: Prediction) -> Defects:
+        """What known defects of the engine change; any other difference becomes a finding."""
+        history = self.history
+        partners, words = Partners(history), Wording(history, prediction)
+        defects = Defects()
+        more, less = differences(right_answer(history, prediction), prediction.batch_of)
+        for identity in more:
+            defect = defect_that_loses(history, prediction, partners, identity)
+            if defect:
+                defects.lost[identity] = defect
+            else:
+                self.disagree(identity, "SQL gives", "the engine's own rules do not", words)
+        for identity in less:
+            defect = defect_that_adds(history, prediction, partners, identity)
+            if defect:
+                defects.added[identity] = defect
+            else:
+                self.disagree(identity, "the engine's own rules give", "SQL does not", words)
+        return defects
+
+    def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
+        """Two opinions differ in a row, and nobody knows why."""
+        if self.book.wants("opinions_disagree"):
+            message = f"{who} {words.output_row(identity)}, {who_not}"
+            self.book.add(words.finding("opinions_disagree", identity, message))
+        else:
+            self.book.count("opinions_disagree")
+
+    def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
+        """``INVALID`` outranks ``UNKNOWN``."""
+        if self.book.totals():
+            return "INVALID"
+        return "UNKNOWN" if self.doubts else "VALID"
+
+
+def _not_reached(name: str, reached: dict[str, bool]) -> str:
+    if reached and name not in reached:
+        return f"the anchor {name!r} was asked for, which is none of: {', '.join(reached)}"
+    return f"the anchor {name!r} was asked for and not reached"

@@ -1,0 +1,1 @@
+"""The model: Spark's own rules replayed batch by batch."""

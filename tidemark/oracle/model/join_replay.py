@@ -1,0 +1,367 @@
+"""The first opinion: the engine's own rules, replayed over the batches that the checkpoint names.
+
+Free of Spark and of I/O. It is the row-by-row model of Spark 4.2's stream-stream join that was fuzzed against the
+engine itself. Per batch N, with ``eviction_watermark`` W[N] and ``late_watermark`` W[N-1] (0 for the first batch; not
+W[N]: ``WatermarkPropagator.scala``):
+
+1. a row at or before the late watermark is dropped, counted as late, if its side has a watermark; a row of a
+   preserved side that fails a condition on that side alone is answered with its NULL row, and goes no further;
+2. left rows are probed against the right state and stored, then right rows against the left state (so a pair
+   of the same batch is found once, by its right row); a left semi join takes the right rows first
+   (SPARK-55973), emits each left state row that one matches and removes it, and never stores a left row that
+   matched;
+3. a left row is stored even if it is already evictable, a right row is not, unless it is owed a NULL row;
+4. after all output of the batch, evictable rows leave the state, and an unmatched row of a preserved side
+   leaves with a NULL row;
+5. the next watermark is ``max(W[N], policy over both inputs of (latest event time seen, in ms, - delay))``;
+   late rows count, rows filtered below the watermark do not; an input that has shown no row counts as 0, one without
+   a watermark not at all;
+6. the operator itself compares keys byte by byte, so NULL keys match; only where a side is not preserved are they
+   filtered out beforehand. In a full outer join nobody does, and NULL keys are joined;
+7. state format 4 goes by ranges of time. In 4.2 an eviction begins where the one before it ended, so that a row that is
+   stored behind it stays for ever (``swept_us``), and partners are looked for in a range that a condition may have
+   narrowed (``scanned``).
+
+A query that was started again has forgotten the latest event times of both inputs, not W itself (the map in
+``WatermarkTracker`` is kept in no file); so W stands still until both have shown a row again. A batch that was run
+again was run by such a query.
+
+W is *predicted* from rows, never copied from the checkpoint: rows are judged by the watermarks that the
+contract promises. Where the checkpoint differs, ``wrong_watermarks`` is the one finding for the cause, and
+what the wrong watermark did to rows shows as findings about those rows.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+
+from tidemark.formats.contract import COMPARISONS, JoinKind, WatermarkPolicy
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Fate, History, alone, pair
+from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
+from tidemark.oracle.spark.pushdown import PRESERVED, passes
+from tidemark.oracle.spark.time_ranges import (
+    FOREVER_US,
+    LEFT,
+    RIGHT,
+    TIMELESS_US,
+    US_PER_MS,
+    scanned,
+    state_ms,
+    swept_us,
+    window,
+)
+
+State = dict[int, list[int]]
+"""Key number -> its rows, each as ``time_us << ROW_BITS | row``, sorted."""
+
+
+@dataclass
+class Prediction:
+    """What this Spark must do."""
+
+    batch_of: dict[int, int] = field(default_factory=dict)
+    """Identity of each output row -> the batch that emits it."""
+    watermarks_ms: list[int] = field(default_factory=list)
+    """Eviction watermark of each batch, and of the one that would come next."""
+    fate: bytearray = field(default_factory=bytearray)
+    """Per row, a ``Fate``."""
+    matched: bytearray = field(default_factory=bytearray)
+    """Per row, whether it was joined."""
+    stored: array[int] = field(default_factory=lambda: array("i"))
+    """Per row, the batch that put it into the state, or ``NO_BATCH``."""
+    removed: array[int] = field(default_factory=lambda: array("i"))
+    """Per row, the batch that took it out of the state again, or ``NO_BATCH``."""
+
+    def late_ms(self, batch: int) -> int:
+        """The late watermark of a batch: the eviction watermark of the batch before."""
+        return self.watermarks_ms[batch - 1] if batch > 0 else 0
+
+
+def misses_rows(history: History) -> bool:
+    """Whether the state goes by ranges of time that are too small: those of format 4 in Spark 4.2."""
+    return history.by_time and has_defect(history.manifest.versions, FORMAT_4_MISSES_ROWS)
+
+
+def predict(history: History) -> Prediction:
+    """Replay the batches of a history."""
+    never = array("i", [NO_BATCH]) * len(history.rows)
+    prediction = Prediction(
+        fate=bytearray(history.rows.fate),
+        matched=bytearray(len(history.rows)),
+        stored=never,
+        removed=never[:],
+    )
+    join = _SemiJoin if history.contract.kind is JoinKind.LEFT_SEMI else _Join
+    model, tracker = join(history, prediction), _WatermarkTracker(history)
+    for batch in history.batches:
+        number = batch.plan.batch
+        prediction.watermarks_ms.append(tracker.watermark_ms)
+        if batch.plan.restarted or batch.plan.runs > 1:
+            tracker.restart()
+        left = _readable(batch.rows[LEFT], prediction.fate)
+        right = _readable(batch.rows[RIGHT], prediction.fate)
+        tracker.see(left, right)
+        model.start(number, prediction.late_ms(number), prediction.watermarks_ms[number])
+        model.take(model.accept(LEFT, left), model.accept(RIGHT, right))
+        model.evict()
+        tracker.advance()
+    prediction.watermarks_ms.append(tracker.watermark_ms)
+    return prediction
+
+
+def _readable(rows: list[int], fate: bytearray) -> list[int]:
+    return [row for row in rows if not fate[row]]  # Fate.UNREAD is 0: neither unreadable nor filtered
+
+
+class _WatermarkTracker:
+    """``WatermarkTracker.updateWatermark``: a latest time per watermarked input, one watermark for the query."""
+
+    def __init__(self, history: History) -> None:
+        contract = history.contract
+        self.watermark_ms = 0
+        self._time_us = history.rows.event_us
+        self._delays_ms = contract.left.watermark_delay_ms, contract.right.watermark_delay_ms
+        self._policy = min if contract.policy is WatermarkPolicy.MIN else max
+        self._timeless = contract.left.keeps_timeless, contract.right.keeps_timeless
+        self._seen_ms: list[int | None] = [None, None]
+
+    def restart(self) -> None:
+        """A restarted query keeps its watermark and forgets what each input has shown."""
+        self._seen_ms = [None, None]
+
+    def see(self, left: list[int], right: list[int]) -> None:
+        """Take the rows of a batch into account, late ones too."""
+        for side, rows in enumerate((left, right)):
+            delay_ms = self._delays_ms[side]
+            if rows and delay_ms is not None:
+                latest_us = max(map(self._time_us.__getitem__, rows))
+                if self._timeless[side]:  # NULL counts as 0
+                    times_us = map(self._time_us.__getitem__, rows)
+                    latest_us = max(0 if time_us == TIMELESS_US else time_us for time_us in times_us)
+                latest_ms = latest_us // US_PER_MS - delay_ms
+                known_ms = self._seen_ms[side]
+                self._seen_ms[side] = latest_ms if known_ms is None else max(known_ms, latest_ms)
+
+    def advance(self) -> None:
+        """End the batch."""
+        pairs = zip(self._seen_ms, self._delays_ms, strict=True)
+        latest_ms = [seen_ms or 0 for seen_ms, delay_ms in pairs if delay_ms is not None]
+        if latest_ms:
+            self.watermark_ms = max(self.watermark_ms, self._policy(latest_ms))
+
+
+class _Join:
+    """Inner, and the outer joins."""
+
+    def __init__(self, history: History, prediction: Prediction) -> None:
+        rows, contract = history.rows, history.contract
+        self.preserved = PRESERVED.get(contract.kind, ())
+        self.nulls_match = contract.kind is JoinKind.FULL_OUTER
+        self.contract, self.placing, self.window = contract, history.placing, window(contract.bound)
+        self.watermarked = [one.watermark_delay_ms is not None for one in (contract.left, contract.right)]
+        self.time_us, self.key, self.numbers = rows.time_us, rows.key, rows.numbers
+        self.fate, self.matched, self.batch_of = prediction.fate, prediction.matched, prediction.batch_of
+        self.stored, self.removed = prediction.stored, prediction.removed
+        keeps = contract.left.keeps_timeless or contract.right.keeps_timeless
+        self.timeless = keeps and not self.window.is_boundless  # rows that are there and match nothing
+        self.timeless_us = 0 if history.by_time else TIMELESS_US
+        self.misses = misses_rows(history)
+        self.scanned = scanned(contract, history.placing.limits_ms) if self.misses else self.window
+        self.states: tuple[State, State] = ({}, {})
+        self.ageing = _Ageing(), _Ageing()
+        self.batch, self.late_us = 0, 0
+        self.evictable_us = [-FOREVER_US, -FOREVER_US]
+        self.swept_us = [-FOREVER_US, -FOREVER_US]
+
+    def start(self, batch: int, late_ms: int, eviction_ms: int) -> None:
+        """Begin a batch."""
+        self.batch, self.late_us = batch, late_ms * US_PER_MS
+        for side in (LEFT, RIGHT):
+            limit_ms = state_ms(self.contract, side, eviction_ms, self.placing.limits_ms[side])
+            self.evictable_us[side] = -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
+            if self.misses:
+                self.swept_us[side] = swept_us(self.contract, side, late_ms, self.placing.limits_ms[side])
+
+    def accept(self, side: int, rows: list[int]) -> list[int]:
+        """The rows that take part in the join, with the fate of all of them set."""
+        time_us, fate, late_us = self.time_us, self.fate, self.late_us
+        if not self.watermarked[side]:
+            late_us = -FOREVER_US
+        accepted = []
+        for row in rows:
+            if time_us[row] <= late_us:
+                fate[row] = Fate.LATE
+            else:
+                fate[row] = Fate.ACCEPTED
+                accepted.append(row)
+        for what in self.placing.early[side]:
+            values, passed = self.numbers[side][what.field], []
+            for row in accepted:
+                if passes(values[row], what):
+                    passed.append(row)
+                else:
+                    self.batch_of[alone(row)] = self.batch
+            accepted = passed
+        return accepted
+
+    def take(self, left: list[int], right: list[int]) -> None:
+        """Join the accepted rows of a batch: left rows first, then right rows."""
+        batch, batch_of, matched, key = self.batch, self.batch_of, self.matched, self.key
+        known = self.states[RIGHT]
+        for row in left:
+            if key[row] in known:
+                for other in self.partners(LEFT, row):
+                    batch_of[pair(row, other)] = batch
+                    matched[row] = matched[other] = True
+        self.store(LEFT, left)
+        known = self.states[LEFT]
+        for row in right:
+            if key[row] in known:
+                for other in self.partners(RIGHT, row):
+                    batch_of[pair(other, row)] = batch
+                    matched[row] = matched[other] = True
+        self.store(RIGHT, self.lasting(right))
+
+    def lasting(self, right: list[int]) -> list[int]:
+        """The right rows that are stored: those that are not evictable already, or are owed a NULL row."""
+        time_us, evictable_us, matched = self.time_us, self.evictable_us[RIGHT], self.matched
+        if RIGHT in self.preserved:
+            return [row for row in right if time_us[row] > evictable_us or not matched[row]]
+        return [row for row in right if time_us[row] > evictable_us]
+
+    def partners(self, side: int, row: int) -> list[int]:
+        """The rows in the other side's state that a row matches."""
+        entries = self.states[1 - side].get(self.key[row])
+        if not entries or (self.timeless and self.time_us[row] == TIMELESS_US):
+            return []
+        low_us, high_us = self.reach(side, self.time_us[row])
+        first = bisect_left(entries, low_us << ROW_BITS)
+        last = bisect_left(entries, (high_us + 1) << ROW_BITS, first)
+        found = [entry & ROW_MASK for entry in entries[first:last]]
+        return self.chosen(side, row, found) if self.placing.pairs else found
+
+    def chosen(self, side: int, row: int, others: list[int]) -> list[int]:
+        """The partners with which the conjuncts over both sides hold."""
+        for term in self.placing.pairs:
+            holds, own, theirs = COMPARISONS[term.op], term.left or "", term.right or ""
+            if side == RIGHT:
+                own, theirs = theirs, own
+            value, values = self.numbers[side][own][row], self.numbers[1 - side][theirs]
+            if value is None:
+                return []
+            known = [(other, number) for other in others if (number := values[other]) is not None]
+            others = [
+                other for other, number in known
+                if (holds(value, number) if side == LEFT else holds(number, value))
+            ]  # fmt: skip
+        return others
+
+    def reach(self, side: int, time_us: int) -> tuple[int, int]:
+        """The times on the other side that a time matches, both inclusive."""
+        if side == LEFT:
+            return time_us - self.scanned.upper_us, time_us - self.scanned.lower_us
+        return time_us + self.scanned.lower_us, time_us + self.scanned.upper_us
+
+    def store(self, side: int, rows: list[int]) -> None:
+        """Keep rows; one with a NULL key or without a time, which matches nothing, only for its NULL row."""
+        time_us, key, state, stored = self.time_us, self.key, self.states[side], self.stored
+        entries = [time_us[row] << ROW_BITS | row for row in rows]
+        for at, (row, entry) in enumerate(zip(rows, entries, strict=True)):
+            of = key[row]
+            stored[row] = self.batch
+            if self.timeless and time_us[row] == TIMELESS_US:
+                entries[at] = self.timeless_us << ROW_BITS | row
+                continue
+            if of < 0 and not self.nulls_match:
+                continue
+            others = state.get(of)
+            if others is None:
+                state[of] = [entry]
+            elif entry > others[-1]:
+                others.append(entry)
+            else:
+                insort(others, entry)
+        if self.misses:  # an eviction looks at the times since the one before it, and never at these again
+            swept = (self.swept_us[side] + 1) << ROW_BITS
+            entries = [entry for entry in entries if entry >= swept]
+        self.ageing[side].add(entries)
+
+    def evict(self) -> None:
+        """End a batch: rows that can match no more leave, a preserved one without a match with its NULL row."""
+        for side in (LEFT, RIGHT):
+            key, state, matched, removed = self.key, self.states[side], self.matched, self.removed
+            batch, batch_of = self.batch, self.batch_of
+            owes_null = side in self.preserved
+            for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
+                row = entry & ROW_MASK
+                of = key[row]
+                removed[row] = batch
+                if (of >= 0 or self.nulls_match) and not (self.timeless and self.time_us[row] == TIMELESS_US):
+                    if len(state[of]) == 1:
+                        del state[of]
+                    else:
+                        _remove(state, of, entry)
+                if owes_null and not matched[row]:
+                    batch_of[row << ROW_BITS] = batch  # its identity: alone(row)
+
+
+class _SemiJoin(_Join):
+    """Left semi: right rows first; a left row leaves the state at its first match."""
+
+    def take(self, left: list[int], right: list[int]) -> None:
+        for row in right:
+            for other in self.partners(RIGHT, row):
+                self.batch_of[alone(other)] = self.batch
+                self.matched[other] = True
+                self.removed[other] = self.batch
+                _remove(self.states[LEFT], self.key[other], self.time_us[other] << ROW_BITS | other)
+        self.store(RIGHT, self.lasting(right))
+        unmatched = []
+        for row in left:
+            if self.partners(LEFT, row):
+                self.batch_of[alone(row)] = self.batch
+                self.matched[row] = True
+            else:
+                unmatched.append(row)
+        self.store(LEFT, unmatched)
+
+    def evict(self) -> None:
+        for side in (LEFT, RIGHT):
+            for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
+                row = entry & ROW_MASK
+                if side == RIGHT or not self.matched[row]:  # a matched left row has left already
+                    self.removed[row] = self.batch
+                    if not (self.timeless and self.time_us[row] == TIMELESS_US):
+                        _remove(self.states[side], self.key[row], entry)
+
+
+class _Ageing:
+    """The stored rows of a side by time: one sorted list per batch, so that eviction looks only at their beginnings."""
+
+    def __init__(self) -> None:
+        self._batches: list[list[int]] = []
+
+    def add(self, entries: list[int]) -> None:
+        """Take the rows that a batch stored."""
+        if entries:
+            self._batches.append(sorted(entries, reverse=True))
+
+    def expire(self, end: int) -> list[int]:
+        """Remove and return the entries below ``end``."""
+        expired: list[int] = []
+        for entries in self._batches:
+            while entries and entries[-1] < end:
+                expired.append(entries.pop())
+        self._batches = [entries for entries in self._batches if entries]
+        return expired
+
+
+def _remove(state: State, key: int, entry: int) -> None:
+    """Take an entry out of the state of its key."""
+    entries = state[key]
+    if len(entries) == 1:
+        del state[key]
+    else:
+        del entries[bisect_left(entries, entry)]

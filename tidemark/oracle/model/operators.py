@@ -1,0 +1,363 @@
+"""The steps of a chain as small machines: rows of a batch in, rows out, state in between.
+
+Free of I/O, and written to be read, not to be fast. Times are microseconds, a window is its end, watermarks are
+milliseconds. What each step does with its two watermarks is Spark's ``statefulOperators.scala``: a row at or before
+the *late* watermark is dropped; what is at or before the *eviction* watermark leaves the state at the end of the batch.
+
+===============  =====================================================================================================
+aggregate        Append mode: a group is written when it is evicted, and only then. Late is what its group is: a row
+                 whose window is still open is not late, however old it is (``StateStoreSaveExec``).
+deduplicate      A row passes if its key is not in the state. Within the watermark an entry is due at the time of the
+                 row that made it, plus the delay of that row's source; else by its event time, if that is one of the
+                 keys, and otherwise never (``StreamingDeduplicate[WithinWatermark]Exec``).
+join             As in ``tidemark.oracle.model.join_replay``; what it makes of its watermark is :meth:`Join.output_ms`.
+limit            So many rows, no watermark (``StreamingGlobalLimitExec``).
+===============  =====================================================================================================
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.formats import chain
+from tidemark.formats.contract import COMPARISONS, JoinKind
+from tidemark.oracle.input.rows import Row, passes
+from tidemark.oracle.spark.time_ranges import US_PER_MS, bound_ms, window
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the engine behaves; ``keep_late`` is one that drops nothing, to tell what late rows would have made.
+
+    ``right_first``: a left semi join takes the right rows of a batch first (SPARK-55973, since 4.2).
+    ``drops_sides``: what ``tidemark.oracle.spark.join_elimination`` takes out is not run, and its watermarks
+    are waited for.
+    """
+
+    right_first: bool = True
+    drops_sides: bool = True
+    keep_late: bool = False
+
+
+Choose = Callable[["Machine", list[Row], int], list[Row]]
+"""Which of some rows a step takes, where Spark's answer depends on the order in which they come: so many of them."""
+
+
+def first_come(_machine: Machine, rows: list[Row], many: int) -> list[Row]:
+    """The choice of an engine that reads everything in order."""
+    return rows[:many]
+
+
+class Machine(ABC):
+    """A step at work. ``late[n]`` collects the rows of input ``n`` that were dropped as late.
+
+    ``late_rows`` are those of the last batch.
+    """
+
+    stateful = True
+
+    def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
+        self.step = step
+        self.choose = choose
+        self.rules = rules
+        self.times = [chain.time_of(one) for one in chain.inputs_of(step)]
+        self.late: list[list[Row]] = [[] for _ in self.times]
+        self.late_rows: list[Row] = []
+
+    @abstractmethod
+    def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
+        """The rows that a batch gives."""
+
+    def output_ms(self, input_ms: int) -> int | None:
+        """The watermark that flows on."""
+        return input_ms
+
+    def wants_another(self, eviction_ms: int, next_ms: int) -> bool:
+        """Whether it asks for a batch without data (``shouldRunAnotherBatch``)."""
+        return next_ms > eviction_ms
+
+    def in_time(self, rows: list[Row], side: int, late_ms: int) -> list[Row]:
+        """Rows without those that are late."""
+        time = self.times[side]
+        if time is None or self.rules.keep_late:
+            return rows
+        late = [row for row in rows if _is_by(row.values[time], late_ms)]
+        self.late[side] += late
+        self.late_rows += late
+        return [row for row in rows if not _is_by(row.values[time], late_ms)]
+
+
+def _is_by(time_us: int | None, watermark_ms: int) -> bool:
+    """Whether a time is at or before a watermark; NULL is not."""
+    return time_us is not None and time_us <= watermark_ms * US_PER_MS
+
+
+class Window(Machine):
+    """Stateless. A window of a window is that of its last microsecond (``window_time``)."""
+
+    stateful = False
+    step: chain.Window
+
+    def process(self, inputs: Sequence[list[Row]], _late_ms: int, _eviction_ms: int) -> list[Row]:
+        """The same rows, each in its window."""
+        (time,), length_us = self.times, self.step.window_ms * US_PER_MS
+        back_us = 1 if chain.is_window(self.step.input) else 0
+        rows = []
+        for row in inputs[0]:
+            values = dict(row.values)
+            time_us = values.pop(str(time)) - back_us
+            values[self.step.name] = (time_us // length_us + 1) * length_us
+            rows.append(Row(values, row.made_of, row.is_null))
+        return rows
+
+
+class Where(Machine):
+    """Stateless; NULL passes no filter."""
+
+    stateful = False
+    step: chain.Where
+
+    def process(self, inputs: Sequence[list[Row]], _late_ms: int, _eviction_ms: int) -> list[Row]:
+        """The rows that pass."""
+        return [row for row in inputs[0] if passes(row.values, self.step.filters)]
+
+
+class Aggregate(Machine):
+    """``groups``: the rows of each group that is still open."""
+
+    step: chain.Aggregate
+
+    def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
+        super().__init__(step, rules, choose)
+        self.groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+
+    def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
+        """The groups whose time has come."""
+        names = (*self.step.keys, str(self.times[0]))
+        for row in self.in_time(inputs[0], 0, late_ms):
+            self.groups[row.get(names)].append(row)
+        closed = [group for group in self.groups if _is_by(group[-1], eviction_ms)]
+        return [self._row(dict(zip(names, group, strict=True)), self.groups.pop(group)) for group in closed]
+
+    def _row(self, group: dict[str, Any], rows: list[Row]) -> Row:
+        values = {one.name: _value(one, rows) for one in self.step.values}
+        return Row({**group, **values}, frozenset().union(*(row.made_of for row in rows)))
+
+
+def _value(value: chain.Value, rows: list[Row]) -> Any:
+    if value.field is None:
+        return len(rows)
+    known = [row.values[value.field] for row in rows if row.values[value.field] is not None]
+    functions: dict[str, Callable[[list[int]], int]] = {"sum": sum, "min": min, "max": max}
+    return functions[value.function](known) if known else None
+
+
+class Deduplicate(Machine):
+    """``due_us``: key -> when its entry is forgotten, at or before the eviction watermark; ``None``: never."""
+
+    step: chain.Deduplicate
+
+    def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
+        super().__init__(step, rules, choose)
+        self.due_us: dict[tuple[Any, ...], int | None] = {}
+        self.kept: list[Row] = []
+        self.dropped = 0
+        self.delay_us = delay_ms(self.step) * US_PER_MS
+
+    def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
+        """A row of each key that is new."""
+        candidates: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        rows_in = self.in_time(inputs[0], 0, late_ms)
+        for row in rows_in:
+            key = row.get(self.step.keys)
+            if key not in self.due_us:
+                candidates[key].append(row)
+        out = []
+        for key, rows in candidates.items():
+            (row,) = (
+                rows[:1] if all(one.values == rows[0].values for one in rows) else self.choose(self, rows, 1)
+            )
+            self.due_us[key] = self._due_us(row)
+            out.append(row)
+        self.due_us = {key: due for key, due in self.due_us.items() if not _is_by(due, eviction_ms)}
+        self.kept += out
+        self.dropped += len(rows_in) - len(out)
+        return out
+
+    def _due_us(self, row: Row) -> int | None:
+        time = self.times[0]
+        if time is not None and self.step.within_watermark:
+            return int(row.values[time]) + self.delay_us
+        return int(row.values[time]) if time is not None and time in self.step.keys else None
+
+
+def delay_ms(step: chain.Deduplicate) -> int:
+    """The delay that its event time carries: that of the source it comes from, 0 if that has none."""
+    at: chain.Step = step
+    while not isinstance(at, chain.Source):
+        if isinstance(at, chain.Join):
+            at = at.left if at.time == chain.time_of(at.left) else at.right
+        else:
+            at = at.input
+    return at.watermark_delay_ms or 0
+
+
+class Limit(Machine):
+    """``left``: how many rows may still come."""
+
+    step: chain.Limit
+
+    def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
+        super().__init__(step, rules, choose)
+        self.left = self.step.rows
+        self.kept: list[Row] = []
+        self.dropped = 0
+
+    def process(self, inputs: Sequence[list[Row]], _late_ms: int, _eviction_ms: int) -> list[Row]:
+        """As many as may still come."""
+        rows = inputs[0] if len(inputs[0]) <= self.left else self.choose(self, inputs[0], self.left)
+        self.left -= len(rows)
+        self.dropped += len(inputs[0]) - len(rows)
+        self.kept += rows
+        return rows
+
+    def wants_another(self, _eviction_ms: int, _next_ms: int) -> bool:
+        """Never."""
+        return False
+
+
+@dataclass(eq=False, slots=True)
+class _Stored:
+    row: Row
+    matched: bool = False
+
+
+@dataclass
+class _Store:
+    """One side of a join: the rows of each key."""
+
+    preserved: bool
+    rows: defaultdict[tuple[Any, ...], list[_Stored]] = field(default_factory=lambda: defaultdict(list))
+
+
+class Join(Machine):
+    """``operational`` in ``tidemark.oracle`` says the same of rows in columns, and where each rule is from."""
+
+    step: chain.Join
+
+    def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
+        super().__init__(step, rules, choose)
+        kind = self.step.kind
+        preserved = (
+            kind in (JoinKind.LEFT_OUTER, JoinKind.FULL_OUTER),
+            kind in (JoinKind.RIGHT_OUTER, JoinKind.FULL_OUTER),
+        )
+        self.stores = [_Store(one) for one in preserved]
+        self.semi = kind is JoinKind.LEFT_SEMI
+        self.keys = [tuple(pair[side] for pair in self.step.keys) for side in (0, 1)]
+        fields = [chain.types_of(side) for side in (self.step.left, self.step.right)]
+        self.nulls = [dict.fromkeys(fields[1]), dict.fromkeys(fields[0])]  # what a row of a side lacks
+
+    def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
+        """Pairs, then NULL rows of what is evicted."""
+        out: list[Row] = []
+        for side in (1, 0) if self.semi and self.rules.right_first else (0, 1):
+            for row in self.in_time(inputs[side], side, late_ms):
+                self._take(row, side, eviction_ms, out)
+        for side in (0, 1):
+            self._evict(side, eviction_ms, out)
+        return out
+
+    def _take(self, row: Row, side: int, eviction_ms: int, out: list[Row]) -> None:
+        other = self.stores[1 - side].rows
+        key = row.get(self.keys[side])
+        matches = [one for one in other.get(key, ()) if self._matches(row, one.row, side)]
+        if self.semi:
+            if side == 1:
+                out += [one.row for one in matches]
+                other[key] = [one for one in other[key] if one not in matches]
+            elif matches:
+                out.append(row)
+                return
+        else:
+            for one in matches:
+                one.matched = True
+                pair = (row, one.row) if side == 0 else (one.row, row)
+                out.append(_joined(*pair))
+        store = self.stores[side]
+        if side == 1 and self._is_evictable(row, side, eviction_ms) and (matches or not store.preserved):
+            return
+        store.rows[key].append(_Stored(row, bool(matches)))
+
+    def _evict(self, side: int, eviction_ms: int, out: list[Row]) -> None:
+        store, time = self.stores[side], str(self.times[side])
+        state_ms = bound_ms(self.step.bound, side, eviction_ms)
+        if state_ms is None:
+            return
+        for key, rows in list(store.rows.items()):
+            gone = [one for one in rows if _is_by(one.row.values[time], state_ms)]
+            if not gone:
+                continue
+            if store.preserved:
+                out += [
+                    Row({**one.row.values, **self.nulls[side]}, one.row.made_of, True)
+                    for one in gone
+                    if not one.matched
+                ]
+            left = [one for one in rows if one not in gone]
+            if left:
+                store.rows[key] = left
+            else:
+                del store.rows[key]
+
+    def _matches(self, row: Row, other: Row, side: int) -> bool:
+        left, right = _ordered(row, other, side)
+        if not window(self.step.bound).holds(
+            left.values[str(self.times[0])], right.values[str(self.times[1])]
+        ):
+            return False
+        return all(
+            COMPARISONS[term.op](left.values[str(term.left)], right.values[str(term.right)])
+            for term in self.step.conditions
+        )
+
+    def _is_evictable(self, row: Row, side: int, watermark_ms: int) -> bool:
+        state_ms = bound_ms(self.step.bound, side, watermark_ms)
+        return state_ms is not None and _is_by(row.values[str(self.times[side])], state_ms)
+
+    def output_ms(self, input_ms: int) -> int | None:
+        """The least of its watermark and its sides' state watermarks; Spark 4.2.0 takes both sides of a semi join, too.
+
+        Nothing flows on if no event time goes on (``produceOutputWatermark``).
+        """
+        if self.step.time is None:
+            return None
+        states = [bound_ms(self.step.bound, side, input_ms) for side in (0, 1)]
+        return min(input_ms, *[state for state in states if state is not None])
+
+    def wants_another(self, eviction_ms: int, next_ms: int) -> bool:
+        """If anything can be evicted at all."""
+        states = [bound_ms(self.step.bound, side, 0) for side in (0, 1)]
+        return next_ms > eviction_ms and states != [None, None]
+
+
+def _ordered(row: Row, other: Row, side: int) -> tuple[Row, Row]:
+    return (row, other) if side == 0 else (other, row)
+
+
+def _joined(left: Row, right: Row) -> Row:
+    return Row({**left.values, **right.values}, left.made_of | right.made_of, left.is_null or right.is_null)
+
+
+MACHINES: dict[type[Any], type[Machine]] = {
+    chain.Window: Window,
+    chain.Where: Where,
+    chain.Aggregate: Aggregate,
+    chain.Deduplicate: Deduplicate,
+    chain.Limit: Limit,
+    chain.Join: Join,
+}

@@ -1,0 +1,134 @@
+"""What Spark's optimizer takes out of a chain: an outer join whose other side nobody needs.
+
+``EliminateOuterJoin`` removes a left outer join (a right outer one alike) if nothing above it needs a field of the
+right, and either the right has one row for each key, or nothing above tells one row from two: an aggregate of ``min``
+and ``max``. It does so in streams as well, and the side that is gone has no watermark any more; but
+``WatermarkTracker`` has it on its list, which it made of the plan as it was analyzed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+from tidemark.formats.chain import (
+    Aggregate,
+    Chain,
+    Deduplicate,
+    Join,
+    Source,
+    Step,
+    Value,
+    Where,
+    Window,
+    inputs_of,
+    is_window,
+    time_of,
+    types_of,
+    walk,
+)
+from tidemark.formats.contract import JoinKind
+
+OTHER_SIDE = {JoinKind.LEFT_OUTER: 1, JoinKind.RIGHT_OUTER: 0}
+"""The side that such a join can do without."""
+BLIND_TO_COPIES = {"min", "max"}
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A chain as it is run, the numbers of the described chain's sources that it reads, and the other sources."""
+
+    chain: Chain
+    sources: tuple[int, ...]
+    unread: tuple[Source, ...] = ()
+
+
+def as_described(described: Chain) -> Optimized:
+    """A chain of which nothing is taken out."""
+    return Optimized(described, tuple(range(len(described.sources))))
+
+
+def optimized(described: Chain) -> Optimized:
+    """A chain without the joins that are taken out."""
+    numbers = itertools.count()
+    kept: list[int] = []
+
+    def visit(step: Step, needed: set[str], *, copies: bool) -> Step:
+        if isinstance(step, Source):
+            kept.append(next(numbers))
+            return step
+        if not isinstance(step, Join):
+            below = _needed_below(step, needed)
+            return replace(step, input=visit(step.input, below, copies=_tells_copies(step, needed, copies)))
+        unneeded = _unneeded(step, needed, copies=copies)
+        if unneeded is None:
+            needed, copies = needed | _of_condition(step), True
+        sides: list[Step] = []
+        for number, side in enumerate(inputs_of(step)):
+            if number != unneeded:
+                sides.append(visit(side, needed & types_of(side).keys(), copies=copies))
+                continue
+            for _ in (one for one in walk(side) if isinstance(one, Source)):
+                next(numbers)
+        return sides[0] if unneeded is not None else replace(step, left=sides[0], right=sides[1])
+
+    last, sources = visit(described.last, set(described.output), copies=True), described.sources
+    if len(kept) == len(sources):
+        return as_described(described)
+    unread = tuple(source for number, source in enumerate(sources) if number not in kept)
+    return Optimized(replace(described, last=last), tuple(kept), unread)
+
+
+def _needed_below(step: Step, needed: set[str]) -> set[str]:
+    """The fields of its input that a step with one input needs for some of its own (``ColumnPruning``)."""
+    time = {str(time_of(inputs_of(step)[0]))} - {"None"}
+    match step:
+        case Window():
+            return needed - {step.name} | (time if step.name in needed else set())
+        case Aggregate():
+            return {*step.keys, *time} | {str(one.field) for one in _values(step, needed) if one.field}
+        case Where():
+            return needed | {one.field for one in step.filters}
+        case Deduplicate():
+            return needed | {*step.keys, *time}
+        case _:
+            return set(needed)
+
+
+def _tells_copies(step: Step, needed: set[str], copies: bool) -> bool:
+    """Whether what is needed of a step depends on how often a row of its input comes, as far as Spark sees it.
+
+    It looks through one projection: a window of a time is one, a window of a window two.
+    """
+    if isinstance(step, Aggregate):
+        return any(one.function not in BLIND_TO_COPIES for one in _values(step, needed))
+    return copies or not isinstance(step, Window) or is_window(step.input)
+
+
+def _values(step: Aggregate, needed: set[str]) -> list[Value]:
+    return [one for one in step.values if one.name in needed]
+
+
+def _unneeded(step: Join, needed: set[str], *, copies: bool) -> int | None:
+    """The side that a join can do without, if it is there for nothing else."""
+    number = OTHER_SIDE.get(step.kind)
+    if number is None:
+        return None
+    side = inputs_of(step)[number]
+    if needed & types_of(side).keys():
+        return None
+    keys = {pair[number] for pair in step.keys} | ({str(time_of(side))} if step.bound.equal else set())
+    return number if not copies or _has_one_row_for_each(side, keys) else None
+
+
+def _has_one_row_for_each(side: Step, keys: set[str]) -> bool:
+    """Whether Spark knows that no two rows have the same keys (``LogicalPlanDistinctKeysVisitor``)."""
+    while isinstance(side, Where):
+        side = side.input
+    return isinstance(side, Aggregate) and {*side.keys, str(time_of(side))} <= keys
+
+
+def _of_condition(step: Join) -> set[str]:
+    times = {str(time_of(side)) for side in inputs_of(step)}
+    keys = {name for pair in step.keys for name in pair}
+    return times | keys | {str(name) for one in step.conditions for name in (one.left, one.right)}

@@ -1,0 +1,122 @@
+"""Where Spark puts what a join's condition and filters say: below the watermark, into the join, or nowhere.
+
+Free of I/O. A contract says what a user wrote; this says what the optimizer makes of it:
+
+* what is asked of the joined row and holds for no NULL turns an outer join into one that does not have those NULLs
+  (``EliminateOuterJoin``), and what speaks of one side alone then goes to that side;
+* a conjunct over one side that the join need not preserve goes below its watermark
+  (``PushPredicateThroughJoin``, ``PushPredicateThroughNonJoin``): who fails it is neither late nor seen by the
+  watermark; so does ``IsNotNull`` of every field that the condition compares (``InferFiltersFromConstraints``);
+* a conjunct over a preserved side stays in the join: a row that fails it is answered with its NULL row at once, and
+  is not stored (``preJoinFilter``);
+* a conjunct over both sides picks among the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.formats.contract import COMPARISONS, Contract, Filter, JoinKind, Term
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+
+PRESERVED: dict[JoinKind, tuple[int, ...]] = {
+    JoinKind.LEFT_OUTER: (LEFT,),
+    JoinKind.RIGHT_OUTER: (RIGHT,),
+    JoinKind.FULL_OUTER: (LEFT, RIGHT),
+}
+"""The sides of an outer join whose rows come with NULLs where they have no partner."""
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Of each side: the filters ``below`` the watermark, those ``early`` in the join, and the fields that are read.
+
+    ``pairs`` are the conjuncts over both sides. ``limits_ms`` are the times up to which rows may be evicted at most,
+    because Spark takes a lower bound of another column for one of the event time (``StreamingJoinHelper``).
+    """
+
+    below: tuple[tuple[Filter, ...], tuple[Filter, ...]]
+    early: tuple[tuple[Filter, ...], tuple[Filter, ...]]
+    pairs: tuple[Term, ...]
+    fields: tuple[tuple[str, ...], tuple[str, ...]]
+    limits_ms: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+
+def passes(value: int | None, what: Filter) -> bool:
+    """Whether a field's value passes a filter; NULL passes none."""
+    return value is not None and COMPARISONS[what.op](value, what.value)
+
+
+def as_planned(contract: Contract) -> Contract:
+    """The contract that a filter on the joined row amounts to: another kind perhaps, and nothing in ``where``."""
+    if not contract.where:
+        return contract
+    preserved = set(PRESERVED.get(contract.kind, ()))
+    for term in contract.where:  # a comparison holds for no NULL: a row of the other side alone fails it
+        if term.left is not None:
+            preserved.discard(RIGHT)
+        if term.right is not None:
+            preserved.discard(LEFT)
+    kind = contract.kind
+    if kind in PRESERVED:
+        kinds = {frozenset(sides): outer for outer, sides in PRESERVED.items()}
+        kind = kinds.get(frozenset(preserved), JoinKind.INNER)
+    return replace(
+        contract,
+        kind=kind,
+        left=replace(contract.left, filters=contract.left.filters + of_side(contract.where, LEFT)),
+        right=replace(contract.right, filters=contract.right.filters + of_side(contract.where, RIGHT)),
+        condition=contract.condition + _of_both(contract.where),
+        where=(),
+    )
+
+
+def place(contract: Contract) -> Placing:
+    """Where everything goes; of a contract that :func:`as_planned` gave."""
+    preserved = PRESERVED.get(contract.kind, ())
+    own = of_side(contract.condition, LEFT), of_side(contract.condition, RIGHT)
+    pairs = _of_both(contract.condition)
+    filters = contract.left.filters, contract.right.filters
+    below = tuple(filters[side] + (() if side in preserved else own[side]) for side in (LEFT, RIGHT))
+    early = tuple(own[side] if side in preserved else () for side in (LEFT, RIGHT))
+    compared = [term.left for term in pairs], [term.right for term in pairs]
+    fields = tuple(
+        tuple(
+            dict.fromkeys([*(one.field for one in below[side] + early[side]), *filter(None, compared[side])])
+        )
+        for side in (LEFT, RIGHT)
+    )
+    limits = [() if contract.bound.equal else _limits_ms(early[side]) for side in (LEFT, RIGHT)]
+    return Placing(
+        (below[0], below[1]), (early[0], early[1]), pairs, (fields[0], fields[1]), (limits[0], limits[1])
+    )
+
+
+def _limits_ms(filters: Sequence[Filter]) -> tuple[int, ...]:
+    """``price > 5`` is read as a time later than 5 s, ``price >= 5`` as one 1 ms earlier."""
+    strict = {">": 0, ">=": 1}
+    return tuple(what.value * 1000 - strict[what.op] for what in filters if what.op in strict)
+
+
+def must_be_there(placing: Placing, side: int, kind: JoinKind) -> list[str]:
+    """The fields whose NULLs are filtered out below the watermark, because a pair with one is none."""
+    if side in PRESERVED.get(kind, ()):
+        return []
+    return [field for term in placing.pairs if (field := term.right if side else term.left) is not None]
+
+
+def of_side(terms: Sequence[Term], side: int) -> tuple[Filter, ...]:
+    """The conjuncts over one side, with the field first."""
+    found = []
+    for term in terms:
+        field, other = (term.right, term.left) if side else (term.left, term.right)
+        if other is None and field is not None and term.value is not None:
+            found.append(Filter(field, _MIRRORED[term.op] if side else term.op, term.value))
+    return tuple(found)
+
+
+def _of_both(terms: Sequence[Term]) -> tuple[Term, ...]:
+    return tuple(term for term in terms if term.value is None)

@@ -1,0 +1,1 @@
+"""The SQL oracle: what is right, as relations run by DuckDB."""

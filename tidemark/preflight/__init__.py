@@ -1,0 +1,27 @@
+"""Before a run: what Spark's plan says of a join, where the contract says otherwise, and where it is badly placed.
+
+Free of I/O. ``read_plan`` reads the text that ``DataFrame.explain()`` prints of a streaming query; ``compare`` holds
+it against the contract; ``advise`` warns where Spark accepts a join whose state is never removed or whose NULL row can
+be wrong. What cannot be read is *not compared*, with the reason; it is never an alarm.
+"""
+
+from __future__ import annotations
+
+from tidemark.preflight.chain_advice import advise_chain
+from tidemark.preflight.join_lints import Advice, advise
+from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan, UnreadablePlan, read_plan
+from tidemark.preflight.plan_comparison import Comparison, Mismatch, compare
+
+__all__ = [
+    "Advice",
+    "Comparison",
+    "JoinPlan",
+    "Mismatch",
+    "QueryPlan",
+    "SidePlan",
+    "UnreadablePlan",
+    "advise",
+    "advise_chain",
+    "compare",
+    "read_plan",
+]

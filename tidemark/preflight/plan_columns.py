@@ -1,0 +1,107 @@
+"""Which field of the input record a column of a plan is: names are followed through aliases down to the JSON.
+
+Free of I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark.preflight.plan_expressions import ATTRIBUTE, Linear, bare, call, linear, split, tidy
+
+_WINDOW_END = re.compile(r"\+ (\d+)\), LongType, TimestampType\)+$")
+_WINDOW_SLIDE = re.compile(r"% (\d+)\)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as far as it could be followed.
+
+    ``field`` is the field of the record, ``None`` where something else than renaming, casting and JSON was done to it;
+    ``id`` the number of the last column on the way; ``window_us`` the length of the tumbling window of it;
+    ``constant`` says that nothing of the record is in it.
+    """
+
+    text: str
+    field: str | None = None
+    id: str | None = None
+    window_us: int | None = None
+    constant: bool = False
+
+
+class Columns:
+    """The columns of one plan, by their ids."""
+
+    def __init__(self, projections: Iterable[str], relations: Iterable[str]) -> None:
+        self._inputs = {found["id"] for text in relations for found in ATTRIBUTE.finditer(text)}
+        self._definitions: dict[str, str] = {}
+        for text in projections:
+            definition, alias, name = text.rpartition(" AS ")
+            attribute = ATTRIBUTE.fullmatch(name)
+            if alias and attribute is not None:
+                self._definitions[attribute["id"]] = definition
+
+    def fields(self, ids: Iterable[str]) -> set[str]:
+        """The fields of the record that columns with these ids are."""
+        found = (self.source(f"_#{number}").field for number in ids if number in self._definitions)
+        return {field for field in found if field is not None}
+
+    def source(self, text: str) -> Column:
+        """Follow an expression down to the record."""
+        text = bare(text)
+        attribute = ATTRIBUTE.fullmatch(text)
+        if attribute is not None:
+            return self._attribute(text, attribute)
+        cast = call(text, "cast")
+        if cast is not None:
+            return self.source(cast.rpartition(" as ")[0])
+        nullable = call(text, "knownnullable")
+        if nullable is not None:
+            return self.source(nullable)
+        path = call(text, "get_json_object")
+        if path is not None:
+            return Column(tidy(text), field=path.rpartition("$.")[2] or None)
+        parsed, dot, name = text.rpartition(".")
+        if dot and call(parsed, "from_json") is not None:
+            return Column(name, field=name)
+        struct = call(text, "named_struct")
+        if struct is not None:
+            return self._window(text, struct)
+        return Column(tidy(text), constant=ATTRIBUTE.search(text) is None)
+
+    def expand(self, found: Linear) -> Linear:
+        """A sum, with columns that are sums of others taken apart: ``latest`` of ``time + INTERVAL … AS latest``."""
+        total = Linear(us=found.us)
+        for text, times in found.columns.items():
+            attribute = ATTRIBUTE.fullmatch(text)
+            definition = None if attribute is None else self._definitions.get(attribute["id"])
+            made = None
+            if definition is not None and self.source(text).field is None:
+                made = linear(definition)
+            total = total.minus(Linear({text: 1}) if made is None else self.expand(made), times)
+        return total
+
+    def _attribute(self, text: str, attribute: re.Match[str]) -> Column:
+        name, number, path = attribute["name"], attribute["id"], attribute["path"]
+        definition = self._definitions.get(number)
+        if definition is None:
+            field = path.rpartition(".")[2] or name if number in self._inputs else None
+            return Column(tidy(text), field=field, id=number)
+        if call(definition, "from_json") is not None:
+            return Column(tidy(text), field=path.rpartition(".")[2] or None, id=number)
+        found = self.source(definition)
+        if path and (found.window_us is None or path != ".end"):
+            return Column(tidy(text), id=number)
+        return Column(tidy(text), found.field, found.id or number, found.window_us, found.constant)
+
+    def _window(self, text: str, struct: str) -> Column:
+        """A tumbling window; of any other struct nothing is known."""
+        parts = split(struct, ", ")
+        ends = _WINDOW_END.search(parts[3]) if len(parts) == 4 and parts[0::2] == ["start", "end"] else None
+        times = {self.source(found[0]) for found in ATTRIBUTE.finditer(text)}
+        if ends is None or len(times) != 1 or {ends[1]} != set(_WINDOW_SLIDE.findall(text)):
+            return Column(tidy(text))
+        [time] = times
+        return Column(tidy(text), time.field, time.id, int(ends[1]))

@@ -1,0 +1,280 @@
+"""The time bound, the filters and the rest of the condition: the contract's against the plan's.
+
+Free of I/O. The optimizer moves conjuncts: one that names a single side goes below the join unless that side is
+preserved, and what is asked of the joined row goes wherever it does no harm. So conjuncts are looked for in all the
+places where they may be, and only those that compare a field with a number or with a field of the other side are held
+against the contract.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, Term
+from tidemark.preflight.mismatches import Notes
+from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, US_PER_MS, call, linear, relation, tidy
+from tidemark.preflight.plan_sides import End, Laid, Limit, Paired
+
+Compared = tuple[str, str, Decimal]
+"""Field, operator, number."""
+
+
+def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
+    """Hold the time bound against keys and condition."""
+    equal = [
+        (left, right) for left, right in laid.keys if laid.left.is_time(left) and laid.right.is_time(right)
+    ]
+    limits = time_limits(laid)
+    read = {limit.text for limit in limits}
+    unread = [text for text in laid.both if text not in read and _two_fields(text, laid) is None]
+    unread += [
+        " = ".join(pair)
+        for pair in laid.keys
+        if not equal and not all(laid.column(text).field for text in pair)
+    ]
+    if unread:
+        notes.skip(f"bound: {tidy(' AND '.join(unread))} is not read")
+        return
+    columns = [*equal, *((limit.left, limit.right) for limit in limits)]
+    if columns and not _compare_windows(contract.bound, columns, laid, notes):
+        return
+    lower, upper = _tightest(limits)
+    wanted = _ends(contract.bound)
+    name = f"{contract.left.time} - {contract.right.time}"
+    hint = "mend the times in the join's condition, or the contract's bound"
+    if bool(equal) != contract.bound.equal or (_first(lower), _last(upper)) != (
+        _first(wanted[0]),
+        _last(wanted[1]),
+    ):
+        says, has = _say(name, contract.bound.equal, *wanted), _say(name, bool(equal), lower, upper)
+        notes.differs("bound", says, has, hint)
+
+
+def time_limits(laid: Laid) -> list[Limit]:
+    """The conjuncts that limit the difference of the contract's event times."""
+    return [limit for text in laid.both if (limit := laid.time_limit(text)) is not None]
+
+
+def _names_times(text: str, laid: Laid) -> bool:
+    """Whether the event times of both sides are in an expression."""
+    columns = [found[0] for found in ATTRIBUTE.finditer(text)]
+    return any(map(laid.left.is_time, columns)) and any(map(laid.right.is_time, columns))
+
+
+def _compare_windows(bound: Bound, columns: list[tuple[str, str]], laid: Laid, notes: Notes) -> bool:
+    """Whether the times are windows as the contract has them, so that their bound can be compared."""
+    lengths = {laid.column(text).window_us for pair in columns for text in pair}
+    wanted = None if bound.window_ms is None else bound.window_ms * US_PER_MS
+    if lengths == {wanted}:
+        return True
+    has = " and ".join(sorted(map(_times, lengths)))
+    notes.differs(
+        "bound", _times(wanted), has, "mend the windows of the pipeline, or the contract's window_ms"
+    )
+    return False
+
+
+def _times(window_us: int | None) -> str:
+    return "the times themselves" if window_us is None else f"tumbling windows of {_ms(window_us)}"
+
+
+def _ends(bound: Bound) -> tuple[End | None, End | None]:
+    low, high = bound.lower_ms, bound.upper_ms
+    return (
+        None if low is None else End(low * US_PER_MS, bound.lower_strict),
+        None if high is None else End(high * US_PER_MS, bound.upper_strict),
+    )
+
+
+def _tightest(limits: Iterable[Limit]) -> tuple[End | None, End | None]:
+    lowers = [limit.lower for limit in limits if limit.lower is not None]
+    uppers = [limit.upper for limit in limits if limit.upper is not None]
+    lower = max(lowers, key=lambda end: (end.us, end.strict), default=None)
+    return lower, min(uppers, key=lambda end: (end.us, not end.strict), default=None)
+
+
+def _first(end: End | None) -> int | None:
+    """The smallest difference that a lower end lets through, in microseconds."""
+    return None if end is None else end.us + end.strict
+
+
+def _last(end: End | None) -> int | None:
+    return None if end is None else end.us - end.strict
+
+
+def _say(name: str, equal: bool, lower: End | None, upper: End | None) -> str:
+    below = "" if lower is None else f"{_ms(lower.us)} {'<' if lower.strict else '<='} "
+    above = "" if upper is None else f" {'<' if upper.strict else '<='} {_ms(upper.us)}"
+    said = ["equal times as join keys"] if equal else []
+    said += [f"{below}{name}{above}"] if below or above else []
+    return " and ".join(said) or "no bound"
+
+
+def _ms(us: int) -> str:
+    return f"{Decimal(us) / US_PER_MS:f} ms"
+
+
+@dataclass
+class _Conjuncts:
+    """What is asked of one side: fields that are not NULL, comparisons with numbers, and what cannot be read."""
+
+    not_null: set[str] = field(default_factory=set)
+    compared: set[Compared] = field(default_factory=set)
+    unread: list[str] = field(default_factory=list)
+
+
+def read_conjuncts(texts: Iterable[str], paired: Paired) -> _Conjuncts:
+    """Sort conjuncts about one side."""
+    found = _Conjuncts()
+    for text in texts:
+        inner = call(text, "isnotnull")
+        if inner is not None:
+            name = paired.columns.source(inner).field
+            found.not_null |= {name} if name is not None else set()
+            continue
+        if _says_nothing(text):
+            continue
+        compared = _compared(text, paired)
+        if compared is None:
+            found.unread.append(text)
+        else:
+            found.compared.add(compared)
+    return found
+
+
+def _says_nothing(text: str) -> bool:
+    """Whether a column is compared with itself, as Spark infers from equal times and a bound."""
+    asked = relation(text)
+    left, right = (linear(asked.left), linear(asked.right)) if asked is not None else (None, None)
+    return left is not None and right is not None and bool(left.columns) and not left.minus(right).columns
+
+
+def _compared(text: str, paired: Paired) -> Compared | None:
+    asked = relation(text)
+    if asked is None or asked.op not in COMPARISONS:
+        return None
+    for column, op, number in (
+        (asked.left, asked.op, asked.right),
+        (asked.right, FLIPPED[asked.op], asked.left),
+    ):
+        name = paired.columns.source(column).field
+        if name is not None and re.fullmatch(r"-?\d+(\.\d+)?", number):
+            return name, op, Decimal(number)
+    return None
+
+
+def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
+    """Hold what is asked of each side alone against the plan."""
+    for paired, own in zip(laid.sides, ("left", "right"), strict=True):
+        of_where = _terms_of(contract.where, own)
+        of_condition = _terms_of(contract.condition, own)
+        filters = {_of_filter(one) for one in paired.side.filters} | of_where
+        above = [text for text in laid.above if paired.owns(text)]
+        if paired.preserved:
+            below = read_conjuncts([*paired.plan.filters, *above], paired)
+            _hold(f"filters of {paired.side.topic}", filters, below, _mirrored(below, paired, laid), notes)
+            inside = read_conjuncts(paired.plan.only, paired)
+            _hold(f"condition on {paired.side.topic}", of_condition, inside, set(), notes)
+            _compare_timeless(paired, below, notes)
+        else:
+            found = read_conjuncts([*paired.plan.filters, *paired.plan.only, *above], paired)
+            wanted = filters | of_condition
+            _hold(f"filters of {paired.side.topic}", wanted, found, _mirrored(found, paired, laid), notes)
+
+
+def _of_filter(one: Filter) -> Compared:
+    return one.field, one.op, Decimal(one.value)
+
+
+def _terms_of(terms: Iterable[Term], side: str) -> set[Compared]:
+    """The terms that compare a field of one side with a number."""
+    own = [(getattr(term, side), term) for term in terms if term.value is not None]
+    return {(name, term.op, Decimal(term.value or 0)) for name, term in own if name is not None}
+
+
+def _mirrored(found: _Conjuncts, paired: Paired, laid: Laid) -> set[Compared]:
+    """Comparisons of a key that Spark may have inferred from the key of the other side."""
+    other = laid.other(paired)
+    there = read_conjuncts([*other.plan.filters, *other.plan.only, *laid.above], other).compared
+    pairs = {
+        tuple(laid.column(text).field for text in (texts if paired is laid.left else texts[::-1]))
+        for texts in laid.keys
+    }
+    return {
+        (name, op, number)
+        for name, op, number in found.compared
+        if any((partner, op, number) in there for own, partner in pairs if own == name)
+    }
+
+
+def _hold(part: str, wanted: set[Compared], found: _Conjuncts, inferred: set[Compared], notes: Notes) -> None:
+    missing, extra = wanted - found.compared, found.compared - wanted - inferred
+    for name, op, number in sorted(missing):
+        if any(name in text for text in found.unread):
+            continue  # it may be in there; that is said below
+        notes.differs(
+            part, f"{name} {op} {number}", "nothing of it", "ask for it in the pipeline, or mend the contract"
+        )
+    for name, op, number in sorted(extra):
+        hint = "leave it out, or write it into the contract"
+        notes.differs(part, f"nothing of {name} {op} {number}", f"{name} {op} {number}", hint)
+    for text in found.unread:
+        notes.skip(f"{part}: {tidy(text)} is in the plan")
+
+
+def _compare_timeless(paired: Paired, below: _Conjuncts, notes: Notes) -> None:
+    """Rows without an event time matter where their NULL row would have to come out."""
+    side = paired.side
+    filtered = side.time in below.not_null
+    if filtered != side.keeps_timeless:
+        return
+    if not filtered and any(side.time in text for text in below.unread):
+        notes.skip(f"rows of {side.topic} without {side.time}: whether the filters drop them")
+        return
+    kept, dropped = f"rows without {side.time} reach the join", f"rows without {side.time} are filtered out"
+    says, has = (kept, dropped) if side.keeps_timeless else (dropped, kept)
+    notes.differs(f"filters of {side.topic}", says, has, "filter them in the pipeline, or set keeps_timeless")
+
+
+def compare_terms(contract: Contract, laid: Laid, notes: Notes) -> None:
+    """Hold what is asked of fields of both sides against the plan."""
+    terms = [term for term in (*contract.condition, *contract.where) if term.value is None]
+    wanted = {(term.left, term.op, term.right) for term in terms}
+    found, unread = set(), []
+    for text in (*laid.both, *laid.above):
+        if (
+            _names_times(text, laid)
+            or laid.time_limit(text)
+            or any(paired.owns(text) for paired in laid.sides)
+        ):
+            continue
+        read = _two_fields(text, laid)
+        if read is None:
+            unread.append(tidy(text))
+        else:
+            found.add(read)
+    part, hint = "condition", "mend the join's condition, or the contract's condition and where"
+    for left, op, right in sorted(wanted - found, key=str):
+        if not unread:
+            notes.differs(part, f"left {left} {op} right {right}", "nothing of it", hint)
+    for left, op, right in sorted(found - wanted, key=str):
+        said = f"left {left} {op} right {right}"
+        notes.differs(part, f"nothing of {said}", said, hint)
+    for text in unread:
+        notes.skip(f"{part}: {text} is in the plan")
+
+
+def _two_fields(text: str, laid: Laid) -> tuple[str, str, str] | None:
+    asked = relation(text)
+    if asked is None or asked.op == "<=>":
+        return None
+    left, op, right = asked.left, asked.op, asked.right
+    if laid.left.owns(right):
+        left, op, right = right, FLIPPED[op], left
+    names = laid.column(left).field, laid.column(right).field
+    if not laid.left.owns(left) or not laid.right.owns(right) or None in names:
+        return None
+    return str(names[0]), op, str(names[1])

@@ -1,0 +1,331 @@
+"""Child processes: start them in a session of their own, know them again, ask them to end, kill them.
+
+Free of anything that knows Kafka or Spark. Linux only: a process is known by its id *and* by when the kernel started
+it, in clock ticks since a boot, as ``/proc`` has both; so that an id which the system has given to somebody else is
+never signalled, and a clock that is set does not make another process of it.
+Every log goes to a file; nothing blocks on a pipe.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from tidemark.errors import DaemonDied, DeadlineExceeded
+from tidemark.waiting import wait_until
+
+ASK_S = 5.0
+"""Calibration: a broker or a driver that is asked to stop takes 1 to 3 s on a busy machine."""
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
+"""The variables of this shell that a daemon is given; see :func:`base_environment`."""
+KILL_S = 10.0
+"""Calibration: the kernel ends a killed JVM in well under 1 s; more only where the disk hangs."""
+SHOWN_S = 30.0
+"""Calibration: microseconds; more only where the machine hangs."""
+_TAIL_BYTES = 64 * 1024
+
+_children: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True, order=True)
+class ProcessId:
+    """Which process it is: ``pid``, ``start_ticks`` (clock ticks from the boot to its start), and which boot.
+
+    Free of the wall clock. psutil's ``create_time`` is not: it adds the time of the boot, which the kernel computes
+    from the wall clock, and which moves when that is set.
+    """
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """The identity of a process that is there; raises ``psutil.NoSuchProcess``."""
+        return cls(pid, _start_ticks(pid), boot_id())
+
+    @classmethod
+    def own(cls) -> ProcessId:
+        """The identity of this process."""
+        return cls.of(os.getpid())
+
+    def process(self) -> psutil.Process | None:
+        """The living process, or ``None`` if it is gone, a zombie, or its id is somebody else's by now."""
+        _reap()
+        try:
+            process = psutil.Process(self.pid)
+            return None if ProcessId.of(self.pid) != self or _has_ended(process) else process
+        except psutil.NoSuchProcess:
+            return None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs or is stopped by a signal."""
+        return self.process() is not None
+
+    @property
+    def paused(self) -> bool:
+        """Whether the process is stopped by a signal."""
+        process = self.process()
+        try:
+            return process is not None and process.status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:
+            return False
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Send a signal; ``False`` if the process is gone."""
+        process = self.process()
+        if process is None:
+            return False
+        try:
+            process.send_signal(number)
+        except psutil.NoSuchProcess:
+            return False
+        return True
+
+
+@functools.cache
+def boot_id() -> str:
+    """What the kernel calls the time since the machine was started: another boot has another one."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> ProcessId:
+    """Start a daemon in a session of its own with exactly ``env``, its output appended to ``log``."""
+    _reap()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=cwd, env=env, start_new_session=True
+        )
+    _children.append(child)
+    try:
+        # Between its exec and its first instruction a process has no environment: `marked` would not see it.
+        wait_until(
+            lambda: not env or _shows_itself(child.pid),
+            SHOWN_S,
+            lambda: f"{argv[0]} to show its environment",
+            poll_s=0.001,
+        )
+        return ProcessId.of(child.pid)
+    except psutil.NoSuchProcess as error:
+        raise DaemonDied(
+            f"{argv[0]} ended at once", detail=tail(log), hint=f"its log is {str(log)!r}"
+        ) from error
+
+
+def end(processes: Iterable[ProcessId], *, ask_s: float = ASK_S) -> None:
+    """Ask processes to end (SIGTERM), kill those that live ``ask_s`` later, and wait until all are gone.
+
+    A stopped process is resumed first, or it could not hear. ``ask_s=0`` kills at once.
+    """
+    living = [identity for identity in processes if identity.alive]
+    if ask_s > 0:
+        for identity in living:
+            identity.signal(signal.SIGTERM)
+            identity.signal(signal.SIGCONT)
+        try:
+            wait_until(lambda: not _living(living), ask_s, lambda: "processes to end when asked", poll_s=0.02)
+        except DeadlineExceeded:
+            living = _living(living)
+        else:
+            return
+    for identity in living:
+        identity.signal(signal.SIGKILL)
+    wait_until(
+        lambda: not _living(living),
+        KILL_S,
+        lambda: f"killed processes to be gone: {[identity.pid for identity in _living(living)]}",
+        poll_s=0.01,
+    )
+
+
+def marked(name: str, value: str) -> list[ProcessId]:
+    """The processes, of this user, that were started with the environment variable ``name=value``.
+
+    Descendants inherit it, so this finds also those whose parent is gone.
+    """
+    found = []
+    own = os.getpid()
+    for process in psutil.process_iter():
+        try:
+            if process.pid == own or process.environ().get(name) != value:
+                continue
+            if not _has_ended(process):
+                found.append(ProcessId.of(process.pid))
+        except (psutil.AccessDenied, psutil.NoSuchProcess, OSError):
+            continue  # another user's, or gone while we looked
+    return found
+
+
+def tail(log: Path, lines: int = 20, *, start: int = 0) -> str:
+    """The last lines of a log, at most 64 KiB of them, nothing before byte ``start``; empty if there is none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(deque(text.splitlines(), maxlen=lines))
+
+
+class Conversation:
+    """A child that is asked with one JSON line and answers with one. A context manager; ends the child at exit.
+
+    Its standard error goes to ``log``. An answer ``{"error": ...}`` is returned like any other.
+    """
+
+    def __init__(self, argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> None:
+        self.log = log
+        self.name = Path(argv[0]).name
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as errors:
+            self._child = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
+        self.pid = self._child.pid
+        self._buffer = b""
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def ask(
+        self, question: Mapping[str, Any], timeout_s: float, *, unless: Callable[[], object] | None = None
+    ) -> dict[str, Any]:
+        """Send a question and return the answer.
+
+        Raises:
+            DaemonDied: the child ended instead; the end of its log is the detail.
+            DeadlineExceeded: no answer in ``timeout_s``. Whatever ``unless`` raises, which is called at every look.
+        """
+        assert self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps(question).encode() + b"\n")
+            self._child.stdin.flush()
+        except BrokenPipeError:
+            raise self._died() from None
+        line = self._read_line(timeout_s, unless)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """Close its input, which ends it; kill it if it does not heed that. Idempotent."""
+        child = self._child
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None and not pipe.closed:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass  # it died with a question unread: nothing is lost
+        try:
+            child.wait(0.2)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait(KILL_S)
+
+    def _read_line(self, timeout_s: float, unless: Callable[[], object] | None) -> bytes:
+        assert self._child.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                if unless is not None:
+                    unless()
+                if time.monotonic() > deadline:
+                    raise DeadlineExceeded(
+                        f"waited {timeout_s:g} s for an answer of {self.name}",
+                        detail=tail(self.log),
+                        hint=f"its log is {str(self.log)!r}",
+                    )
+                if selector.select(0.1):
+                    chunk = os.read(self._child.stdout.fileno(), 65536)
+                    if not chunk:
+                        raise self._died()
+                    self._buffer += chunk
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line
+
+    def _died(self) -> DaemonDied:
+        return DaemonDied(
+            f"{self.name} ended before it answered",
+            detail=tail(self.log),
+            hint=f"its log is {str(self.log)!r}",
+        )
+
+
+def base_environment(**extra: str) -> dict[str, str]:
+    """The environment of a daemon: what any program needs, without this shell's Python, Spark and Java."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    if sys.platform != "win32":
+        kept.setdefault("LANG", "C.UTF-8")
+    return {**kept, **extra}
+
+
+def _start_ticks(pid: int) -> int:
+    """``starttime`` of proc(5): the 22nd field, counted from behind the name, which may hold blanks and brackets."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+    return int(line[line.rindex(b")") + 2 :].split()[19])
+
+
+def _shows_itself(pid: int) -> bool:
+    """Whether a process has an environment, or has ended already."""
+    try:
+        return bool(psutil.Process(pid).environ())
+    except psutil.Error:
+        return True
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether nothing of it is left but its exit code.
+
+    A killed JVM is a zombie at once, but keeps its sockets and memory until the last of its threads is gone.
+    """
+    return bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
+
+
+def _living(identities: Iterable[ProcessId]) -> list[ProcessId]:
+    return [identity for identity in identities if identity.alive]
+
+
+@atexit.register
+def _let_go() -> None:
+    """Daemons that outlive this process are meant to: nobody here will wait for them."""
+    for child in _children:
+        child.returncode = child.poll() or 0
+
+
+def _reap() -> None:
+    """Collect the exit of children that ended, so that they do not stay as zombies."""
+    for child in _children[:]:
+        if child.poll() is not None:
+            _children.remove(child)

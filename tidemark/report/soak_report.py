@@ -1,0 +1,156 @@
+"""A soak for people: a line for each run while it lasts, and a document of what was done at which point."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidemark.campaigns.soak import Soak, SoakRun
+
+
+def run_line(one: SoakRun) -> str:
+    """What became of a run, in a line."""
+    done = sum(fault.done for fault in one.faults)
+    said = one.problem or _list(one.findings) or "; ".join(one.doubts)
+    known = f" ({', '.join(one.known_defects)})" if one.known_defects else ""
+    head = f"run {one.number:>3}  {one.pipeline:<12} {one.sink:<13} {one.verdict}{known}"
+    tail = f"{done} of {len(one.faults)} faults, {one.rows:,} rows, {one.seconds:.0f} s"
+    return f"{head}  {tail}{f': {said}' if said else ''}"
+
+
+def so_far(soak: Soak) -> str:
+    """What the runs add up to, in a line."""
+    said = soak.summary()
+    found = _list(said["findings"]) or "nothing found"
+    return (
+        f"{said['minutes']} of {soak.options.minutes:g} minutes: {said['faults']} faults, {said['missed']} missed,"
+        f" {said['rows_judged']:,} rows judged, {found}"
+    )
+
+
+def lines(soak: Soak) -> Iterator[str]:
+    """The summary."""
+    for name, value in soak.summary().items():
+        yield f"{name.replace('_', ' '):<22} {_shown(value)}"
+    for one in soak.runs:
+        if one.findings or one.failed:
+            yield run_line(one)
+            yield f"  evidence: {one.run_dir}; reproduce: {one.command}"
+
+
+def _shown(value: object) -> str:
+    return (_list(value) or "none") if isinstance(value, Mapping) else f"{value:,}"
+
+
+def _list(counts: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed, and every sort of fault that could be drawn: (fault, point)."""
+
+    command: str
+    sorts: Sequence[tuple[str, str]]
+
+
+def markdown(soak: Soak, versions: Mapping[str, str], asked: Asked) -> str:
+    """The document."""
+    sections = (
+        _opening(soak, versions, asked.command), _points(soak, asked.sorts), _recovery(soak), _joins(soak), _runs(soak)
+    )  # fmt: skip
+    return "\n".join([line for section in sections for line in section])
+
+
+def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[str]:
+    said = soak.summary()
+    outcome = {0: "it holds", 1: "something was found"}.get(soak.exit_code, "too much missed or failed")
+    of = f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}"
+    yield from (
+        "# Joins under faults",
+        "",
+        f"Made by `{command}`:",
+        "run after run on one stack, each with a join, a sink, a trace and a schedule of faults of its seed; every",
+        "fault is proved in the journal of its run, every row is judged. A soak holds if nothing is found that is no",
+        "known defect of Spark, no run fails, and at most one fault in ten misses its point. A run with a miss is",
+        "`UNKNOWN`; all its rows are judged.",
+        "",
+        f"{of}, {said['minutes']} minutes: **{outcome}**.",
+        "",
+    )
+    for name, value in said.items():
+        if name not in ("minutes", "kinds", "recovery_s"):
+            yield f"- {name.replace('_', ' ')}: {_shown(value)}"
+    yield ""
+
+
+def _points(soak: Soak, sorts: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Faults that were done, by point and join; what never was has a line, too."""
+    pipelines = sorted({one.pipeline for one in soak.runs})
+    done, missed = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
+    for met in soak.coverage():
+        done[met["fault"], met["point"], met["join"]] += met["done"]
+        missed[met["fault"], met["point"]] += met["missed"]
+    yield from ("## What was done, at which point", "")
+    yield f"| fault | point | {' | '.join([*pipelines, 'done', 'missed'])} |"
+    yield f"|---|---|{'---:|' * (len(pipelines) + 2)}"
+    for fault, point in sorted({*sorts, *missed}):
+        counts = [done[fault, point, name] for name in pipelines]
+        cells = [str(count or "-") for count in (*counts, sum(counts), missed[fault, point])]
+        yield f"| {fault} | {point} | {' | '.join(cells)} |"
+    each = [[done[fault, point, name] > 0 for name in pipelines] for fault, point in sorts]
+    yield ""
+    yield (
+        f"{sum(map(any, each))} of {len(sorts)} sorts of fault were done;"
+        f" counted with each join, {sum(map(sum, each))} of {len(sorts) * len(pipelines)}."
+    )
+    yield ""
+
+
+def _recovery(soak: Soak) -> Iterator[str]:
+    """From a strike to the commit of the batch that it hit, in seconds: in all, by part, by fault."""
+    yield from (
+        "## Recovery",
+        "",
+        "In seconds: from a strike to the commit of its batch, an outage included.",
+        "",
+    )
+    yield "| of | faults | least | median | worst |"
+    yield "|---|---:|---:|---:|---:|"
+    for name, found in soak.recovery().items():
+        times = " | ".join(f"{found[which]:.1f}" for which in ("least", "median", "worst"))
+        yield f"| {name} | {found['faults']} | {times} |"
+    yield ""
+
+
+def _joins(soak: Soak) -> Iterator[str]:
+    """Runs by join and sink, with what came of them."""
+    groups: dict[tuple[str, str], list[SoakRun]] = defaultdict(list)
+    for one in soak.runs:
+        groups[one.pipeline, one.sink].append(one)
+    yield from ("## Joins and sinks", "")
+    yield "| join | sink | runs | verdicts | rows judged | batches run again | duplicates by contract |"
+    yield "|---|---|---:|---|---:|---:|---:|"
+    for (pipeline, sink), runs in sorted(groups.items()):
+        verdicts = _list(Counter(one.verdict for one in runs))
+        numbers = [
+            sum(getattr(one, name) for one in runs) for name in ("rows_judged", "batches_again", "duplicates")
+        ]
+        shown = " | ".join(f"{number:,}" for number in numbers)
+        yield f"| {pipeline} | {sink} | {len(runs)} | {verdicts} | {shown} |"
+    yield ""
+
+
+def _runs(soak: Soak) -> Iterator[str]:
+    """Doubts, with how many runs had them, and the runs that failed or in which something was found."""
+    doubts = Counter(doubt for one in soak.runs for doubt in one.doubts)
+    lines = [f"- {count} runs: {doubt}" for doubt, count in sorted(doubts.items())]
+    yield from ("## Doubts", "", *(lines or ["None."]), "")
+    failed = [
+        f"- {run_line(one)}; reproduce: `{one.command}`" for one in soak.runs if one.findings or one.failed
+    ]
+    if failed:
+        yield from ("## What does not hold", "", *failed, "")

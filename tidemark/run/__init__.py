@@ -1,0 +1,13 @@
+"""A run: one join on a real stack, from its trace to its verdict.
+
+``run`` is the whole story, top to bottom. It starts the programs, paces the trace, injects the faults, collects the
+evidence and has it judged; everything it knows of the join it has from the pipeline's contract.
+"""
+
+from tidemark.run.one_run import RunResult, describe, new_run_directory, run
+from tidemark.run.plan_check import Placing, place_pipeline
+from tidemark.run.run_options import RunOptions
+
+__all__ = [
+    "Placing", "RunOptions", "RunResult", "describe", "new_run_directory", "place_pipeline", "run",
+]  # fmt: skip

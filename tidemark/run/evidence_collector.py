@@ -1,0 +1,298 @@
+"""Gathering the evidence of a run, also of one that failed or was interrupted."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tidemark import paths
+from tidemark.errors import TidemarkError
+from tidemark.formats.chain import Chain
+from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.evidence import (
+    FORMAT,
+    Batch,
+    Fault,
+    InputTopic,
+    Manifest,
+    OutputRecord,
+    Placement,
+    RunDirectory,
+    StateInfo,
+)
+from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.trace import TraceReader, trace_sha256
+from tidemark.kafka import client as kafka
+from tidemark.oracle.coverage import written_kills
+from tidemark.run.cleanup import first_of
+from tidemark.run.log_files import keep_logs
+from tidemark.run.query_runs import Query
+from tidemark.run.run_options import RunOptions
+from tidemark.run.state_reader import read_state, what_ran
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.eventlog import QueryEvents
+from tidemark.stack import Stack
+from tidemark.waiting import wait_until
+
+LOG_S = 90.0
+"""Calibration: Spark's listener bus writes the end of a job within milliseconds; it may lag on a busy machine."""
+
+_OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}
+
+
+def promised(contract: Contract | Chain, sink: str) -> Delivery:
+    """What a run is judged by: what its contract says of it, or else what its sink promises."""
+    own = None if isinstance(contract, Chain) else contract.delivery
+    return own or _OF_SINK[sink]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a run happens: trace, topics (``inputs`` by logical name), checkpoint, query."""
+
+    trace: Path
+    inputs: dict[str, str]
+    output: str
+    checkpoint: Checkpoint
+    query: Query
+
+
+class Collector:
+    """Knows what the run has shown so far; ``finish`` writes it down."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        contract: Contract | Chain,
+        directory: RunDirectory,
+        stack: Stack,
+        places: Places,
+    ) -> None:
+        self._options = options
+        self._contract = contract
+        self._directory = directory
+        self._stack = stack
+        self._trace = places.trace
+        self._inputs = places.inputs
+        self._output = places.output
+        self._checkpoint = places.checkpoint
+        self._query = places.query
+        self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._faults: list[Fault] = []
+        self._last_progress: list[dict[str, Any]] = []
+        self._notes: list[str] = []
+        self._records: list[OutputRecord] | None = None
+        self._state = StateInfo()
+        self._errors: list[BaseException] = []
+        """What went wrong while the evidence was collected."""
+
+    def stopped(self, answer: dict[str, Any]) -> None:
+        """The query was stopped and handed over the progress reports of its last run."""
+        self._last_progress = answer["progress"]
+
+    def read_state(self) -> None:
+        """Have the state read after some of the batches, while its query's session is still there."""
+        if isinstance(self._contract, Chain):
+            return  # what is read is the state of one join
+        self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
+
+    def journal(self, faults: list[Fault]) -> None:
+        """What was done to the stack."""
+        self._faults += faults
+
+    def note(self, text: str) -> None:
+        """Something that the reader of the evidence should know."""
+        self._notes.append(text)
+
+    def drain(self) -> None:
+        """Read the output until it has settled."""
+        self._records = list(kafka.drain(self._stack.bootstrap_servers, self._output))
+
+    def finish(self) -> None:
+        """Write every file of the evidence that can be written; the journal first, whatever the stack is like.
+
+        What cannot be written is left out, is named in the manifest's notes, and its error is raised at the end: the
+        first, with the others as its notes. Ctrl-C breaks off the step that is under way, and the next one follows.
+        """
+        self._attempt("faults.jsonl", lambda: self._directory.write_lines("faults", self._faults))
+        if self._records is None or self._faults:
+            self._attempt("logs", self._keep_logs)
+        if self._records is None:  # the run did not get as far as draining
+            self._attempt("output.jsonl", self._read_output)
+        if self._records is not None:
+            self._attempt("output.jsonl", partial(self._directory.write_lines, "output", self._records))
+        logs = list(self._event_logs())
+        self._attempt("the end of the event log", lambda: self._await_last_batch(logs))
+        self._attempt("batches.jsonl", lambda: self._directory.write_lines("batches", self._batches(logs)))
+        self._attempt("progress.jsonl", lambda: self._directory.write_lines("progress", self._progress(logs)))
+        self._attempt("executors.jsonl", lambda: self._directory.write_lines("executors", _placements(logs)))
+        self._attempt("logs/spark-events.jsonl.zst", lambda: self._write_events(logs))
+        self._attempt("manifest.json", lambda: self._directory.write_json("manifest", self._manifest()))
+        if self._errors:
+            raise first_of(self._errors)
+
+    def _attempt(self, what: str, collect: Callable[[], object]) -> None:
+        """Collect a piece of evidence; an error is noted, and costs no other piece."""
+        try:
+            collect()
+        except BaseException as error:  # noqa: BLE001 (raised once the rest is collected)
+            self._errors.append(error)
+            said = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+            self.note(f"{what} could not be collected: {said}")
+
+    def _keep_logs(self) -> None:
+        keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
+
+    def _read_output(self) -> None:
+        self._records = list(kafka.read_all(self._stack.bootstrap_servers, self._output))
+
+    def _batches(self, logs: Sequence[QueryEvents]) -> list[Batch]:
+        """Every planned batch; without the failed tasks of an event log that cannot be read."""
+        failed = Counter[int]()
+        for log in logs:
+            self._attempt(f"failed tasks of {log.path.name}", partial(_add_failed, failed, log))
+        starts = [(run.first_batch, run.replays) for run in self._query.runs]
+        return batches_of(self._checkpoint, self._inputs, starts, failed)
+
+    def _write_events(self, logs: Sequence[QueryEvents]) -> None:
+        events = (line for log in logs for line in log.excerpt())
+        write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events)
+
+    def _event_logs(self) -> Iterator[QueryEvents]:
+        """One for each run of the query."""
+        query_id = self._query.query_id
+        if query_id is None:
+            return  # it never started
+        runs = self._query.runs
+        for run, following in itertools.zip_longest(runs, runs[1:]):
+            if run.driver.event_log is not None:
+                same = following is not None and following.driver.event_log == run.driver.event_log
+                end = following.log_start if same else None
+                yield QueryEvents(run.driver.event_log, run.log_start, query_id, end)
+            else:
+                self.note("no event log of the driver is to be seen: which tasks failed is not known")
+
+    def _await_last_batch(self, logs: list[QueryEvents]) -> None:
+        """Until the event log has caught up with the checkpoint, unless the last run of the query did nothing."""
+        committed = self._checkpoint.committed()
+        if logs and committed and committed[-1] >= self._query.runs[-1].first_batch:
+            last = committed[-1]
+            ended = lambda: logs[-1].job_ended(last)  # noqa: E731
+            wait_until(ended, LOG_S, lambda: f"the event log to have the end of batch {last}")
+
+    def _progress(self, logs: list[QueryEvents]) -> list[dict[str, Any]]:
+        """Of all runs; those that died told it to nobody but their event log."""
+        last = {report["runId"] for report in self._last_progress}
+        earlier = (report for log in logs for report in log.progress() if report["runId"] not in last)
+        return [*earlier, *self._last_progress]
+
+    def _manifest(self) -> Manifest:
+        inputs = (
+            self._read_inputs()
+        )  # if brokers do not tell the end offsets, those of the last planned batch
+        self._attempt(
+            "the end offsets of the inputs",
+            lambda: inputs.update(input_topics(self._stack.bootstrap_servers, self._inputs)),
+        )
+        with TraceReader(self._trace) as reader:
+            header = reader.header
+        return Manifest(
+            tidemark_evidence=FORMAT,
+            contract=self._contract.to_json(),
+            delivery=promised(self._contract, self._options.sink),
+            pace=self._options.pace or header.pace,
+            inputs=inputs,
+            anchors=["flushed", "all_input_read", *header.anchors, *self._fault_anchors()],
+            seed=self._options.seed,
+            trace_sha256=trace_sha256(self._trace),
+            versions=dict(self._stack.versions),
+            code_sha256=paths.code_sha256(),
+            backend=self._stack.spec.backend,
+            sink=self._options.sink,
+            query_id=self._query.query_id,
+            started_utc=self._started_utc,
+            command=self._options.command(),
+            notes=[
+                *self._notes,
+                *(f"the query was started again after: {why}" for why in self._query.failures),
+            ],
+            state=what_ran(self._checkpoint, self._options.conf, self._state),
+        )
+
+    def _read_inputs(self) -> dict[str, InputTopic]:
+        """The input topics as far as batches were planned: what was published is at least that."""
+        planned = self._checkpoint.planned()
+        ends = self._checkpoint.batch(planned[-1]).end_offsets if planned else {}
+        return {
+            name: InputTopic(topic, dict.fromkeys(ends.get(topic, {}), 0), ends.get(topic, {}))
+            for name, topic in self._inputs.items()
+        }
+
+    def _fault_anchors(self) -> list[str]:
+        """A batch that Spark's own sink had written when its driver died comes twice: or the kill proves nothing."""
+        asked = ["fault_hit_running_batch"] if self._options.sorts else []
+        return [*asked, "written_kills_doubled"] if written_kills(self._faults) else asked
+
+
+def input_topics(bootstrap: str, inputs: Mapping[str, str]) -> dict[str, InputTopic]:
+    """Logical name -> the topic, with all that is in it now. ``inputs`` are the names of topics of the run's own."""
+    ends = kafka.end_offsets(bootstrap, list(inputs.values()))
+    return {
+        name: InputTopic(
+            topic=topic,
+            start_offsets={str(partition): 0 for partition in ends[topic]},
+            end_offsets={str(partition): end for partition, end in ends[topic].items()},
+        )
+        for name, topic in inputs.items()
+    }
+
+
+def batches_of(
+    checkpoint: Checkpoint,
+    inputs: Mapping[str, str],
+    starts: Sequence[tuple[int, bool]],
+    failed: Mapping[int, int] | None = None,
+) -> list[Batch]:
+    """Every planned batch.
+
+    ``starts`` holds of each start of the query the batch it began with, and whether that was planned before;
+    ``failed``, by batch, the task attempts that did not end in success.
+    """
+    logical = {topic: name for name, topic in inputs.items()}
+    committed, later = set(checkpoint.committed()), starts[1:]
+    return [
+        Batch(
+            batch=number,
+            watermark_ms=planned.watermark_ms,
+            end_offsets={logical[topic]: ends for topic, ends in planned.end_offsets.items()},
+            committed=number in committed,
+            runs=1 + sum(first == number and replays for first, replays in later),
+            restarted=any(first == number for first, _ in later),
+            failed_tasks=(failed or {}).get(number, 0),
+        )
+        for number in checkpoint.planned()
+        for planned in [checkpoint.batch(number)]
+    ]
+
+
+def _add_failed(failed: Counter[int], log: QueryEvents) -> None:
+    failed.update(log.failed_tasks())
+
+
+def _placements(logs: list[QueryEvents]) -> list[Placement]:
+    """Of all runs; a batch that was run again was last where its last run had it."""
+    found: dict[int, Placement] = {}
+    drivers = list(dict.fromkeys(log.path for log in logs))
+    for log in logs:
+        for placement in log.placements(drivers.index(log.path) + 1):
+            before = found.get(placement.batch)
+            if before is not None:
+                placement.lost[:0] = before.lost
+            found[placement.batch] = placement
+    return [found[batch] for batch in sorted(found)]

@@ -1,0 +1,228 @@
+"""The part of a run that needs a stack: from the topics to the evidence."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tidemark.faults.injector import Striker
+from tidemark.faults.schedule import plan_strikes
+from tidemark.faults.sink_progress import watched
+from tidemark.faults.target import Scene
+from tidemark.formats.chain import Chain
+from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import Header, TraceReader
+from tidemark.kafka import client as kafka
+from tidemark.run.cleanup import Cleanup, add_later
+from tidemark.run.evidence_collector import Collector, Places
+from tidemark.run.pace import TRIGGER_MS, Feed, follow_timed
+from tidemark.run.plan_check import place
+from tidemark.run.programs import Program
+from tidemark.run.query_runs import Query
+from tidemark.run.run_options import RunOptions
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.stack import DRIVER, Driver, Stack
+
+SLICE_S = 300.0
+"""Calibration: a slice of 30,000 records is acknowledged in half a second."""
+
+STOP_S = 120.0
+"""Calibration: a query stops within 1 s."""
+
+OUTPUT_PARTITIONS = 2
+
+
+class LiveRun:
+    """One query over one trace on one stack; ``go`` leaves the evidence in the run directory, whatever happens."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        contract: Contract | Chain,
+        directory: RunDirectory,
+        trace: Path,
+        stack: Stack,
+    ) -> None:
+        self._options = options
+        self._contract = contract
+        self._directory = directory
+        self._trace = trace
+        self._stack = stack
+        # One name for topics, checkpoint, query and driver; unique, because a stack serves many runs at once.
+        self._name = f"{re.sub(r'[^a-z0-9_]+', '-', contract.name.lower())[:40]}-{uuid.uuid4().hex[:8]}"
+        self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
+        self._header = _header(trace)
+        self._pace = options.pace or self._header.pace
+        self._inputs = {topic: f"{self._name}-{topic}" for topic in self._header.topics}
+        self._output = f"{self._name}-output"
+
+    def go(self) -> None:
+        """Run, from creating the topics to collecting the evidence."""
+        report = self._options.report
+        with Cleanup() as cleanup:
+            cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
+            self._create_topics(cleanup)
+            report("driver", 0, 1)
+            driver = cleanup.enter_context(self._driver())
+            report("driver", 1, 1)
+            again = bool(self._options.sorts)
+            query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+            places = Places(self._trace, self._inputs, self._output, self._checkpoint, query)
+            collector = Collector(self._options, self._contract, self._directory, self._stack, places)
+            cleanup.callback(collector.finish)
+            self._query(collector, query)
+
+    def _query(self, collector: Collector, query: Query) -> None:
+        """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
+        with Cleanup() as programs:
+            programs.enter_context(query)  # its program gets ready meanwhile
+            publisher = programs.enter_context(self._publisher(self._trace))
+            for number in range(self._before_start()):
+                publisher.ask(f"publish {number}", SLICE_S)
+                self._options.report("publish", number + 1, self._header.slices)
+            feed = Feed(query, self._checkpoint, self._input_ends)
+            self._place(query, collector)
+            with self._faults(collector, query, feed) as struck:
+                query.start()  # watched from its first batch on: of a backlog the next ones follow at once
+                self._publish(publisher, struck, collector)
+                struck.wait_until_read()
+            self._flush(feed, programs)
+            self._options.report("drain", 0, 1)
+            programs.callback(self._stop, collector, query)  # also if the output does not settle
+            collector.drain()
+            self._options.report("drain", 1, 1)
+
+    def _stop(self, collector: Collector, query: Query) -> None:
+        """Stop the query, and have its state read while its session is there."""
+        collector.stopped(query.ask("stop", STOP_S))
+        collector.read_state()
+
+    def _place(self, query: Query, collector: Collector) -> None:
+        """Say what differs between contract and plan, and what is badly placed; the run goes on all the same."""
+        answer = query.plan()
+        plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
+        (self._directory.path / "logs" / "plan.txt").write_text(plan)
+        placing = place(self._contract, plan, str(answer["policy"]), spark_version)
+        for note in placing.notes():
+            collector.note(note)
+        placing.tell(self._options.say)
+
+    def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:
+        if self._pace == "timed":
+            follow_timed(publisher, feed.check)
+            return
+        feed.wait_until_read()
+        for number in range(self._before_start(), self._header.slices):
+            if not feed.publish_one_batch(partial(publisher.ask, f"publish {number}", SLICE_S)):
+                collector.note(f"slice {number} was torn into two batches")
+            self._options.report("publish", number + 1, self._header.slices)
+
+    def _before_start(self) -> int:
+        """Slices that are there when the query starts: one that starts on empty topics runs an empty batch first."""
+        return {"backlog": self._header.slices, "stepped": 1}.get(self._pace, 0)
+
+    def _flush(self, feed: Feed, programs: Cleanup) -> None:
+        """Publish one sentinel per input, far in the future, so that everything that is owed comes out."""
+        self._options.report("flush", 0, 1)
+        flush = self._directory.path / "flush.jsonl"
+        publisher = programs.enter_context(self._publisher(flush, interactive=True))
+        feed.publish_one_batch(partial(publisher.ask, "publish 0", SLICE_S))
+        self._options.report("flush", 1, 1)
+
+    @contextmanager
+    def _faults(self, collector: Collector, query: Query, feed: Feed) -> Iterator[Feed]:
+        """Strike while the trace is published by the feed that it gives; afterwards the journal is complete."""
+        if not self._options.sorts:
+            yield feed
+            return
+        rng = random.Random(f"faults-{self._options.seed}")
+        # In a backlog batch of data follows batch of data; else every other slice or so moves the watermark.
+        idle = 0 if self._pace == "backlog" else self._header.slices // 2
+        strikes = plan_strikes(rng, self._options.sorts, self._header.slices + idle)
+        bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
+        with watched(self._options.sink, bootstrap, self._output, self._checkpoint) as output:
+            scene = Scene(self._stack, driver, self._checkpoint, output)
+            striker = Striker(scene, strikes, self._options.say)
+            striker.start()
+            try:
+                yield replace(feed, well=striker.must_be_well, ready=striker.lies_in_wait)
+            except BaseException as error:
+                striker.give_up()
+                if striker.error is not None and striker.error is not error:
+                    add_later(error, striker.error)
+                raise
+            finally:
+                try:
+                    striker.finish()
+                finally:
+                    collector.journal(striker.journal)  # also after Ctrl-C while its thread is awaited
+        striker.must_be_well()
+
+    @contextmanager
+    def _driver(self) -> Iterator[Driver]:
+        """The one that is asked for, that of all, or one of the run's own: who kills must not kill a neighbour's."""
+        if self._options.driver or not self._options.sorts:
+            yield self._stack.driver(self._options.driver or DRIVER)
+            return
+        driver = self._stack.start_driver(self._name)
+        try:
+            yield driver
+        finally:
+            self._stack.stop(driver.name)
+
+    def _publisher(self, trace: Path, *, interactive: bool = False) -> Program:
+        topics = [f"--topic={name}={topic}" for name, topic in self._inputs.items()]
+        timed = self._pace == "timed" and not interactive
+        timed_mode = ["--pace", "timed", "--speed", str(self._options.speed), "--end-with-stdin"]
+        mode = timed_mode if timed else ["--interactive"]
+        return Program(
+            ["producers", "replay", str(trace), "--bootstrap", self._stack.bootstrap_servers, *topics, *mode],
+            self._directory.path / "logs" / "publisher.log",
+        )
+
+    def _pipeline(self, driver: Driver, session_id: str) -> Program:
+        name = self._options.pipeline
+        arguments = [
+            "pipelines", str(Path(name).resolve()) if name.endswith((".py", ".json")) else name,
+            f"--remote={driver.remote}/;session_id={session_id}",
+            f"--bootstrap={self._stack.bootstrap_inside}",
+            *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
+            f"--output={self._output}", f"--sink={self._options.sink}", f"--checkpoint={self._checkpoint.path}",
+            f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",
+            *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
+        ]  # fmt: skip
+        log = self._directory.path / "logs" / "pipeline.log"
+        return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)
+
+    def _limits(self) -> list[str]:
+        """A backlog is read in about as many batches as the trace has slices, on both topics alike."""
+        if self._pace != "backlog":
+            return []
+        with TraceReader(self._trace) as records:
+            totals = Counter(record.topic for record in records)
+        slices = self._header.slices
+        return [f"--max-offsets={name}={-(-total // slices)}" for name, total in totals.items()]
+
+    def _input_ends(self) -> dict[str, dict[str, int]]:
+        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
+        return {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
+
+    def _create_topics(self, cleanup: Cleanup) -> None:
+        layout = {self._inputs[name]: spec.partitions for name, spec in self._header.topics.items()}
+        layout[self._output] = OUTPUT_PARTITIONS
+        cleanup.callback(kafka.delete_topics, self._stack.bootstrap_servers, list(layout))
+        kafka.create_topics(self._stack.bootstrap_servers, layout)
+
+
+def _header(trace: Path) -> Header:
+    with TraceReader(trace) as reader:
+        return reader.header

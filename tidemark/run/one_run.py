@@ -1,0 +1,176 @@
+"""The run itself, top to bottom: prepare, start, publish, strike, flush, drain, collect, judge."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from tidemark import paths
+from tidemark.errors import UsageError
+from tidemark.faults.schedule import write_schedule
+from tidemark.formats.chain import Chain, read_contract, topics_of
+from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
+from tidemark.oracle import Verdict, judge
+from tidemark.oracle.spark.known_defects import minor_version
+from tidemark.run.cleanup import first_error_kept
+from tidemark.run.live_run import LiveRun
+from tidemark.run.programs import run_program, write_code_zip
+from tidemark.run.run_options import SINKS, RunOptions
+from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
+from tidemark.stack.install.toolchain import find_spark
+
+PROGRAM_S = 600.0
+"""Calibration: describing takes 0.2 s; generating a million events 10 s."""
+
+BATCHES_PER_FAULT = 2
+"""Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
+
+EXACTLY_ONCE_SINCE = (4, 1)
+"""The first Spark with what the exactly-once sink is made of."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run gives back: its verdict, where the evidence is, and the command that reproduces it."""
+
+    verdict: Verdict
+    run_dir: Path
+    trace_sha256: str
+    command: str
+
+
+def describe(pipeline: str, python: Path | None = None) -> Contract | Chain:
+    """The contract of a bundled pipeline (by name) or of a pipeline file (by path)."""
+    text = run_program(["pipelines", pipeline, "--describe"], timeout_s=PROGRAM_S, python=python)
+    return read_contract(json.loads(text))
+
+
+def new_run_directory(options: RunOptions, contract: Contract | Chain) -> RunDirectory:
+    """Make the run's directory, with its code and its contract in it.
+
+    Raises ``UsageError`` if the path is a file, or a directory with anything in it.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
+    path = options.run_dir or paths.runs_dir() / f"{name}-{stamp}-{options.seed}"
+    _must_be_free(path)
+    try:
+        (path / "logs").mkdir(parents=True)
+    except FileExistsError:  # just made by another run
+        raise UsageError(
+            f"the run directory {str(path)!r} is in use", hint="name a new run directory"
+        ) from None
+    write_code_zip(path / "code.zip")
+    directory = RunDirectory(path)
+    directory.write_json("contract", contract.to_json())
+    return directory
+
+
+def _must_be_free(path: Path) -> None:
+    if path.is_dir():
+        files = sorted(file.name for file in path.iterdir())
+        problem, detail = "is not empty", f"it has {', '.join(files[:3])}{' …' if files[3:] else ''}"
+        taken = bool(files)
+    else:
+        problem, detail, taken = "is no directory", "", path.exists()
+    if taken:
+        raise UsageError(
+            f"the run directory {str(path)!r} {problem}",
+            detail=detail,
+            hint="name a new or an empty directory; a run never overwrites or deletes what is there",
+        )
+
+
+def run(
+    options: RunOptions, contract: Contract | Chain, directory: RunDirectory, *, stack: Stack | None = None
+) -> RunResult:
+    """Run one pipeline on a real stack, ``stack`` or else one that is leased for it, and judge it.
+
+    Raises ``TidemarkError``; the evidence gathered until then stays in the run directory.
+    """
+    spec = spec_to_lease(options.python) if stack is None else stack.spec
+    _must_be_possible(options, spec)
+    trace = _prepare_trace(options, contract, directory)
+    options.report("stack", 0, 1)
+    with first_error_kept(lease(spec) if stack is None else nullcontext(stack)) as used:
+        options.report("stack", 1, 1)
+        LiveRun(options, contract, directory, trace, used).go()
+    options.report("judge", 0, 1)
+    verdict = judge(directory)
+    directory.write_json("verdict", verdict)
+    options.report("judge", 1, 1)
+    return RunResult(verdict, directory.path, trace_sha256(trace), options.command())
+
+
+def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
+    if options.sorts and "processes" not in POWERS[spec.backend]:
+        raise UsageError(
+            f"{write_schedule(options.sorts)} cannot be done: the stack is {spec.backend}",
+            detail="its processes belong to somebody else",
+            hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
+            " `tidemark up --backend local`",
+        )
+    if options.python is not None and options.sink == SINKS[0]:
+        spark = find_spark(options.python).version
+        if (minor_version(spark) or EXACTLY_ONCE_SINCE) < EXACTLY_ONCE_SINCE:
+            raise UsageError(
+                f"the exactly-once sink does not run on PySpark {spark}",
+                detail=f"it is a data source with Arrow writers, which the one of {str(options.python)!r} has not",
+                hint="add --sink spark, Spark's own Kafka sink (at-least-once); or take PySpark 4.1 or newer",
+            )
+
+
+def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: RunDirectory) -> Path:
+    """Generate or copy the trace, and make the sentinels that will flush it."""
+    options.report("trace", 0, 1)
+    if options.trace is not None:
+        if not options.trace.is_file():
+            raise UsageError(f"there is no trace {str(options.trace)!r}", hint="give the path of a trace")
+        trace = directory.path / f"trace.jsonl{'.zst' if options.trace.suffix == '.zst' else ''}"
+        shutil.copyfile(options.trace, trace)
+    else:
+        trace = directory.path / "trace.jsonl"
+        numbers = ["--seed", str(options.seed), "--impressions", str(options.impressions)]
+        pace = ["--pace", options.pace] if options.pace else []
+        if options.sorts and "--slices" not in options.generator:
+            pace += ["--slices", str(max(6, BATCHES_PER_FAULT * len(options.sorts)))]
+        run_program(
+            ["producers", "generate", "--out", str(trace), *numbers, *pace, *options.generator],
+            timeout_s=PROGRAM_S,
+        )
+    wanted = set(topics_of(contract))
+    with TraceReader(trace) as reader:
+        topics = set(reader.header.topics)
+        if not wanted <= topics:
+            raise UsageError(
+                f"the trace has the topics {', '.join(sorted(reader.header.topics))}",
+                detail=f"pipeline {contract.name!r} reads {' and '.join(sorted(wanted))}",
+                hint="give a trace that was made for this pipeline (--trace)",
+            )
+    if wanted != topics:
+        _keep_topics(trace, wanted)
+    arguments = ["sentinels", str(directory.path / "contract.json"), str(trace)]
+    flush = directory.path / "flush.jsonl"
+    run_program(["producers", *arguments, "--out", str(flush)], timeout_s=PROGRAM_S)
+    options.report("trace", 1, 1)
+    return trace
+
+
+def _keep_topics(trace: Path, wanted: set[str]) -> None:
+    """Leave records of other topics out of a trace: what is published is what is read.
+
+    What the trace was to reach it may have reached with those, so it promises nothing any more.
+    """
+    with TraceReader(trace) as reader:
+        topics = {name: spec for name, spec in reader.header.topics.items() if name in wanted}
+        header = msgspec.structs.replace(reader.header, topics=topics, counts={}, anchors=[])
+        write_trace(trace, header, [record for record in reader if record.topic in wanted])

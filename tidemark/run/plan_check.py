@@ -1,0 +1,86 @@
+"""Before a run: the contract held against the plan of the query, and what is badly placed about its join.
+
+Nothing here stops a run: a pipeline that does something else than its contract says is judged by its contract.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.formats.chain import Chain, topics_of
+from tidemark.formats.contract import Contract
+from tidemark.preflight import Advice, Comparison, UnreadablePlan, advise, advise_chain, compare, read_plan
+from tidemark.run.programs import Program
+from tidemark.run.run_options import Say
+from tidemark.stack import Stack
+
+PLAN_S = 120.0
+"""Calibration: a program is ready in 2 s, its plan in another 0.3 s; a cold driver on a busy machine takes 20 s."""
+
+
+@dataclass(frozen=True)
+class Placing:
+    """What was found before a run; ``plan`` is the text of the physical plan."""
+
+    plan: str
+    comparison: Comparison
+    advice: tuple[Advice, ...]
+
+    def notes(self) -> list[str]:
+        """One sentence each, as the manifest keeps them."""
+        return [
+            *(f"contract and plan differ in {mismatch}" for mismatch in self.comparison.mismatches),
+            *(f"not compared with the plan: {sentence}" for sentence in self.comparison.not_compared),
+            *(f"badly placed: {advice}" for advice in self.advice),
+        ]
+
+    def tell(self, say: Say) -> None:
+        """Warn of what differs and what is badly placed."""
+        for mismatch in self.comparison.mismatches:
+            say(
+                f"warning: the plan does not fit the contract: {mismatch.part}\n  contract: {mismatch.contract}\n"
+                f"  plan:     {mismatch.plan}\n  hint:     {mismatch.hint}"
+            )
+        for advice in self.advice:
+            say(f"warning: {advice.name}\n  why:      {advice.reason}\n  hint:     {advice.remedy}")
+
+
+def place(contract: Contract | Chain, plan: str, policy: str | None, spark_version: str) -> Placing:
+    """Hold a contract against the text of a plan; one that cannot be read is said to be so, and is no mismatch."""
+    if isinstance(contract, Chain):
+        compared = Comparison((), ("anything: a chain of steps is not held against its plan",))
+        return Placing(plan, compared, tuple(advise_chain(contract, spark_version)))
+    try:
+        read = read_plan(plan)
+    except UnreadablePlan as error:
+        return Placing(
+            plan, Comparison((), (f"anything: {error}",)), tuple(advise(contract, None, spark_version))
+        )
+    comparison = compare(contract, read, policy)
+    return Placing(plan, comparison, tuple(advise(contract, read, spark_version)))
+
+
+def place_pipeline(pipeline: str, contract: Contract | Chain, stack: Stack, *, conf: tuple[str, ...] = (),
+                   python: Path | None = None) -> Placing:  # fmt: skip
+    """Ask a pipeline for its plan on a driver of a stack; no topic is needed, nothing is started.
+
+    Raises ``TidemarkError``: the pipeline cannot be built.
+    """
+    driver = stack.driver()
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        session_id = str(uuid.uuid4())
+        opened.enter_context(stack.register_session(session_id, driver.name))
+        arguments = [
+            "pipelines", str(Path(pipeline).resolve()) if pipeline.endswith((".py", ".json")) else pipeline,
+            f"--remote={driver.remote}/;session_id={session_id}", f"--bootstrap={stack.bootstrap_inside}",
+            *(f"--input={topic}={topic}" for topic in topics_of(contract)),
+            "--output=none", f"--checkpoint={folder}", "--wait", *(f"--conf={pair}" for pair in conf),
+        ]  # fmt: skip
+        program = opened.enter_context(Program(arguments, folder / "pipeline.log", python=python))
+        answer = program.ask("plan", PLAN_S)
+    return place(contract, answer["plan"], answer["policy"], stack.versions.get("spark", ""))

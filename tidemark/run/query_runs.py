@@ -1,0 +1,172 @@
+"""The query under test over all of its runs: when its driver dies, it is started again on the same checkpoint.
+
+Under faults it is, too, when it fails by itself, or when its program dies: as whoever has a pipeline looked after does.
+
+A *run* is what Spark calls one (``runId``): from a start to a stop, or to the death of the driver. All runs share the
+checkpoint and with it the query's id, so their batches make one sequence.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from tidemark.errors import PipelineFailed, TestbedError, TidemarkError
+from tidemark.run.programs import Program
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.stack import Driver, Stack
+
+START_S = 120.0
+"""Calibration: a query starts in 0.1 s on a warm driver, in 10 s on a cold one on a busy machine."""
+
+FRUITLESS_RUNS = 4
+"""So many runs in a row without a committed batch, and the query is given up: it dies of the same each time."""
+
+
+@dataclass(frozen=True)
+class QueryRun:
+    """One run: its driver, where that one's event log ended before, and the batch that it begins with.
+
+    ``replays`` says that the batch was planned by an earlier run, and is run again.
+    """
+
+    driver: Driver
+    log_start: int
+    first_batch: int
+    replays: bool
+
+
+class Query:
+    """A query on one driver, started and asked through a program (``start(driver, session_id)``). A context manager.
+
+    Not for several threads at once.
+    """
+
+    def __init__(
+        self, stack: Stack, driver: Driver, checkpoint: Checkpoint, start: Callable[[Driver, str], Program],
+        *, again: bool = False,
+    ) -> None:  # fmt: skip
+        """``again``: start it again also if it fails by itself."""
+        self.runs: list[QueryRun] = []
+        self.failures: list[str] = []
+        self._again = again
+        self.query_id: str | None = None
+        self._stack = stack
+        self._driver = driver
+        self._checkpoint = checkpoint
+        self._start = start
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._open(self._driver)  # the program gets ready while others do
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def start(self) -> None:
+        """Start the query."""
+        self.query_id = str(self.ask("start", START_S)["query_id"])
+
+    def plan(self) -> dict[str, Any]:
+        """The ``plan`` of the query before it is started, as text, and the session's watermark ``policy``."""
+        return self.ask("plan", START_S)
+
+    def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
+        """Send a command to the program; to the next one, if the query was started again.
+
+        Raises:
+            PipelineFailed: the query ended by itself.
+            TestbedError: it cannot be started again.
+        """
+        while True:
+            try:
+                return self._program.ask(command, timeout_s, unless=self._must_live)
+            except (_DriverDied, TidemarkError) as error:
+                if self._lives():
+                    if not self._goes_on_after(error):
+                        raise
+                elif self._fruitless():
+                    raise self._given_up() from None
+            self._start_again(command)
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Stop the driver for the length of the block; gives ``False`` if there is none to stop."""
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(self._stack.hold(self._driver.name))
+            except TestbedError:
+                if self._lives():
+                    raise
+                alive = False
+            else:
+                alive = True
+            yield alive
+
+    def began_after(self, batch: int) -> bool:
+        """Whether the run that goes on now began when that batch was committed already."""
+        return self.runs[-1].first_batch > batch
+
+    def _open(self, driver: Driver) -> None:
+        log = driver.event_log
+        log_start = log.stat().st_size if log is not None and log.exists() else 0
+        replays = self._checkpoint.running() is not None
+        self.runs.append(QueryRun(driver, log_start, self._checkpoint.next_batch(), replays))
+        self._driver = driver
+        session_id = str(uuid.uuid4())
+        self._opened.enter_context(self._stack.register_session(session_id, driver.name))
+        self._program = self._opened.enter_context(self._start(driver, session_id))
+
+    def _goes_on_after(self, error: Exception) -> bool:
+        """Whether the query is started again, on the driver that it has, after its failure or its program's death."""
+        failed = isinstance(error, PipelineFailed) or self._program.has_ended
+        if not (self._again and failed and self.query_id is not None) or self._fruitless():
+            return False
+        self.failures.append(str(error))
+        return True
+
+    def _fruitless(self) -> bool:
+        """Whether the last runs have all begun with the batch that the next would begin with."""
+        last = self.runs[-FRUITLESS_RUNS:]
+        firsts = {self._checkpoint.next_batch(), *(run.first_batch for run in last)}
+        return len(last) == FRUITLESS_RUNS and len(firsts) == 1
+
+    def _given_up(self) -> TestbedError:
+        return TestbedError(
+            f"the driver of the query died {FRUITLESS_RUNS} times without a batch being committed in between",
+            detail=f"batch {self.runs[-1].first_batch}; it died {len(self.runs)} times in all",
+            hint="its log in the run directory says why; a machine without memory kills it, too",
+        )
+
+    def _start_again(self, command: str) -> None:
+        """Bring the driver back if it is gone, and the query on it."""
+        self._program.kill()
+        self._opened.close()
+        self._opened = ExitStack()
+        if not self._lives():
+            self._stack.start(self._driver.name, warm=False)  # the batch that is run again is its first job
+        self._open(self._stack.driver(self._driver.name))
+        if command not in ("plan", "start"):  # or else that is what will be asked again
+            self.ask("start", START_S)
+
+    def _must_live(self) -> None:
+        if not self._lives():
+            raise _DriverDied
+
+    def _lives(self) -> bool:
+        """Whether the driver that runs is the one that the query was started on."""
+        try:
+            return self._stack.driver(self._driver.name).app_id == self._driver.app_id
+        except TidemarkError:
+            return False
+
+
+class _DriverDied(Exception):
+    """Noticed while waiting for an answer that will not come."""

@@ -1,0 +1,81 @@
+"""What can be asked of a run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidemark.faults.schedule import WRITTEN, Sort, read_schedule
+
+Report = Callable[[str, int, int], None]
+"""Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
+
+
+Say = Callable[[str], None]
+"""Something that the user should know while a run goes on, in lines of text; called from any thread."""
+
+SINKS = ("exactly-once", "spark")
+"""Who writes the output, the default first; each run is judged by its own sink's promise."""
+
+
+def report_nothing(_what: str, _done: int, _total: int) -> None:
+    """The ``Report`` of a quiet run."""
+
+
+def say_nothing(_text: str) -> None:
+    """The ``Say`` of a quiet run; the manifest's notes have it all."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """One run. ``trace`` outranks what would generate one (``seed``, ``impressions``, ``generator``).
+
+    ``faults`` is a schedule (:mod:`tidemark.faults.schedule`), besides what ``kill_executors`` and ``kill_drivers``
+    ask for. ``driver`` names a driver of the stack that nobody else uses: it is harmed, and there for the next run; if
+    none is named, a run with faults starts one of its own, and one without takes that of all.
+    """
+
+    pipeline: str
+    seed: int = 1
+    impressions: int = 2_000
+    pace: str | None = None
+    trace: Path | None = None
+    generator: tuple[str, ...] = ()
+    kill_executors: int = 0
+    kill_drivers: int = 0
+    faults: str = ""
+    sink: str = SINKS[0]
+    speed: float = 1.0
+    python: Path | None = None
+    run_dir: Path | None = None
+    driver: str = ""
+    conf: tuple[str, ...] = ()
+    report: Report = field(default=report_nothing, compare=False)
+    say: Say = field(default=say_nothing, compare=False)
+
+    @property
+    def sorts(self) -> tuple[Sort, ...]:
+        """The faults that are asked for."""
+        kills = [Sort("executor")] * self.kill_executors + [Sort("driver", point=WRITTEN)] * self.kill_drivers
+        return (*kills, *read_schedule(self.faults))
+
+    def command(self) -> str:
+        """The command that reproduces this run."""
+        parts = ["tidemark", "run", self.pipeline, "--seed", str(self.seed)]
+        if self.trace is not None:
+            parts += ["--trace", str(self.trace)]
+        else:
+            parts += ["--impressions", str(self.impressions)]
+            parts += ["--generate", shlex.join(self.generator)] if self.generator else []
+        parts += ["--pace", self.pace] if self.pace else []
+        parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
+        parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
+        parts += ["--kill-executors", str(self.kill_executors)] if self.kill_executors else []
+        parts += ["--kill-drivers", str(self.kill_drivers)] if self.kill_drivers else []
+        parts += ["--faults", self.faults] if self.faults else []
+        parts += ["--spark", str(self.python)] if self.python else []
+        for pair in self.conf:
+            parts += ["--conf", pair]
+        return shlex.join(parts)

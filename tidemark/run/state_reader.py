@@ -1,0 +1,99 @@
+"""The join's state as evidence: how Spark kept it, and what was in it after a few batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidemark.errors import TidemarkError
+from tidemark.formats.evidence import StateInfo
+from tidemark.sparkfiles.checkpoint import Checkpoint
+
+READ_S = 120.0
+"""Calibration: four batches of a thousand rows are read in 1 to 2 s."""
+
+BATCHES = 4
+"""So many are read: the last one, and others at even distances before it."""
+
+ROWS = 50_000
+"""A batch with more rows than that in the state is left out: reading it takes longer than all the rest."""
+
+_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_OLDEST_FORMAT = 1
+"""``SymmetricHashJoinStateManager.legacyVersion``: that of a checkpoint that names none."""
+
+
+Ask = Callable[[str, float], Mapping[str, Any]]
+"""Sends a command to the query's program, and waits so many seconds for the answer."""
+
+
+def read_state(
+    ask: Ask,
+    checkpoint: Checkpoint,
+    reports: Sequence[Mapping[str, Any]],
+    folder: Path,
+    *,
+    most: int = BATCHES,
+) -> StateInfo:
+    """Have the stopped query's program write ``state.jsonl``; what goes wrong is told in ``problem``."""
+    info = StateInfo(batches=chosen(checkpoint.committed(), _too_large(reports), most))
+    if info.batches:
+        wanted = {
+            "format": _format(checkpoint),
+            "batches": info.batches,
+            "path": str(folder.resolve() / "state.jsonl"),
+        }
+        try:
+            answer = ask(f"state {json.dumps(wanted)}", READ_S)
+            info.problem, info.note = answer.get("problem"), answer.get("note")
+            info.batches = [] if info.note else info.batches
+        except TidemarkError as error:
+            info.problem = str(error)
+    return info
+
+
+def what_ran(checkpoint: Checkpoint, conf: Sequence[str], read: StateInfo) -> StateInfo | None:
+    """How the state was kept: not what was asked for (``conf``), but what the checkpoint says; ``None`` without one."""
+    ran, asked = checkpoint.conf(), dict(pair.partition("=")[::2] for pair in conf)
+    if not ran:
+        return None
+    return msgspec.structs.replace(
+        read,
+        format=_format(checkpoint),
+        provider=ran.get(_PROVIDER, "").rpartition(".")[2] or None,
+        changelog=checkpoint.has_changelogs(),
+        asked_format=_number(asked.get(_FORMAT)),
+    )
+
+
+def chosen(
+    committed: Sequence[int], left_out: frozenset[int] = frozenset(), most: int = BATCHES
+) -> list[int]:
+    """The batches whose state is read: the last one, and others at even distances before it."""
+    batches = [batch for batch in committed if batch not in left_out]
+    last = len(batches) - 1
+    if not batches:
+        return []
+    chosen = {round(last * step / (most - 1)) for step in range(most)} if most > 1 else {last}
+    return sorted(batches[at] for at in chosen)
+
+
+def _too_large(reports: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    return frozenset(
+        int(report["batchId"])
+        for report in reports
+        if sum(int(operator.get("numRowsTotal", 0)) for operator in report.get("stateOperators", ())) > ROWS
+    )
+
+
+def _format(checkpoint: Checkpoint) -> int:
+    return _number(checkpoint.conf().get(_FORMAT)) or _OLDEST_FORMAT
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

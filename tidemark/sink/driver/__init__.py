@@ -1,0 +1,1 @@
+"""What runs on Spark's driver, once a batch."""

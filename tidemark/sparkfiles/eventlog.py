@@ -1,0 +1,171 @@
+"""Spark's event log: which task attempts of which batch did not end in success, and where the join's tasks ran.
+
+Free of Spark; reads the lines that ``EventLoggingListener`` writes. A shared driver's log holds many queries, so only
+the part that was appended since the run began is read, and only this query's events are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from tidemark.formats.evidence import Placement
+
+IN_PROGRESS = ".inprogress"
+"""The end of the name of an event log that is being written (``EventLogFileWriter.IN_PROGRESS``)."""
+
+_PROGRESS = "StreamingQueryListener$QueryProgressEvent"
+_JOIN = "StreamingSymmetricHashJoin"
+"""The operator's name in the scope of the RDD that opens its state stores."""
+_HEAD = 100
+"""Characters within which a line names its event."""
+
+_KEPT = (
+    '"SparkListenerJobStart"',
+    '"SparkListenerStageCompleted"',
+    '"SparkListenerTaskEnd"',
+    '"SparkListenerExecutor',
+)
+
+
+def finished(path: Path) -> Path:
+    """The name of an event log once its driver has ended in order: Spark takes ``.inprogress`` off the file's name."""
+    return path.with_name(path.name.removesuffix(IN_PROGRESS))
+
+
+class QueryEvents:
+    """The events of one query in the event log ``path``, from byte ``start`` on, up to ``end`` if there is one.
+
+    ``path`` may be that of a driver that runs: if it ends in the meantime, the log is read under its last name.
+    """
+
+    def __init__(self, path: Path, start: int, query_id: str, end: int | None = None) -> None:
+        self.path = path
+        self.start = start
+        self.end = end
+        self.query_id = query_id
+
+    def failed_tasks(self) -> Counter[int]:
+        """Batch id -> number of task attempts that did not end in success (killed, lost, failed, resubmitted)."""
+        failed: Counter[int] = Counter()
+        for batch, event in self._task_ends():
+            if event["Task End Reason"]["Reason"] != "Success":
+                failed[batch] += 1
+        return failed
+
+    def placements(self, of_driver: int) -> Iterator[Placement]:
+        """For each batch the executor that ran the join on each state partition, and those that ended meanwhile.
+
+        ``of_driver`` counts the drivers that the query has had from 1: it tells apart their executors.
+        """
+        name = str if of_driver == 1 else lambda executor: f"{of_driver}:{executor}"
+        placed: dict[int, Placement] = {}
+        batch_of_stage: dict[int, int] = {}
+        latest: int | None = None
+        for event in self._events(
+            ('"SparkListenerJobStart"', '"SparkListenerTaskEnd"', '"SparkListenerExecutorRemoved"')
+        ):
+            if event["Event"] == "SparkListenerJobStart":
+                batch = self._batch(event)
+                if batch is not None:
+                    latest = batch
+                    placed.setdefault(batch, Placement(batch=batch, executors={}))
+                    batch_of_stage.update(dict.fromkeys(_join_stages(event), batch))
+            elif event["Event"] == "SparkListenerExecutorRemoved":
+                if latest is not None:
+                    placed[latest].lost.append(name(event["Executor ID"]))
+            elif event["Stage ID"] in batch_of_stage and event["Task End Reason"]["Reason"] == "Success":
+                task = event["Task Info"]
+                partition = str(task.get("Partition ID", task["Index"]))
+                placed[batch_of_stage[event["Stage ID"]]].executors[partition] = name(task["Executor ID"])
+        yield from (placed[batch] for batch in sorted(placed))
+
+    def progress(self) -> Iterator[dict[str, Any]]:
+        """The query's progress reports, as its own ``recentProgress`` has them."""
+        for event in self._events((_PROGRESS,)):
+            if event["progress"]["id"] == self.query_id:
+                yield event["progress"]
+
+    def job_started(self, batch: int) -> bool:
+        """Whether the log has the start of a job of that batch."""
+        return any(self._batch(event) == batch for event in self._events(('"SparkListenerJobStart"',)))
+
+    def job_ended(self, batch: int) -> bool:
+        """Whether the log has the end of at least one job of that batch: it is written after the tasks' ends."""
+        jobs = set()
+        for event in self._events(('"SparkListenerJobStart"', '"SparkListenerJobEnd"')):
+            if event["Event"] == "SparkListenerJobStart":
+                if self._batch(event) == batch:
+                    jobs.add(event["Job ID"])
+            elif event["Job ID"] in jobs:
+                return True
+        return False
+
+    def excerpt(self) -> Iterator[bytes]:
+        """The lines about this query's jobs and tasks, and about executors that came and went, as Spark wrote them."""
+        stages: set[int] = set()
+        for line, event in self._lines(_KEPT):
+            if event["Event"] == "SparkListenerJobStart" and self._batch(event) is not None:
+                stages.update(event["Stage IDs"])
+                yield line
+            elif event["Event"].startswith("SparkListenerExecutor") or _stage_of(event) in stages:
+                yield line
+
+    def _task_ends(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        batch_of_stage: dict[int, int] = {}
+        for event in self._events(('"SparkListenerJobStart"', '"SparkListenerTaskEnd"')):
+            if event["Event"] == "SparkListenerJobStart":
+                batch = self._batch(event)
+                if batch is not None:
+                    batch_of_stage.update(dict.fromkeys(event["Stage IDs"], batch))
+            elif event["Stage ID"] in batch_of_stage:
+                yield batch_of_stage[event["Stage ID"]], event
+
+    def _batch(self, job_start: dict[str, Any]) -> int | None:
+        properties = job_start.get("Properties") or {}
+        if properties.get("sql.streaming.queryId") != self.query_id:
+            return None
+        batch = properties.get("streaming.sql.batchId")
+        return int(batch) if batch is not None else None
+
+    def _events(self, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        for _, event in self._lines(kinds):
+            yield event
+
+    def _opened(self) -> IO[bytes]:
+        try:
+            return self.path.open("rb")
+        except FileNotFoundError:
+            self.path = finished(self.path)
+            return self.path.open("rb")
+
+    def _lines(self, kinds: tuple[str, ...]) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        with self._opened() as log:
+            log.seek(self.start)
+            at = self.start
+            for line in log:
+                at += len(line)
+                if self.end is not None and at > self.end:
+                    return
+                head = line[:_HEAD].decode(errors="replace")
+                if line.endswith(b"\n") and any(kind in head for kind in kinds):
+                    yield line.rstrip(b"\n"), json.loads(line)
+
+
+def _join_stages(job_start: dict[str, Any]) -> list[int]:
+    """The stages of a job that run a stream-stream join."""
+    return [
+        stage["Stage ID"]
+        for stage in job_start.get("Stage Infos", ())
+        if any(_JOIN in (rdd.get("Scope") or "") for rdd in stage.get("RDD Info", ()))
+    ]
+
+
+def _stage_of(event: dict[str, Any]) -> int | None:
+    """The stage that a task's or a stage's event is about."""
+    info = event.get("Stage Info") or event
+    stage = info.get("Stage ID")
+    return stage if isinstance(stage, int) else None

@@ -1,0 +1,84 @@
+"""Every setting of a broker, with the reason for it. Pure: data in, data out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+BROKER_HEAP = ("-Xms96m", "-Xmx512m")
+LONG_MAX = 2**63 - 1
+BROKER_LOG4J = """\
+status = warn
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+logger.config.name = kafka.server.KafkaConfig
+logger.config.level = warn
+logger.values.name = org.apache.kafka.common.config.AbstractConfig
+logger.values.level = warn
+"""
+
+
+@dataclass(frozen=True)
+class BrokerNetwork:
+    """Where the brokers of a cluster are, each list in the order of their node ids, which begin with 1.
+
+    ``host`` is what clients on this machine use, ``inside`` what brokers, driver and executors use; empty where that is
+    the same. ``controller`` is the quorum's. ``bind`` is the address that a broker listens at.
+    """
+
+    bind: str
+    host: Sequence[str]
+    inside: Sequence[str]
+    controller: Sequence[str]
+
+
+def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
+    """``server.properties`` of a broker that is a controller as well (KRaft combined mode)."""
+    named = {"HOST": network.host, "INTERNAL": network.inside, "CONTROLLER": network.controller}
+    own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
+    listeners = [f"{name}://{network.bind}:{address.rsplit(':', 1)[1]}" for name, address in own.items()]
+    replicas = len(network.host)
+    in_sync = max(1, replicas - 1)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": node,
+        "controller.quorum.voters": ",".join(f"{n}@{at}" for n, at in enumerate(network.controller, 1)),
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(f"{name}://{address}" for name, address in own.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in own),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "INTERNAL" if network.inside else "HOST",
+        "log.dirs": data,
+        # One broker has no second replica. Of three, each holds everything, and two must have a record before it
+        # counts as written: any one of them may be lost.
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        # Fifty partitions each by default: seconds of work at the first commit and at every restart.
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.num.partitions": 4,
+        # A trace keeps its own record timestamps: of years ago, and far in the future (sentinels).
+        "log.retention.ms": -1,
+        "log.message.timestamp.before.max.ms": LONG_MAX,
+        "log.message.timestamp.after.max.ms": LONG_MAX,
+        # A misspelt topic is an error, not an empty topic.
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": 0,
+        # A broker that was killed is back after 3 s of fencing instead of 9.
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        "num.network.threads": 2,
+        "num.io.threads": 4,
+        "background.threads": 2,
+        "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -1,0 +1,206 @@
+"""What each part of a stack is started with: command, environment, folder, address. One function per kind of part.
+
+Free of processes: a :class:`PartRecord` comes out, from which any process can start the part, again and again. Local
+processes share the loopback address and have ports of their own; containers have names of their own, and the usual
+ports, of which only Kafka's and Spark Connect's are published on this machine's loopback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidemark.processes import base_environment
+from tidemark.stack.api import ComponentKind
+from tidemark.stack.components import cds, kafka_settings, spark_settings
+from tidemark.stack.components.names import broker_names, host_name
+from tidemark.stack.components.ports import LOOPBACK
+from tidemark.stack.registry import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+
+EVERYWHERE = "0.0.0.0"
+"""What a part in a container listens at; of it, only published ports are to be had from outside its network."""
+INSIDE_PORT = 9092
+"""Kafka's port for driver and executors in containers."""
+_CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_STORAGE_TOOL = "kafka.tools.StorageTool"
+_CLUSTER_ID = "dGlkZW1hcmstY2x1c3Rlcg"
+
+
+def bootstrap_inside(record: StackRecord) -> str:
+    """Kafka's address as driver and executors see it."""
+    network = _broker_network(record)
+    return ",".join(network.inside or network.host)
+
+
+def bootstrap_servers(record: StackRecord) -> str:
+    """Kafka's address as this machine sees it."""
+    return ",".join(_broker_network(record).host)
+
+
+def broker(state: StateFolder, record: StackRecord, node: int) -> PartRecord:
+    """Kafka: broker and controller in one process; writes its configuration."""
+    name = broker_names(node)[-1]
+    folder = state.path / name
+    folder.mkdir(exist_ok=True)
+    properties = kafka_settings.broker_properties(node, folder / "data", _broker_network(record))
+    (folder / "server.properties").write_text(properties, encoding="utf-8")
+    (folder / "log4j2.properties").write_text(kafka_settings.BROKER_LOG4J, encoding="utf-8")
+    options = [*spark_settings.DAEMON_JVM, *cds.options(state, record, "broker", name)]
+    logging = f"-Dlog4j2.configurationFile={folder}/log4j2.properties"
+    argv = [
+        record.java,
+        *kafka_settings.BROKER_HEAP,
+        *options,
+        logging,
+        "-cp",
+        cds.class_path(record, "broker"),
+    ]
+    argv += ["kafka.Kafka", str(folder / "server.properties")]
+    address = f"{LOOPBACK}:{record.kafka_ports[node - 1]}"
+    before = _format_broker(record, folder)
+    return PartRecord(
+        kind=ComponentKind.BROKER, argv=argv, address=address, before=before, **_place(state, record, name)
+    )
+
+
+def master(state: StateFolder, record: StackRecord) -> PartRecord:
+    """The Spark master."""
+    conf = spark_settings.master_conf(state.path / "master" / "recovery")
+    argv = [
+        record.java,
+        *spark_settings.DAEMON_HEAP,
+        *spark_settings.DAEMON_JVM,
+        *spark_settings.as_java_properties(conf),
+    ]
+    argv += [*_spark_options(state, record, "master"), "org.apache.spark.deploy.master.Master"]
+    argv += ["--host", _host(record, "master"), "--port", str(record.master_port), "--webui-port", "0"]
+    return PartRecord(
+        kind=ComponentKind.MASTER, argv=argv, address=_master_url(record), **_place(state, record, "master")
+    )
+
+
+def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
+    """A Spark worker. Its executors run below its folder: ``worker-1/APPLICATION/EXECUTOR``."""
+    name = f"worker-{number}"
+    host, port = _host(record, name), record.worker_ports[number - 1]
+    conf = spark_settings.as_java_properties(spark_settings.worker_conf())
+    argv = [record.java, *spark_settings.DAEMON_HEAP, *spark_settings.DAEMON_JVM, *conf]
+    argv += [*_spark_options(state, record, name), "org.apache.spark.deploy.worker.Worker"]
+    argv += ["--host", host, "--port", str(port), "--webui-port", "0"]
+    argv += ["--cores", str(spark_settings.WORKER_CORES), "--memory", spark_settings.WORKER_MEMORY]
+    argv += ["--work-dir", str(state.path / name), _master_url(record)]
+    return PartRecord(
+        kind=ComponentKind.WORKER, argv=argv, address=f"{host}:{port}", **_place(state, record, name)
+    )
+
+
+def driver(
+    state: StateFolder, record: StackRecord, name: str, port: int, conf: Mapping[str, str]
+) -> PartRecord:
+    """A Spark Connect server, submitted to the master."""
+    folder, event_logs = state.path / name, state.path / "event-logs" / name
+    for path in (folder, event_logs):
+        path.mkdir(parents=True, exist_ok=True)
+    executor_jvm = [
+        "-Xms48m",
+        *spark_settings.DRIVER_JVM,
+        *cds.options(state, record, "spark", f"{name}-{{{{EXECUTOR_ID}}}}"),
+        f"-Djava.io.tmpdir={state.path / 'tmp'}",
+    ]
+    home = _home_without_python(state)
+    own = {
+        **spark_settings.driver_network(_host(record, name), _bind(record), port),
+        "spark.executor.extraClassPath": ":".join(record.spark_jars),
+        "spark.executorEnv.SPARK_HOME": home,
+        "spark.cores.max": str(executors_of_a_driver(record)),
+        "spark.executor.extraJavaOptions": " ".join(f'"{option}"' for option in executor_jvm),
+    }
+    files = spark_settings.local_files(record.versions["spark"])
+    whole = {**spark_settings.driver_conf(folder, event_logs), **files, **own, **conf}
+    properties = folder / "spark.properties"
+    properties.write_text(spark_settings.as_spark_file(whole), encoding="utf-8")
+    argv = [record.java, *spark_settings.DRIVER_HEAP, *spark_settings.DRIVER_JVM]
+    argv += [*_spark_options(state, record, name), "org.apache.spark.deploy.SparkSubmit"]
+    argv += ["--master", _master_url(record), "--properties-file", str(properties)]
+    argv += ["--class", _CONNECT_SERVER, "spark-internal"]
+    address = f"sc://{LOOPBACK}:{port}"
+    place = _place(state, record, name)
+    place["env"]["SPARK_HOME"] = home
+    return PartRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **place)
+
+
+def _home_without_python(state: StateFolder) -> str:
+    """The ``SPARK_HOME`` of drivers and executors: a folder with nothing in it.
+
+    They look there only for ``python/lib/pyspark.zip``, which they put before all else that a Python worker imports
+    from (``PythonUtils.sparkPythonPath``). A worker that does not find it imports the PySpark of its interpreter, which
+    is the same and is compiled: a fifth of the work.
+    """
+    home = state.path / "spark-home"
+    home.mkdir(exist_ok=True)
+    return str(home)
+
+
+def executors_of_a_driver(record: StackRecord) -> int:
+    """How many executors a driver has: one on each worker, at least two."""
+    return max(record.workers, spark_settings.EXECUTORS_PER_DRIVER)
+
+
+def _in_containers(record: StackRecord) -> bool:
+    return record.backend == "compose"
+
+
+def _host(record: StackRecord, name: str) -> str:
+    return host_name(name) if _in_containers(record) else LOOPBACK
+
+
+def _bind(record: StackRecord) -> str:
+    return EVERYWHERE if _in_containers(record) else LOOPBACK
+
+
+def _broker_network(record: StackRecord) -> kafka_settings.BrokerNetwork:
+    names = broker_names(len(record.kafka_ports))
+    controllers = zip(names, record.controller_ports, strict=True)
+    return kafka_settings.BrokerNetwork(
+        bind=_bind(record),
+        host=[f"{LOOPBACK}:{port}" for port in record.kafka_ports],
+        inside=[f"{name}:{INSIDE_PORT}" for name in names] if _in_containers(record) else [],
+        controller=[f"{_host(record, name)}:{port}" for name, port in controllers],
+    )
+
+
+def _format_broker(record: StackRecord, folder: Path) -> list[str]:
+    """The command that formats a broker's data folder. It takes a JVM of its own, and writes three small files."""
+    argv = [record.java, *spark_settings.DAEMON_JVM, "-cp", cds.class_path(record, "broker"), _STORAGE_TOOL]
+    return [*argv, "format", "-t", _CLUSTER_ID, "-c", str(folder / "server.properties")]
+
+
+def _spark_options(state: StateFolder, record: StackRecord, name: str) -> list[str]:
+    """Class path and JVM options that all of Spark's JVMs have, as Spark's own launcher would give them."""
+    archive = cds.options(state, record, "spark", name)
+    temporary = f"-Djava.io.tmpdir={state.path / 'tmp'}"
+    return [*spark_settings.SPARK_MODULES, temporary, *archive, "-cp", cds.class_path(record, "spark")]
+
+
+def _master_url(record: StackRecord) -> str:
+    return f"spark://{_host(record, 'master')}:{record.master_port}"
+
+
+def _place(state: StateFolder, record: StackRecord, name: str) -> dict[str, Any]:
+    """What a part's record says beside what it does: name, environment, folder, log."""
+    own = {
+        TOKEN_VARIABLE: state.token() or "",
+        "JAVA_HOME": record.java_home,
+        "SPARK_HOME": record.spark_home,
+        "SPARK_LOCAL_DIRS": str(state.path / "tmp"),
+        "SPARK_SCALA_VERSION": "2.13",
+        "PYSPARK_PYTHON": record.worker_python,
+        "PYSPARK_DRIVER_PYTHON": record.worker_python,
+    }
+    if _in_containers(record):
+        env = {"LANG": "C.UTF-8", "HOME": str(state.path / "tmp"), **own}
+    else:
+        env = base_environment(SPARK_LOCAL_IP=LOOPBACK, **own)
+    log = state.path / "logs" / f"{name}.log"
+    return {"name": name, "env": env, "cwd": str(state.path / name), "log": str(log)}

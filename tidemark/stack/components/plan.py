@@ -1,0 +1,39 @@
+"""What a stack will be, before anything of it is started: its record, with ports that are free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from tidemark.stack.components.ports import asked_port, free_ports
+from tidemark.stack.registry import StackRecord, Supplies
+from tidemark.stack.spec import StackSpec
+
+
+def published_ports(spec: StackSpec, others: int = 0) -> tuple[list[int], Iterator[int]]:
+    """The brokers' ports, the first of them as asked for, and ``others`` more that are free too."""
+    asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
+    ports = iter([port for port in free_ports(1 + spec.brokers + others) if port != asked])
+    return [asked or next(ports), *(next(ports) for _ in range(spec.brokers - 1))], ports
+
+
+def planned(
+    spec: StackSpec,
+    supplies: Supplies,
+    digest: str,
+    spark_conf: Mapping[str, str] | None = None,
+    **ports: object,
+) -> StackRecord:
+    """The record of a stack, before it is ready."""
+    return StackRecord(
+        digest=digest,
+        backend=spec.backend,
+        python=str(spec.python),
+        workers=spec.workers,
+        asked_kafka_port=spec.kafka_port,
+        spark_conf=dict(spark_conf or {}),
+        external=spec.external,
+        **msgspec.structs.asdict(supplies),
+        **ports,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,1 @@
+"""The backend ``compose``: every component is a container."""

@@ -1,0 +1,108 @@
+"""How a stack in containers is made ready: the engine, the image, the ports that are published."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidemark import paths
+from tidemark.errors import EngineError, JavaError
+from tidemark.stack.api import Say
+from tidemark.stack.components.plan import planned, published_ports
+from tidemark.stack.compose import docker_engine, image
+from tidemark.stack.compose.orphans import remove_the_forgotten
+from tidemark.stack.install.spark_install import spark_class_path, versions_of
+from tidemark.stack.install.toolchain import find_java, find_spark
+from tidemark.stack.registry import StackRecord, StateFolder, Supplies
+from tidemark.stack.spec import StackSpec
+
+_RUN_S = 60
+"""Calibration: half a second; the first container of a fresh engine takes two."""
+_CONTROLLER_PORT, _MASTER_PORT, _WORKER_PORT = 9093, 7077, 7078
+
+
+class ComposeBackend:
+    """Containers of this machine's engine."""
+
+    def __init__(self, spec: StackSpec, home: Path) -> None:
+        self.spec = spec
+        self._home = home
+        self.spark = find_spark(spec.python)
+        if why := image.refuses(self.spark.python_version, self.spark.version):
+            raise EngineError(
+                f"{str(spec.python)!r} does not fit the containers",
+                detail=why,
+                hint="take local processes: `make up BACKEND=local`, or --backend local",
+            )
+
+    def identity(self) -> Iterable[object]:
+        """The spec, PySpark, the image, and how Compose is told to run it."""
+        files = sorted(paths.compose_dir().glob("*.yaml"))
+        return self.spec, self.spark, image.tag_of(), *(file.read_text(encoding="utf-8") for file in files)
+
+    def provide(self, say: Say) -> Supplies:
+        """Look at the engine and at Compose, have the image."""
+        docker_engine.connect()
+        docker_engine.check_compose()
+        self._remove_the_forgotten(say)
+        tag = image.provide(self.spark, _java(), say)
+        spark_jars = [*image.jar_paths("files"), *image.jar_paths("connector")]
+        return Supplies(
+            java=image.JAVA,
+            java_home=image.JAVA_HOME,
+            spark_home=image.SPARK_HOME,
+            spark_class_path=spark_class_path(self.spark, image.SPARK_HOME, spark_jars),
+            worker_python=image.VENV_PYTHON,
+            broker_jars=image.jar_paths("broker"),
+            spark_jars=spark_jars,
+            versions={"java": _java_version(tag), **versions_of(self.spark)},
+            image=tag,
+        )
+
+    def _remove_the_forgotten(self, say: Say) -> None:
+        """What earlier stacks of this project have left, whose keeper was killed, or the engine."""
+        if removed := remove_the_forgotten(StateFolder(self._home)):
+            say(f"removed what was left of an earlier stack: {', '.join(removed)}")
+
+    def plan(self, supplies: Supplies, digest: str) -> StackRecord:
+        """Free ports for what is published; the others are those that everybody uses."""
+        spec = self.spec
+        kafka, _ = published_ports(spec)
+        return planned(
+            spec,
+            supplies,
+            digest,
+            kafka_ports=kafka,
+            controller_ports=[_CONTROLLER_PORT] * spec.brokers,
+            master_port=_MASTER_PORT,
+            worker_ports=[_WORKER_PORT] * spec.workers,
+        )
+
+
+def _java() -> Path | None:
+    """Java of this machine, if there is one: only to fetch jars with."""
+    try:
+        return find_java()
+    except JavaError:
+        return None
+
+
+def _java_version(tag: str) -> str:
+    """The version of Java in the image."""
+    asked = ["docker", "run", "--rm", "--network", "none", tag, image.JAVA, "-version"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=_RUN_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(
+            f"a container of {tag} does not start", detail=str(error), hint="start the engine anew"
+        ) from error
+    found = re.search(r'version "([^"]+)"', done.stderr)
+    if found is None:
+        raise EngineError(
+            f"a container of {tag} does not run",
+            detail=(done.stderr + done.stdout)[-2000:],
+            hint="`docker run` has to work on this machine; or take local processes: `make up BACKEND=local`",
+        )
+    return found[1]

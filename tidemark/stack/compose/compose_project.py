@@ -1,0 +1,108 @@
+"""Compose itself: the variables of ``compose/compose.yaml``, making and starting containers, a command in the image."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidemark import paths
+from tidemark.errors import DaemonDied, DeadlineExceeded
+from tidemark.stack.api import DRIVER
+from tidemark.stack.components import cds
+from tidemark.stack.compose import docker_engine, image
+from tidemark.stack.compose.orphans import HOME_LABEL, STACK_LABEL
+from tidemark.stack.registry import StackRecord, StateFolder
+
+if TYPE_CHECKING:
+    from testcontainers.compose import DockerCompose
+
+UP_S = 180
+"""Calibration: Compose makes and starts five containers in 1 to 2 s, ten times that on a busy machine."""
+_UNUSED_PORT = 15002
+"""Stands for the driver's, while there is none: Compose reads the whole file whatever it starts."""
+
+
+def project_of(state: StateFolder) -> str:
+    """The name of a stack's containers and network, before that of the part."""
+    return f"tidemark-{(state.token() or 'none')[:8]}"
+
+
+def up(state: StateFolder, services: Sequence[str]) -> None:
+    """Make and start containers; raises ``DaemonDied`` if Compose cannot. Does not wait for them to be up."""
+    record = state.read()
+    assert record is not None, "the record is written before anything is started"
+    variables = state.path / "compose.env"
+    variables.write_text("".join(_variables(state, record)), encoding="utf-8")
+    (state.path / "passwd").write_text(image.passwd(os.getuid(), os.getgid()), encoding="utf-8")
+    files = ["compose.yaml"]
+    files += ["three-brokers.yaml"] if len(record.kafka_ports) > 1 else []
+    files += ["more-workers.yaml"] if record.workers > 2 else []
+    compose = _compose_of(
+        paths.compose_dir(),
+        compose_file_name=files,
+        env_file=str(variables),
+        wait=False,  # until a part has its port; tidemark waits until it does its work
+        services=list(services),
+    )
+    try:
+        compose.start()
+    except subprocess.CalledProcessError as error:
+        raise DaemonDied(
+            f"Compose could not start {', '.join(services)}",
+            detail=error.stderr.decode(errors="replace").strip()[-2000:],
+            hint="`tidemark doctor` looks at the engine, memory, disk and ports",
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise DeadlineExceeded(
+            f"waited {UP_S} s for Compose to start {', '.join(services)}",
+            detail=(error.stderr or b"").decode(errors="replace")[-2000:],
+            hint="`docker ps` should answer at once: start the engine anew if it does not",
+        ) from error
+
+
+def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folder: Path) -> list[str]:
+    """The command that runs another in a container of its own; it sees this folder, and goes with the stack."""
+    labels = {STACK_LABEL: state.token(), HOME_LABEL: state.home}
+    run = ["docker", "run", "--rm", "--network", "none", "--user", f"{os.getuid()}:{os.getgid()}"]
+    run += [f"--label={name}={value}" for name, value in labels.items()]
+    return [*run, "--volume", f"{folder}:{folder}", image_name, *argv]
+
+
+def _compose_of(folder: Path, **options: Any) -> DockerCompose:
+    """testcontainers' Compose, but with a deadline, and silent: what went wrong is in the error."""
+    from testcontainers.compose import DockerCompose
+
+    class Compose(DockerCompose):
+        def _run_command(
+            self, cmd: str | list[str], context: str | None = None
+        ) -> subprocess.CompletedProcess[bytes]:
+            return subprocess.run(
+                cmd, capture_output=True, check=True, cwd=context or str(self.context), timeout=UP_S
+            )
+
+    return Compose(folder, **options)
+
+
+def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
+    """The lines of an env file; in single quotes a value is taken as it is."""
+    driver = state.part(DRIVER)
+    ports = {f"TIDEMARK_KAFKA_PORT_{node}": port for node, port in enumerate(record.kafka_ports, 1)}
+    known = {
+        "TIDEMARK_PROJECT": project_of(state),
+        "TIDEMARK_STACK": state.token() or "",
+        "TIDEMARK_HOME": str(state.home),
+        "TIDEMARK_STATE": str(state.path),
+        "TIDEMARK_IMAGE": record.image,
+        "TIDEMARK_CLASSES": str(cds.folder()),
+        "TIDEMARK_USER": f"{os.getuid()}:{os.getgid()}",
+        "TIDEMARK_MTU": docker_engine.network_mtu(),
+        "TIDEMARK_KAFKA_PORT": record.kafka_ports[0],
+        "TIDEMARK_DRIVER_PORT": driver.port if driver is not None else _UNUSED_PORT,
+        **ports,
+    }
+    for name, value in known.items():
+        quoted = str(value).replace("\\", "\\\\").replace("'", "\\'")
+        yield f"{name}='{quoted}'\n"

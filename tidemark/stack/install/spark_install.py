@@ -1,0 +1,27 @@
+"""What every backend has of a Spark installation: its class path, and the versions that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.stack.install import jars as jar_cache
+from tidemark.stack.install.toolchain import Spark
+
+
+def spark_class_path(spark: Spark, home: str, extra: Sequence[str]) -> str:
+    """The class path that Spark gives its executors, with Spark in ``home``: they share its archives.
+
+    ``extra`` is their ``spark.executor.extraClassPath``.
+    """
+    slf4j = next(iter(sorted(spark.jars.glob("slf4j-api-*.jar"))), spark.jars / "slf4j-api.jar")
+    return ":".join([*extra, f"{home}/conf", f"{home}/jars/{slf4j.name}", f"{home}/jars/*"])
+
+
+def versions_of(spark: Spark) -> dict[str, str]:
+    """Versions that are the same for all backends."""
+    return {
+        "kafka": jar_cache.kafka_version(),
+        "spark": spark.version,
+        "connector": jar_cache.connector_version(spark.version),
+        "python": spark.python_version,
+    }

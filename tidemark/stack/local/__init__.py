@@ -1,0 +1,1 @@
+"""The backend ``local``: every component is a process of this machine."""

@@ -1,0 +1,253 @@
+"""The runtime of the local backend: every part is a process of this machine.
+
+Signals go to recorded processes only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+
+from tidemark import paths
+from tidemark.errors import DaemonDied, UsageError
+from tidemark.processes import ProcessId, end, spawn, tail
+from tidemark.stack.api import ComponentKind, Executor, PartState, PartStatus
+from tidemark.stack.components.ports import listens
+from tidemark.stack.registry import PartRecord, StateFolder, Target, end_processes
+from tidemark.waiting import wait_until
+
+STOPPED_S = 60.0
+"""Calibration: the kernel stops a process within milliseconds; a thread in the middle of disk I/O is waited for."""
+_BEFORE_S = 60
+"""Calibration: 0.8 s."""
+_EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+class ProcessRuntime:
+    """Parts as processes; see :class:`tidemark.stack.runtime.Runtime` for what each method promises."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state = state
+
+    def start(self, parts: Sequence[PartRecord]) -> None:
+        """Start parts; a log goes on in the same file."""
+        for part in parts:
+            if part.before and not (Path(part.cwd) / "data").is_dir():
+                self._format(part)
+            log = Path(part.log)
+            part.log_start = log.stat().st_size if log.exists() else 0
+            Path(part.cwd).mkdir(parents=True, exist_ok=True)
+            part.process = spawn(part.argv, log=log, cwd=Path(part.cwd), env=part.env)
+            self._state.write_part(part)
+
+    def runs(self, part: PartRecord) -> bool:
+        """Whether a part runs or is paused."""
+        return part.process is not None and part.process.alive
+
+    def statuses(self, parts: Sequence[PartRecord]) -> list[PartStatus]:
+        """The state of parts."""
+        return [_status(part) for part in parts]
+
+    def end(self, part: PartRecord, ask_s: float) -> None:
+        """End a part; a worker with its executors."""
+        if part.process is not None:
+            end(_family(part.process) if part.kind is ComponentKind.WORKER else [part.process], ask_s=ask_s)
+
+    def forget(self, _part: PartRecord) -> None:
+        """Nothing is left of a process."""
+
+    def log(self, part: PartRecord, lines: int | None = None, *, since_start: bool = False) -> str:
+        """The end of a part's log."""
+        start = part.log_start if since_start else 0
+        if lines is not None:
+            return tail(Path(part.log), lines, start=start)
+        with Path(part.log).open("rb") as file:
+            file.seek(start)
+            return file.read().decode(errors="replace")
+
+    def serves(self, part: PartRecord) -> bool:
+        """Whether a driver takes connections at its address."""
+        if not listens(part.port):
+            return False
+        process = part.process.process() if part.process is not None else None
+        if process is None or part.port not in {
+            at.laddr.port for at in process.net_connections("tcp") if at.laddr
+        }:
+            raise DaemonDied(
+                f"the {part.name} did not get its port",
+                detail=f"another program listens at {part.address}",
+                hint="try again: another port is chosen",
+            )
+        return True
+
+    def executors(self, app_id: str, workers: Sequence[PartRecord]) -> list[Executor]:
+        """The living executors of an application on these workers."""
+        return list(_executors(app_id, {part.address: part.name for part in workers}))
+
+    def end_executor(self, executor: Executor) -> None:
+        """SIGKILL an executor. Its Python workers end by themselves; that they can, they go on if they were stopped."""
+        workers = _descendants(executor.process)
+        end([executor.process], ask_s=0)
+        for worker in workers:
+            worker.signal(signal.SIGCONT)
+
+    def target(self, part: PartRecord) -> Target:
+        """A part's process."""
+        return Target(part.process)
+
+    def executor_target(self, executor: Executor) -> Target:
+        """An executor's process, with its Python workers: it is they who write to Kafka."""
+        return Target(executor.process, family=True)
+
+    def network_target(self, part: PartRecord) -> Target:
+        """Nothing: processes of one machine share its loopback interface."""
+        raise UsageError(
+            f"the {part.name} cannot be cut off its network",
+            detail="all parts are processes of this machine, and share its loopback interface",
+            hint="containers have a network that can be cut: `make up BACKEND=compose`",
+        )
+
+    def halt(self, target: Target) -> bool:
+        """SIGSTOP."""
+        process = target.process
+        if process is None or not process.signal(signal.SIGSTOP):
+            return False
+        stopped = [process, *(_descendants(process) if target.family else [])]
+        for one in stopped[1:]:
+            one.signal(signal.SIGSTOP)
+        wait_until(
+            lambda: all(one.paused or not one.alive for one in stopped),
+            STOPPED_S,
+            lambda: f"process {process.pid} to be stopped",
+            poll_s=0.001,
+        )
+        return True
+
+    def go_on(self, target: Target) -> None:
+        """SIGCONT."""
+        process = target.process
+        if process is None:
+            return
+        for one in [*(_descendants(process) if target.family else []), process]:
+            one.signal(signal.SIGCONT)
+
+    def lives(self, target: Target) -> bool:
+        """Whether a process is there."""
+        return target.process is not None and target.process.alive
+
+    def end_all(self, _logs: Path | None) -> None:
+        """End every process of the stack, descendants and forgotten ones too."""
+        end_processes(self._state)
+
+    def wrap(self, argv: Sequence[str], _folder: Path) -> list[str]:
+        """The command as it is."""
+        return list(argv)
+
+    def _format(self, broker: PartRecord) -> None:
+        """Give a broker its data folder: formatted once, and then copied, which saves the start of a JVM."""
+        record = self._state.read()
+        version = record.versions["kafka"] if record is not None else "unknown"
+        formatted = paths.cache_dir() / "formatted" / f"kafka-{version}-{broker.name}"
+        data = Path(broker.cwd) / "data"
+        if not formatted.is_dir():
+            _run_once(broker)
+            formatted.parent.mkdir(parents=True, exist_ok=True)
+            part = formatted.with_name(f"{formatted.name}.{os.getpid()}")
+            shutil.copytree(data, part)
+            with contextlib.suppress(OSError):  # another start was faster: its copy is as good
+                part.rename(formatted)
+            shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(formatted, data, dirs_exist_ok=True)
+
+
+def _run_once(part: PartRecord) -> None:
+    """Run what comes before a part's first start."""
+    done = subprocess.run(
+        part.before, capture_output=True, text=True, timeout=_BEFORE_S, check=False, env=part.env
+    )
+    if done.returncode != 0:
+        raise DaemonDied(
+            f"the data folder of the {part.name} cannot be formatted",
+            detail=(done.stdout + done.stderr)[-2000:],
+            hint="`tidemark doctor` looks at Java, memory, disk and ports",
+        )
+
+
+def _family(worker: ProcessId) -> list[ProcessId]:
+    """A worker and its executors, as a container or a machine would take them along.
+
+    Left to itself, an executor that its worker was just starting outlives it. The worker is stopped first, so that it
+    starts no more.
+    """
+    if not worker.signal(signal.SIGSTOP):
+        return [worker]
+    wait_until(
+        lambda: worker.paused or not worker.alive, STOPPED_S, lambda: "a worker to be stopped", poll_s=0.001
+    )
+    return [worker, *_descendants(worker)]
+
+
+def _descendants(process: ProcessId) -> list[ProcessId]:
+    """What a process has started, and what that has; a parent comes before its children."""
+    living = process.process()
+    try:
+        children = living.children(recursive=True) if living is not None else []
+    except psutil.NoSuchProcess:
+        return []
+    return [found for child in children if (found := _as_id(child)) is not None]
+
+
+def _as_id(process: psutil.Process) -> ProcessId | None:
+    try:
+        return ProcessId.of(process.pid)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _status(part: PartRecord) -> PartStatus:
+    process = part.process.process() if part.process is not None else None
+    if process is None or part.process is None:
+        return PartStatus(part.name, PartState.STOPPED, None, part.address, 0)
+    state = PartState.PAUSED if part.process.paused else PartState.RUNNING
+    return PartStatus(part.name, state, part.process.pid, part.address, _resident_bytes(process))
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    total = 0
+    try:
+        family = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    for member in family:
+        try:
+            total += member.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def _executors(app_id: str, workers: Mapping[str, str]) -> Iterator[Executor]:
+    """Those of these workers (names by address): a master names an application after the second and a number that it
+    counts from 0, so two stacks of one machine may each have one of that id.
+    """
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+            if _EXECUTOR_CLASS not in line or app_id not in line:
+                continue
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            options = dict(pairwise(line))
+            worker = workers.get(options["--worker-url"].rsplit("@", 1)[1])
+            if worker is not None:
+                yield Executor(options["--executor-id"], worker, ProcessId.of(process.pid))
+        except (psutil.NoSuchProcess, psutil.AccessDenied, KeyError):
+            continue

@@ -1,0 +1,301 @@
+"""A running stack whose parts we run ourselves, as processes or in containers: what each word of the protocol means.
+
+A :class:`RunningStack` holds nothing but the state folder and its runtime: any number of programs may use one stack at
+once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from tidemark.errors import TestbedError, UsageError
+from tidemark.processes import ProcessId
+from tidemark.stack import component_readiness, readiness, suspension
+from tidemark.stack.api import DRIVER, ComponentKind, Driver, Executor, PartStatus
+from tidemark.stack.components import launch_specs
+from tidemark.stack.components.ports import free_ports
+from tidemark.stack.registry import PartRecord, Session, StackRecord, StateFolder
+from tidemark.stack.runtime import Runtime
+from tidemark.stack.spec import StackSpec
+
+STOP_S = 5.0
+"""Calibration: a part ends within 2 s of being asked."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
+
+
+class RunningStack:
+    """A running stack; see :class:`tidemark.stack.api.Stack` for what each method promises."""
+
+    def __init__(self, state: StateFolder, record: StackRecord, runtime: Runtime) -> None:
+        self._state = state
+        self._record = record
+        self._runtime = runtime
+
+    @property
+    def spec(self) -> StackSpec:
+        """What the stack was asked to be."""
+        return self._record.spec
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Kafka's address for this machine."""
+        return launch_specs.bootstrap_servers(self._record)
+
+    @property
+    def bootstrap_inside(self) -> str:
+        """Kafka's address for driver and executors."""
+        return launch_specs.bootstrap_inside(self._record)
+
+    @property
+    def state_dir(self) -> Path:
+        """The stack's folder."""
+        return self._state.path
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of what runs."""
+        return dict(self._record.versions)
+
+    def parts(self, kind: ComponentKind | None = None) -> list[str]:
+        """The names of all parts, or of those of one kind."""
+        return [part.name for part in self._state.parts() if kind in (None, part.kind)]
+
+    def status(self) -> list[PartStatus]:
+        """The state of every part."""
+        return self._runtime.statuses(self._state.parts())
+
+    def start(self, part: str, *, warm: bool = True) -> None:
+        """Start a part that does not run, and wait until it does its work."""
+        with self._state.part_lock(f"start-{part}"):
+            record = self._part(part)
+            if not self._runtime.runs(record):
+                self._runtime.start([record])
+                if record.kind is ComponentKind.DRIVER and not warm:
+                    component_readiness.await_driver(self._runtime, record)
+                else:
+                    self._bring_up(record)
+
+    def stop(self, part: str) -> None:
+        """Ask a part to end; kill it if it does not. A driver of one's own is forgotten."""
+        record = self._end(part, ask_s=STOP_S)
+        if record.owner is not None:
+            self._runtime.forget(record)
+            self._state.forget_part(part)
+
+    def kill(self, part: str) -> None:
+        """SIGKILL a part."""
+        self._end(part, ask_s=0)
+
+    def pause(self, part: str) -> None:
+        """Stop a part for a while."""
+        target = self._runtime.target(self._living(part))
+        suspension.stop(self._state, self._runtime, target, f"part-{part}")
+
+    def resume(self, part: str) -> None:
+        """Let a part go on."""
+        target = self._runtime.target(self._living(part))
+        suspension.go_on(self._state, self._runtime, target, f"part-{part}")
+
+    def cut_off(self, part: str) -> None:
+        """Take a part off the network."""
+        target = self._runtime.network_target(self._living(part))
+        suspension.stop(self._state, self._runtime, target, f"network-{part}")
+
+    def reconnect(self, part: str) -> None:
+        """Bring a part back to the network."""
+        target = self._runtime.network_target(self._part(part))
+        suspension.go_on(self._state, self._runtime, target, f"network-{part}")
+
+    def logs(self, part: str, lines: int | None = 50) -> str:
+        """The end of a part's log; with ``None`` all of it."""
+        return self._runtime.log(self._part(part), lines)
+
+    def driver(self, name: str = DRIVER) -> Driver:
+        """A driver that runs."""
+        part = self._living(name)
+        event_log = _newest_event_log(self._state, name)
+        if part.kind is not ComponentKind.DRIVER or event_log is None:
+            raise UsageError(f"{name!r} is not a driver", hint=f"the parts are {', '.join(self.parts())}")
+        app_id = event_log.name.removesuffix(".inprogress")
+        return Driver(name, part.address, app_id, event_log)
+
+    def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
+        """Start a driver of one's own."""
+        if not _NAME.fullmatch(name) or self._state.part(name) is not None:
+            raise UsageError(
+                f"a driver cannot be called {name!r}",
+                detail=f"the parts are {', '.join(self.parts())}",
+                hint="choose a name of its own, of small letters, digits, '.', '_' and '-'",
+            )
+        part = launch_specs.driver(self._state, self._record, name, free_ports(1)[0], dict(conf or {}))
+        part.owner = ProcessId.own()
+        self._state.write_part(part)
+        try:
+            self._runtime.start([part])
+            self._bring_up(part)
+            return self.driver(name)
+        except BaseException:
+            self.stop(name)
+            raise
+
+    def executors(self, driver: str) -> list[Executor]:
+        """The living executors of a driver's application."""
+        workers = [part for part in self._state.parts() if part.kind is ComponentKind.WORKER]
+        return sorted(without_forks(self._runtime.executors(self.driver(driver).app_id, workers)))
+
+    def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
+        """SIGKILL an executor."""
+        executor = self._executor(driver, executor)
+        self._runtime.end_executor(executor)
+        self._state.discard("stopped", _name_of(executor))
+        return executor
+
+    def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
+        """SIGSTOP an executor."""
+        executor = self._executor(driver, executor)
+        target = self._runtime.executor_target(executor)
+        suspension.stop(self._state, self._runtime, target, _name_of(executor))
+        return executor
+
+    def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
+        """SIGCONT an executor."""
+        executor = self._executor(driver, executor)
+        target = self._runtime.executor_target(executor)
+        suspension.go_on(self._state, self._runtime, target, _name_of(executor))
+        return executor
+
+    @contextmanager
+    def hold(self, driver: str) -> Iterator[None]:
+        """Stop a driver for the length of the block."""
+        target = self._runtime.target(self._living(driver))
+        with suspension.held(self._state, self._runtime, target, driver):
+            yield
+
+    @contextmanager
+    def register_session(self, session_id: str, driver: str, *, user_id: str | None = None) -> Iterator[None]:
+        """Note a Connect session for the length of the block."""
+        with noted_session(self._state, session_id, self._part(driver).address, user_id):
+            yield
+
+    def work_dir(self, name: str) -> Path:
+        """A folder that driver, executors and host see under the same path."""
+        path = self._state.path / "work" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def mend(self) -> list[str]:
+        """Start the parts of the stack that do not run; returns their names."""
+        parts = self._state.parts()
+        gone = [part for part in parts if not self._runtime.runs(part)]
+        if {part.kind for part in parts if part not in gone} <= {ComponentKind.BROKER}:
+            # Of all that the master remembers nobody is left: it would wait a minute for them to answer.
+            shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
+        mended = [part.name for part in gone if part.owner is None]
+        for name in mended:
+            self.start(name)
+        return mended
+
+    def undo_the_dead(self) -> None:
+        """Let go on what dead processes have stopped, and end the drivers that they owned."""
+        suspension.undo_the_abandoned(self._state, self._runtime)
+        for part in self._state.parts():
+            if part.owner is not None and not part.owner.alive:
+                self.stop(part.name)
+
+    def _bring_up(self, part: PartRecord) -> None:
+        """Wait until a part that was just started does its work."""
+        match part.kind:
+            case ComponentKind.BROKER:
+                brokers = [other for other in self._state.parts() if other.kind is ComponentKind.BROKER]
+                readiness.round_trip(
+                    self.bootstrap_servers,
+                    lambda: component_readiness.must_live(self._runtime, part),
+                    brokers=sum(self._runtime.runs(broker) for broker in brokers),
+                )
+            case ComponentKind.MASTER:
+                component_readiness.await_master(self._runtime, part)
+            case ComponentKind.WORKER:
+                component_readiness.await_worker(self._runtime, part)
+            case ComponentKind.DRIVER:
+                with readiness.open_probe(self._state, self._record.python) as probe:
+                    component_readiness.await_driver(self._runtime, part)
+                    count = launch_specs.executors_of_a_driver(self._record)
+                    readiness.warm_up(
+                        probe, part, count, lambda: component_readiness.must_live(self._runtime, part)
+                    )
+
+    def _end(self, name: str, ask_s: float) -> PartRecord:
+        part = self._part(name)
+        self._runtime.end(part, ask_s)
+        self._state.discard("stopped", f"part-{name}")
+        return part
+
+    def _part(self, name: str) -> PartRecord:
+        part = self._state.part(name)
+        if part is None:
+            raise UsageError(
+                f"the stack has no part {name!r}",
+                detail=f"its parts are {', '.join(self.parts()) or 'gone: it was ended'}",
+                hint="`tidemark status` shows them; `tidemark up` starts a stack",
+            )
+        return part
+
+    def _living(self, name: str) -> PartRecord:
+        part = self._part(name)
+        if not self._runtime.runs(part):
+            raise TestbedError(
+                f"the {name} does not run",
+                detail=f"the end of its log:\n{self._runtime.log(part, 10)}",
+                hint="`tidemark up` starts what is missing",
+            )
+        return part
+
+    def _executor(self, driver: str, named: Executor | str) -> Executor:
+        if isinstance(named, Executor):
+            return named
+        living = self.executors(driver)
+        for executor in living:
+            if executor.executor_id == named:
+                return executor
+        raise TestbedError(
+            f"executor {named} of {driver} does not run",
+            detail=f"living executors: {', '.join(executor.executor_id for executor in living) or 'none'}",
+            hint="an executor that was killed has a successor of another id: ask executors() again",
+        )
+
+
+def without_forks(executors: Iterable[Executor]) -> list[Executor]:
+    """The oldest of each id, in any order: what a JVM starts has the JVM's command line until it executes its own."""
+    oldest: dict[str, Executor] = {}
+    for executor in executors:
+        known = oldest.setdefault(executor.executor_id, executor)
+        if executor.process.start_ticks < known.process.start_ticks:
+            oldest[executor.executor_id] = executor
+    return list(oldest.values())
+
+
+@contextmanager
+def noted_session(state: StateFolder, session_id: str, remote: str, user_id: str | None) -> Iterator[None]:
+    """Note a Connect session for the length of the block; the keeper releases it if this process dies."""
+    name = uuid4().hex
+    user = user_id if user_id is not None else os.getenv("SPARK_USER", os.getenv("USER", ""))
+    state.add("sessions", Session(session_id, user, remote, ProcessId.own()), name)
+    try:
+        yield
+    finally:
+        state.discard("sessions", name)
+
+
+def _name_of(executor: Executor) -> str:
+    return f"executor-{executor.worker}-{executor.pid}"
+
+
+def _newest_event_log(state: StateFolder, driver: str) -> Path | None:
+    """The event log of a driver's last start: application ids begin with the time."""
+    return max((state.path / "event-logs" / driver).glob("app-*"), default=None)

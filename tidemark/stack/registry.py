@@ -1,0 +1,368 @@
+"""What is known of a stack, on disk: so that any process can use, mend or end it, and a dead one leaves no riddle.
+
+Below ``PROJECT/.tidemark``: ``lock`` (taken by whoever starts or ends a stack) and ``stack/``::
+
+    token            the mark of its processes
+    backend          how it is run
+    stack.json       what the stack is: spec, digest, ports, versions, ready, kept
+    parts/NAME.json  how a part is started (argv, environment), and which process it is now
+    leases/*.json    who uses the stack
+    stopped/*.json   who stopped which process, or cut off which part: undone when the owner is dead
+    sessions/*.json  Connect sessions, by owner: released when the owner is dead
+    logs/ event-logs/ work/ broker/ worker-1/ … driver/
+
+Every process of a stack carries its token in its environment (``TIDEMARK_STACK``), children of children too, and every
+container as a label: that is how the last of them is found. Records are written whole or not at all; one that belongs
+to a dead process is void.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from tidemark import __version__
+from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
+from tidemark.processes import ProcessId, end, marked
+from tidemark.stack.api import ComponentKind
+from tidemark.stack.spec import External, StackSpec
+from tidemark.waiting import wait_until
+
+TOKEN_VARIABLE = "TIDEMARK_STACK"
+LOCK_S = 300.0
+"""Calibration: a cold start with a slow fetch takes minutes; whoever waits for the lock waits for that."""
+END_S = 4.0
+"""Calibration: the daemons end within 2 s of being asked; nothing of a stack that ends is needed any more."""
+
+LAYOUT = 2
+"""Of the records in a state folder. Another one is needed when a field is added, changed or taken away."""
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Supplies(msgspec.Struct, kw_only=True):
+    """What was fetched or built for a stack: paths as its parts see them. An external stack has versions only.
+
+    ``spark_jars`` are those that Spark's JVMs have before Spark's own; ``spark_class_path`` has both.
+    """
+
+    versions: dict[str, str]
+    java: str = ""
+    java_home: str = ""
+    spark_home: str = ""
+    spark_class_path: str = ""
+    worker_python: str = ""
+    broker_jars: list[str] = []
+    spark_jars: list[str] = []
+    image: str = ""
+
+
+class StackRecord(Supplies, kw_only=True):
+    """``stack.json``. ``digest`` says what the stack was made of: another one is another stack.
+
+    ``layout`` and ``tidemark``, its version, stay what they are called in all versions: they say who can read the rest.
+    ``python`` is the interpreter of the clients. ``spark_conf`` are those of an external driver.
+    """
+
+    layout: int = LAYOUT
+    tidemark: str = __version__
+    digest: str
+    backend: str
+    python: str
+    workers: int
+    asked_kafka_port: int | None
+    kafka_ports: list[int] = []
+    controller_ports: list[int] = []
+    master_port: int = 0
+    worker_ports: list[int] = []
+    spark_conf: dict[str, str] = {}
+    external: External | None = None
+    ready: bool = False
+    kept: bool = False
+
+    @property
+    def spec(self) -> StackSpec:
+        """What the stack was asked to be."""
+        return StackSpec(
+            self.backend,
+            Path(self.python),
+            self.workers,
+            self.asked_kafka_port,
+            max(1, len(self.kafka_ports)),
+            self.external,
+        )
+
+
+class PartRecord(msgspec.Struct, kw_only=True):
+    """``parts/NAME.json``. ``owner`` is set for a driver of one's own: it is ended with its owner.
+
+    ``before`` is run once, before the first start. ``process`` and ``log`` are those of a process of this machine; a
+    part in a container has neither.
+    """
+
+    name: str
+    kind: ComponentKind
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    log: str
+    address: str
+    before: list[str] = []
+    process: ProcessId | None = None
+    log_start: int = 0
+    owner: ProcessId | None = None
+
+    @property
+    def port(self) -> int:
+        """The port of its address."""
+        return int(self.address.rsplit(":", 1)[1])
+
+
+class _Origin(msgspec.Struct):
+    """What ``stack.json`` says in every version of who wrote it; the first said nothing."""
+
+    layout: int = 1
+    tidemark: str = "0.1.0 or earlier"
+
+
+class Lease(msgspec.Struct):
+    """``leases/*.json``."""
+
+    owner: ProcessId
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What can be stopped for a while: a process of this machine; or a container, or a process inside of one.
+
+    With ``container``, ``process`` is one inside of it, and none means all of it. ``network``: not stopped, but cut
+    off. ``family``: the process with all that it has started.
+    """
+
+    process: ProcessId | None = None
+    container: str = ""
+    network: bool = False
+    family: bool = False
+
+
+class Stopped(msgspec.Struct):
+    """``stopped/*.json``: ``owner`` stopped ``target``."""
+
+    target: Target
+    owner: ProcessId
+
+
+class Session(msgspec.Struct):
+    """``sessions/*.json``."""
+
+    session_id: str
+    user_id: str
+    remote: str
+    owner: ProcessId
+
+
+class StateFolder:
+    """The state of one project's stack. ``home`` is ``PROJECT/.tidemark``."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home.absolute()
+        self.path = self.home / "stack"
+
+    @contextmanager
+    def lock(self, timeout_s: float = LOCK_S) -> Iterator[None]:
+        """One starter or ender at a time; freed by the system when its holder dies. Not reentrant.
+
+        Raises ``DeadlineExceeded`` if another process holds it for longer; ``timeout_s=0`` does not wait.
+        """
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            file = (self.home / "lock").open("a+")
+        except OSError as error:
+            raise TestbedError(
+                f"{str(self.home)!r} cannot be written",
+                detail=str(error),
+                hint="run tidemark in a folder that you may write to",
+            ) from error
+        with file:
+
+            def taken() -> bool:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return False
+                return True
+
+            try:
+                wait_until(
+                    taken, timeout_s, lambda: f"{self.home / 'lock'}, held by process {self._holder()}"
+                )
+            except DeadlineExceeded as error:
+                error.hint = "that process starts or ends the stack: wait for it, or end it"
+                raise
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield
+
+    def read(self) -> StackRecord | None:
+        """The stack's record, or ``None`` if there is no stack.
+
+        Raises ``UnknownStack`` if there is one of another version, or its record is damaged. Its processes can be ended
+        all the same: they carry the token.
+        """
+        try:
+            content = (self.path / "stack.json").read_bytes()
+            origin = msgspec.json.decode(content, type=_Origin)
+            if origin.layout == LAYOUT:
+                return msgspec.json.decode(content, type=StackRecord)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise self._unknown("is there, whose record cannot be read", str(error)) from error
+        written = (
+            f"its records have layout {origin.layout}, those of this version ({__version__}) layout {LAYOUT}"
+        )
+        raise self._unknown(f"of another version of tidemark ({origin.tidemark}) is there", written)
+
+    def _unknown(self, what: str, why: str) -> UnknownStack:
+        token = self.token()
+        count = len(marked(TOKEN_VARIABLE, token)) if token else 0
+        return UnknownStack(
+            f"a stack {what}: {self.path}",
+            detail=f"{why}; {count} of its processes run on this machine",
+            hint="`tidemark down` ends it and removes its data; to use it, take the tidemark that started it",
+        )
+
+    def is_kept(self) -> bool:
+        """Whether the stack lives until :func:`tidemark.stack.down`; so does one whose record cannot be read."""
+        try:
+            record = self.read()
+        except UnknownStack:
+            return True
+        return record is not None and record.kept
+
+    def write(self, record: StackRecord) -> None:
+        """Write ``stack.json``."""
+        _write(self.path / "stack.json", record)
+
+    def token(self) -> str | None:
+        """The mark of the stack's processes, or ``None`` if there is no stack."""
+        try:
+            return (self.path / "token").read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def backend(self) -> str:
+        """How the stack, or what is left of it, is run."""
+        try:
+            return (self.path / "backend").read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return "local"
+
+    def make(self, backend: str = "local") -> str:
+        """Make the folder of a new stack; returns its token."""
+        token = secrets.token_hex(16)
+        try:
+            self.path.mkdir(parents=True)
+            (self.path / "backend").write_text(backend, encoding="utf-8")
+            (self.path / "token").write_text(token, encoding="utf-8")
+        except OSError as error:
+            raise TestbedError(
+                f"{str(self.path)!r} cannot be made",
+                detail=str(error),
+                hint="the stack's data live below the project: it must be writable and have some GB free",
+            ) from error
+        return token
+
+    @contextmanager
+    def part_lock(self, name: str) -> Iterator[None]:
+        """One process at a time does this to a part (``start-driver``, ``hold-driver`` …). Waits for its turn."""
+        folder = self.path / "locks"
+        folder.mkdir(exist_ok=True)
+        with (folder / name).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def part(self, name: str) -> PartRecord | None:
+        """A part's record."""
+        return _read(self.path / "parts" / f"{name}.json", PartRecord)
+
+    def parts(self) -> list[PartRecord]:
+        """All parts: broker, master, workers, driver, drivers of one's own."""
+        found = [_read(path, PartRecord) for path in self._files("parts")]
+        order = list(ComponentKind)
+        return sorted(
+            (part for part in found if part is not None),
+            key=lambda part: (order.index(part.kind), part.owner is not None, part.name),
+        )
+
+    def write_part(self, record: PartRecord) -> None:
+        """Write ``parts/NAME.json``."""
+        _write(self.path / "parts" / f"{record.name}.json", record)
+
+    def forget_part(self, name: str) -> None:
+        """Remove ``parts/NAME.json``."""
+        (self.path / "parts" / f"{name}.json").unlink(missing_ok=True)
+
+    def add(self, folder: str, record: msgspec.Struct, name: str) -> None:
+        """Write a record of ``leases``, ``stopped`` or ``sessions``."""
+        _write(self.path / folder / f"{name}.json", record)
+
+    def discard(self, folder: str, name: str) -> None:
+        """Remove such a record, if it is there."""
+        (self.path / folder / f"{name}.json").unlink(missing_ok=True)
+
+    def records(self, folder: str, kind: type[R]) -> list[tuple[Path, R]]:
+        """The records of ``leases``, ``stopped`` or ``sessions``."""
+        found = [(path, _read(path, kind)) for path in self._files(folder)]
+        return [(path, record) for path, record in found if record is not None]
+
+    def lease_owners(self) -> list[ProcessId]:
+        """The living processes that hold a lease; leases of dead ones are removed."""
+        owners = []
+        for path, lease in self.records("leases", Lease):
+            if lease.owner.alive:
+                owners.append(lease.owner)
+            else:
+                path.unlink(missing_ok=True)
+        return owners
+
+    def _files(self, folder: str) -> list[Path]:
+        return sorted((self.path / folder).glob("*.json"))
+
+    def _holder(self) -> str:
+        try:
+            return (self.home / "lock").read_text().strip() or "unknown"
+        except OSError:
+            return "unknown"
+
+
+def _read(path: Path, kind: type[R]) -> R | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (msgspec.DecodeError, OSError):
+        return None  # of another version, as stack.json says: ended by its token
+
+
+def _write(path: Path, record: msgspec.Struct) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(msgspec.json.encode(record))
+    part.replace(path)
+
+
+def end_processes(state: StateFolder) -> None:
+    """End every process of a stack on this machine, descendants and forgotten ones too: found by its token."""
+    token = state.token()
+    recorded = [part.process for part in state.parts() if part.process is not None]
+    end([*recorded, *(marked(TOKEN_VARIABLE, token) if token else [])], ask_s=END_S)
+    if token:
+        end(marked(TOKEN_VARIABLE, token), ask_s=0)
