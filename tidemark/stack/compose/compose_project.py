@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from tidemark import paths
 from tidemark.errors import DaemonDied, DeadlineExceeded
@@ -16,13 +20,12 @@ from tidemark.stack.compose import docker_engine, image
 from tidemark.stack.compose.orphans import HOME_LABEL, STACK_LABEL
 from tidemark.stack.registry import StackRecord, StateFolder
 
-if TYPE_CHECKING:
-    from testcontainers.compose import DockerCompose
-
 UP_S = 180
 """Calibration: Compose makes and starts five containers in 1 to 2 s, ten times that on a busy machine."""
 _UNUSED_PORT = 15002
 """Stands for the driver's, while there is none: Compose reads the whole file whatever it starts."""
+_SILENT = logging.NullHandler()
+"""What Compose says is in the error: testcontainers logs it besides, which without a handler goes to the terminal."""
 
 
 def project_of(state: StateFolder) -> str:
@@ -31,7 +34,12 @@ def project_of(state: StateFolder) -> str:
 
 
 def up(state: StateFolder, services: Sequence[str]) -> None:
-    """Make and start containers; raises ``DaemonDied`` if Compose cannot. Does not wait for them to be up."""
+    """Make and start containers. Does not wait for them to be up.
+
+    Raises ``DaemonDied`` if Compose cannot, ``DeadlineExceeded`` if it takes longer than ``UP_S`` seconds.
+    """
+    from testcontainers.compose import DockerCompose
+
     record = state.read()
     assert record is not None, "the record is written before anything is started"
     variables = state.path / "compose.env"
@@ -40,27 +48,55 @@ def up(state: StateFolder, services: Sequence[str]) -> None:
     files = ["compose.yaml"]
     files += ["three-brokers.yaml"] if len(record.kafka_ports) > 1 else []
     files += ["more-workers.yaml"] if record.workers > 2 else []
-    compose = _compose_of(
+    compose = DockerCompose(
         paths.compose_dir(),
         compose_file_name=files,
         env_file=str(variables),
         wait=False,  # until a part has its port; tidemark waits until it does its work
         services=list(services),
     )
+    logging.getLogger("testcontainers").addHandler(_SILENT)
+    with _killed_after(UP_S, str(variables)) as expired:
+        try:
+            compose.start()
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.decode(errors="replace").strip()[-2000:]
+            error.__cause__ = None  # testcontainers makes an error its own cause
+            if expired.is_set():
+                raise DeadlineExceeded(
+                    f"timed out after {UP_S} s waiting for Compose to start {', '.join(services)}",
+                    detail=said,
+                    hint="`docker ps` should answer at once: start the engine anew if it does not",
+                ) from error
+            raise DaemonDied(
+                f"Compose could not start {', '.join(services)}",
+                detail=said,
+                hint="`tidemark doctor` looks at the engine, memory, disk and ports",
+            ) from error
+
+
+@contextmanager
+def _killed_after(deadline_s: float, word: str) -> Iterator[threading.Event]:
+    """Kill this process's children that have the word on their command line, if the block takes longer.
+
+    Gives an event that is set if it did.
+    """
+    expired = threading.Event()
+
+    def kill() -> None:
+        expired.set()
+        for child in psutil.Process().children(recursive=True):  # Compose is a child of Docker's command
+            with suppress(psutil.Error):
+                if word in child.cmdline():
+                    child.kill()
+
+    timer = threading.Timer(deadline_s, kill)
+    timer.daemon = True
+    timer.start()
     try:
-        compose.start()
-    except subprocess.CalledProcessError as error:
-        raise DaemonDied(
-            f"Compose could not start {', '.join(services)}",
-            detail=error.stderr.decode(errors="replace").strip()[-2000:],
-            hint="`tidemark doctor` looks at the engine, memory, disk and ports",
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise DeadlineExceeded(
-            f"waited {UP_S} s for Compose to start {', '.join(services)}",
-            detail=(error.stderr or b"").decode(errors="replace")[-2000:],
-            hint="`docker ps` should answer at once: start the engine anew if it does not",
-        ) from error
+        yield expired
+    finally:
+        timer.cancel()
 
 
 def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folder: Path) -> list[str]:
@@ -69,21 +105,6 @@ def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folde
     run = ["docker", "run", "--rm", "--network", "none", "--user", f"{os.getuid()}:{os.getgid()}"]
     run += [f"--label={name}={value}" for name, value in labels.items()]
     return [*run, "--volume", f"{folder}:{folder}", image_name, *argv]
-
-
-def _compose_of(folder: Path, **options: Any) -> DockerCompose:
-    """testcontainers' Compose, but with a deadline, and silent: what went wrong is in the error."""
-    from testcontainers.compose import DockerCompose
-
-    class Compose(DockerCompose):
-        def _run_command(
-            self, cmd: str | list[str], context: str | None = None
-        ) -> subprocess.CompletedProcess[bytes]:
-            return subprocess.run(
-                cmd, capture_output=True, check=True, cwd=context or str(self.context), timeout=UP_S
-            )
-
-    return Compose(folder, **options)
 
 
 def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
