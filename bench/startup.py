@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from bench._summary import print_result, say, summary
 from tidemark import paths
 from tidemark.formats.evidence import RunDirectory
-from tidemark.run import RunOptions, describe, new_run_directory, run
+from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.stack import StackSpec, down, up
 
 AIM_COLD_S = 12.0

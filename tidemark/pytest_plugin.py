@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tidemark.run import RunResult
+    from tidemark.runner import RunResult
     from tidemark.stack import Stack
 
 FAILED = pytest.StashKey[bool]()
@@ -38,14 +38,14 @@ def stack() -> Iterator[Stack]:
 
 @pytest.fixture
 def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunResult]]:
-    """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.run.RunOptions``.
+    """A function ``run_pipeline(pipeline, **options)``: options are those of ``tidemark.RunOptions``.
 
     Evidence in a ``run_dir`` that the caller named stays there; elsewhere it is deleted after a test that passed.
     """
     from pathlib import Path
 
     from tidemark import paths
-    from tidemark.run import RunOptions, describe, new_run_directory, run
+    from tidemark.runner import RunOptions, describe, new_run_directory, run
 
     request.getfixturevalue("stack")  # held for the session, so that it outlives this one run
     test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.conftest import leased, own_stack
 from tidemark.processes import ProcessId
-from tidemark.run import RunOptions, RunResult, describe, new_run_directory, run
+from tidemark.runner import RunOptions, RunResult, describe, new_run_directory, run
 from tidemark.stack import DRIVER, Stack
 from tidemark.stack.registry import StateFolder, Stopped
 from tidemark.waiting import wait_until

@@ -8,7 +8,7 @@ from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
 from tidemark.faults.schedule import POINTS
 from tidemark.formats.evidence import RunDirectory
-from tidemark.run.run_options import SINKS
+from tidemark.runner.run_options import SINKS
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 

@@ -12,7 +12,7 @@ from tests.e2e.conftest import shown
 from tests.mutants.saboteurs import PIPELINES
 from tidemark.errors import PipelineFailed
 from tidemark.formats.evidence import RunDirectory
-from tidemark.run import RunOptions, describe, new_run_directory, run
+from tidemark.runner import RunOptions, describe, new_run_directory, run
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 

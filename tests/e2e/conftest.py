@@ -19,7 +19,7 @@ from tests.e2e.sites import Site
 from tidemark import paths
 from tidemark.formats.contract import Contract
 from tidemark.oracle import Verdict
-from tidemark.run import RunOptions, describe, new_run_directory, run
+from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.stack import Stack, StackSpec, lease
 
 STACK_GIB = 4

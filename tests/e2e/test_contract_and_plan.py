@@ -11,7 +11,7 @@ import pytest
 
 from tidemark.formats.evidence import RunDirectory
 from tidemark.preflight import read_plan
-from tidemark.run import describe, place_pipeline
+from tidemark.runner import describe, place_pipeline
 
 pytestmark = [pytest.mark.e2e]
 

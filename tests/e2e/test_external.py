@@ -10,7 +10,7 @@ from tests.e2e.conftest import shown
 from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.paths import BACKEND_VARIABLE
-from tidemark.run import RunOptions, describe, new_run_directory, run
+from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.stack import PartState, StackSpec, current, down, spec_to_lease, up
 from tidemark.stack.spec import External
 

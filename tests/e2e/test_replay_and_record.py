@@ -20,8 +20,8 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.trace import Header, Record, TopicSpec, TraceReader, write_trace
 from tidemark.kafka import client as kafka
 from tidemark.kafka.record import RecordOptions, record
-from tidemark.run.programs import Program, program_environment
-from tidemark.run.trace_replay import ReplayOptions, replay_stepped
+from tidemark.runner.programs import Program, program_environment
+from tidemark.runner.trace_replay import ReplayOptions, replay_stepped
 
 ANSWER_S = 60.0
 

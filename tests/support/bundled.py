@@ -14,8 +14,8 @@ from producers.__main__ import app
 from producers.sentinels import make_sentinels
 from tidemark.campaigns.case import Case
 from tidemark.formats.trace import TraceReader
-from tidemark.run.run_options import SINKS
-from tidemark.run.state_reader import BATCHES
+from tidemark.runner.run_options import SINKS
+from tidemark.runner.state_reader import BATCHES
 
 
 def make_trace(path: Path, generator: Sequence[str] = (), *, pace: str = "stepped") -> Path:

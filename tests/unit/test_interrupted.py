@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import typer
 
-from tidemark import run
+from tidemark import runner
 from tidemark.cli.run_commands import run_and_show
 from tidemark.errors import EXIT_INTERRUPTED, TestbedError
-from tidemark.run import RunOptions
+from tidemark.runner import RunOptions
 
 
 def fails_on_its_way_out(*_args):
@@ -37,7 +37,7 @@ def interrupted(monkeypatch, tmp_path):
     """The exit code of a run that does that."""
 
     def outcome(does):
-        monkeypatch.setattr(run, "run", does)
+        monkeypatch.setattr(runner, "run", does)
         with pytest.raises(typer.Exit) as ended:
             run_and_show(RunOptions("inner", run_dir=tmp_path / "run"), as_json=True)
         return ended.value.exit_code
@@ -57,6 +57,6 @@ def test_what_fails_on_the_way_out_is_told_and_hides_nothing(does, interrupted, 
 
 
 def test_an_error_of_another_kind_is_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "run", fails)
+    monkeypatch.setattr(runner, "run", fails)
     with pytest.raises(TestbedError):
         run_and_show(RunOptions("inner", run_dir=tmp_path / "run"), as_json=True)

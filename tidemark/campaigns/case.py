@@ -9,7 +9,7 @@ has done all there is to do, so that nobody has to guess:
 
 The fourth is that of a run at the pace ``stepped``, for what depends on a query that goes on from slice to slice:
 
-``followed``     each slice is published while the query sleeps (``tidemark.run.pace``), and so is the flush.
+``followed``     each slice is published while the query sleeps (``tidemark.runner.pace``), and so is the flush.
 
 The flush is published and read like a slice, in as many rounds as it takes.
 """

@@ -21,7 +21,7 @@ from tidemark.formats.events import write_time
 from tidemark.formats.trace import Record
 from tidemark.oracle.spark.pushdown import of_side, passes
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.run.run_options import SINKS
+from tidemark.runner.run_options import SINKS
 
 ARRIVAL_MS = 1_767_225_600_000
 """Kafka's record timestamp, which says nothing here."""

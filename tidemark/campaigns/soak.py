@@ -25,9 +25,9 @@ from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkErro
 from tidemark.faults.schedule import POINTS, Sort, write_schedule
 from tidemark.formats.evidence import Fault, RunDirectory
 from tidemark.oracle import Verdict
-from tidemark.run import RunOptions, describe, new_run_directory, run
-from tidemark.run.cleanup import Cleanup
-from tidemark.run.run_options import SINKS, Report, Say, report_nothing, say_nothing
+from tidemark.runner import RunOptions, describe, new_run_directory, run
+from tidemark.runner.cleanup import Cleanup
+from tidemark.runner.run_options import SINKS, Report, Say, report_nothing, say_nothing
 from tidemark.stack import DRIVER, Stack
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")

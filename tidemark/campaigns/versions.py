@@ -22,8 +22,8 @@ from tidemark.oracle import Verdict
 from tidemark.oracle.chain_judgement import unmodelled
 from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect
 from tidemark.report.versions_report import Cell, Results, answer_of, of_versions
-from tidemark.run.one_run import describe, new_run_directory, run
-from tidemark.run.run_options import Report, RunOptions, report_nothing
+from tidemark.runner.one_run import describe, new_run_directory, run
+from tidemark.runner.run_options import Report, RunOptions, report_nothing
 from tidemark.stack import Stack, StackSpec, lease
 from tidemark.stack.install.jars import connector_version
 from tidemark.stack.install.toolchain import Spark, find_spark

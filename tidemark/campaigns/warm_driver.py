@@ -1,7 +1,7 @@
 """Runs cases one after the other on a driver that is up: a second or two each, with the evidence of any run.
 
 Two programs are started once and serve every case: ``pipelines.serve`` holds the session and runs the queries,
-``producers.serve`` publishes. Everything else is as in :mod:`tidemark.run`: a case has topics, a checkpoint and a
+``producers.serve`` publishes. Everything else is as in :mod:`tidemark.runner`: a case has topics, a checkpoint and a
 run directory of its own, what was planned and committed is read from the checkpoint, and what came out is read back at
 ``read_committed`` after the query has ended.
 """
@@ -26,11 +26,11 @@ from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle import Verdict, judge
-from tidemark.run.cleanup import Cleanup
-from tidemark.run.evidence_collector import batches_of, input_topics, promised
-from tidemark.run.pace import TRIGGER_MS, Feed, now_and_then
-from tidemark.run.programs import Program
-from tidemark.run.state_reader import read_state, what_ran
+from tidemark.runner.cleanup import Cleanup
+from tidemark.runner.evidence_collector import batches_of, input_topics, promised
+from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
+from tidemark.runner.programs import Program
+from tidemark.runner.state_reader import read_state, what_ran
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver, Stack
 from tidemark.waiting import wait_until

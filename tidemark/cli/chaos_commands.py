@@ -58,7 +58,7 @@ def chaos_command(
     """
     from tidemark.errors import UsageError
     from tidemark.faults.schedule import read_schedule
-    from tidemark.run import RunOptions
+    from tidemark.runner import RunOptions
 
     if not read_schedule(faults):
         raise UsageError("--faults names no fault", hint=f"for example: --faults {EVERY_POINT}")
@@ -93,7 +93,7 @@ def soak_command(
     from tidemark.campaigns.soak import JOINS, SoakOptions, soak
     from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
     from tidemark.report import soak_report as shown
-    from tidemark.run.run_options import SINKS
+    from tidemark.runner.run_options import SINKS
     from tidemark.stack import lease, spec_to_lease
 
     for one in sink or ():

@@ -16,7 +16,7 @@ from tidemark.errors import EXIT_INVALID, EXIT_VALID
 if TYPE_CHECKING:
     from tidemark.formats.chain import Chain
     from tidemark.formats.contract import Contract
-    from tidemark.run import Placing
+    from tidemark.runner import Placing
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,7 @@ def contract_command(
 
     Exit code 0, or 1 where contract and plan differ.
     """
-    from tidemark.run import describe, place_pipeline
+    from tidemark.runner import describe, place_pipeline
     from tidemark.stack import lease, spec_to_lease
 
     contract = describe(pipeline, spark)

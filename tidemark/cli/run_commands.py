@@ -18,8 +18,8 @@ from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.formats.trace import PACES
 
 if TYPE_CHECKING:
-    from tidemark.run import RunOptions, RunResult
-    from tidemark.run.run_options import Report, Say
+    from tidemark.runner import RunOptions, RunResult
+    from tidemark.runner.run_options import Report, Say
 
 STEPS = {
     "trace": "trace made",
@@ -70,7 +70,7 @@ def run_command(
     as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
-    from tidemark.run import RunOptions
+    from tidemark.runner import RunOptions
 
     check_choice("--pace", pace, (None, *PACES))
     options = RunOptions(
@@ -83,8 +83,8 @@ def run_command(
 
 def run_and_show(options: RunOptions, *, as_json: bool) -> None:
     """Run, with bars on a terminal; print what came of it, and leave with its exit code."""
-    from tidemark.run import describe, new_run_directory, run
-    from tidemark.run.run_options import SINKS
+    from tidemark.runner import describe, new_run_directory, run
+    from tidemark.runner.run_options import SINKS
 
     check_choice("--sink", options.sink, SINKS)
     _ = options.sorts  # a schedule that is none is refused before anything is made

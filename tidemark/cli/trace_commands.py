@@ -17,7 +17,7 @@ from tidemark.formats.trace import PACES, Header, Pace, TraceReader
 
 if TYPE_CHECKING:
     from tidemark.formats.contract import Contract
-    from tidemark.run.run_options import Report
+    from tidemark.runner.run_options import Report
 
 Bootstrap = Annotated[str, typer.Option(help="HOST:PORT of a broker; the running stack's if not said.")]
 Topics = Annotated[
@@ -38,7 +38,7 @@ def producers_command(context: typer.Context) -> None:
     import subprocess
     import sys
 
-    from tidemark.run.programs import program_environment
+    from tidemark.runner.programs import program_environment
 
     command = [sys.executable, "-P", "-m", "producers", *context.args]
     raise typer.Exit(subprocess.run(command, env=program_environment(None), check=False).returncode)
@@ -69,7 +69,7 @@ def replay_command(
     if create:
         _create_missing(address, header, topics)
     if checkpoint is not None and chosen == "stepped":
-        from tidemark.run.trace_replay import ReplayOptions, replay_stepped
+        from tidemark.runner.trace_replay import ReplayOptions, replay_stepped
 
         with _bar("slices published", as_json) as report:
             options = ReplayOptions(
@@ -81,7 +81,7 @@ def replay_command(
             as_json,
         )
         return
-    from tidemark.run.trace_replay import replay_by_itself
+    from tidemark.runner.trace_replay import replay_by_itself
 
     pairs = [f"--topic={name}={actual}" for name, actual in topics.items()]
     arguments = [str(trace), "--bootstrap", address, *pairs, "--pace", chosen, "--speed", str(speed)]

@@ -14,7 +14,7 @@ import typer
 from tidemark.cli.shared_options import AsJson
 
 if TYPE_CHECKING:
-    from tidemark.run.run_options import Report
+    from tidemark.runner.run_options import Report
 
 Pythons = Annotated[
     list[Path] | None,
@@ -63,7 +63,7 @@ def versions_command(
 
     from tidemark.campaigns.versions import cases, sparks, try_all
     from tidemark.report import versions_report as table
-    from tidemark.run.pyspark_environments import RELEASES, folder, provide
+    from tidemark.runner.pyspark_environments import RELEASES, folder, provide
 
     chosen = cases(case or ())
     releases = release or (() if spark else RELEASES)

@@ -23,7 +23,7 @@ from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.input.history import Fate, first_of, read_history, right_of
 from tidemark.oracle.model.join_replay import predict
 from tidemark.oracle.sql.join_answer import defect_that_adds, defect_that_loses, differences, right_answer
-from tidemark.run.run_options import SINKS
+from tidemark.runner.run_options import SINKS
 
 CASES_PER_SEED = 60
 

@@ -22,13 +22,13 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
-from tidemark.run.cleanup import Cleanup, add_later
-from tidemark.run.evidence_collector import Collector, Places
-from tidemark.run.pace import TRIGGER_MS, Feed, follow_timed
-from tidemark.run.plan_check import place
-from tidemark.run.programs import Program
-from tidemark.run.query_runs import Query
-from tidemark.run.run_options import RunOptions
+from tidemark.runner.cleanup import Cleanup, add_later
+from tidemark.runner.evidence_collector import Collector, Places
+from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
+from tidemark.runner.plan_check import place
+from tidemark.runner.programs import Program
+from tidemark.runner.query_runs import Query
+from tidemark.runner.run_options import RunOptions
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import DRIVER, Driver, Stack
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from tidemark.errors import UsageError
 from tidemark.formats.trace import TraceReader
 from tidemark.kafka import client as kafka
-from tidemark.run.programs import Program, program_environment
-from tidemark.run.run_options import Report, report_nothing
+from tidemark.runner.programs import Program, program_environment
+from tidemark.runner.run_options import Report, report_nothing
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.waiting import wait_until
 

@@ -13,10 +13,10 @@ from tidemark.errors import DeadlineExceeded, TestbedError
 from tidemark.formats.evidence import Fault, OutputRecord, RunDirectory
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.kafka import client as kafka
-from tidemark.run import evidence_collector
-from tidemark.run.evidence_collector import Collector, Places
-from tidemark.run.query_runs import QueryRun
-from tidemark.run.run_options import RunOptions
+from tidemark.runner import evidence_collector
+from tidemark.runner.evidence_collector import Collector, Places
+from tidemark.runner.query_runs import QueryRun
+from tidemark.runner.run_options import RunOptions
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver
 

@@ -10,7 +10,7 @@ import pytest
 
 from tidemark import paths
 from tidemark.errors import FetchError
-from tidemark.run.pyspark_environments import folder, provide
+from tidemark.runner.pyspark_environments import folder, provide
 
 
 @pytest.fixture

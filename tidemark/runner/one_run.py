@@ -21,10 +21,10 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.spark.known_defects import minor_version
-from tidemark.run.cleanup import first_error_kept
-from tidemark.run.live_run import LiveRun
-from tidemark.run.programs import run_program, write_code_zip
-from tidemark.run.run_options import SINKS, RunOptions
+from tidemark.runner.cleanup import first_error_kept
+from tidemark.runner.live_run import LiveRun
+from tidemark.runner.programs import run_program, write_code_zip
+from tidemark.runner.run_options import SINKS, RunOptions
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidemark.errors import PipelineFailed, TestbedError, TidemarkError
-from tidemark.run.programs import Program
+from tidemark.runner.programs import Program
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver, Stack
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.contract import Contract
 from tidemark.preflight import Advice, Comparison, UnreadablePlan, advise, advise_chain, compare, read_plan
-from tidemark.run.programs import Program
-from tidemark.run.run_options import Say
+from tidemark.runner.programs import Program
+from tidemark.runner.run_options import Say
 from tidemark.stack import Stack
 
 PLAN_S = 120.0

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tidemark.formats.evidence import StateInfo
-from tidemark.run.state_reader import chosen, what_ran
+from tidemark.runner.state_reader import chosen, what_ran
 from tidemark.sparkfiles.checkpoint import Checkpoint
 
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tidemark.errors import DeadlineExceeded, TestbedError
-from tidemark.run.cleanup import Cleanup, first_of
+from tidemark.runner.cleanup import Cleanup, first_of
 
 
 def fails(message, kind=TestbedError):

@@ -4,9 +4,9 @@
 evidence and has it judged; everything it knows of the join it has from the pipeline's contract.
 """
 
-from tidemark.run.one_run import RunResult, describe, new_run_directory, run
-from tidemark.run.plan_check import Placing, place_pipeline
-from tidemark.run.run_options import RunOptions
+from tidemark.runner.one_run import RunResult, describe, new_run_directory, run
+from tidemark.runner.plan_check import Placing, place_pipeline
+from tidemark.runner.run_options import RunOptions
 
 __all__ = [
     "Placing", "RunOptions", "RunResult", "describe", "new_run_directory", "place_pipeline", "run",

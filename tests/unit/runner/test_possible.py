@@ -10,7 +10,7 @@ import pytest
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.evidence import RunDirectory
-from tidemark.run import RunOptions, run
+from tidemark.runner import RunOptions, run
 
 CONTRACT = Contract(
     name="small",

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.oracle.histories import contract
 from tidemark.errors import BrokenContract
 from tidemark.formats.contract import Contract, Delivery
-from tidemark.run.evidence_collector import promised
-from tidemark.run.run_options import SINKS
+from tidemark.runner.evidence_collector import promised
+from tidemark.runner.run_options import SINKS
 
 
 def test_by_what_its_sink_promises_unless_its_contract_says_otherwise():

@@ -30,11 +30,11 @@ from tidemark.formats.jsonlines import write_lines
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle.coverage import written_kills
-from tidemark.run.cleanup import first_of
-from tidemark.run.log_files import keep_logs
-from tidemark.run.query_runs import Query
-from tidemark.run.run_options import RunOptions
-from tidemark.run.state_reader import read_state, what_ran
+from tidemark.runner.cleanup import first_of
+from tidemark.runner.log_files import keep_logs
+from tidemark.runner.query_runs import Query
+from tidemark.runner.run_options import RunOptions
+from tidemark.runner.state_reader import read_state, what_ran
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.eventlog import QueryEvents
 from tidemark.stack import Stack

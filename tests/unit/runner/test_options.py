@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.run import RunOptions
+from tidemark.runner import RunOptions
 
 
 def test_the_command_of_a_run_says_all_that_decides_it(tmp_path):

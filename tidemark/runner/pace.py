@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidemark.errors import DeadlineExceeded, PipelineFailed
-from tidemark.run.programs import Program
+from tidemark.runner.programs import Program
 from tidemark.sparkfiles.checkpoint import Checkpoint, PlannedBatch
 from tidemark.waiting import wait_until
 
@@ -43,7 +43,7 @@ EndOffsets = dict[str, dict[str, int]]
 
 
 class Followed(Protocol):
-    """What pacing needs of a query that runs: see :class:`tidemark.run.query_runs.Query`."""
+    """What pacing needs of a query that runs: see :class:`tidemark.runner.query_runs.Query`."""
 
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
         """The answer of the query's program; raises what makes waiting pointless."""
