@@ -25,7 +25,7 @@ from docker.errors import APIError
 
 from bench._summary import print_result, say, summary
 from tidemark import paths
-from tidemark.errors import EngineError, TidemarkError
+from tidemark.errors import ContainerEngineError, TidemarkError
 from tidemark.stack.compose import docker_engine, image
 
 ROUND_S = 120.0
@@ -69,14 +69,14 @@ class Rounds:
 
 
 def measure(api: Any, container: str, rounds: int) -> Rounds:
-    """Freeze a container so many times; raises ``EngineError`` if it cannot be frozen at all, or does not run."""
+    """Freeze a container so many times; raises ``ContainerEngineError`` if that fails, or if it does not run."""
     seen = Rounds()
     for _ in range(rounds):
         began, failed = time.monotonic(), 0
         while not _attempt(api, container, seen):
             failed += 1
             if time.monotonic() > began + ROUND_S:
-                raise EngineError(
+                raise ContainerEngineError(
                     f"a container could not be frozen within {ROUND_S:g} s",
                     detail=f"{failed} attempts failed",
                     hint="let the machine's disk come to rest, or ask for fewer --writers",
@@ -109,7 +109,7 @@ def container_of(api: Any, writers: int, folder: Path) -> Iterator[str]:
     """A container in which so many processes write to files in ``folder``, for the length of the block."""
     name = f"{image.REPOSITORY}:{image.tag_of()}"
     if not api.images(name):
-        raise EngineError(
+        raise ContainerEngineError(
             f"the engine has no image {name}",
             detail="it is the image of the stacks",
             hint="`tidemark up --backend compose` builds it",

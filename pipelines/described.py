@@ -92,7 +92,7 @@ def side_rows(
         f"{prefix}_offset",
     )
     time = f"{prefix}_time"
-    if not side.keeps_timeless:
+    if not side.keeps_null_event_time:
         parsed = parsed.where(f"{time} IS NOT NULL")
     for what in side.filters:
         parsed = parsed.where(f"`{prefix}_{what.field}` {what.op} {what.value}")

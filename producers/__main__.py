@@ -82,7 +82,7 @@ def generate(
     )
     sha256, header = write(settings, writable(out))
     print_json(
-        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "anchors": header.anchors}
+        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "goals": header.goals}
     )
 
 
@@ -99,7 +99,7 @@ def flights(
     settings = FlightSettings(month=month or None, pace=parse_pace(pace), slice_hours=slice_hours)
     sha256, header = write(settings, writable(out))
     print_json(
-        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "anchors": header.anchors}
+        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "goals": header.goals}
     )
 
 
@@ -168,7 +168,7 @@ def sentinels(
 
 def say_what_it_is(sha256: str, header: Header) -> None:
     """The result of making a trace."""
-    about = {"counts": header.counts, "slices": header.slices, "anchors": header.anchors}
+    about = {"counts": header.counts, "slices": header.slices, "goals": header.goals}
     print_json({"trace_sha256": sha256, **about})
 
 

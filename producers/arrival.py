@@ -42,7 +42,7 @@ def arrange(drafts: Iterable[Draft], settings: Settings, edges: EdgeMaker) -> Ar
             rows += edges.late_edges(before_ms, index)
         _observe(rows, predicted)
         after_ms = predicted.close_slice()
-        rows += edges.expiry_edges(before_ms, after_ms, index)
+        rows += edges.eviction_edges(before_ms, after_ms, index)
         rows.sort(key=arrival_order)
         arrivals.slices.append(rows)
         arrivals.watermarks_ms.append(before_ms)

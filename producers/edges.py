@@ -60,7 +60,7 @@ class EdgeMaker:
             rows += self._pair(watermark_ms, (watermark_ms + 1, 0))
         return self._arriving_in(rows, slice_index)
 
-    def expiry_edges(self, before_ms: int, after_ms: int, slice_index: int) -> list[Draft]:
+    def eviction_edges(self, before_ms: int, after_ms: int, slice_index: int) -> list[Draft]:
         """Unmatched impressions given up exactly at the watermark after this slice, or just not; none if
         late.
         """

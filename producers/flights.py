@@ -155,9 +155,9 @@ def arrange(
         slices=index + 1,
         generator=f"producers.flights month={settings.month or 'all'} slice_hours={settings.slice_hours:g}",
         counts={**counts, "late": late} if stepped else counts,
-        anchors=[
+        goals=[
             "rows_joined",
-            "null_row_after_expiry",
+            "null_row_after_eviction",
             *(["late_row_dropped"] if stepped and late else []),
         ],
     )

@@ -62,7 +62,7 @@ def generate(settings: Settings) -> Trace:
         seed=settings.seed,
         generator=_generator(settings),
         counts=counts,
-        anchors=_anchors(arrivals, counts, settings),
+        goals=_goals(arrivals, counts, settings),
     )
     return Trace(header, LineWriter(entities, settings.partitions).chunks(arrivals.slices), arrivals)
 
@@ -142,7 +142,7 @@ def _counts(arrivals: Arrivals, duplicates: int, settings: Settings) -> dict[str
     return {**counts, "late": arrivals.late} if settings.pace == "stepped" else counts
 
 
-def _anchors(arrivals: Arrivals, counts: dict[str, int], settings: Settings) -> list[str]:
+def _goals(arrivals: Arrivals, counts: dict[str, int], settings: Settings) -> list[str]:
     """What a run of the trace must reach. Under other paces than ``stepped`` only what no batching can take
     away.
     """
@@ -153,7 +153,7 @@ def _anchors(arrivals: Arrivals, counts: dict[str, int], settings: Settings) -> 
     has = {
         "rows_joined": settings.edges > 0,
         "semi_row_emitted": settings.edges > 0,
-        "null_row_after_expiry": settings.edges > 0,
+        "null_row_after_eviction": settings.edges > 0,
         "late_row_dropped": late > 0,
         "unreadable_filtered": counts["unreadable"] > 0,
         "null_key_seen": counts["null_keys"] > 0,

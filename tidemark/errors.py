@@ -12,7 +12,7 @@ to do (``hint``), and knows the exit code of the command line:
     └── TestbedError        4   the testbed itself failed: the machine has to be mended
         ├── JavaError           no Java, or one that Spark cannot use
         ├── FetchError          a jar could not be fetched, or is not the one that was locked
-        ├── EngineError         no container engine, one that will not do, or one that failed
+        ├── ContainerEngineError         no container engine, one that will not do, or one that failed
         ├── UnknownStack        a stack is there that this version of tidemark cannot use, only end
         ├── DaemonDied          a process of the stack ended by itself; its last log lines are the detail
         ├── PortTaken           a port that was asked for belongs to somebody else
@@ -91,7 +91,7 @@ class FetchError(TestbedError):
     """A jar could not be fetched, or has another checksum than the lock names."""
 
 
-class EngineError(TestbedError):
+class ContainerEngineError(TestbedError):
     """There is no container engine, it will not do, or it did not do what it was asked."""
 
 

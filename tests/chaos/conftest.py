@@ -26,7 +26,7 @@ GONE_S = 60.0
 @pytest.fixture
 def run_on_own(own_stack: Stack, tmp_path: Path) -> Callable[..., RunResult]:
     """As ``run_pipeline``, on a stack that may be harmed, its driver included: what was left dead is started first."""
-    own_stack.mend()
+    own_stack.repair()
     driver = DRIVER if own_stack.spec.backend == "local" else ""  # in containers one of the run's own
 
     def run_one(join: str, **more: Any) -> RunResult:
@@ -57,7 +57,7 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _traces(folders: list[StateFolder], *, children: bool) -> Iterator[tuple[object, str]]:
     """What there is, by what it is known by, and how it looks just now."""
-    own, parts = ProcessId.own(), [part for folder in folders for part in folder.parts()]
+    own, parts = ProcessId.own(), [part for folder in folders for part in folder.components()]
     yield from ((part.name, f"part {part.name}") for part in parts if part.owner == own)
     for folder in folders:
         yield from (

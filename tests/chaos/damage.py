@@ -44,9 +44,9 @@ def case(sink: str) -> Case:
         for topic, keys in ROWS.items()
         for key, after_s in keys.items()
     )
-    anchors = ("rows_joined", "null_row_after_expiry")
+    goals = ("rows_joined", "null_row_after_eviction")
     flush = flush_of(CONTRACT)
-    return Case("damaged", CONTRACT, records, flush, way="stepped", sink=sink, anchors=anchors)
+    return Case("damaged", CONTRACT, records, flush, way="stepped", sink=sink, goals=goals)
 
 
 def _record(topic: str, key: str, at_s: int, number: int) -> Record:

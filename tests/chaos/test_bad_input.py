@@ -43,7 +43,7 @@ def joined(stack, tmp_path):
         )  # fmt: skip
         with WarmDriver(stack, stack.driver(), tmp_path) as warm:
             verdict = warm.run(case, tmp_path / "run")
-        assert verdict.verdict == "VALID", (verdict.findings, verdict.doubts)
+        assert verdict.verdict == "VALID", (verdict.findings, verdict.inconclusive)
         rows = [json.loads(record.value) for record in RunDirectory(tmp_path / "run").output()]
         pairs = Counter((row["left_id"], row["right_id"]) for row in rows)
         nulls = {left: count for (left, right), count in pairs.items() if right is None}

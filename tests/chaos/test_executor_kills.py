@@ -18,8 +18,8 @@ def test_a_join_survives_killed_executors(run_pipeline):
     assert [fault.done for fault in faults] == [True, True]
     assert all(fault.proof["planned"] and not fault.proof["committed"] for fault in faults)
     assert all(fault.recovery_s is not None for fault in faults)
-    assert result.verdict.anchors["fault_hit_running_batch"]
-    placed = {placement.batch: set(placement.executors.values()) for placement in run.placements()}
+    assert result.verdict.goals["fault_hit_running_batch"]
+    placed = {placement.batch: set(placement.executors.values()) for placement in run.executor_assignments()}
     moves = result.verdict.engine.locality.moves
     for fault in faults:
         victim = fault.proof["executor_id"]

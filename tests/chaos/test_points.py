@@ -66,7 +66,7 @@ def must_be_right(join, verdict):
     """No row is wrong, but for a left semi join's known defect, and nothing is in doubt."""
     assert verdict.verdict == ("INVALID" if verdict.findings else "VALID"), shown(verdict)
     assert [str(one) for one in verdict.findings if one.defect not in PROVOKED.get(join, [])] == []
-    assert verdict.doubts == []
+    assert verdict.inconclusive == []
 
 
 def must_be_one_timeline(evidence, kills):
@@ -121,7 +121,7 @@ def must_be_proved(evidence, asked):
     return faults
 
 
-def must_be_doubled_where_it_may(evidence, faults, excused):
+def must_be_doubled_where_it_may(evidence, faults, permitted):
     """Whole batches where a driver died with rows of them written; nothing of a batch that was run but once."""
     again, batches = copies(evidence), {batch.batch: batch for batch in evidence.batches()}
     for point in ("written", "half-written"):
@@ -136,7 +136,7 @@ def must_be_doubled_where_it_may(evidence, faults, excused):
     # What was on the way to a broker that is killed may be sent twice.
     shaken = {fault.batch for fault in faults.values() if fault.fault == "KillBroker"}
     assert all(batch in shaken or batches[batch].runs > 1 or batches[batch].failed_tasks for batch in again)
-    assert excused == again.total()
+    assert permitted == again.total()
 
 
 def must_show(result, join, sink, asked):
@@ -147,7 +147,7 @@ def must_show(result, join, sink, asked):
     faults = must_be_proved(evidence, asked)
     must_be_one_timeline(evidence, [fault for (name, _), fault in faults.items() if name == "KillDriver"])
     if sink == SPARK:
-        must_be_doubled_where_it_may(evidence, faults, result.verdict.counts["duplicates_excused"])
+        must_be_doubled_where_it_may(evidence, faults, result.verdict.counts["duplicates_permitted"])
         return
     assert not copies(evidence)
     for fault in faults.values():

@@ -55,7 +55,7 @@ def test_the_watermark_stands_until_every_input_has_spoken(sink, stack, tmp_path
     with WarmDriver(stack, stack.driver(), tmp_path) as warm:
         verdict = warm.run(replace(CASE, sink=sink), tmp_path / "run")
 
-    assert verdict.verdict == "VALID", (verdict.findings, verdict.doubts)
+    assert verdict.verdict == "VALID", (verdict.findings, verdict.inconclusive)
     evidence = RunDirectory(tmp_path / "run")
     seconds = {}  # of the watermark, by how many records were read
     for batch in evidence.batches():

@@ -103,6 +103,4 @@ def judged(tmp_path: Path) -> Callable[..., Verdict]:
 
 def shown(verdict: Verdict) -> str:
     """What an assertion says when a verdict is not the right one."""
-    return json.dumps(
-        {"findings": [str(finding) for finding in verdict.findings], "anchors": verdict.anchors}
-    )
+    return json.dumps({"findings": [str(finding) for finding in verdict.findings], "goals": verdict.goals})

@@ -1,6 +1,6 @@
 """A Kafka broker of a test's own: of any locked version, with settings of its own, and a second listener.
 
-It is a stack of one part: started, killed and ended as the stack's broker is, and ended by a keeper if the test is
+It is a stack of one part: started, killed and ended as the stack's broker is, and ended by a reaper if the test is
 killed. Ports are free ones, and stay over a restart.
 """
 
@@ -21,7 +21,7 @@ from tidemark.stack.components.ports import LOOPBACK, free_ports
 from tidemark.stack.install import jars
 from tidemark.stack.install.toolchain import find_java, find_spark
 from tidemark.stack.local.process_runtime import ProcessRuntime
-from tidemark.stack.registry import Lease, PartRecord, StackRecord, StateFolder
+from tidemark.stack.registry import ComponentRecord, Lease, StackRecord, StateFolder
 
 LOCK = Path(__file__).with_name("brokers.lock")
 STACKS_OWN = None
@@ -76,10 +76,10 @@ class OwnBroker:
             file.writelines(f"{name}={value}\n" for name, value in own.items())
         Path(part.cwd, "log4j.properties").write_text(LOG4J, encoding="utf-8")
         part.argv.insert(1, f"-Dlog4j.configuration=file:{part.cwd}/log4j.properties")
-        self.state.write_part(part)
+        self.state.write_component(part)
 
     @property
-    def part(self) -> PartRecord:
+    def part(self) -> ComponentRecord:
         """How it is started, and which process it is."""
         part = self.state.part("broker")
         assert part is not None
@@ -114,7 +114,7 @@ def own_broker(
     """
     broker = OwnBroker(home, version)
     try:
-        cold_start.ensure_keeper(broker.state)
+        cold_start.ensure_reaper(broker.state)
         broker.make(advertised, {name.replace("_", "."): value for name, value in settings.items()})
         broker.start()
         yield broker

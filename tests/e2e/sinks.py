@@ -23,7 +23,7 @@ from pyspark.sql.functions import col, rpad, udf
 from tests.e2e.tasks import entries, is_open
 from tidemark.kafka import client as kafka
 from tidemark.sink import write_exactly_once
-from tidemark.stack import Driver, PartState, Stack
+from tidemark.stack import ComponentState, Driver, Stack
 from tidemark.waiting import wait_until
 
 WIDTH = 2000
@@ -58,7 +58,7 @@ def connected(stack: Stack, driver: Driver) -> Iterator[SparkSession]:
         yield session
     finally:
         states = {part.name: part.state for part in stack.status()}
-        alive = states.get(driver.name) is PartState.RUNNING
+        alive = states.get(driver.name) is ComponentState.RUNNING
         session.release_session_on_close = alive  # a driver that was killed would be asked for minutes
         session.stop()
 
@@ -129,7 +129,7 @@ class Trap:
         path.unlink()
         os.close(opened)
 
-    def mend(self, row: int) -> None:
+    def repair(self, row: int) -> None:
         """Let no task die of the row, or fail with it, any more."""
         for what in ("kill", "fail"):
             (self.folder / f"{what}-{row}").unlink(missing_ok=True)

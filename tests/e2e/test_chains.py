@@ -24,7 +24,7 @@ def test_a_sound_chain_raises_no_alarm(name, pace, run_pipeline):
     verdict = run_pipeline(name, pace=pace, seed=CHAINS.index(name) + 1, impressions=300).verdict
 
     assert verdict.findings == []
-    assert verdict.verdict == "VALID", verdict.doubts
+    assert verdict.verdict == "VALID", verdict.inconclusive
     assert verdict.kind == "chain"
     assert {"flushed", "rows_came"} <= set(verdict.asked)
-    assert all(verdict.anchors[anchor] for anchor in verdict.asked), verdict.anchors
+    assert all(verdict.goals[goal] for goal in verdict.asked), verdict.goals

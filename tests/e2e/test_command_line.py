@@ -92,7 +92,7 @@ def test_a_run_prints_one_json_object(stack, tmp_path):
 
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
-    wanted = {"verdict", "delivery", "trace_sha256", "run_dir", "findings", "counts", "anchors", "faults"}
+    wanted = {"verdict", "delivery", "trace_sha256", "run_dir", "findings", "counts", "goals", "faults"}
     assert wanted <= set(shown)
     assert (shown["verdict"], shown["delivery"]) == ("VALID", "exactly-once")
     again = tidemark("check", run_dir, "--json")

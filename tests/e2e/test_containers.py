@@ -65,10 +65,12 @@ def test_up_is_found_mended_and_ended_and_all_files_are_the_callers(home):
     assert first.returncode == 0, first.stderr
     stack = json.loads(first.stdout)
     assert stack["backend"] == "compose"
-    before = [(part.name, part.pid) for part in current(home=home).status()]
+    before = [(component.name, component.pid) for component in current(home=home).status()]
     again = json.loads(tidemark(home, "up", "--json").stdout)
     assert again["remote"] == stack["remote"]
-    assert [(part.name, part.pid) for part in current(home=home).status()] == before  # not one is new
+    assert [
+        (component.name, component.pid) for component in current(home=home).status()
+    ] == before  # not one is new
     files = [home, *home.rglob("*")]
     assert {path.lstat().st_uid for path in files} == {os.getuid()}
     assert {path.lstat().st_gid for path in files} == {os.getgid()}
@@ -101,9 +103,9 @@ def test_what_a_killed_test_and_its_keeper_left_is_removed_by_the_next_start(hom
     """Nobody is left who could clean up, and somebody deletes the folder: only the labels remain."""
     assert tidemark(home, *UP).returncode == 0
     state = StateFolder(home)
-    for _, keeper in state.records("keepers", Lease):
-        keeper.owner.signal(signal.SIGKILL)
-        wait_until(lambda owner=keeper.owner: not owner.alive, GONE_S, lambda: "the keeper to be gone")
+    for _, reaper in state.records("reapers", Lease):
+        reaper.owner.signal(signal.SIGKILL)
+        wait_until(lambda owner=reaper.owner: not owner.alive, GONE_S, lambda: "the reaper to be gone")
     forgotten = left(home)
     assert len(forgotten) == 6
     (home / "stack").rename(home.with_name("taken away"))

@@ -11,7 +11,7 @@ import pytest
 
 from tidemark.formats.evidence import RunDirectory
 from tidemark.preflight import read_plan
-from tidemark.runner import describe, place_pipeline
+from tidemark.runner import check_pipeline_plan, describe
 
 pytestmark = [pytest.mark.e2e]
 
@@ -55,12 +55,12 @@ def tidemark(*arguments):
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_the_contract_of_a_bundled_pipeline_is_that_of_its_plan(name, stack):
-    placing = place_pipeline(name, describe(name), stack)
+    plan_check = check_pipeline_plan(name, describe(name), stack)
 
-    assert placing.comparison.mismatches == ()
-    assert placing.comparison.not_compared == ()
+    assert plan_check.comparison.mismatches == ()
+    assert plan_check.comparison.not_compared == ()
     warned = {"full_outer": ["null_keys_match"], "left_semi": ["semi_rows_lost"]}
-    assert [advice.name for advice in placing.advice] == warned.get(name, [])
+    assert [advice.name for advice in plan_check.advice] == warned.get(name, [])
 
 
 def test_a_contract_that_lies_is_contradicted_by_name_before_the_run(stack, tmp_path):

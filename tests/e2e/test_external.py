@@ -11,7 +11,7 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.paths import BACKEND_VARIABLE
 from tidemark.runner import RunOptions, describe, new_run_directory, run
-from tidemark.stack import PartState, StackSpec, current, down, spec_to_lease, up
+from tidemark.stack import ComponentState, StackSpec, current, down, spec_to_lease, up
 from tidemark.stack.spec import External
 
 
@@ -36,7 +36,7 @@ def external(home, spec):
 def test_it_is_noted_and_found_again(external, home, spec, stack, monkeypatch):
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     assert current(home=home).spec == spec == spec_to_lease(home=home)
-    assert [part.state for part in external.status()] == [PartState.RUNNING] * 2
+    assert [component.state for component in external.status()] == [ComponentState.RUNNING] * 2
     assert external.versions["spark"] == stack.versions["spark"]
     assert external.driver().event_log == stack.driver().event_log
 

@@ -44,7 +44,7 @@ def test_a_sound_join_raises_no_alarm(join, pace, seed, run_pipeline):
     else:
         assert verdict.findings == []
         assert verdict.verdict == "VALID", verdict
-    assert all(verdict.anchors[anchor] for anchor in verdict.asked), verdict.anchors
+    assert all(verdict.goals[goal] for goal in verdict.asked), verdict.goals
 
 
 @pytest.mark.smoke
@@ -80,4 +80,4 @@ def test_a_timed_run_is_judged_by_the_batches_that_the_checkpoint_names(run_pipe
     verdict = run_pipeline("left_outer", pace="timed", speed=30.0, seed=6, impressions=400).verdict
 
     assert verdict.verdict != "INVALID", verdict.findings
-    assert verdict.anchors["flushed"]
+    assert verdict.goals["flushed"]

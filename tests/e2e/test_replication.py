@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.backends import BACKENDS
 from tests.e2e.conftest import shown, stack_to_harm
 from tidemark.kafka import client as kafka
-from tidemark.stack import PartState, StackSpec
+from tidemark.stack import ComponentState, StackSpec
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -23,8 +23,8 @@ def test_every_topic_is_on_all_three_and_two_must_have_a_record(three):
     kafka.create_topics(three.bootstrap_servers, {topic: 2})
     try:
         admin = AdminClient({"bootstrap.servers": three.bootstrap_servers})
-        parts = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
-        assert [sorted(part.replicas) for part in parts] == [[1, 2, 3], [1, 2, 3]]
+        components = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+        assert [sorted(component.replicas) for component in components] == [[1, 2, 3], [1, 2, 3]]
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         config = admin.describe_configs([resource])[resource].result(30)
         assert config["min.insync.replicas"].value == "2"
@@ -41,14 +41,14 @@ def test_a_broker_is_lost_while_a_join_runs_and_no_row_is(three, judged, lost):
     def strike(step: str, done: int, _total: int) -> None:
         if step == "publish" and done == killed_at:
             three.kill(lost)
-            seen.append({part.name: part.state for part in three.status()}[lost])
+            seen.append({component.name: component.state for component in three.status()}[lost])
         if step == "publish" and done == back_at:
             three.start(lost)
-            seen.append({part.name: part.state for part in three.status()}[lost])
+            seen.append({component.name: component.state for component in three.status()}[lost])
 
     verdict = judged(three, impressions=600, generator=("--slices", "8"), report=strike)
 
-    assert seen == [PartState.STOPPED, PartState.RUNNING]
+    assert seen == [ComponentState.STOPPED, ComponentState.RUNNING]
     assert verdict.verdict == "VALID", shown(verdict)
-    assert verdict.anchors["all_input_read"]
-    assert verdict.anchors["flushed"]
+    assert verdict.goals["all_input_read"]
+    assert verdict.goals["flushed"]

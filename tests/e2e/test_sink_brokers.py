@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from tests.e2e.own_broker import BEFORE_4, on_brokers
 from tests.e2e.tasks import LEDGER, UNWRITTEN, Writer, after_a_sleep, await_rows, lose_entries, values, wanted
 from tidemark.kafka import client as kafka
-from tidemark.sink.cluster_check import look_around
+from tidemark.sink.cluster_check import check_cluster
 from tidemark.sink.kafka_errors import cause_of
 from tidemark.sink.sink_options import WRITER_S, read_options
 from tidemark.sink.task.transaction import ABORT_S, new_producer
@@ -28,7 +28,7 @@ def test_a_broker_that_is_new_enough_is_accepted(site):
     told, through = site.told()
     for bootstrap in (told["bootstrap"], through["bootstrap"]):
         options = {"kafka.bootstrap.servers": bootstrap, "topic": told["topic"]}
-        assert look_around(read_options(options)) == {"kept_s": str(7 * 24 * 3600)}
+        assert check_cluster(read_options(options)) == {"kept_s": str(7 * 24 * 3600)}
 
 
 @pytest.mark.parametrize(

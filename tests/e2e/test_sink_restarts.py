@@ -193,7 +193,7 @@ def test_a_task_that_ends_early_until_spark_gives_up_leaves_nothing_and_its_rows
     [there] = ledger(copy.bootstrap, query.id)
     seen = [(row.value or "").rstrip(".") for row in kafka.read_all(copy.bootstrap, copy.output)]
 
-    deadly.mend(399)
+    deadly.repair(399)
     copy.session = session
     copy.run(copy.padded(400), key=deadly.key(), provenance=True)
     assert copy.counted() == copy.wanted()

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 from tests.e2e.own_broker import own_broker
 from tests.e2e.tasks import LEDGER, Writer, made, values, wanted
 from tidemark.kafka import client as kafka
-from tidemark.sink.cluster_check import look_around
+from tidemark.sink.cluster_check import check_cluster
 from tidemark.sink.sink_options import read_options
 from tidemark.stack.components.ports import LOOPBACK
 
@@ -130,13 +130,13 @@ def test_a_ledger_that_may_not_be_made_is_said_so_and_made_once_it_may(told):
         "ledgerTopic": ledger,
     }
 
-    answer = look_around(read_options(options))
+    answer = check_cluster(read_options(options))
     assert f"no ledger topic {ledger!r}" in answer["message"]
     assert f"CREATE on topic {ledger!r}" in answer["hint"]
     assert ledger not in kafka.partitions(told["plain"])
 
     allow(told, (ResourceType.TOPIC, ledger, LITERAL, AclOperation.CREATE))
-    assert "message" not in look_around(read_options(options))
+    assert "message" not in check_cluster(read_options(options))
     assert kafka.partitions(told["plain"])[ledger] == 1
     assert Writer(**{**told, "options": {**LOGIN, "ledgerTopic": ledger}}).go_on()[1]["new"]
     assert seen(told) == wanted(0)
@@ -145,10 +145,10 @@ def test_a_ledger_that_may_not_be_made_is_said_so_and_made_once_it_may(told):
 def test_how_long_offsets_are_kept_is_learnt_from_a_broker_that_says_so_and_needs_no_right_else(told):
     allow(told, *RIGHTS.values())
     options = {**LOGIN, "kafka.bootstrap.servers": told["bootstrap"], "topic": told["topic"]}
-    assert look_around(read_options(options)) == {}
+    assert check_cluster(read_options(options)) == {}
 
     allow(told, (ResourceType.BROKER, "kafka-cluster", LITERAL, AclOperation.DESCRIBE_CONFIGS))
-    assert look_around(read_options(options)) == {"kept_s": str(7 * 24 * 3600)}
+    assert check_cluster(read_options(options)) == {"kept_s": str(7 * 24 * 3600)}
 
 
 def test_a_wrong_password_is_said_so(told):

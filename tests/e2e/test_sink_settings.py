@@ -13,7 +13,7 @@ from tests.e2e.own_broker import TOO_OLD, own_broker
 from tests.e2e.sinks import Copy, connected
 from tests.e2e.tasks import Writer, entries, made, values, wanted
 from tidemark.errors import SinkRefused
-from tidemark.sink.cluster_check import look_around
+from tidemark.sink.cluster_check import check_cluster
 from tidemark.sink.driver.in_flight import InFlight, must_be_fresh
 from tidemark.sink.sink_options import read_options
 from tidemark.waiting import wait_until
@@ -32,7 +32,7 @@ def forgetful(tmp_path_factory):
 
 def test_a_broker_that_is_too_old_is_refused(tmp_path):
     with own_broker(tmp_path, TOO_OLD) as broker:
-        answer = look_around(read_options({"kafka.bootstrap.servers": broker.bootstrap}))
+        answer = check_cluster(read_options({"kafka.bootstrap.servers": broker.bootstrap}))
     assert "older than Kafka 3.6" in answer["message"]
     assert "3.6.1 or newer" in answer["message"]
     assert "AddPartitionsToTxn up to version 3" in answer["detail"]
@@ -45,7 +45,7 @@ def test_a_broker_that_is_too_old_is_refused(tmp_path):
 )
 def test_a_batch_may_not_be_older_than_the_brokers_memory_lasts(said_s, guard_s, forgetful):
     options = {"kafka.bootstrap.servers": forgetful.bootstrap}
-    kept_s = look_around(read_options(options))["kept_s"]
+    kept_s = check_cluster(read_options(options))["kept_s"]
     assert kept_s == str(KEPT_S)
     if said_s is not None:
         options["expiryGuardSeconds"] = str(said_s)

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from tests.e2e.sinks import connected
 from tidemark.errors import TestbedError, UsageError
 from tidemark.kafka import client as kafka
-from tidemark.stack import POWERS, PartState
+from tidemark.stack import POWERS, ComponentState
 from tidemark.waiting import wait_until
 
 ANSWER_S = 60.0
@@ -38,8 +38,8 @@ def own_driver(stack):
     stack.stop(driver.name)
 
 
-def states(stack) -> dict[str, PartState]:
-    return {part.name: part.state for part in stack.status()}
+def states(stack) -> dict[str, ComponentState]:
+    return {component.name: component.state for component in stack.status()}
 
 
 def run_job(driver) -> int:
@@ -113,12 +113,12 @@ def await_executors(stack, driver: str, count: int = 2):
 
 
 def test_every_part_runs(stack):
-    assert stack.parts() == ["broker", "master", "worker-1", "worker-2", "driver"]
-    for part in stack.status():
-        assert part.state is PartState.RUNNING
-        assert part.pid
-        assert part.address
-        assert part.rss_bytes > 1 << 20
+    assert stack.components() == ["broker", "master", "worker-1", "worker-2", "driver"]
+    for component in stack.status():
+        assert component.state is ComponentState.RUNNING
+        assert component.pid
+        assert component.address
+        assert component.rss_bytes > 1 << 20
 
 
 def test_versions_are_known(stack):
@@ -126,7 +126,7 @@ def test_versions_are_known(stack):
 
 
 def test_every_part_has_a_log(stack):
-    assert all(stack.logs(part, 5).strip() for part in stack.parts())
+    assert all(stack.logs(component, 5).strip() for component in stack.components())
     assert len(stack.logs("driver", 2).splitlines()) == 2
 
 
@@ -186,9 +186,9 @@ def test_a_killed_broker_comes_back_with_its_records(stack, topic):
     address = stack.bootstrap_servers
     write_record(stack, topic, "before")
     stack.kill("broker")
-    assert states(stack)["broker"] is PartState.STOPPED
+    assert states(stack)["broker"] is ComponentState.STOPPED
     stack.start("broker")
-    assert states(stack)["broker"] is PartState.RUNNING
+    assert states(stack)["broker"] is ComponentState.RUNNING
     assert stack.bootstrap_servers == address
     write_record(stack, topic, "after")
     assert records(stack, topic) == ["before", "after"]
@@ -222,17 +222,17 @@ def test_a_stopped_broker_comes_back_with_its_records(stack, topic):
 def test_a_paused_broker_stands_still_until_it_is_resumed(stack, topic):
     stack.pause("broker")
     try:
-        assert states(stack)["broker"] is PartState.PAUSED
+        assert states(stack)["broker"] is ComponentState.PAUSED
     finally:
         stack.resume("broker")
-    assert states(stack)["broker"] is PartState.RUNNING
+    assert states(stack)["broker"] is ComponentState.RUNNING
     write_record(stack, topic, "x")
 
 
 def test_starting_what_runs_changes_nothing(stack):
     before = stack.status()
     stack.start("broker")
-    assert [part.pid for part in stack.status()] == [part.pid for part in before]
+    assert [component.pid for component in stack.status()] == [component.pid for component in before]
 
 
 def test_a_killed_executor_is_replaced_by_the_cluster(stack):
@@ -254,7 +254,7 @@ def test_a_paused_executor_goes_on_when_resumed(stack):
 
 def test_a_killed_worker_takes_its_executors_along_and_comes_back(stack):
     stack.kill("worker-1")
-    assert states(stack)["worker-1"] is PartState.STOPPED
+    assert states(stack)["worker-1"] is ComponentState.STOPPED
     wait_until(
         lambda: all(executor.worker == "worker-2" for executor in stack.executors("driver")),
         ANSWER_S,
@@ -312,7 +312,7 @@ def test_a_driver_of_ones_own_stands_beside_the_other_with_an_executor_on_every_
 
     driver = stack.start_driver("mine", {"spark.sql.shuffle.partitions": "3"})
     try:
-        assert "mine" in stack.parts()
+        assert "mine" in stack.components()
         assert driver.app_id != stack.driver().app_id
         assert run_job(stack.driver()) == 10
         executors = await_executors(stack, "mine")
@@ -329,29 +329,29 @@ def test_a_driver_of_ones_own_stands_beside_the_other_with_an_executor_on_every_
             stack.start_driver("mine")
     finally:
         stack.stop("mine")
-    assert "mine" not in stack.parts()
+    assert "mine" not in stack.components()
 
 
 def test_a_part_is_cut_off_where_there_is_a_network(stack, topic):
     if "network" not in POWERS[stack.spec.backend]:
         with pytest.raises(UsageError, match="cannot be cut off") as error:
-            stack.cut_off("broker")
+            stack.partition_network("broker")
         assert "BACKEND=compose" in error.value.hint
         return
     write_record(stack, topic, "before")
-    stack.cut_off("broker")
+    stack.partition_network("broker")
     try:
-        assert states(stack)["broker"] is PartState.RUNNING
+        assert states(stack)["broker"] is ComponentState.RUNNING
         with pytest.raises(TestbedError):
             records(stack, topic)
     finally:
-        stack.reconnect("broker")
+        stack.heal_network("broker")
     write_record(stack, topic, "after")
     assert records(stack, topic) == ["before", "after"]
 
 
 def test_a_held_driver_stands_still_for_the_block_only(stack):
-    with stack.hold("driver"):
-        assert states(stack)["driver"] is PartState.PAUSED
-    assert states(stack)["driver"] is PartState.RUNNING
+    with stack.suspended("driver"):
+        assert states(stack)["driver"] is ComponentState.PAUSED
+    assert states(stack)["driver"] is ComponentState.RUNNING
     assert run_job(stack.driver()) == 10

@@ -59,14 +59,14 @@ def tidemark(home: Path, *words: str, **env: str) -> subprocess.CompletedProcess
 
 
 def started(home: Path, count: int) -> list[ProcessId]:
-    """The processes of a stack that is being started, once there are ``count``; its keeper is the last."""
+    """The processes of a stack that is being started, once there are ``count``; its reaper is the last."""
     state = StateFolder(home)
 
     def enough() -> list[ProcessId] | None:
         token = state.token()
         found = marked(TOKEN_VARIABLE, token) if token else []
-        keepers = [keeper.owner for _, keeper in state.records("keepers", Lease)]
-        return [*found, *keepers] if len(found) >= count and keepers else None
+        reapers = [reaper.owner for _, reaper in state.records("reapers", Lease)]
+        return [*found, *reapers] if len(found) >= count and reapers else None
 
     return wait_until(enough, LIVING_S, lambda: f"{count} processes of the stack in {home}")
 
@@ -99,7 +99,7 @@ def test_no_class_is_on_the_class_path_twice(home):
 
 def processes(status):
     """Which process each part is."""
-    return {part["name"]: part["pid"] for part in status["parts"]}
+    return {component["name"]: component["pid"] for component in status["components"]}
 
 
 @pytest.mark.smoke
@@ -116,7 +116,7 @@ def test_up_is_found_mended_and_ended(home):
     again = json.loads(tidemark(home, "status", "--json").stdout)
     assert processes(again) == processes(status), "the second `tidemark up` started something"
 
-    broker = next(part for part in status["parts"] if part["name"] == "broker")
+    broker = next(component for component in status["components"] if component["name"] == "broker")
     ProcessId.of(broker["pid"]).signal(signal.SIGKILL)
     assert tidemark(home, "status").returncode == 4
     assert "not running: broker" in tidemark(home, "doctor").stdout
@@ -217,8 +217,10 @@ def test_what_a_killed_run_leaves_is_undone(stack, tmp_path):
         wait_until(lambda: _commits(checkpoint) > 1, LIVING_S, lambda: "two batches of the query")
         run.kill()
 
-    wait_until(lambda: name not in stack.parts(), LIVING_S, lambda: f"{name} to end: {stack.parts()}")
-    states = {part.name: part.state for part in stack.status()}
+    wait_until(
+        lambda: name not in stack.components(), LIVING_S, lambda: f"{name} to end: {stack.components()}"
+    )
+    states = {component.name: component.state for component in stack.status()}
     assert states["master"] == "running"  # other parts are other tests' to hold, beside this one
     seen = _commits(checkpoint), time.monotonic()
 

@@ -48,7 +48,7 @@ def test_the_state_of_each_format_is_what_the_rules_give(join, pace, form, chang
     assert engine.metric_batches == verdict.counts["batches"]
     assert engine.locality.stayed + engine.locality.moved > 0
     assert set(engine.times_ms) == {"updates", "removals", "commits"}
-    assert (engine.notes, verdict.doubts) == ([], [])
+    assert (engine.notes, verdict.inconclusive) == ([], [])
 
 
 @pytest.mark.long  # every day: the state of left_outer, on time, in tests/mutants/test_evidence.py

@@ -62,6 +62,6 @@ def test_a_run_is_valid_after_an_executor_was_harmed(own_stack, judged):
 def test_a_run_is_valid_after_the_broker_was_off_the_network(own_stack, judged):
     if "network" not in POWERS[own_stack.spec.backend]:
         pytest.skip("processes of one machine have no network to be cut off")
-    own_stack.cut_off("broker")
-    own_stack.reconnect("broker")
+    own_stack.partition_network("broker")
+    own_stack.heal_network("broker")
     is_valid(judged(own_stack))

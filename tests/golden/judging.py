@@ -21,7 +21,7 @@ import msgspec
 
 from tidemark.cli import main
 from tidemark.oracle import Finding, Verdict
-from tidemark.oracle.compare.spark_account import Engine
+from tidemark.oracle.compare.spark_account import SparkAccount
 
 HERE = Path(__file__).parent
 EVIDENCE = HERE / "evidence"
@@ -84,15 +84,15 @@ def _facts(verdict: Verdict) -> dict[str, Any]:
         "pipeline": verdict.pipeline,
         "kind": verdict.kind,
         "delivery": verdict.delivery,
-        "oracles": verdict.opinions,
+        "oracles": verdict.oracles,
         "totals": verdict.findings_total,
         "findings": [_finding(finding) for finding in verdict.findings],
         "known_defects": sorted(verdict.known_defects),
         "counts": verdict.counts,
-        "goals": verdict.anchors,
+        "goals": verdict.goals,
         "goals_asked": verdict.asked,
-        "inconclusive": len(verdict.doubts),
-        "spark": None if verdict.engine is None else _spark(verdict.engine),
+        "inconclusive": len(verdict.inconclusive),
+        "spark": None if verdict.spark_account is None else _spark(verdict.spark_account),
     }
 
 
@@ -107,19 +107,19 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _spark(engine: Engine) -> dict[str, Any]:
-    moves = engine.locality
+def _spark(spark_account: SparkAccount) -> dict[str, Any]:
+    moves = spark_account.locality
     return {
-        "state_format": engine.format,
-        "provider": engine.provider,
-        "changelog": engine.changelog,
-        "state_batches": engine.state_batches,
-        "metric_batches": engine.metric_batches,
-        "rows": list(engine.rows.values()),
-        "times_ms": [list(times) for times in engine.times_ms.values()],
+        "state_format": spark_account.format,
+        "provider": spark_account.provider,
+        "changelog": spark_account.changelog,
+        "state_batches": spark_account.state_batches,
+        "metric_batches": spark_account.metric_batches,
+        "rows": list(spark_account.rows.values()),
+        "times_ms": [list(times) for times in spark_account.times_ms.values()],
         "partitions_stayed": None if moves is None else moves.stayed,
         "partitions_moved": None if moves is None else moves.moved,
-        "notes": len(engine.notes),
+        "notes": len(spark_account.notes),
     }
 
 

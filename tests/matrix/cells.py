@@ -33,7 +33,7 @@ STATE_BATCHES = 2
 """After how many batches of a cell the state is read."""
 WAYS = ("backlog", "stepped", "interrupted")
 SINKS = ("spark", "exactly-once")
-ANCHORS = ("rows_joined", "semi_row_emitted", "null_row_after_expiry")
+GOALS = ("rows_joined", "semi_row_emitted", "null_row_after_eviction")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Cell:
             conf={**STATES[self.state], **({} if self.no_data else {NO_DATA: "false"})},
             stops=(2,) if way == "interrupted" else (),
             states=STATE_BATCHES,
-            anchors=() if self.bound == "one watermark" else ANCHORS,
+            goals=() if self.bound == "one watermark" else GOALS,
         )
 
 

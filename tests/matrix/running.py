@@ -14,7 +14,7 @@ from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.campaigns.warm_workers import Lanes
 from tidemark.errors import PipelineFailed
 from tidemark.oracle import Verdict
-from tidemark.oracle.compare.spark_account import Engine
+from tidemark.oracle.compare.spark_account import SparkAccount
 
 NUMBER = {cell: number for number, cell in enumerate(cells())}
 
@@ -58,18 +58,18 @@ def refused(cell: Cell, text: str) -> tuple[str, str]:
 def become_of(cell: Cell, verdict: Verdict) -> tuple[str, str]:
     """What a judged run says of its cell, and why: the state must have been that of its cell, and compared."""
     unknown = [one.message for one in verdict.findings if one.defect is None]
-    other_format = [doubt for doubt in verdict.doubts if "state format" in doubt]
+    other_format = [doubt for doubt in verdict.inconclusive if "state format" in doubt]
     if cell.state in UNSUPPORTED:
-        held = bool(other_format) and verdict.doubts == other_format and not unknown
-        wrong = [*unknown, *verdict.doubts] or ["Spark kept the state as it was asked to"]
+        held = bool(other_format) and verdict.inconclusive == other_format and not unknown
+        wrong = [*unknown, *verdict.inconclusive] or ["Spark kept the state as it was asked to"]
         return ("unsupported", other_format[0]) if held else ("FAILED", "; ".join(wrong[:3]))
-    wrong = [*unknown, *verdict.doubts, *_not_compared(cell, verdict.engine)]
+    wrong = [*unknown, *verdict.inconclusive, *_not_compared(cell, verdict.engine)]
     if wrong:
         return "FAILED", "; ".join(wrong[:3])
     return ("known defect", ", ".join(verdict.known_defects)) if verdict.findings else ("VALID", "")
 
 
-def _not_compared(cell: Cell, engine: Engine | None) -> Iterator[str]:
+def _not_compared(cell: Cell, engine: SparkAccount | None) -> Iterator[str]:
     """What is missing for this cell's state to have been judged."""
     if engine is None:
         yield "nothing of the engine's own account was judged"

@@ -19,7 +19,7 @@ import msgspec
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.input.history import LEFT, Fate, History, read_history
+from tidemark.oracle.input.history import LEFT, Disposition, History, read_history
 from tidemark.oracle.model.join_replay import Prediction, predict
 
 OUTER = ("left_outer", "right_outer", "full_outer")
@@ -288,7 +288,7 @@ def left_columns_of_another_row(copy: Copy) -> None:
     other = next(
         number
         for number in range(history.rows.first_sentinel)
-        if history.rows.side[number] == LEFT and prediction.fate[number] == Fate.ACCEPTED
+        if history.rows.side[number] == LEFT and prediction.disposition[number] == Disposition.ACCEPTED
         and 0 <= history.rows.key[number] != history.rows.key[row] and not prediction.matched[number]
     )  # fmt: skip
     copy.rewrite(
@@ -313,7 +313,11 @@ def _late(copy: Copy, side: int) -> tuple[History, Prediction, int]:
     history = read_history(copy.sound)
     prediction, partners = predict(history), Partners(history)
     for row in range(history.rows.first_sentinel):
-        if history.rows.side[row] == side and prediction.fate[row] == Fate.LATE and partners.of(row):
+        if (
+            history.rows.side[row] == side
+            and prediction.disposition[row] == Disposition.LATE
+            and partners.of(row)
+        ):
             return history, prediction, row
     raise AssertionError("no late row of this run has a partner")
 

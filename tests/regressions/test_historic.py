@@ -71,7 +71,7 @@ def test_the_bug_is_gone_and_would_be_caught_by_name(name, warm, tmp_path, reque
     case, run = HISTORIC[name], RunDirectory(tmp_path / "run")
     verdict = warm.run(case_of(pipeline_of(name, tmp_path), HERE / f"{name}.jsonl"), run.path)
 
-    assert verdict.verdict == "VALID", (verdict.findings, verdict.doubts)
+    assert verdict.verdict == "VALID", (verdict.findings, verdict.inconclusive)
     assert rows_of(run) == case.right
 
     damaged = broken(run, name, tmp_path / "broken")
@@ -117,4 +117,4 @@ def test_28074_rows_that_a_join_gives_late_are_lost_to_the_count_behind_it(conf,
     verdict = run_pipeline("clicked_per_window", trace=HERE / "SPARK-28074.jsonl", conf=conf).verdict
 
     assert verdict.findings_total == found, verdict.findings
-    assert verdict.verdict == ("INVALID" if found else "VALID"), verdict.doubts
+    assert verdict.verdict == ("INVALID" if found else "VALID"), verdict.inconclusive

@@ -31,10 +31,10 @@ PROPERTIES = {
     "null_keys": {"missing_nulls": 2, "phantom_rows": 1},
     "one_sided_range": {"missing_nulls": 1},
     "one_sided_equal": {"lost_rows": 1, "nulls_for_matched_rows": 1},
-    "timeless": {"missing_nulls": 1},
+    "null_event_time": {"missing_nulls": 1},
     "condition_bound": {"missing_nulls": 1},
     "condition_range": {"lost_rows": 2},
-    "swept": {"missing_nulls": 1},
+    "evicted_early": {"missing_nulls": 1},
     "unused_side": {"lost_rows": 4},  # the fifth is due in a batch that never was
 }
 """What the judge finds in the run of each case, and nothing else."""
@@ -67,8 +67,8 @@ def test_the_defect_is_found_and_named(defect, case, shown):
     assert verdict.findings_total == PROPERTIES[case.name]
     assert {finding.defect for finding in verdict.findings} == {defect.name}
     assert verdict.known_defects == {defect.name: defect.text}
-    assert [name for name in verdict.asked if not verdict.anchors[name]] == DOUBTS.get(case.name, [])
-    assert len(verdict.doubts) == len(DOUBTS.get(case.name, []))
+    assert [name for name in verdict.asked if not verdict.goals[name]] == DOUBTS.get(case.name, [])
+    assert len(verdict.inconclusive) == len(DOUBTS.get(case.name, []))
     assert (case.row in rows) != case.is_right
 
 
@@ -78,19 +78,19 @@ def test_another_join_of_the_same_trace_has_no_defect(case, shown):
     verdict, rows = shown(case)
 
     assert verdict.findings == []
-    assert verdict.verdict == "VALID", verdict.doubts
+    assert verdict.verdict == "VALID", verdict.inconclusive
     assert (case.row in rows) == case.is_right
 
 
 def test_in_state_format_4_the_null_row_of_a_row_without_a_time_comes(warm, tmp_path):
     conf = [f"{name}={value}" for name, value in STATES["RocksDB, 4"].items()]
     folder = paths.spark_bugs_dir()
-    case = case_of(folder / "timeless.py", folder / "timeless.jsonl", sink="spark", conf=conf)
+    case = case_of(folder / "null_event_time.py", folder / "null_event_time.jsonl", sink="spark", conf=conf)
 
     verdict = warm.run(case, tmp_path / "run")
 
     assert verdict.findings == []
-    assert verdict.verdict == "VALID", verdict.doubts
+    assert verdict.verdict == "VALID", verdict.inconclusive
     assert verdict.engine.format == 4
     values = [json.loads(record.value) for record in RunDirectory(tmp_path / "run").output()]
     assert [value["right_id"] for value in values if value["left_id"] == "L1"] == [None]

@@ -69,7 +69,7 @@ def filtered(session: SparkSession) -> DataFrame:
     return shown.alias("i").join(clicked.alias("c"), expr(RANGE), "inner").where("i.price < c.price")
 
 
-def timeless(session: SparkSession) -> DataFrame:
+def null_time(session: SparkSession) -> DataFrame:
     shown = read(session, LEFT).withWatermark("impression_time", "10 seconds")
     clicked = read(session, RIGHT).withWatermark("click_time", "20 seconds")
     return shown.alias("i").join(clicked.alias("c"), expr(RANGE), "leftOuter")
@@ -177,7 +177,7 @@ QUERIES: dict[str, Build] = {
     "window": in_windows("leftOuter", "i.w = c.w"),
     "window_order": in_windows("inner", "i.w.end >= c.w.end"),
     "filters": filtered,
-    "timeless": timeless,
+    "timeless": null_time,
     "renamed": renamed,
     "arrival_time": arrival_time,
     "other_column": other_column,

@@ -41,7 +41,7 @@ def case_of(pipeline: str | Path, trace: Path, *, sink: str = SINKS[0], conf: Se
         sink=sink,
         conf=dict(pair.split("=", 1) for pair in conf),
         states=BATCHES,
-        anchors=("flushed", "all_input_read", *header.anchors),
+        goals=("flushed", "all_input_read", *header.goals),
         seed=header.seed,
         pipeline=str(pipeline),
         partitions=partitions,

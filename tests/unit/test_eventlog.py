@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidemark.formats.evidence import Placement
+from tidemark.formats.evidence import ExecutorAssignment
 from tidemark.sparkfiles.eventlog import QueryEvents
 
 
@@ -103,11 +103,11 @@ def test_a_state_partition_was_where_its_task_succeeded_last(log):
     )  # fmt: skip
     events = QueryEvents(path, 0, "mine")
 
-    assert list(events.placements(1)) == [
-        Placement(batch=4, executors={"0": "1", "1": "2"}, lost=["1"]),
-        Placement(batch=5, executors={"0": "2"}),
+    assert list(events.executor_assignments(1)) == [
+        ExecutorAssignment(batch=4, executors={"0": "1", "1": "2"}, lost=["1"]),
+        ExecutorAssignment(batch=5, executors={"0": "2"}),
     ]
-    assert [placement.executors for placement in events.placements(2)] == [
+    assert [executor_assignment.executors for executor_assignment in events.executor_assignments(2)] == [
         {"0": "2:1", "1": "2:2"},
         {"0": "2:2"},
     ]

@@ -181,20 +181,20 @@ def test_a_part_that_held_with_the_same_code_is_not_run_again_if_asked(tmp_path,
     document, ran = tmp_path / "LONG.md", tmp_path / "ran"
     code = f"open({str(ran)!r}, 'a').write('x')"
     chosen = [part(tmp_path, "one", code), part(tmp_path, "two", code, two_failed)]
-    mended = [chosen[0], part(tmp_path, "two", code)]
+    repaired = [chosen[0], part(tmp_path, "two", code)]
 
     assert long.carry_out(chosen, tmp_path, document) == 1
     assert ran.read_text() == "xx"
-    assert long.carry_out(mended, tmp_path, document, resume=True) == 0
+    assert long.carry_out(repaired, tmp_path, document, resume=True) == 0
     assert ran.read_text() == "xxx"
     assert "the one: python -c" in capsys.readouterr().out
     assert "- one: held in an earlier run, with the same code" in document.read_text()
     assert "- two: held" not in document.read_text()
 
-    assert long.carry_out(mended, tmp_path, document) == 0
+    assert long.carry_out(repaired, tmp_path, document) == 0
     assert ran.read_text() == "xxxxx"
     monkeypatch.setattr(long.paths, "code_sha256", lambda: "another")
-    assert long.carry_out(mended, tmp_path, document, resume=True) == 0
+    assert long.carry_out(repaired, tmp_path, document, resume=True) == 0
     assert ran.read_text() == "xxxxxxx"
 
 

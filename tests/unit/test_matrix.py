@@ -9,7 +9,7 @@ from tests.matrix.running import become_of, refused
 from tidemark.campaigns.state_stores import UNSUPPORTED
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle import Verdict
-from tidemark.oracle.compare.spark_account import Engine
+from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.findings import Finding
 
 ROCKS = "RocksDBStateStoreProvider"
@@ -18,7 +18,7 @@ UNKNOWN = Finding(property="lost_rows", message="another row")
 OTHER_FORMAT = "the run asked for state format 3 and had 2"
 
 
-def said(state, *, findings=(), doubts=(), **engine):
+def said(state, *, findings=(), inconclusive=(), **engine):
     given = {
         "format": 4,
         "provider": ROCKS,
@@ -28,13 +28,13 @@ def said(state, *, findings=(), doubts=(), **engine):
         **engine,
     }
     verdict = Verdict(
-        verdict="INVALID" if findings else "UNKNOWN" if doubts else "VALID",
+        verdict="INVALID" if findings else "UNKNOWN" if inconclusive else "VALID",
         findings=list(findings),
-        doubts=list(doubts),
+        inconclusive=list(inconclusive),
         delivery="at-least-once", pipeline="matrix", kind="inner", findings_total={}, unexplained_total={},
-        defects_total={}, counts={}, anchors={}, asked=[],
+        defects_total={}, counts={}, goals={}, asked=[],
         known_defects={one.defect: "text" for one in findings if one.defect},
-        engine=Engine(**given),
+        engine=SparkAccount(**given),
     )  # fmt: skip
     return become_of(cell(state), verdict)
 
@@ -60,8 +60,8 @@ def test_a_run_that_was_as_its_cell_says_and_was_compared_counts():
         ({"metric_batches": 0}, "the metrics of no batch were compared"),
         ({"findings": [UNKNOWN]}, "another row"),
         ({"findings": [KNOWN, UNKNOWN]}, "another row"),
-        ({"doubts": ["an anchor was not reached"]}, "an anchor was not reached"),
-        ({"findings": [KNOWN], "doubts": ["a check raised"]}, "a check raised"),
+        ({"inconclusive": ["an anchor was not reached"]}, "an anchor was not reached"),
+        ({"findings": [KNOWN], "inconclusive": ["a check raised"]}, "a check raised"),
     ],
 )
 def test_anything_else_has_failed(engine, why):
@@ -74,11 +74,11 @@ def test_anything_else_has_failed(engine, why):
 def test_only_what_is_known_to_be_unsupported_may_be():
     as_format_2 = {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": None}
 
-    assert said("HDFS, 3", doubts=[OTHER_FORMAT], **as_format_2) == ("unsupported", OTHER_FORMAT)
+    assert said("HDFS, 3", inconclusive=[OTHER_FORMAT], **as_format_2) == ("unsupported", OTHER_FORMAT)
     assert said("HDFS, 3", **as_format_2)[0] == "FAILED"
-    assert said("HDFS, 3", doubts=[OTHER_FORMAT, "a check raised"], **as_format_2)[0] == "FAILED"
-    assert said("HDFS, 3", doubts=[OTHER_FORMAT], findings=[UNKNOWN], **as_format_2)[0] == "FAILED"
-    assert said("RocksDB, 3", doubts=[OTHER_FORMAT], format=2)[0] == "FAILED"
+    assert said("HDFS, 3", inconclusive=[OTHER_FORMAT, "a check raised"], **as_format_2)[0] == "FAILED"
+    assert said("HDFS, 3", inconclusive=[OTHER_FORMAT], findings=[UNKNOWN], **as_format_2)[0] == "FAILED"
+    assert said("RocksDB, 3", inconclusive=[OTHER_FORMAT], format=2)[0] == "FAILED"
 
     reason = f"{UNSUPPORTED['HDFS, 3']} The feature is not supported: column families"
     text = f"the query under test failed: {reason} SQLSTATE: 0A000\nand more"

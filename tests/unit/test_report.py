@@ -10,10 +10,10 @@ from tidemark.campaigns.fuzz import Outcome, Progress
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.formats.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
 from tidemark.oracle import Finding, Verdict
-from tidemark.oracle.compare.spark_account import Engine
+from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.compare.state_locality import Locality
 from tidemark.report import SHOWN, fuzz_report, print_verdict
-from tidemark.report.state_lines import engine_lines
+from tidemark.report.state_lines import state_lines
 from tidemark.report.timeline import timeline
 
 CONTRACT = Contract(
@@ -26,17 +26,17 @@ CONTRACT = Contract(
 )
 COUNTS = {
     "rows_in": 200, "impressions_in": 150, "clicks_in": 50, "late": 5, "joined_rows": 40, "matched": 38,
-    "null_rows": 100, "duplicates_excused": 3, "batches": 4, "data_batches": 2, "no_data_batches": 2,
+    "null_rows": 100, "duplicates_permitted": 3, "batches": 4, "data_batches": 2, "no_data_batches": 2,
     "faults_done": 1, "failed_tasks": 2,
 }  # fmt: skip
 
 
-def verdict(word, findings=(), doubts=()):
+def verdict(word, findings=(), inconclusive=()):
     return Verdict(
         verdict=word, delivery="at-least-once", pipeline="left_outer", kind="left_outer",
         findings=list(findings), findings_total={"lost_rows": len(findings)} if findings else {},
         unexplained_total={}, defects_total={}, known_defects={},
-        counts=COUNTS, anchors={"null_row_after_expiry": True}, asked=[], doubts=list(doubts),
+        counts=COUNTS, goals={"null_row_after_eviction": True}, asked=[], inconclusive=list(inconclusive),
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_a_run_ends_with_the_command_that_reproduces_it(word, capsys):
 def test_findings_are_named_counted_and_shown_a_few_at_a_time(capsys):
     findings = [Finding(property="lost_rows", message=f"row {number} never came") for number in range(8)]
 
-    print_verdict(verdict("INVALID", findings, doubts=["a check raised"]), Path("runs/x"), [])
+    print_verdict(verdict("INVALID", findings, inconclusive=["a check raised"]), Path("runs/x"), [])
 
     said = capsys.readouterr().out
     assert "lost_rows: 8" in said
@@ -129,14 +129,14 @@ def test_the_picture_of_a_run_has_a_line_for_each_batch(tmp_path):
 
 def test_what_the_engine_said_of_its_state_is_a_few_lines():
     moves = [f"batch {batch}: 0 from executor 1 to 2, executor 1 was gone" for batch in range(4, 9)]
-    engine = Engine(
+    spark_account = SparkAccount(
         format=4, provider="RocksDBStateStoreProvider", changelog=True, state_batches=[0, 3], metric_batches=4,
         rows={"stored": 1200, "removed": 7, "dropped": 5, "kept": 300},
         times_ms={"updates": (1, 2, 30)}, notes=["something was not compared"],
         locality=Locality(stayed=12, moved=5, moves=moves, restarts=["batch 3: 0 on executor 2:1"]),
     )  # fmt: skip
 
-    assert list(engine_lines(engine)) == [
+    assert list(state_lines(spark_account)) == [
         ("state", "format 4, RocksDBStateStoreProvider, with changelogs"),
         ("state compared", "2 (after batches 0, 3), metrics of 4 batches"),
         ("state rows", "1,200 stored, 7 removed, 5 dropped; at most 300 at once"),
@@ -145,7 +145,7 @@ def test_what_the_engine_said_of_its_state_is_a_few_lines():
         ("placed anew", "after a restart of the driver (batch 3: 0 on executor 2:1)"),
         ("state note", "something was not compared"),
     ]
-    assert list(engine_lines(None)) == []
+    assert list(state_lines(None)) == []
 
 
 def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_hold():

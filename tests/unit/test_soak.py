@@ -91,8 +91,8 @@ def test_a_finding_or_a_run_that_failed_is_not_overlooked():
     missed, unread = (
         f"the anchor {name!r} was asked for and not reached" for name in ("every_fault_done", "flushed")
     )
-    assert soak_of(ran(0, [fault()], "UNKNOWN", doubts=[missed])).exit_code == 0
-    assert soak_of(ran(0, [fault()], "UNKNOWN", doubts=[missed, unread])).exit_code == 3
+    assert soak_of(ran(0, [fault()], "UNKNOWN", inconclusive=[missed])).exit_code == 0
+    assert soak_of(ran(0, [fault()], "UNKNOWN", inconclusive=[missed, unread])).exit_code == 3
 
 
 ASKED = shown.Asked(
@@ -137,7 +137,8 @@ def test_the_document_names_doubts_and_what_does_not_hold():
     missed = "the anchor 'every_fault_done' was asked for and not reached"
     found = ran(1, [fault()], "INVALID", findings={"duplicate_rows": 2})
     sound = document(
-        ran(0, [fault()], "UNKNOWN", doubts=[missed]), ran(1, [fault()], "UNKNOWN", doubts=[missed])
+        ran(0, [fault()], "UNKNOWN", inconclusive=[missed]),
+        ran(1, [fault()], "UNKNOWN", inconclusive=[missed]),
     )
 
     assert "**it holds**" in sound
@@ -165,10 +166,10 @@ def judged(**fields):
         for name in ("left-semi", None)
     }
     return Verdict(
-        delivery="exactly-once", pipeline="inner", kind="inner", findings=[*example.values()], counts={}, anchors={},
+        delivery="exactly-once", pipeline="inner", kind="inner", findings=[*example.values()], counts={}, goals={},
         asked=[], known_defects={"left-semi": ""}, defects_total={"left-semi": 70}, **{
             "verdict": "INVALID", "findings_total": {"lost_rows": 500}, "unexplained_total": {"lost_rows": 430},
-            "doubts": [], **fields,
+            "inconclusive": [], **fields,
         },
     )  # fmt: skip
 
@@ -182,7 +183,7 @@ def run_with(monkeypatch, tmp_path):
         monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
         monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
         monkeypatch.setattr(soaking, "run", does)
-        return soaking._run(SoakOptions(tmp_path), SimpleNamespace(mend=lambda: None), 1)
+        return soaking._run(SoakOptions(tmp_path), SimpleNamespace(repair=lambda: None), 1)
 
     return outcome
 
@@ -207,7 +208,7 @@ def test_a_run_that_failed_early_says_why_though_its_journal_is_broken(run_with,
 
 def test_a_run_that_could_not_be_counted_says_why(run_with):
     why = "the engine's own rules could not be judged: KeyError: 'u7'"
-    one = run_with(judged(verdict="UNKNOWN", findings_total={}, unexplained_total={}, doubts=[why]))
+    one = run_with(judged(verdict="UNKNOWN", findings_total={}, unexplained_total={}, inconclusive=[why]))
 
     assert (one.verdict, one.failed, one.problem, one.rows) == ("UNKNOWN", True, "", 0)
     assert shown.run_line(one).endswith(f": {why}")

@@ -90,7 +90,7 @@ def test_a_cell_that_is_not_as_known_is_a_surprise(surprising: Cell) -> None:
 
 
 def test_an_unclear_cell_makes_the_whole_unknown() -> None:
-    found = results(cell(SEMI_CASE, "4.2.0", False, answer="unclear", doubts=["no stack"]))
+    found = results(cell(SEMI_CASE, "4.2.0", False, answer="unclear", inconclusive=["no stack"]))
     assert (found.surprises, found.exit_code) == ([], 3)
     assert list(notes(found)) == [f"unclear: {SEMI_CASE.name} on Spark 4.2.0: no stack"]
 
@@ -164,10 +164,13 @@ def test_the_judge_has_to_say_the_same_as_the_telling_row() -> None:
     assert "did not come, but the judge says VALID" in disagreement(SEMI, case, False, right, "4.1.4")[0]
     assert "came, but the judge says INVALID: 1 lost_rows" in disagreement(SEMI, case, True, lost, "4.1.4")[0]
     assert disagreement(SEMI, case, False, lost, "4.1.4"), "the loss is not the known defect"
-    right.verdict, right.doubts = "UNKNOWN", [unmodelled("4.1.4")]  # a chain, of which nothing was found
+    right.verdict, right.inconclusive = (
+        "UNKNOWN",
+        [unmodelled("4.1.4")],
+    )  # a chain, of which nothing was found
     assert disagreement(SEMI, case, True, right, "4.1.4") == []
     assert disagreement(SEMI, case, True, right, "4.0.5")
-    lost.doubts = [unmodelled("4.1.4")]
+    lost.inconclusive = [unmodelled("4.1.4")]
     assert disagreement(SEMI, case, True, lost, "4.1.4"), "something was found"
 
 

@@ -49,7 +49,7 @@ class Case:
     conf: dict[str, str] = field(default_factory=dict)
     stops: tuple[int, ...] = ()
     states: int = 0
-    anchors: tuple[str, ...] = ()
+    goals: tuple[str, ...] = ()
     seed: int | None = None
     pipeline: str = ""
     partitions: int = PARTITIONS

@@ -136,10 +136,10 @@ def _take(outcome: Outcome, case: Case, verdict: Verdict) -> None:
     outcome.late = verdict.counts.get("late", 0)
     outcome.restarts = len(case.stops) + case.rounds + (case.slices - 1 if case.way == "stepped" else 0)
     outcome.defects = dict(verdict.defects_total)
-    problems = _unexplained(verdict) or verdict.doubts
-    if (engine := verdict.engine) is not None:
-        outcome.states = len(engine.state_batches)
-        if other := other_than(outcome.state, engine):
+    problems = _unexplained(verdict) or verdict.inconclusive
+    if (spark_account := verdict.spark_account) is not None:
+        outcome.states = len(spark_account.state_batches)
+        if other := other_than(outcome.state, spark_account):
             problems = [*problems, other]
     outcome.problem = "; ".join(problems[:2])
 

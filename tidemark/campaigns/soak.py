@@ -75,7 +75,7 @@ class SoakRun(msgspec.Struct, kw_only=True):
     duplicates: int = 0
     findings: dict[str, int] = {}
     known_defects: list[str] = []
-    doubts: list[str] = []
+    inconclusive: list[str] = []
     problem: str = ""
     command: str = ""
     seconds: float = 0.0
@@ -84,7 +84,7 @@ class SoakRun(msgspec.Struct, kw_only=True):
     @property
     def failed(self) -> bool:
         """Whether it has no verdict, or is in doubt of something else than a fault that missed."""
-        return bool(self.problem) or any(MISSED not in doubt for doubt in self.doubts)
+        return bool(self.problem) or any(MISSED not in doubt for doubt in self.inconclusive)
 
 
 @dataclass
@@ -237,7 +237,7 @@ def _take_faults(one: SoakRun, directory: RunDirectory) -> None:
 def _mend(stack: Stack) -> str:
     """Start what a run that failed has left dead, for the runs to come; says what does not start."""
     try:
-        stack.mend()
+        stack.repair()
     except TidemarkError as error:
         return f"; and afterwards: {error}"
     return ""
@@ -245,11 +245,11 @@ def _mend(stack: Stack) -> str:
 
 def _take(one: SoakRun, verdict: Verdict) -> None:
     counts = verdict.counts
-    one.verdict, one.doubts = verdict.verdict, list(verdict.doubts)
+    one.verdict, one.inconclusive = verdict.verdict, list(verdict.inconclusive)
     # Where the judge could not count, its doubts say why.
     one.rows = counts.get("rows_in", 0)
     one.rows_judged = one.rows + counts.get("output_records", 0)
     one.batches_again = counts.get("batches_run_again", 0)
-    one.duplicates = counts.get("duplicates_excused", 0)
+    one.duplicates = counts.get("duplicates_permitted", 0)
     one.findings = dict(verdict.unexplained_total)
     one.known_defects = list(verdict.known_defects)

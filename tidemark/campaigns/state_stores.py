@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidemark.oracle.spark.known_defects import ROCKSDB
 
 if TYPE_CHECKING:
-    from tidemark.oracle.compare.spark_account import Engine
+    from tidemark.oracle.compare.spark_account import SparkAccount
 
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -40,7 +40,7 @@ def named(conf: Mapping[str, str]) -> str:
     )
 
 
-def other_than(state: str, engine: Engine) -> str:
+def other_than(state: str, engine: SparkAccount) -> str:
     """With which format, store and changelog checkpointing a run was, if not with those of the state; else nothing."""
     conf = STATES[state]
     store = conf.get(PROVIDER, HDFS).rpartition(".")[2]

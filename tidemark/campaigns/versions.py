@@ -121,7 +121,7 @@ class _Trial:
         except TidemarkError as error:
             return _failed(defect, case, self.spark, error)
         came = case.row in rows_of(directory)
-        doubts = [
+        inconclusive = [
             *batches_as_planned(directory),
             *disagreement(defect, case, came, verdict, self.spark.version),
         ]
@@ -129,19 +129,21 @@ class _Trial:
             defect=defect.name,
             case=case.name,
             spark=self.spark.version,
-            answer="unclear" if doubts else answer_of(case, came),
+            answer="unclear" if inconclusive else answer_of(case, came),
             came=came,
             verdict=verdict.verdict,
             findings=verdict.findings_total,
             said=verdict.findings[0].message if verdict.findings else "",
-            doubts=doubts,
+            inconclusive=inconclusive,
             run_dir=str(self.path),
         )
 
 
 def _failed(defect: Defect, case: Case, spark: Spark, error: TidemarkError) -> Cell:
     words = f"{error.message} ({error.detail.splitlines()[0]})" if error.detail else error.message
-    return Cell(defect=defect.name, case=case.name, spark=spark.version, answer="unclear", doubts=[words])
+    return Cell(
+        defect=defect.name, case=case.name, spark=spark.version, answer="unclear", inconclusive=[words]
+    )
 
 
 def rows_of(directory: RunDirectory) -> set[tuple[str | None, str | None]]:
@@ -175,12 +177,14 @@ def disagreement(defect: Defect, case: Case, came: bool, verdict: Verdict, spark
     """Doubts where the judge does not say of the run what the telling row says."""
     named = {finding.defect for finding in verdict.findings}
     if answer_of(case, came) == "right":
-        nothing_found = verdict.verdict == "UNKNOWN" and verdict.doubts == [unmodelled(spark)]
+        nothing_found = verdict.verdict == "UNKNOWN" and verdict.inconclusive == [unmodelled(spark)]
         if verdict.verdict == "VALID" or nothing_found:
             return []
     elif verdict.verdict == "INVALID" and named == {defect.name}:
         return []
-    told = ", ".join(f"{n} {name}" for name, n in verdict.findings_total.items()) or "; ".join(verdict.doubts)
+    told = ", ".join(f"{n} {name}" for name, n in verdict.findings_total.items()) or "; ".join(
+        verdict.inconclusive
+    )
     row = " and ".join(name or "NULL" for name in case.row)
     return [
         f"the row of {row} {'came' if came else 'did not come'}, but the judge says {verdict.verdict}: {told}"

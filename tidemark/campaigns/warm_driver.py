@@ -68,9 +68,9 @@ class _Programs:
         return self.queries.ask(command, timeout_s)
 
     @contextmanager
-    def held(self) -> Iterator[bool]:
+    def suspended(self) -> Iterator[bool]:
         """Stop the driver for the length of the block."""
-        with self.stack.hold(self.driver.name):
+        with self.stack.suspended(self.driver.name):
             yield True
 
     def began_after(self, _batch: int) -> bool:
@@ -277,7 +277,7 @@ class CaseRun:
             backend=self._stack.spec.backend,
             sink=self._case.sink,
             query_id=self._starts.query_id,
-            anchors=list(self._case.anchors),
+            goals=list(self._case.goals),
             notes=self._notes,
             state=state,
         )

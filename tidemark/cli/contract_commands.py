@@ -16,7 +16,7 @@ from tidemark.errors import EXIT_INVALID, EXIT_VALID
 if TYPE_CHECKING:
     from tidemark.formats.chain import Chain
     from tidemark.formats.contract import Contract
-    from tidemark.runner import Placing
+    from tidemark.runner import PlanCheck
 
 
 def register(app: typer.Typer) -> None:
@@ -36,38 +36,38 @@ def contract_command(
 
     Exit code 0, or 1 where contract and plan differ.
     """
-    from tidemark.runner import describe, place_pipeline
+    from tidemark.runner import check_pipeline_plan, describe
     from tidemark.stack import lease, spec_to_lease
 
     contract = describe(pipeline, spark)
     with lease(spec_to_lease(spark)) as stack:
-        placing = place_pipeline(pipeline, contract, stack, conf=tuple(conf or ()), python=spark)
+        plan_check = check_pipeline_plan(pipeline, contract, stack, conf=tuple(conf or ()), python=spark)
     if as_json:
-        _print_json(contract, placing)
+        _print_json(contract, plan_check)
     else:
-        _print(contract, placing)
-    raise typer.Exit(EXIT_INVALID if placing.comparison.mismatches else EXIT_VALID)
+        _print(contract, plan_check)
+    raise typer.Exit(EXIT_INVALID if plan_check.comparison.mismatches else EXIT_VALID)
 
 
-def _print_json(contract: Contract | Chain, placing: Placing) -> None:
+def _print_json(contract: Contract | Chain, plan_check: PlanCheck) -> None:
     import msgspec
 
     shown = {
         "contract": contract.to_json(),
-        "mismatches": placing.comparison.mismatches,
-        "not_compared": placing.comparison.not_compared,
-        "warnings": placing.advice,
-        "plan": placing.plan,
+        "mismatches": plan_check.comparison.mismatches,
+        "not_compared": plan_check.comparison.not_compared,
+        "warnings": plan_check.advice,
+        "plan": plan_check.plan,
     }
     typer.echo(msgspec.json.encode(shown).decode())
 
 
-def _print(contract: Contract | Chain, placing: Placing) -> None:
+def _print(contract: Contract | Chain, plan_check: PlanCheck) -> None:
     import json
 
     typer.echo(json.dumps(contract.to_json(), indent=2))
-    placing.tell(typer.echo)
-    for sentence in placing.comparison.not_compared:
+    plan_check.tell(typer.echo)
+    for sentence in plan_check.comparison.not_compared:
         typer.echo(f"not compared: {sentence}")
-    differ, warned = len(placing.comparison.mismatches), len(placing.advice)
+    differ, warned = len(plan_check.comparison.mismatches), len(plan_check.advice)
     typer.echo(f"{contract.name}: {differ} mismatches between contract and plan, {warned} warnings")

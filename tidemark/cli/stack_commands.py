@@ -109,32 +109,37 @@ def down_command(as_json: AsJson = False) -> None:
 
 def status_command(as_json: AsJson = False) -> None:
     """Show the parts of the stack; exit code 4 if one of them does not run."""
-    from tidemark.stack import PartState, current
+    from tidemark.stack import ComponentState, current
 
     stack = current()
-    parts = stack.status() if stack is not None else []
-    running = bool(parts) and all(part.state is PartState.RUNNING for part in parts)
+    components = stack.status() if stack is not None else []
+    running = bool(components) and all(component.state is ComponentState.RUNNING for component in components)
     if as_json:
         known = _described(stack) if stack is not None else {}
         shown = [
             {
-                "name": part.name,
-                "state": part.state.value,
-                "pid": part.pid,
-                "address": part.address,
-                "rss_mib": part.rss_bytes // _MIB,
+                "name": component.name,
+                "state": component.state.value,
+                "pid": component.pid,
+                "address": component.address,
+                "rss_mib": component.rss_bytes // _MIB,
             }
-            for part in parts
+            for component in components
         ]
-        typer.echo(json.dumps({"running": running, "parts": shown, **known}))
+        typer.echo(json.dumps({"running": running, "components": shown, **known}))
     elif stack is None:
         typer.echo("no stack runs; `tidemark up` starts one")
     else:
         typer.echo(f"{'PART':12} {'STATE':8} {'PID':>8} {'MiB':>6}  ADDRESS")
-        for part in parts:
-            pid = "-" if part.pid is None else str(part.pid)
-            typer.echo(f"{part.name:12} {part.state:8} {pid:>8} {part.rss_bytes // _MIB:>6}  {part.address}")
-        typer.echo(f"{'':30} {sum(part.rss_bytes for part in parts) // _MIB:>6}  {stack.state_dir}")
+        for component in components:
+            pid = "-" if component.pid is None else str(component.pid)
+            typer.echo(
+                f"{component.name:12} {component.state:8} {pid:>8} "
+                f"{component.rss_bytes // _MIB:>6}  {component.address}"
+            )
+        typer.echo(
+            f"{'':30} {sum(component.rss_bytes for component in components) // _MIB:>6}  {stack.state_dir}"
+        )
     raise typer.Exit(EXIT_VALID if running else EXIT_TESTBED)
 
 
@@ -163,7 +168,9 @@ def _described(stack: Stack) -> dict[str, Any]:
     return {
         "backend": stack.spec.backend,
         "bootstrap_servers": stack.bootstrap_servers,
-        "remote": next((part.address for part in stack.status() if part.name == "driver"), None),
+        "remote": next(
+            (component.address for component in stack.status() if component.name == "driver"), None
+        ),
         "state_dir": str(stack.state_dir),
         "versions": stack.versions,
     }

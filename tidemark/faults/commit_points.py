@@ -109,7 +109,7 @@ def held_while_running(scene: Scene, strike: Strike, batch: int, unless: Unless)
     unless()
     scene.rest(strike.delay_s)
     unless()
-    with scene.stack.hold(scene.driver):
+    with scene.stack.suspended(scene.driver):
         yield runs(scene, strike.sort.point, batch)
 
 

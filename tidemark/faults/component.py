@@ -23,7 +23,7 @@ from tidemark.stack import ComponentKind
 def strike_part(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
     """Strike one of the parts of that kind; ``None`` if the batch was past its point by then."""
     sort = strike.sort
-    victim = strike.choose(scene.stack.parts(ComponentKind(sort.part)))
+    victim = strike.choose(scene.stack.components(ComponentKind(sort.component)))
     with ExitStack() as afterwards:
         with _held(scene, strike, now, unless=unless) as proof:
             if proof is None:
@@ -45,7 +45,7 @@ def _held(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Iter
             return
         executor, proof = stopped
         try:
-            with scene.stack.hold(scene.driver):
+            with scene.stack.suspended(scene.driver):
                 # It may be over: the others have written, and the partitions of who is held had no rows.
                 runs = scene.checkpoint.running() == now.batch
                 yield {"executor_id": executor.executor_id, **proof} if runs else None

@@ -78,7 +78,7 @@ def _strike_half_written(
         return None
     victim, proof = stopped
     goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
-    with commit_points.going_on_after_an_error(goes_on), scene.stack.hold(scene.driver):
+    with commit_points.going_on_after_an_error(goes_on), scene.stack.suspended(scene.driver):
         fault = _hit_one(scene, strike, now.batch, victim, proof)
         is_over = fault.proof["committed"]  # by the others, just now: its partitions had no rows
         if strike.sort.action == "kill" and not is_over:

@@ -114,7 +114,7 @@ class Striker:
         not_before, is_done = strike.batch, False
         while not is_done:
             now = self._await_batch(not_before)
-            by = _STRIKE.get(strike.sort.part, strike_part)
+            by = _STRIKE.get(strike.sort.component, strike_part)
             struck: Fault | None = None
             # Brokers that are just back do not tell yet; they will, of a later batch.
             with self._noted(now.batch), suppress(SinkFailed):

@@ -53,7 +53,7 @@ _WORD = re.compile(
 class Sort:
     """A sort of fault; ``seconds`` is how long a pause or an outage lasts: Spark itself replaces an executor."""
 
-    part: str
+    component: str
     action: str = "kill"
     point: str = PLANNED
     seconds: float = 1.0
@@ -62,7 +62,7 @@ class Sort:
     def name(self) -> str:
         """As the journal has it: ``KillDriver``, ``KillDriverTwice``."""
         verb, _, how_often = self.action.partition("-")
-        return f"{verb.capitalize()}{self.part.capitalize()}{how_often.capitalize()}"
+        return f"{verb.capitalize()}{self.component.capitalize()}{how_often.capitalize()}"
 
     @property
     def once(self) -> Sort:
@@ -73,7 +73,7 @@ class Sort:
         """As a schedule has it."""
         action = "" if self.action == "kill" else f":{self.action}"
         seconds = "" if self.seconds == Sort.seconds else f"~{self.seconds:g}"
-        return f"{self.part}{action}@{self.point}{seconds}"
+        return f"{self.component}{action}@{self.point}{seconds}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Strike:
 def read_schedule(text: str) -> tuple[Sort, ...]:
     """The faults of a schedule in words, in its order. Raises ``UsageError`` for what is none."""
     found: list[Sort] = []
-    for word in filter(None, (part.strip() for part in text.split(","))):
+    for word in filter(None, (component.strip() for component in text.split(","))):
         read = _WORD.fullmatch(word)
         if read is None:
             raise UsageError(
@@ -110,7 +110,7 @@ def read_schedule(text: str) -> tuple[Sort, ...]:
             )
         points = POINTS.get((read["part"], read["action"] or "kill"))
         if points is None:
-            known = ", ".join(sorted({f"{part}:{action}" for part, action in POINTS}))
+            known = ", ".join(sorted({f"{component}:{action}" for component, action in POINTS}))
             raise UsageError(f"{word!r} is no fault that can be done", hint=f"known are {known}")
         point = read["point"] or points[0]
         if point not in points:

@@ -131,7 +131,7 @@ class _Topic:
             self._since = time.monotonic()
         if time.monotonic() - self._since < STILL_S:
             return {}, as_named(ends)
-        rows = {part: count for (of, part), count in sorted(self._rows.items()) if of == str(batch)}
+        rows = {component: count for (of, component), count in sorted(self._rows.items()) if of == str(batch)}
         return rows, as_named(ends)
 
     def _count(self, ends: dict[int, int]) -> None:

@@ -107,7 +107,7 @@ class Term:
 class Side:
     """One input: names of the JSON fields of its records, and its watermark delay in milliseconds.
 
-    ``keeps_timeless`` says that a row whose event time is NULL reaches the join; else it is filtered out before.
+    ``keeps_null_event_time`` says that a row whose event time is NULL reaches the join; else it is filtered out before.
     """
 
     topic: str
@@ -116,7 +116,7 @@ class Side:
     time: str
     watermark_delay_ms: int | None
     filters: tuple[Filter, ...] = ()
-    keeps_timeless: bool = False
+    keeps_null_event_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,12 @@ def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
                 f"windows are bounded by {low} .. {high} ms",
                 "windows are equal, or one is not before the other: 0",
             )
-    if any(side.keeps_timeless for side in (left, right)) and (bound.equal or bound.window_ms is not None):
+    if any(side.keeps_null_event_time for side in (left, right)) and (
+        bound.equal or bound.window_ms is not None
+    ):
         yield (
             "rows without event time meet equal times or windows",
-            "leave out `keeps_timeless`, or bound a range",
+            "leave out `keeps_null_event_time`, or bound a range",
         )
     if (contract.kind is JoinKind.LEFT_SEMI) != (contract.output.right_id is None):
         yield f"right_id={contract.output.right_id!r}", "a semi join has no right columns; others do"

@@ -108,7 +108,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     delivery: Delivery
     inputs: dict[str, InputTopic]
     pace: str = "timed"
-    anchors: list[str] = []
+    goals: list[str] = []
     seed: int | None = None
     trace_sha256: str | None = None
     versions: dict[str, str] = {}
@@ -156,7 +156,7 @@ class StateRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=Fals
     matched: bool | None = None
 
 
-class Placement(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class ExecutorAssignment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A line of ``executors.jsonl``: state partition -> executor, and the executors that ended meanwhile."""
 
     batch: int
@@ -260,11 +260,14 @@ class RunDirectory:
         """The rows of the state, or ``None`` if it was not read."""
         return self._lines("state", StateRow) if self.file("state").is_file() else None
 
-    def placements(self) -> list[Placement]:
+    def executor_assignments(self) -> list[ExecutorAssignment]:
         """Where the state was, by batch; empty if that is not known."""
         if not self.file("executors").is_file():
             return []
-        return sorted(self._lines("executors", Placement), key=lambda placement: placement.batch)
+        return sorted(
+            self._lines("executors", ExecutorAssignment),
+            key=lambda executor_assignment: executor_assignment.batch,
+        )
 
     def file(self, name: str) -> Path:
         """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``."""

@@ -67,7 +67,7 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     seed: int | None = None
     generator: str | None = None
     counts: dict[str, int] = {}
-    anchors: list[str] = []
+    goals: list[str] = []
 
 
 class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from tidemark.formats import chain
 from tidemark.formats.evidence import Fault
 from tidemark.oracle.compare.chain_comparison import Predicted
-from tidemark.oracle.coverage import ALWAYS_ASKED, hit_running_batches, written_kills_doubled
+from tidemark.oracle.coverage import ALWAYS_REQUIRED, hit_running_batches, written_kills_doubled
 from tidemark.oracle.input.chain_history import History
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.operators import Deduplicate, Limit
@@ -31,19 +31,24 @@ def asked(history: History, faults: Sequence[Fault]) -> list[str]:
     Of those that a trace asks for, what holds for any join of its topics and need not for this chain is left out: a
     NULL may be in a field that the chain does not read, a row below the watermark in a window that is still open.
     """
-    own = [*ALWAYS_ASKED, "rows_came", *_of_steps(history.chain), *(["every_fault_done"] if faults else [])]
+    own = [
+        *ALWAYS_REQUIRED,
+        "rows_came",
+        *_of_steps(history.chain),
+        *(["every_fault_done"] if faults else []),
+    ]
     possible = {
         *own,
         "unreadable_filtered",
         "duplicate_event_seen",
-        "duplicate_excused",
+        "duplicate_permitted",
         "written_kills_doubled",
         "fault_hit_running_batch",
     }
     windows = any(isinstance(step, chain.Window) for step in history.chain.steps)
     times = all(source.watermark_delay_ms is not None for source in history.chain.sources)
     possible |= {"late_row_dropped"} if times and not windows else set()
-    return [name for name in dict.fromkeys([*own, *history.manifest.anchors]) if name in possible]
+    return [name for name in dict.fromkeys([*own, *history.manifest.goals]) if name in possible]
 
 
 def _of_steps(described: chain.Chain) -> list[str]:
@@ -56,7 +61,7 @@ def reached(
     predicted: Predicted,
     counts: dict[str, int],
     faults: Sequence[Fault],
-    excused: Mapping[int, int],
+    permitted: Mapping[int, int],
 ) -> dict[str, bool]:
     """Each anchor that a chain knows, and whether the run reached it."""
     return {
@@ -70,8 +75,8 @@ def reached(
         "unreadable_filtered": counts["unreadable"] > 0,
         "null_key_seen": counts["null_key"] > 0,
         "duplicate_event_seen": counts["duplicate_events"] > 0,
-        "duplicate_excused": counts["duplicates_excused"] > 0,
-        "written_kills_doubled": written_kills_doubled(faults, excused),
+        "duplicate_permitted": counts["duplicates_permitted"] > 0,
+        "written_kills_doubled": written_kills_doubled(faults, permitted),
         "fault_hit_running_batch": hit_running_batches(faults),
     }
 
@@ -89,7 +94,7 @@ def tally(
         "null_rows",
         "output_records",
         "sentinel_rows",
-        "duplicates_excused",
+        "duplicates_permitted",
         "not_compared",
     )
     return {

@@ -17,7 +17,7 @@ from tidemark.oracle import chain_coverage
 from tidemark.oracle.compare.chain_comparison import Comparison, Defect, Predicted, show
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.delivery import resent
-from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import History, read_history
 from tidemark.oracle.input.chain_rows import Choice, Output, Shape
 from tidemark.oracle.input.history import Evidence
@@ -31,7 +31,7 @@ from tidemark.oracle.spark.known_defects import (
     has_defect,
     is_modelled,
 )
-from tidemark.oracle.sql.chain_answer import Opinion
+from tidemark.oracle.sql.chain_answer import ChainAnswer
 
 T = TypeVar("T")
 KIND = "chain"
@@ -64,42 +64,42 @@ class _Judgement:
     def __init__(self, history: History, output: Output) -> None:
         self.history = history
         self.output = output
-        self.book = Book()
-        self.doubts = list(history.doubts)
+        self.finding_log = FindingLog()
+        self.inconclusive = list(history.inconclusive)
         self.choice = Choice(history, output)
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
         for batch, gap in history.gaps:
             message = f"{gap}; nothing is compared from there on"
-            self.book.add(Finding(property="missing_batches", message=message, batch=batch))
+            self.finding_log.add(Finding(property="missing_batches", message=message, batch=batch))
         if not is_modelled(history.manifest.versions):
-            self.doubts.append(unmodelled(history.manifest.versions.get("spark")))
+            self.inconclusive.append(unmodelled(history.manifest.versions.get("spark")))
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: dict[str, bool] = {}
         predicted = self.stage("the engine's own rules", lambda: self.predict(self.rules(), self.choice))
         if predicted is not None:
             if self.choice.unseen:
-                self.doubts.append(
+                self.inconclusive.append(
                     f"{self.choice.unseen} times several rows with the same key but other fields were read by one"
                     " batch: which of them a deduplication keeps is not determined, and nothing shows it"
                 )
             self.stage("watermarks", lambda: self.check_watermarks(predicted))
-            defect = self.stage("the SQL answer", lambda: self.compare_opinions(predicted)) or Defect()
+            defect = self.stage("the SQL answer", lambda: self.compare_oracles(predicted)) or Defect()
             without = self.stage("late rows", lambda: self.predict(Rules(keep_late=True), first_come))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
-            comparison = Comparison(history, self.output, predicted, defect, self.book)
+            comparison = Comparison(history, self.output, predicted, defect, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
             counted = self.stage("the counts", lambda: chain_coverage.tally(history, predicted, seen, faults))
             counts = counted or {}
             if counts:
                 reached = self.stage(
                     "the anchors",
-                    lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.excused),
+                    lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-        self.doubts += [
+        self.inconclusive += [
             f"the anchor {name!r} was asked for and not reached" for name in asked if not reached.get(name)
         ]
         return Verdict(
@@ -107,15 +107,15 @@ class _Judgement:
             delivery=str(history.manifest.delivery),
             pipeline=history.chain.name,
             kind=KIND,
-            findings=self.book.findings(),
-            findings_total=self.book.totals(),
-            unexplained_total=self.book.unexplained(),
-            defects_total=dict(self.book.defects),
-            known_defects={name: KNOWN_DEFECTS[name] for name in self.book.defects},
+            findings=self.finding_log.findings(),
+            findings_total=self.finding_log.totals(),
+            unexplained_total=self.finding_log.unexplained(),
+            defects_total=dict(self.finding_log.defects),
+            known_defects={name: KNOWN_DEFECTS[name] for name in self.finding_log.defects},
             counts=counts,
-            anchors=reached,
+            goals=reached,
             asked=asked,
-            doubts=self.doubts,
+            inconclusive=self.inconclusive,
         )
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
@@ -125,7 +125,7 @@ class _Judgement:
         except TidemarkError:
             raise
         except Exception as error:  # noqa: BLE001 (a check that raises gives UNKNOWN, never a lost run)
-            self.doubts.append(f"{name} could not be judged: {type(error).__name__}: {error}")
+            self.inconclusive.append(f"{name} could not be judged: {type(error).__name__}: {error}")
             return None
 
     def rules(self) -> Rules:
@@ -166,17 +166,17 @@ class _Judgement:
             f" {moment(predicted.watermarks_ms[first.batch])}; {len(wrong)} of {len(plans)} batches differ, and rows"
             " are judged by the watermarks that the input gives"
         )
-        self.book.add(Finding(property="wrong_watermarks", message=message, batch=first.batch))
+        self.finding_log.add(Finding(property="wrong_watermarks", message=message, batch=first.batch))
 
-    def compare_opinions(self, predicted: Predicted) -> Defect:
+    def compare_oracles(self, predicted: Predicted) -> Defect:
         """What a known defect of the engine changes; any other difference becomes a finding."""
         sources = range(len(self.history.chain.sources))
         given = [[row for batch in self.history.batches for row in batch.rows[source]] for source in sources]
-        opinion = Opinion(predicted.model, given)
-        sql, ours = Counter(map(predicted.shape.shorten, opinion.rows().elements())), predicted.all()
-        for broken in opinion.broken:
-            self.book.add(
-                Finding(property="opinions_disagree", message=f"in the engine's own rules {broken}")
+        oracle_name = ChainAnswer(predicted.model, given)
+        sql, ours = Counter(map(predicted.shape.shorten, oracle_name.rows().elements())), predicted.all()
+        for broken in oracle_name.broken:
+            self.finding_log.add(
+                Finding(property="oracles_disagree", message=f"in the engine's own rules {broken}")
             )
         holds_back = predicted.model.silent > 0  # then SQL, too, goes by a watermark that is held back
         if sql == ours and not holds_back:
@@ -184,14 +184,14 @@ class _Judgement:
         name = self.possible_defect(predicted.model)
         if name is not None:
             sound = self.predict(SOUND, first_come)
-            right = Counter(map(predicted.shape.shorten, Opinion(sound.model, given).rows().elements()))
+            right = Counter(map(predicted.shape.shorten, ChainAnswer(sound.model, given).rows().elements()))
             if right == sound.all() and (right == sql or holds_back):
                 return Defect(name, lost=right - ours, added=ours - right)
         for values, who in [(one, "SQL gives") for one in (sql - ours).elements()] + [
             (one, "the engine's own rules give") for one in (ours - sql).elements()
         ]:
             message = f"{who} {show(self.history.chain, values)}, the other opinion does not"
-            self.book.add(Finding(property="opinions_disagree", message=message))
+            self.finding_log.add(Finding(property="oracles_disagree", message=message))
         return Defect()
 
     def possible_defect(self, model: Model) -> str | None:
@@ -205,6 +205,6 @@ class _Judgement:
 
     def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
         """``INVALID`` outranks ``UNKNOWN``."""
-        if self.book.totals():
+        if self.finding_log.totals():
             return "INVALID"
-        return "UNKNOWN" if self.doubts else "VALID"
+        return "UNKNOWN" if self.inconclusive else "VALID"

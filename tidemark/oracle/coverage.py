@@ -10,13 +10,13 @@ for more. One that the kind of join cannot reach is not asked.
 ``every_fault_done``          each fault in the journal was really done
 ``rows_joined``               a joined row came in its batch (inner, outer)
 ``semi_row_emitted``          a semi row came in its batch (left semi)
-``null_row_after_expiry``     a NULL row came in its batch (outer)
+``null_row_after_eviction``     a NULL row came in its batch (outer)
 ``late_row_dropped``          a row was late
 ``edge_row_seen``             a row lay within 1 ms of the late watermark of its batch
 ``unreadable_filtered``       a record was no event
 ``null_key_seen``             an event had no join key
 ``duplicate_event_seen``      two events of one side had the same id
-``duplicate_excused``         the sink wrote a row twice because its batch or task was run again
+``duplicate_permitted``         the sink wrote a row twice because its batch or task was run again
 ``written_kills_doubled``     drivers were killed when rows of their batch had been written by a sink without a
                               ledger, and in each of these batches rows came again
 ``fault_hit_running_batch``   faults were done, and each proof says that its batch was planned and not committed
@@ -31,14 +31,14 @@ from tidemark.formats.evidence import Fault
 from tidemark.oracle.input.history import NO_BATCH, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.pushdown import PRESERVED
-from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, TIMELESS_US, expiry_ms
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, evicted_at_ms
 
-ALWAYS_ASKED = ("flushed", "all_input_read")
+ALWAYS_REQUIRED = ("flushed", "all_input_read")
 
 _KINDS = {
     "rows_joined": (JoinKind.INNER, *PRESERVED),
     "semi_row_emitted": (JoinKind.LEFT_SEMI,),
-    "null_row_after_expiry": (*PRESERVED,),
+    "null_row_after_eviction": (*PRESERVED,),
 }
 
 
@@ -47,7 +47,7 @@ def reached(
     prediction: Prediction,
     counts: dict[str, int],
     faults: Sequence[Fault],
-    excused: Mapping[int, int],
+    permitted: Mapping[int, int],
 ) -> dict[str, bool]:
     """Each anchor of this kind of join, and whether the run reached it."""
     return {
@@ -60,8 +60,8 @@ def reached(
         "unreadable_filtered": counts["unreadable"] > 0,
         "null_key_seen": counts["null_key"] > 0,
         "duplicate_event_seen": counts["duplicate_events"] > 0,
-        "duplicate_excused": counts["duplicates_excused"] > 0,
-        "written_kills_doubled": written_kills_doubled(faults, excused),
+        "duplicate_permitted": counts["duplicates_permitted"] > 0,
+        "written_kills_doubled": written_kills_doubled(faults, permitted),
         "fault_hit_running_batch": hit_running_batches(faults),
     }
 
@@ -75,10 +75,10 @@ def written_kills(faults: Sequence[Fault]) -> list[Fault]:
     ]
 
 
-def written_kills_doubled(faults: Sequence[Fault], excused: Mapping[int, int]) -> bool:
+def written_kills_doubled(faults: Sequence[Fault], permitted: Mapping[int, int]) -> bool:
     """Whether there are such kills, and rows of each of their batches came again (``excused``: batch -> how many)."""
     batches = {fault.batch for fault in written_kills(faults)}
-    return bool(batches) and all(batch is not None and excused.get(batch, 0) > 0 for batch in batches)
+    return bool(batches) and all(batch is not None and permitted.get(batch, 0) > 0 for batch in batches)
 
 
 def hit_running_batches(faults: Sequence[Fault]) -> bool:
@@ -92,7 +92,7 @@ def hit_running_batches(faults: Sequence[Fault]) -> bool:
 
 def asked(history: History, faults: Sequence[Fault]) -> list[str]:
     """The anchors that this run has to reach; those that its kind of join cannot reach are left out."""
-    names = [*ALWAYS_ASKED, *(["every_fault_done"] if faults else []), *history.manifest.anchors]
+    names = [*ALWAYS_REQUIRED, *(["every_fault_done"] if faults else []), *history.manifest.goals]
     kind = history.contract.kind
     return [name for name in dict.fromkeys(names) if kind in _KINDS.get(name, (kind,))]
 
@@ -101,7 +101,7 @@ def _came(kind: JoinKind) -> dict[str, str]:
     counted = {
         "rows_joined": "joined_rows",
         "semi_row_emitted": "semi_rows",
-        "null_row_after_expiry": "null_rows",
+        "null_row_after_eviction": "null_rows",
     }
     return {name: count for name, count in counted.items() if kind in _KINDS[name]}
 
@@ -125,17 +125,17 @@ def _flushed(history: History, prediction: Prediction) -> bool:
         latest_us = max(
             (
                 time_us
-                for time_us, of, fate in zip(
-                    rows.time_us[: rows.first_sentinel], rows.side, rows.fate, strict=False
+                for time_us, of, disposition in zip(
+                    rows.time_us[: rows.first_sentinel], rows.side, rows.disposition, strict=False
                 )
-                if of == side and not fate and time_us != TIMELESS_US
+                if of == side and not disposition and time_us != NULL_TIME_US
             ),
             default=None,
         )
         last_ms = (
             None
             if latest_us is None
-            else expiry_ms(history.contract, side, latest_us, history.placing.limits_ms[side])
+            else evicted_at_ms(history.contract, side, latest_us, history.pushdown.limits_ms[side])
         )
         if last_ms is not None and watermark_ms < last_ms:
             return False

@@ -21,7 +21,7 @@ Free of everything. Properties are named for what is wrong with a row:
 ``leaked_state``          a row is in Spark's state that its own rules have removed, or never stored
 ``wrong_flags``           a row of a preserved side is marked as matched in Spark's state, and was not, or the reverse
 ``wrong_metrics``         Spark counts other rows stored, removed, dropped or kept than its own rules give
-``opinions_disagree``     the engine's own rules and SQL say different things, and no known defect explains it
+``oracles_disagree``     the engine's own rules and SQL say different things, and no known defect explains it
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PROPERTIES = (
     "leaked_state",
     "wrong_flags",
     "wrong_metrics",
-    "opinions_disagree",
+    "oracles_disagree",
 )
 """In the order in which a reader should look at them."""
 
@@ -70,7 +70,7 @@ class Finding(msgspec.Struct, kw_only=True, frozen=True):
     defect: str | None = None
 
 
-class Book:
+class FindingLog:
     """All findings of a judgement: every one is counted, the first of each property are kept."""
 
     def __init__(self) -> None:

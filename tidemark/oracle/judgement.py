@@ -23,13 +23,13 @@ from typing import Literal, TypeVar
 import msgspec
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
-from tidemark.oracle import coverage as anchors
+from tidemark.oracle import coverage as goals
 from tidemark.oracle.compare.join_comparison import Comparison, Defects, Seen
 from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.compare.spark_account import Engine, check_engine, doubts
+from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.delivery import resent
-from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import Evidence, History, read_history
 from tidemark.oracle.model.join_replay import Prediction, predict
 from tidemark.oracle.run_counts import tally
@@ -63,11 +63,11 @@ class Verdict(msgspec.Struct, kw_only=True):
     defects_total: dict[str, int]
     known_defects: dict[str, str]
     counts: dict[str, int]
-    anchors: dict[str, bool]
+    goals: dict[str, bool]
     asked: list[str]
-    doubts: list[str]
-    engine: Engine | None = None
-    opinions: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
+    inconclusive: list[str]
+    spark_account: SparkAccount | None = None
+    oracles: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
 
     @property
     def exit_code(self) -> int:
@@ -106,65 +106,65 @@ class _Judgement:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.book = Book()
-        self.doubts = [*history.doubts, *doubts(history)]
-        self.opinions = BOTH if is_modelled(history.manifest.versions) else ALONE
+        self.finding_log = FindingLog()
+        self.inconclusive = [*history.inconclusive, *inconclusive(history)]
+        self.oracles = BOTH if is_modelled(history.manifest.versions) else ALONE
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
         for batch, gap in history.gaps:
             message = f"{gap}; nothing is compared from there on"
-            self.book.add(Finding(property="missing_batches", message=message, batch=batch))
+            self.finding_log.add(Finding(property="missing_batches", message=message, batch=batch))
         counts: dict[str, int] = {}
         reached: dict[str, bool] = {}
-        asked = anchors.asked(history, faults)
-        engine: Engine | None = None
+        asked = goals.asked(history, faults)
+        spark_account: SparkAccount | None = None
         expected = self.expectation(run)
         if expected is not None:
             prediction, defects = expected
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
-            comparison = Comparison(history, prediction, defects, self.book)
+            comparison = Comparison(history, prediction, defects, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
-            engine = self.stage(
-                "the engine's state", lambda: check_engine(history, prediction, run, self.book)
+            spark_account = self.stage(
+                "the engine's state", lambda: check_spark_account(history, prediction, run, self.finding_log)
             )
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:
                 found = self.stage(
-                    "the anchors", lambda: anchors.reached(history, prediction, counts, faults, seen.excused)
+                    "the anchors", lambda: goals.reached(history, prediction, counts, faults, seen.permitted)
                 )
                 reached = found or {}
-        self.doubts += [_not_reached(name, reached) for name in asked if not reached.get(name)]
+        self.inconclusive += [_not_met(name, reached) for name in asked if not reached.get(name)]
         verdict = self.verdict()
         return Verdict(
             verdict=verdict,
             delivery=str(history.manifest.delivery),
             pipeline=history.contract.name,
             kind=str(history.contract.kind),
-            findings=self.book.findings(),
-            findings_total=self.book.totals(),
-            unexplained_total=self.book.unexplained(),
-            defects_total=dict(self.book.defects),
-            known_defects={name: KNOWN_DEFECTS[name] for name in self.book.defects},
+            findings=self.finding_log.findings(),
+            findings_total=self.finding_log.totals(),
+            unexplained_total=self.finding_log.unexplained(),
+            defects_total=dict(self.finding_log.defects),
+            known_defects={name: KNOWN_DEFECTS[name] for name in self.finding_log.defects},
             counts=counts,
-            anchors=reached,
+            goals=reached,
             asked=asked,
-            doubts=self.doubts,
-            engine=engine,
-            opinions=list(self.opinions),
+            inconclusive=self.inconclusive,
+            spark_account=spark_account,
+            oracles=list(self.oracles),
         )
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
         """What had to come out, and what known defects change in it."""
         history = self.history
-        if self.opinions == ALONE:
+        if self.oracles == ALONE:
             return self.stage("the declarative answer", lambda: expect(history, run.output()))
         prediction = self.stage("the engine's own rules", lambda: predict(history))
         if prediction is None:
             return None
-        self.stage("watermarks", lambda: check_watermarks(history, prediction, self.book))
-        defects = self.stage("the declarative answer", lambda: self.compare_opinions(prediction))
+        self.stage("watermarks", lambda: check_watermarks(history, prediction, self.finding_log))
+        defects = self.stage("the declarative answer", lambda: self.compare_oracles(prediction))
         return prediction, defects or Defects()
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
@@ -174,10 +174,10 @@ class _Judgement:
         except TidemarkError:
             raise
         except Exception as error:  # noqa: BLE001 (a check that raises gives UNKNOWN, never a lost run)
-            self.doubts.append(f"{name} could not be judged: {type(error).__name__}: {error}")
+            self.inconclusive.append(f"{name} could not be judged: {type(error).__name__}: {error}")
             return None
 
-    def compare_opinions(self, prediction: Prediction) -> Defects:
+    def compare_oracles(self, prediction: Prediction) -> Defects:
         """What known defects of the engine change; any other difference becomes a finding."""
         history = self.history
         partners, words = Partners(history), Wording(history, prediction)
@@ -199,20 +199,20 @@ class _Judgement:
 
     def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
         """Two opinions differ in a row, and nobody knows why."""
-        if self.book.wants("opinions_disagree"):
+        if self.finding_log.wants("oracles_disagree"):
             message = f"{who} {words.output_row(identity)}, {who_not}"
-            self.book.add(words.finding("opinions_disagree", identity, message))
+            self.finding_log.add(words.finding("oracles_disagree", identity, message))
         else:
-            self.book.count("opinions_disagree")
+            self.finding_log.count("oracles_disagree")
 
     def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
         """``INVALID`` outranks ``UNKNOWN``."""
-        if self.book.totals():
+        if self.finding_log.totals():
             return "INVALID"
-        return "UNKNOWN" if self.doubts else "VALID"
+        return "UNKNOWN" if self.inconclusive else "VALID"
 
 
-def _not_reached(name: str, reached: dict[str, bool]) -> str:
+def _not_met(name: str, reached: dict[str, bool]) -> str:
     if reached and name not in reached:
         return f"the anchor {name!r} was asked for, which is none of: {', '.join(reached)}"
     return f"the anchor {name!r} was asked for and not reached"

@@ -17,7 +17,7 @@ import numpy as np
 from tidemark.formats.contract import JoinKind
 from tidemark.formats.evidence import Fault
 from tidemark.oracle.compare.join_comparison import Seen
-from tidemark.oracle.input.history import ROW_MASK, Fate, History
+from tidemark.oracle.input.history import ROW_MASK, Disposition, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 
@@ -40,17 +40,17 @@ def _rows(history: History, prediction: Prediction) -> dict[str, int]:
     rows = history.rows
     end = rows.first_sentinel
     side = np.frombuffer(rows.side, dtype=np.uint8)[:end]
-    fate = np.frombuffer(prediction.fate, dtype=np.uint8)[:end]
+    disposition = np.frombuffer(prediction.disposition, dtype=np.uint8)[:end]
     key = np.frombuffer(rows.key, dtype=np.int64)[:end]
     counts = {"rows_in": end, "late": 0, "unreadable": 0, "null_key": 0, "duplicate_events": 0}
     for number in (LEFT, RIGHT):
         mine, topic = side == number, history.side(number).topic
-        late = int(np.sum(mine & (fate == Fate.LATE)))
+        late = int(np.sum(mine & (disposition == Disposition.LATE)))
         counts |= {f"{topic}_in": int(np.sum(mine)), f"{topic}_late": late}
         counts["late"] += late
         counts["duplicate_events"] += _repeated(rows.id[row] for row in np.flatnonzero(mine).tolist())
-    counts["unreadable"] = int(np.sum(fate == Fate.UNREADABLE))
-    counts["null_key"] = int(np.sum((key < 0) & (fate != Fate.UNREADABLE)))
+    counts["unreadable"] = int(np.sum(disposition == Disposition.UNREADABLE))
+    counts["null_key"] = int(np.sum((key < 0) & (disposition != Disposition.UNREADABLE)))
     counts["edge"] = _edge_rows(history, prediction, end)
     counts["matched"] = int(np.sum(np.frombuffer(prediction.matched, dtype=np.uint8)[:end][side == LEFT]))
     return counts
@@ -65,8 +65,8 @@ def _edge_rows(history: History, prediction: Prediction, end: int) -> int:
     """Rows that took part, within 1 ms of a late watermark that is not the first one's 0."""
     rows = history.rows
     batch = np.frombuffer(rows.batch, dtype=np.int32)[:end]
-    fate = np.frombuffer(prediction.fate, dtype=np.uint8)[:end]
-    judged = (batch > 0) & ((fate == Fate.LATE) | (fate == Fate.ACCEPTED))
+    disposition = np.frombuffer(prediction.disposition, dtype=np.uint8)[:end]
+    judged = (batch > 0) & ((disposition == Disposition.LATE) | (disposition == Disposition.ACCEPTED))
     late_us = np.array(
         [prediction.late_ms(number) * US_PER_MS for number in range(len(history.batches))] or [0]
     )
@@ -80,7 +80,7 @@ def _output(history: History, prediction: Prediction, seen: Seen) -> dict[str, i
     joined = int(np.sum((came & ROW_MASK) != 0))
     alone = len(came) - joined
     semi = history.contract.kind is JoinKind.LEFT_SEMI
-    names = ("output_records", "sentinel_rows", "duplicates_excused", "not_compared")
+    names = ("output_records", "sentinel_rows", "duplicates_permitted", "not_compared")
     return {
         "joined_rows": joined,
         "null_rows": 0 if semi else alone,

@@ -7,12 +7,12 @@ batch is named and the others are counted in the sentence.
 from __future__ import annotations
 
 from tidemark.oracle.compare.wording import moment
-from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import History
 from tidemark.oracle.model.join_replay import Prediction
 
 
-def check_watermarks(history: History, prediction: Prediction, book: Book) -> None:
+def check_watermarks(history: History, prediction: Prediction, finding_log: FindingLog) -> None:
     """Compare the watermarks in the checkpoint with the predicted ones."""
     wrong = [
         batch.plan
@@ -33,4 +33,4 @@ def check_watermarks(history: History, prediction: Prediction, book: Book) -> No
         f" {len(wrong)} of {len(history.batches)} batches differ, and rows are judged by the watermarks that the"
         " input gives"
     )
-    book.add(Finding(property="wrong_watermarks", message=message, batch=first.batch))
+    finding_log.add(Finding(property="wrong_watermarks", message=message, batch=first.batch))

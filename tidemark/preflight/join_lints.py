@@ -59,14 +59,14 @@ class _Side:
     watermark: bool
     cleanup: str | None
     cause: _Cause
-    timeless: bool
+    null_time: bool
 
 
 def advise(contract: Contract, plan: QueryPlan | None, spark_version: str = "") -> list[Advice]:
     """All that is badly placed about a join. With ``plan`` ``None``, or one of several joins, by the contract alone."""
     laid = lay(contract, plan, plan.joins[0]) if plan is not None and len(plan.joins) == 1 else None
     sides = _of_contract(contract) if laid is None else tuple(_of_plan(paired, laid) for paired in laid.sides)
-    found = [*_state(sides), *_equal_times(sides), *_timeless(sides)]
+    found = [*_state(sides), *_equal_times(sides), *_null_time(sides)]
     if laid is not None:
         found += [
             advice for paired in laid.sides for advice in (*_capped(paired), *_other_column(paired, laid))
@@ -83,8 +83,8 @@ def _of_contract(contract: Contract) -> tuple[_Side, ...]:
         by_value = all(marked) and ends[number] is not None
         cleanup = ("key" if any(marked) else None) if bound.equal else "value" if by_value else None
         cause = _cause(side.time, marked[number], marked[1 - number], _end_of(bound, number))
-        timeless = side.keeps_timeless
-        given.append(_Side(side.topic, side.time, stays[number], marked[number], cleanup, cause, timeless))
+        null_time = side.keeps_null_event_time
+        given.append(_Side(side.topic, side.time, stays[number], marked[number], cleanup, cause, null_time))
     return tuple(given)
 
 
@@ -100,11 +100,11 @@ def _of_plan(paired: Paired, laid: Laid) -> _Side:
     own, others = bool(paired.plan.watermarks), bool(other.plan.watermarks)
     cause = _cause(paired.side.time, own, others, _end_in_plan(paired, laid))
     below = read_conjuncts(paired.plan.filters, paired)
-    timeless = paired.side.time not in below.not_null and not any(
+    null_time = paired.side.time not in below.not_null and not any(
         paired.side.time in one for one in below.unread
     )
     return _Side(
-        paired.side.topic, paired.side.time, paired.preserved, own, paired.plan.cleanup, cause, timeless and own,
+        paired.side.topic, paired.side.time, paired.preserved, own, paired.plan.cleanup, cause, null_time and own,
     )  # fmt: skip
 
 
@@ -184,9 +184,9 @@ def _equal_times(sides: tuple[_Side, ...]) -> Iterator[Advice]:
             )
 
 
-def _timeless(sides: tuple[_Side, ...]) -> Iterator[Advice]:
+def _null_time(sides: tuple[_Side, ...]) -> Iterator[Advice]:
     for side in sides:
-        if side.preserved and side.timeless and side.cleanup is not None:
+        if side.preserved and side.null_time and side.cleanup is not None:
             yield Advice(
                 "null_event_times",
                 f"rows of {side.topic} whose {side.time} is NULL reach the join; state formats 2 and 3 never remove"

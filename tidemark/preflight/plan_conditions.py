@@ -178,7 +178,7 @@ def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
             _hold(f"filters of {paired.side.topic}", filters, below, _mirrored(below, paired, laid), notes)
             inside = read_conjuncts(paired.plan.only, paired)
             _hold(f"condition on {paired.side.topic}", of_condition, inside, set(), notes)
-            _compare_timeless(paired, below, notes)
+            _compare_null_time(paired, below, notes)
         else:
             found = read_conjuncts([*paired.plan.filters, *paired.plan.only, *above], paired)
             wanted = filters | of_condition
@@ -225,18 +225,20 @@ def _hold(part: str, wanted: set[Compared], found: _Conjuncts, inferred: set[Com
         notes.skip(f"{part}: {tidy(text)} is in the plan")
 
 
-def _compare_timeless(paired: Paired, below: _Conjuncts, notes: Notes) -> None:
+def _compare_null_time(paired: Paired, below: _Conjuncts, notes: Notes) -> None:
     """Rows without an event time matter where their NULL row would have to come out."""
     side = paired.side
     filtered = side.time in below.not_null
-    if filtered != side.keeps_timeless:
+    if filtered != side.keeps_null_event_time:
         return
     if not filtered and any(side.time in text for text in below.unread):
         notes.skip(f"rows of {side.topic} without {side.time}: whether the filters drop them")
         return
     kept, dropped = f"rows without {side.time} reach the join", f"rows without {side.time} are filtered out"
-    says, has = (kept, dropped) if side.keeps_timeless else (dropped, kept)
-    notes.differs(f"filters of {side.topic}", says, has, "filter them in the pipeline, or set keeps_timeless")
+    says, has = (kept, dropped) if side.keeps_null_event_time else (dropped, kept)
+    notes.differs(
+        f"filters of {side.topic}", says, has, "filter them in the pipeline, or set keeps_null_event_time"
+    )
 
 
 def compare_terms(contract: Contract, laid: Laid, notes: Notes) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.evidence import Fault, RunDirectory
 from tidemark.oracle import Verdict
-from tidemark.report.state_lines import engine_lines
+from tidemark.report.state_lines import state_lines
 from tidemark.report.timeline import waits
 
 SHOWN = 5
@@ -36,8 +36,8 @@ def print_verdict(
         console.print(Text(f"{'watermark':<15}").append(value, style="bold"))
     for line in _findings(verdict):
         console.print(line)
-    for doubt in verdict.doubts:
-        console.print(Text(f"  doubt: {doubt}", style="yellow"))
+    for reason in verdict.inconclusive:
+        console.print(Text(f"  doubt: {reason}", style="yellow"))
     if trace_sha256:
         console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
     console.print(f"{'evidence':<15}{run_dir}", markup=False)
@@ -65,11 +65,11 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
         yield "semi rows", f"{n['semi_rows']:,}"
     else:
         yield "matched", f"{n['joined_rows']:,} joined rows of {n['matched']:,} matched left rows"
-    if "null_row_after_expiry" in verdict.anchors:
+    if "null_row_after_eviction" in verdict.goals:
         yield "NULL rows", f"{n['null_rows']:,}"
     yield (
         "duplicates",
-        f"{n['duplicates_excused']:,} excused, {verdict.findings_total.get('duplicate_rows', 0):,} not",
+        f"{n['duplicates_permitted']:,} permitted, {verdict.findings_total.get('duplicate_rows', 0):,} not",
     )
     batches = [(n["data_batches"], "with data"), (n["no_data_batches"], "without")]
     batches += [(n["batches_run_again"], "run again")] if n["batches_run_again"] else []
@@ -78,7 +78,7 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
         "faults",
         _list([(n["faults_done"], ""), *_strikes(faults)]) + f"; failed tasks: {n['failed_tasks']:,}",
     )
-    yield from engine_lines(verdict.engine)
+    yield from state_lines(verdict.spark_account)
     if faults:
         yield "recovery", "; ".join(_recoveries(faults)) or "none seen"
 
@@ -97,8 +97,8 @@ def _waits(run_dir: Path) -> Iterator[str]:
 
 _COUNTED = (
     "rows_in", "late", "unreadable", "null_key", "duplicate_events", "semi_rows", "joined_rows", "matched",
-    "null_rows", "duplicates_excused", "data_batches", "no_data_batches", "batches", "batches_run_again", "faults_done",
-    "failed_tasks", "expected_rows",
+    "null_rows", "duplicates_permitted", "data_batches", "no_data_batches", "batches", "batches_run_again",
+    "faults_done", "failed_tasks", "expected_rows",
 )  # fmt: skip
 """Counts that a table shows: 0 where a judgement did not get as far as counting."""
 

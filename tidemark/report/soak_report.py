@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def run_line(one: SoakRun) -> str:
     """What became of a run, in a line."""
     done = sum(fault.done for fault in one.faults)
-    said = one.problem or _list(one.findings) or "; ".join(one.doubts)
+    said = one.problem or _list(one.findings) or "; ".join(one.inconclusive)
     known = f" ({', '.join(one.known_defects)})" if one.known_defects else ""
     head = f"run {one.number:>3}  {one.pipeline:<12} {one.sink:<13} {one.verdict}{known}"
     tail = f"{done} of {len(one.faults)} faults, {one.rows:,} rows, {one.seconds:.0f} s"
@@ -146,8 +146,8 @@ def _joins(soak: Soak) -> Iterator[str]:
 
 def _runs(soak: Soak) -> Iterator[str]:
     """Doubts, with how many runs had them, and the runs that failed or in which something was found."""
-    doubts = Counter(doubt for one in soak.runs for doubt in one.doubts)
-    lines = [f"- {count} runs: {doubt}" for doubt, count in sorted(doubts.items())]
+    inconclusive = Counter(doubt for one in soak.runs for doubt in one.inconclusive)
+    lines = [f"- {count} runs: {doubt}" for doubt, count in sorted(inconclusive.items())]
     yield from ("## Doubts", "", *(lines or ["None."]), "")
     failed = [
         f"- {run_line(one)}; reproduce: `{one.command}`" for one in soak.runs if one.findings or one.failed

@@ -4,42 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidemark.oracle.compare.spark_account import Engine
+from tidemark.oracle.compare.spark_account import SparkAccount
 
 SHOWN = 3
 """Moves shown; the rest is in ``verdict.json``."""
 
 
-def engine_lines(engine: Engine | None) -> Iterable[tuple[str, str]]:
+def state_lines(spark_account: SparkAccount | None) -> Iterable[tuple[str, str]]:
     """Name and value of each line; none for evidence without anything about the engine."""
-    if engine is None:
+    if spark_account is None:
         return
-    if engine.format is not None:
-        changelog = ", with changelogs" if engine.changelog else ""
-        yield "state", f"format {engine.format}, {engine.provider or 'an unknown store'}{changelog}"
-    if engine.state_batches or engine.metric_batches:
-        batches = ", ".join(map(str, engine.state_batches))
+    if spark_account.format is not None:
+        changelog = ", with changelogs" if spark_account.changelog else ""
+        yield (
+            "state",
+            f"format {spark_account.format}, {spark_account.provider or 'an unknown store'}{changelog}",
+        )
+    if spark_account.state_batches or spark_account.metric_batches:
+        batches = ", ".join(map(str, spark_account.state_batches))
         after = (
-            f" (after {'batches' if len(engine.state_batches) > 1 else 'batch'} {batches})" if batches else ""
+            f" (after {'batches' if len(spark_account.state_batches) > 1 else 'batch'} {batches})"
+            if batches
+            else ""
         )
         yield (
             "state compared",
-            f"{len(engine.state_batches):,}{after}, metrics of {engine.metric_batches:,} batches",
+            f"{len(spark_account.state_batches):,}{after}, metrics of {spark_account.metric_batches:,} batches",
         )
-    if engine.rows:
-        kept = engine.rows.get("kept", 0)
-        sums = ", ".join(f"{engine.rows.get(what, 0):,} {what}" for what in ("stored", "removed", "dropped"))
+    if spark_account.rows:
+        kept = spark_account.rows.get("kept", 0)
+        sums = ", ".join(
+            f"{spark_account.rows.get(what, 0):,} {what}" for what in ("stored", "removed", "dropped")
+        )
         yield "state rows", f"{sums}; at most {kept:,} at once"
-    if engine.times_ms:
+    if spark_account.times_ms:
         yield "state times", ", ".join(
-            f"{what} {'/'.join(f'{time:,}' for time in times)}" for what, times in engine.times_ms.items()
+            f"{what} {'/'.join(f'{time:,}' for time in times)}" for what, times in spark_account.times_ms.items()
         ) + " ms (min/median/max of a batch)"  # fmt: skip
-    if engine.locality is not None:
-        found = engine.locality
+    if spark_account.locality is not None:
+        found = spark_account.locality
         yield "partitions", f"{found.stayed:,} stayed, {found.moved:,} moved{_some(found.moves)}"
         if found.restarts:
             yield "placed anew", f"after a restart of the driver{_some(found.restarts)}"
-    for note in engine.notes:
+    for note in spark_account.notes:
         yield "state note", note
 
 

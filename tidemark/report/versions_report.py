@@ -35,7 +35,7 @@ class Cell(msgspec.Struct, kw_only=True, frozen=True):
     verdict: str = ""
     findings: dict[str, int] = {}
     said: str = ""
-    doubts: list[str] = []
+    inconclusive: list[str] = []
     run_dir: str = ""
 
 
@@ -109,7 +109,7 @@ def notes(results: Results) -> Iterator[str]:
     """A line for each cell that is unclear, or not what is known."""
     for cell in results.cells:
         if cell.answer == "unclear":
-            yield f"unclear: {cell.case} on Spark {cell.spark}: {'; '.join(cell.doubts)}"
+            yield f"unclear: {cell.case} on Spark {cell.spark}: {'; '.join(cell.inconclusive)}"
     for cell in results.surprises:
         what = "has the defect" if cell.answer == "wrong" else "does not have the defect"
         yield f"not as known: {cell.case} on Spark {cell.spark} {what} {cell.defect}: {cell.run_dir}"

@@ -5,9 +5,15 @@ evidence and has it judged; everything it knows of the join it has from the pipe
 """
 
 from tidemark.runner.one_run import RunResult, describe, new_run_directory, run
-from tidemark.runner.plan_check import Placing, place_pipeline
+from tidemark.runner.plan_check import PlanCheck, check_pipeline_plan
 from tidemark.runner.run_options import RunOptions
 
 __all__ = [
-    "Placing", "RunOptions", "RunResult", "describe", "new_run_directory", "place_pipeline", "run",
+    "PlanCheck",
+    "RunOptions",
+    "RunResult",
+    "check_pipeline_plan",
+    "describe",
+    "new_run_directory",
+    "run",
 ]  # fmt: skip

@@ -18,11 +18,11 @@ from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import (
     FORMAT,
     Batch,
+    ExecutorAssignment,
     Fault,
     InputTopic,
     Manifest,
     OutputRecord,
-    Placement,
     RunDirectory,
     StateInfo,
 )
@@ -131,7 +131,9 @@ class Collector:
         self._attempt("the end of the event log", lambda: self._await_last_batch(logs))
         self._attempt("batches.jsonl", lambda: self._directory.write_lines("batches", self._batches(logs)))
         self._attempt("progress.jsonl", lambda: self._directory.write_lines("progress", self._progress(logs)))
-        self._attempt("executors.jsonl", lambda: self._directory.write_lines("executors", _placements(logs)))
+        self._attempt(
+            "executors.jsonl", lambda: self._directory.write_lines("executors", _executor_assignments(logs))
+        )
         self._attempt("logs/spark-events.jsonl.zst", lambda: self._write_events(logs))
         self._attempt("manifest.json", lambda: self._directory.write_json("manifest", self._manifest()))
         if self._errors:
@@ -208,7 +210,7 @@ class Collector:
             delivery=promised(self._contract, self._options.sink),
             pace=self._options.pace or header.pace,
             inputs=inputs,
-            anchors=["flushed", "all_input_read", *header.anchors, *self._fault_anchors()],
+            goals=["flushed", "all_input_read", *header.goals, *self._fault_goals()],
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
             versions=dict(self._stack.versions),
@@ -234,7 +236,7 @@ class Collector:
             for name, topic in self._inputs.items()
         }
 
-    def _fault_anchors(self) -> list[str]:
+    def _fault_goals(self) -> list[str]:
         """A batch that Spark's own sink had written when its driver died comes twice: or the kill proves nothing."""
         asked = ["fault_hit_running_batch"] if self._options.sorts else []
         return [*asked, "written_kills_doubled"] if written_kills(self._faults) else asked
@@ -285,12 +287,12 @@ def _add_failed(failed: Counter[int], log: QueryEvents) -> None:
     failed.update(log.failed_tasks())
 
 
-def _placements(logs: list[QueryEvents]) -> list[Placement]:
+def _executor_assignments(logs: list[QueryEvents]) -> list[ExecutorAssignment]:
     """Of all runs; a batch that was run again was last where its last run had it."""
-    found: dict[int, Placement] = {}
+    found: dict[int, ExecutorAssignment] = {}
     drivers = list(dict.fromkeys(log.path for log in logs))
     for log in logs:
-        for placement in log.placements(drivers.index(log.path) + 1):
+        for placement in log.executor_assignments(drivers.index(log.path) + 1):
             before = found.get(placement.batch)
             if before is not None:
                 placement.lost[:0] = before.lost

@@ -25,7 +25,7 @@ from tidemark.kafka import client as kafka
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
-from tidemark.runner.plan_check import place
+from tidemark.runner.plan_check import check_plan
 from tidemark.runner.programs import Program
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import RunOptions
@@ -111,10 +111,10 @@ class LiveRun:
         answer = query.plan()
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
-        placing = place(self._contract, plan, str(answer["policy"]), spark_version)
-        for note in placing.notes():
+        plan_check = check_plan(self._contract, plan, str(answer["policy"]), spark_version)
+        for note in plan_check.notes():
             collector.note(note)
-        placing.tell(self._options.say)
+        plan_check.tell(self._options.say)
 
     def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:
         if self._pace == "timed":

@@ -172,5 +172,5 @@ def _keep_topics(trace: Path, wanted: set[str]) -> None:
     """
     with TraceReader(trace) as reader:
         topics = {name: spec for name, spec in reader.header.topics.items() if name in wanted}
-        header = msgspec.structs.replace(reader.header, topics=topics, counts={}, anchors=[])
+        header = msgspec.structs.replace(reader.header, topics=topics, counts={}, goals=[])
         write_trace(trace, header, [record for record in reader if record.topic in wanted])

@@ -48,7 +48,7 @@ class Followed(Protocol):
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
         """The answer of the query's program; raises what makes waiting pointless."""
 
-    def held(self) -> AbstractContextManager[bool]:
+    def suspended(self) -> AbstractContextManager[bool]:
         """Stops the driver for the length of a block, which is given whether there was one to stop."""
 
     def began_after(self, batch: int) -> bool:
@@ -153,7 +153,7 @@ class Feed:
             window = _window()
             if not (self._is_idle() and self._is_idle()):
                 return False
-            with self.query.held() as alive:
+            with self.query.suspended() as alive:
                 # Nothing ran since the second look: the interval is the same, and within it the query sleeps.
                 if not alive or _window() != window:
                     return False

@@ -23,7 +23,7 @@ PLAN_S = 120.0
 
 
 @dataclass(frozen=True)
-class Placing:
+class PlanCheck:
     """What was found before a run; ``plan`` is the text of the physical plan."""
 
     plan: str
@@ -49,23 +49,23 @@ class Placing:
             say(f"warning: {advice.name}\n  why:      {advice.reason}\n  hint:     {advice.remedy}")
 
 
-def place(contract: Contract | Chain, plan: str, policy: str | None, spark_version: str) -> Placing:
+def check_plan(contract: Contract | Chain, plan: str, policy: str | None, spark_version: str) -> PlanCheck:
     """Hold a contract against the text of a plan; one that cannot be read is said to be so, and is no mismatch."""
     if isinstance(contract, Chain):
         compared = Comparison((), ("anything: a chain of steps is not held against its plan",))
-        return Placing(plan, compared, tuple(advise_chain(contract, spark_version)))
+        return PlanCheck(plan, compared, tuple(advise_chain(contract, spark_version)))
     try:
         read = read_plan(plan)
     except UnreadablePlan as error:
-        return Placing(
+        return PlanCheck(
             plan, Comparison((), (f"anything: {error}",)), tuple(advise(contract, None, spark_version))
         )
     comparison = compare(contract, read, policy)
-    return Placing(plan, comparison, tuple(advise(contract, read, spark_version)))
+    return PlanCheck(plan, comparison, tuple(advise(contract, read, spark_version)))
 
 
-def place_pipeline(pipeline: str, contract: Contract | Chain, stack: Stack, *, conf: tuple[str, ...] = (),
-                   python: Path | None = None) -> Placing:  # fmt: skip
+def check_pipeline_plan(pipeline: str, contract: Contract | Chain, stack: Stack, *, conf: tuple[str, ...] = (),
+                   python: Path | None = None) -> PlanCheck:  # fmt: skip
     """Ask a pipeline for its plan on a driver of a stack; no topic is needed, nothing is started.
 
     Raises ``TidemarkError``: the pipeline cannot be built.
@@ -83,4 +83,4 @@ def place_pipeline(pipeline: str, contract: Contract | Chain, stack: Stack, *, c
         ]  # fmt: skip
         program = opened.enter_context(Program(arguments, folder / "pipeline.log", python=python))
         answer = program.ask("plan", PLAN_S)
-    return place(contract, answer["plan"], answer["policy"], stack.versions.get("spark", ""))
+    return check_plan(contract, answer["plan"], answer["policy"], stack.versions.get("spark", ""))

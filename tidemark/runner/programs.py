@@ -172,7 +172,7 @@ class Program:
                     break
         raise DeadlineExceeded(
             f"waited {timeout_s:g} s for `python -m {self.name}` to answer {asked!r}",
-            detail=self._last_words(),
+            detail=self._log_tail(),
             hint=f"its log is {self.log}; `tidemark status` says whether the stack is well",
         )
 
@@ -189,9 +189,9 @@ class Program:
 
     def _ended(self) -> TidemarkError:
         code = self._process.wait()
-        return _as_error(self.name, code, self._last_words())
+        return _as_error(self.name, code, self._log_tail())
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         return tail(self.log, 12)
 
 

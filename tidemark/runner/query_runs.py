@@ -97,11 +97,11 @@ class Query:
             self._start_again(command)
 
     @contextmanager
-    def held(self) -> Iterator[bool]:
+    def suspended(self) -> Iterator[bool]:
         """Stop the driver for the length of the block; gives ``False`` if there is none to stop."""
         with ExitStack() as holding:
             try:
-                holding.enter_context(self._stack.hold(self._driver.name))
+                holding.enter_context(self._stack.suspended(self._driver.name))
             except TestbedError:
                 if self._lives():
                     raise

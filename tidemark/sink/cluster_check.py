@@ -25,7 +25,7 @@ TAKES = re.compile(r"\bAddPartitionsToTxn \(\d+\) Versions \d+\.\.(\d+)")
 CLIENT = ("bootstrap.servers", "security.", "sasl.", "ssl.", "client.", "enable.ssl")
 
 
-def look_around(told: SinkOptions) -> dict[str, str]:
+def check_cluster(told: SinkOptions) -> dict[str, str]:
     """Look at brokers and topics, and make the ledger topic if there is none.
 
     What is wrong (``message``, ``detail``, ``hint``); or how long brokers keep offsets (``kept_s``), if they say.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tidemark.formats.evidence import Placement
+from tidemark.formats.evidence import ExecutorAssignment
 
 IN_PROGRESS = ".inprogress"
 """The end of the name of an event log that is being written (``EventLogFileWriter.IN_PROGRESS``)."""
@@ -56,13 +56,13 @@ class QueryEvents:
                 failed[batch] += 1
         return failed
 
-    def placements(self, of_driver: int) -> Iterator[Placement]:
+    def executor_assignments(self, of_driver: int) -> Iterator[ExecutorAssignment]:
         """For each batch the executor that ran the join on each state partition, and those that ended meanwhile.
 
         ``of_driver`` counts the drivers that the query has had from 1: it tells apart their executors.
         """
         name = str if of_driver == 1 else lambda executor: f"{of_driver}:{executor}"
-        placed: dict[int, Placement] = {}
+        placed: dict[int, ExecutorAssignment] = {}
         batch_of_stage: dict[int, int] = {}
         latest: int | None = None
         for event in self._events(
@@ -72,7 +72,7 @@ class QueryEvents:
                 batch = self._batch(event)
                 if batch is not None:
                     latest = batch
-                    placed.setdefault(batch, Placement(batch=batch, executors={}))
+                    placed.setdefault(batch, ExecutorAssignment(batch=batch, executors={}))
                     batch_of_stage.update(dict.fromkeys(_join_stages(event), batch))
             elif event["Event"] == "SparkListenerExecutorRemoved":
                 if latest is not None:

@@ -42,7 +42,7 @@ class ComponentKind(StrEnum):
     DRIVER = "driver"
 
 
-class PartState(StrEnum):
+class ComponentState(StrEnum):
     """What a part does."""
 
     RUNNING = "running"
@@ -51,14 +51,14 @@ class PartState(StrEnum):
 
 
 @dataclass(frozen=True)
-class PartStatus:
+class ComponentStatus:
     """One line of ``tidemark status``. ``rss_bytes`` is resident memory of the part and of its executors.
 
     ``pid`` is its process on the machine that runs it; for a container, that of its first process.
     """
 
     name: str
-    state: PartState
+    state: ComponentState
     pid: int | None
     address: str
     rss_bytes: int
@@ -117,43 +117,43 @@ class Stack(Protocol):
     def versions(self) -> dict[str, str]:
         """Versions of what runs: ``java kafka spark connector python``."""
 
-    def parts(self, kind: ComponentKind | None = None) -> list[str]:
+    def components(self, kind: ComponentKind | None = None) -> list[str]:
         """The names of all parts, or of those of one kind; drivers of one's own last."""
 
-    def status(self) -> list[PartStatus]:
+    def status(self) -> list[ComponentStatus]:
         """The state of every part, without waiting for any."""
 
-    def mend(self) -> list[str]:
+    def repair(self) -> list[str]:
         """Start the parts of the stack that do not run; returns their names."""
 
-    def start(self, part: str, *, warm: bool = True) -> None:
+    def start(self, component: str, *, warm: bool = True) -> None:
         """Start a part that does not run, and wait until it does its work. Nothing happens to one that runs.
 
         ``warm=False``: a driver is there as soon as it serves, and not only after a first job on each executor.
         """
 
-    def stop(self, part: str) -> None:
+    def stop(self, component: str) -> None:
         """Ask a part to end, kill it if it does not. A driver of one's own is forgotten."""
 
-    def kill(self, part: str) -> None:
+    def kill(self, component: str) -> None:
         """SIGKILL, and wait until it is gone. :meth:`start` brings it back, a driver of one's own too."""
 
-    def pause(self, part: str) -> None:
+    def pause(self, component: str) -> None:
         """SIGSTOP; a container with all in it, a worker's executors too.
 
         Undone by :meth:`resume`, and when the process that paused it has died.
         """
 
-    def resume(self, part: str) -> None:
+    def resume(self, component: str) -> None:
         """SIGCONT."""
 
-    def cut_off(self, part: str) -> None:
+    def partition_network(self, component: str) -> None:
         """Take a part off the network; its process goes on. Undone by :meth:`reconnect`, as a pause is."""
 
-    def reconnect(self, part: str) -> None:
+    def heal_network(self, component: str) -> None:
         """Bring a part back to the network, at its address."""
 
-    def logs(self, part: str, lines: int | None = 50) -> str:
+    def logs(self, component: str, lines: int | None = 50) -> str:
         """The end of a part's log; with ``None`` all of it."""
 
     def driver(self, name: str = DRIVER) -> Driver:
@@ -177,7 +177,7 @@ class Stack(Protocol):
     def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGCONT an executor."""
 
-    def hold(self, driver: str) -> AbstractContextManager[None]:
+    def suspended(self, driver: str) -> AbstractContextManager[None]:
         """Stop a driver for a moment, one holder at a time; it goes on at exit, or when the holder has died."""
 
     def register_session(

@@ -18,7 +18,7 @@ from tidemark.stack.api import DRIVER, ComponentKind, Say
 from tidemark.stack.backends import Backend, runtime_of
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import can_bind, free_ports
-from tidemark.stack.registry import Lease, PartRecord, StackRecord, StateFolder
+from tidemark.stack.registry import ComponentRecord, Lease, StackRecord, StateFolder
 from tidemark.stack.runtime import Runtime
 
 LEAST_DISK = 1 << 28
@@ -62,19 +62,19 @@ def _must_have_room(folder: Path) -> None:
         )
 
 
-def ensure_keeper(state: StateFolder) -> None:
-    """Start the process that ends the stack when nobody needs it (``keeper.py``), unless it lives. Holding the lock."""
-    living = state.records("keepers", Lease)
-    if any(keeper.owner.alive for _, keeper in living):
+def ensure_reaper(state: StateFolder) -> None:
+    """Start the process that ends the stack when nobody needs it (``reaper.py``), unless it lives. Holding the lock."""
+    living = state.records("reapers", Lease)
+    if any(reaper.owner.alive for _, reaper in living):
         return
     root = str(paths.PACKAGE.parent)
-    keeper = spawn(
+    reaper = spawn(
         [sys.executable, "-P", "-m", "tidemark.stack.reaper", str(state.home), state.token() or ""],
-        log=state.path / "logs" / "keeper.log",
+        log=state.path / "logs" / "reaper.log",
         cwd=state.home,
         env=base_environment(PYTHONPATH=root, XDG_CACHE_HOME=str(paths.cache_dir().parent)),
     )
-    state.add("keepers", Lease(keeper), "keeper")
+    state.add("reapers", Lease(reaper), "reaper")
 
 
 def end_stack(state: StateFolder, *, keep_logs: bool = False) -> None:
@@ -93,17 +93,17 @@ def _start_all(state: StateFolder, record: StackRecord, runtime: Runtime, say: S
     state.write(record)
     for name in ("tmp", "work", "master/recovery"):
         (state.path / name).mkdir(parents=True, exist_ok=True)
-    started: list[PartRecord] = []
+    started: list[ComponentRecord] = []
 
-    def begin(*parts: PartRecord) -> None:
-        for part in parts:
-            state.write_part(part)
-        started.extend(parts)
-        runtime.start(parts)
+    def begin(*components: ComponentRecord) -> None:
+        for component in components:
+            state.write_component(component)
+        started.extend(components)
+        runtime.start(components)
 
     def all_live() -> None:
-        for part in started:
-            component_readiness.must_live(runtime, part)
+        for component in started:
+            component_readiness.must_live(runtime, component)
 
     nodes = range(1, len(record.kafka_ports) + 1)
     master = launch_specs.master(state, record)
@@ -140,11 +140,13 @@ def _ports(state: StateFolder, record: StackRecord) -> list[int]:
     own = list(record.kafka_ports)
     if record.backend == "local":
         own += [*record.controller_ports, record.master_port, *record.worker_ports]
-    return own + [part.port for part in state.parts() if part.kind is ComponentKind.DRIVER]
+    return own + [
+        component.port for component in state.components() if component.kind is ComponentKind.DRIVER
+    ]
 
 
 def _forget(state: StateFolder) -> None:
     """Empty the folder for another attempt; token and leases stay."""
     for path in state.path.iterdir():
-        if path.is_dir() and path.name not in ("leases", "keepers", "logs"):
+        if path.is_dir() and path.name not in ("leases", "reapers", "logs"):
             shutil.rmtree(path, ignore_errors=True)

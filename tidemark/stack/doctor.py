@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 
 from tidemark import paths
-from tidemark.errors import EngineError, TidemarkError
+from tidemark.errors import ContainerEngineError, TidemarkError
 from tidemark.processes import marked
-from tidemark.stack.api import PartState
+from tidemark.stack.api import ComponentState
 from tidemark.stack.cold_start import LEAST_DISK
 from tidemark.stack.components.ports import LOOPBACK, free_ports
 from tidemark.stack.install import jars as jar_cache
@@ -107,7 +107,7 @@ def _engine(spec: StackSpec) -> Look:
     try:
         docker = connect().version()["Version"]
         return Look("engine", Finding.GOOD, f"Docker {docker}, Compose {check_compose()}")
-    except EngineError as error:
+    except ContainerEngineError as error:
         if spec.backend == "compose":
             raise
         return Look("engine", Finding.GOOD, f"{error.message}; local processes need none")
@@ -170,12 +170,16 @@ def _stack(state: StateFolder) -> Look:
             f"what is left of a start that died: {len(marked(TOKEN_VARIABLE, token))} processes, {state.path}",
             "`tidemark down` ends and removes it",
         )
-    gone = [part.name for part in attach(state, record).status() if part.state is PartState.STOPPED]
+    gone = [
+        component.name
+        for component in attach(state, record).status()
+        if component.state is ComponentState.STOPPED
+    ]
     if gone:
         text, hint = f"not running: {', '.join(gone)}", "`tidemark up` starts what is missing"
         return Look("stack", Finding.WARNING, text, hint)
-    if not any(keeper.owner.alive for _, keeper in state.records("keepers", Lease)):
-        return Look("stack", Finding.WARNING, "its keeper is gone", "`tidemark up` starts another")
+    if not any(reaper.owner.alive for _, reaper in state.records("reapers", Lease)):
+        return Look("stack", Finding.WARNING, "its reaper is gone", "`tidemark up` starts another")
     return Look(
         "stack", Finding.GOOD, f"runs, {'until `tidemark down`' if record.kept else 'while it is leased'}"
     )

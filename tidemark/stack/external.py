@@ -18,14 +18,14 @@ from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.stack import readiness
-from tidemark.stack.api import DRIVER, ComponentKind, Driver, Executor, PartState, PartStatus
+from tidemark.stack.api import DRIVER, ComponentKind, ComponentState, ComponentStatus, Driver, Executor
 from tidemark.stack.components.plan import planned
 from tidemark.stack.components.ports import answers
 from tidemark.stack.managed import noted_session
 from tidemark.stack.registry import StackRecord, StateFolder, Supplies
 from tidemark.stack.spec import External, StackSpec
 
-_PARTS = ("broker", DRIVER)
+_COMPONENTS = ("broker", DRIVER)
 
 
 class ExternalStack:
@@ -62,47 +62,48 @@ class ExternalStack:
         """Versions of what runs."""
         return dict(self._record.versions)
 
-    def parts(self, kind: ComponentKind | None = None) -> list[str]:
+    def components(self, kind: ComponentKind | None = None) -> list[str]:
         """What is known of it: one component of each of two kinds, called as its kind is."""
-        return [name for name in _PARTS if kind in (None, name)]
+        return [name for name in _COMPONENTS if kind in (None, name)]
 
-    def status(self) -> list[PartStatus]:
+    def status(self) -> list[ComponentStatus]:
         """Whether something listens at its addresses."""
         return [
-            _status(name, address) for name, address in zip(_PARTS, _addresses(self._external), strict=True)
+            _status(name, address)
+            for name, address in zip(_COMPONENTS, _addresses(self._external), strict=True)
         ]
 
-    def start(self, part: str, *, warm: bool = True) -> None:  # noqa: ARG002 (the protocol's)
+    def start(self, component: str, *, warm: bool = True) -> None:  # noqa: ARG002 (the protocol's)
         """Refused."""
-        self._refuse("start", part)
+        self._refuse("start", component)
 
-    def stop(self, part: str) -> None:
+    def stop(self, component: str) -> None:
         """Refused."""
-        self._refuse("stop", part)
+        self._refuse("stop", component)
 
-    def kill(self, part: str) -> None:
+    def kill(self, component: str) -> None:
         """Refused."""
-        self._refuse("kill", part)
+        self._refuse("kill", component)
 
-    def pause(self, part: str) -> None:
+    def pause(self, component: str) -> None:
         """Refused."""
-        self._refuse("pause", part)
+        self._refuse("pause", component)
 
-    def resume(self, part: str) -> None:
+    def resume(self, component: str) -> None:
         """Refused."""
-        self._refuse("resume", part)
+        self._refuse("resume", component)
 
-    def cut_off(self, part: str) -> None:
+    def partition_network(self, component: str) -> None:
         """Refused."""
-        self._refuse("cut off", part)
+        self._refuse("cut off", component)
 
-    def reconnect(self, part: str) -> None:
+    def heal_network(self, component: str) -> None:
         """Refused."""
-        self._refuse("reconnect", part)
+        self._refuse("reconnect", component)
 
-    def logs(self, part: str, lines: int | None = 50) -> str:  # noqa: ARG002 (the protocol's)
+    def logs(self, component: str, lines: int | None = 50) -> str:  # noqa: ARG002 (the protocol's)
         """Nothing: its logs are where it runs."""
-        self._known(part)
+        self._known(component)
         return ""
 
     def driver(self, name: str = DRIVER) -> Driver:
@@ -136,7 +137,7 @@ class ExternalStack:
         """Refused."""
         self._refuse("resume", f"executor {executor} of {driver}")
 
-    def hold(self, driver: str) -> AbstractContextManager[None]:
+    def suspended(self, driver: str) -> AbstractContextManager[None]:
         """Holds nothing: a slice that is published meanwhile may be torn."""
         self._known(driver)
         return contextlib.nullcontext()
@@ -162,9 +163,9 @@ class ExternalStack:
             ) from error
         return path
 
-    def mend(self) -> list[str]:
+    def repair(self) -> list[str]:
         """Nothing is mended; raises ``TestbedError`` if it does not answer."""
-        gone = [part for part in self.status() if part.state is not PartState.RUNNING]
+        gone = [component for component in self.status() if component.state is not ComponentState.RUNNING]
         if gone:
             raise TestbedError(
                 f"the {gone[0].name} of the external stack does not answer",
@@ -173,20 +174,20 @@ class ExternalStack:
             )
         return []
 
-    def undo_the_dead(self) -> None:
+    def clean_up_orphans(self) -> None:
         """Nothing was done to it."""
 
-    def _known(self, part: str) -> None:
-        if part not in _PARTS:
+    def _known(self, component: str) -> None:
+        if component not in _COMPONENTS:
             raise UsageError(
-                f"the stack has no part {part!r}",
-                detail=f"of an external stack are known: {', '.join(_PARTS)}",
+                f"the stack has no part {component!r}",
+                detail=f"of an external stack are known: {', '.join(_COMPONENTS)}",
                 hint="`tidemark status` shows them",
             )
 
-    def _refuse(self, what: str, part: str) -> NoReturn:
+    def _refuse(self, what: str, component: str) -> NoReturn:
         raise UsageError(
-            f"cannot {what} {part}: the stack is external",
+            f"cannot {what} {component}: the stack is external",
             detail=f"{self._external.remote} belongs to somebody else, and its processes are not ours to touch",
             hint="faults need a stack of one's own: `tidemark up --backend local` or `--backend compose`",
         )
@@ -199,8 +200,8 @@ def noted(state: StateFolder, spec: StackSpec, digest: str) -> StackRecord:
     """
     external = spec.external
     assert external is not None, "its spec has made sure"
-    for name, address in zip(_PARTS, _addresses(external), strict=True):
-        if _status(name, address).state is not PartState.RUNNING:
+    for name, address in zip(_COMPONENTS, _addresses(external), strict=True):
+        if _status(name, address).state is not ComponentState.RUNNING:
             raise TestbedError(
                 f"no {name} answers at {address}",
                 detail="nothing takes connections there",
@@ -256,7 +257,9 @@ def _addresses(external: External) -> tuple[str, str]:
     return external.bootstrap_servers.split(",")[0], external.remote
 
 
-def _status(name: str, address: str) -> PartStatus:
+def _status(name: str, address: str) -> ComponentStatus:
     host, _, port = address.removeprefix("sc://").split("/")[0].rpartition(":")
     there = port.isdigit() and answers(host, int(port))
-    return PartStatus(name, PartState.RUNNING if there else PartState.STOPPED, None, address, 0)
+    return ComponentStatus(
+        name, ComponentState.RUNNING if there else ComponentState.STOPPED, None, address, 0
+    )

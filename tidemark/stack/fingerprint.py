@@ -25,7 +25,7 @@ from tidemark.stack.backends import Backend
 from tidemark.stack.components import cds, launch_specs
 from tidemark.stack.components.plan import planned
 from tidemark.stack.install.spark_install import spark_class_path, versions_of
-from tidemark.stack.registry import PartRecord, StackRecord, StateFolder, Supplies
+from tidemark.stack.registry import ComponentRecord, StackRecord, StateFolder, Supplies
 from tidemark.stack.spec import StackSpec
 
 _STAND_IN = "stand-in"
@@ -38,8 +38,8 @@ def digest_of(spec: StackSpec, backend: Backend | None) -> str:
     Raises what :meth:`Backend.identity` does.
     """
     digest = hashlib.sha256()
-    for part in (__version__, *(backend.identity() if backend is not None else [spec])):
-        digest.update(f"{part}\n".encode())
+    for component in (__version__, *(backend.identity() if backend is not None else [spec])):
+        digest.update(f"{component}\n".encode())
     if backend is not None:
         for content in _launch_specs(backend):
             digest.update(f"{len(content)}\n".encode())
@@ -53,8 +53,8 @@ def _launch_specs(backend: Backend) -> Iterator[bytes]:
         state = StateFolder(Path(name))
         state.path.mkdir()
         record = _stand_in(backend)
-        for part in _parts(state, record):
-            yield _without_place(msgspec.json.encode(_own(part, record)), name)
+        for component in _components(state, record):
+            yield _without_place(msgspec.json.encode(_own(component, record)), name)
         for path in sorted(path for path in state.path.rglob("*") if path.is_file()):
             yield str(path.relative_to(state.path)).encode()
             yield _without_place(path.read_bytes(), name)
@@ -83,7 +83,7 @@ def _stand_in(backend: Backend) -> StackRecord:
     return planned(spec, supplies, "", None, **numbers, master_port=1)
 
 
-def _parts(state: StateFolder, record: StackRecord) -> Iterator[PartRecord]:
+def _components(state: StateFolder, record: StackRecord) -> Iterator[ComponentRecord]:
     """All components, as a cold start would plan them."""
     yield from (launch_specs.broker(state, record, 1 + node) for node in range(len(record.kafka_ports)))
     yield launch_specs.master(state, record)
@@ -91,15 +91,15 @@ def _parts(state: StateFolder, record: StackRecord) -> Iterator[PartRecord]:
     yield launch_specs.driver(state, record, DRIVER, 1, {})
 
 
-def _own(part: PartRecord, record: StackRecord) -> PartRecord:
+def _own(component: ComponentRecord, record: StackRecord) -> ComponentRecord:
     """A component without the variables that it is handed down; one in a container has its script beside it."""
     if record.backend == "compose":
         from tidemark.stack.compose.container_runtime import write_script
 
-        write_script(part)
-        return part
-    own = {name: value for name, value in part.env.items() if name not in INHERITED}
-    return msgspec.structs.replace(part, env=own)
+        write_script(component)
+        return component
+    own = {name: value for name, value in component.env.items() if name not in INHERITED}
+    return msgspec.structs.replace(component, env=own)
 
 
 def _without_place(content: bytes, folder: str) -> bytes:

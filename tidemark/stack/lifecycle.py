@@ -1,7 +1,7 @@
 """Who uses the stack, and how one gets it: found if it is the one asked for, mended if parts are missing, else rebuilt.
 
 ``up`` makes a stack that lives until ``down``. A lease uses a stack, or starts one that dies with its last lease, even
-if the holder of that lease was killed: the keeper sees to it.
+if the holder of that lease was killed: the reaper sees to it.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) 
     digest = digest_of(spec, backend)
     if record is not None and record.ready and record.digest == digest:
         stack = attach(state, record)
-        stack.undo_the_dead()
-        cold_start.ensure_keeper(state)
-        if mended := stack.mend():
-            progress(f"started again: {', '.join(mended)}")
+        stack.clean_up_orphans()
+        cold_start.ensure_reaper(state)
+        if repaired := stack.repair():
+            progress(f"started again: {', '.join(repaired)}")
     else:
         users = [owner.pid for owner in state.lease_owners()]
         if record is not None and record.ready and users:
@@ -125,7 +125,7 @@ def _build(
     try:
         state.make(spec.backend)
         state.add("leases", Lease(ProcessId.own()), "starting")
-        cold_start.ensure_keeper(state)
+        cold_start.ensure_reaper(state)
         if backend is None:
             record = external.noted(state, spec, digest)
         else:

@@ -17,10 +17,10 @@ from uuid import uuid4
 from tidemark.errors import TestbedError, UsageError
 from tidemark.processes import ProcessId
 from tidemark.stack import component_readiness, readiness, suspension
-from tidemark.stack.api import DRIVER, ComponentKind, Driver, Executor, PartStatus
+from tidemark.stack.api import DRIVER, ComponentKind, ComponentStatus, Driver, Executor
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import free_ports
-from tidemark.stack.registry import PartRecord, Session, StackRecord, StateFolder
+from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.spec import StackSpec
 
@@ -62,18 +62,18 @@ class RunningStack:
         """Versions of what runs."""
         return dict(self._record.versions)
 
-    def parts(self, kind: ComponentKind | None = None) -> list[str]:
+    def components(self, kind: ComponentKind | None = None) -> list[str]:
         """The names of all parts, or of those of one kind."""
-        return [part.name for part in self._state.parts() if kind in (None, part.kind)]
+        return [component.name for component in self._state.components() if kind in (None, component.kind)]
 
-    def status(self) -> list[PartStatus]:
+    def status(self) -> list[ComponentStatus]:
         """The state of every part."""
-        return self._runtime.statuses(self._state.parts())
+        return self._runtime.statuses(self._state.components())
 
-    def start(self, part: str, *, warm: bool = True) -> None:
+    def start(self, component: str, *, warm: bool = True) -> None:
         """Start a part that does not run, and wait until it does its work."""
-        with self._state.part_lock(f"start-{part}"):
-            record = self._part(part)
+        with self._state.component_lock(f"start-{component}"):
+            record = self._component(component)
             if not self._runtime.runs(record):
                 self._runtime.start([record])
                 if record.kind is ComponentKind.DRIVER and not warm:
@@ -81,64 +81,66 @@ class RunningStack:
                 else:
                     self._bring_up(record)
 
-    def stop(self, part: str) -> None:
+    def stop(self, component: str) -> None:
         """Ask a part to end; kill it if it does not. A driver of one's own is forgotten."""
-        record = self._end(part, ask_s=STOP_S)
+        record = self._end(component, ask_s=STOP_S)
         if record.owner is not None:
             self._runtime.forget(record)
-            self._state.forget_part(part)
+            self._state.forget_component(component)
 
-    def kill(self, part: str) -> None:
+    def kill(self, component: str) -> None:
         """SIGKILL a part."""
-        self._end(part, ask_s=0)
+        self._end(component, ask_s=0)
 
-    def pause(self, part: str) -> None:
+    def pause(self, component: str) -> None:
         """Stop a part for a while."""
-        target = self._runtime.target(self._living(part))
-        suspension.stop(self._state, self._runtime, target, f"part-{part}")
+        target = self._runtime.target(self._living(component))
+        suspension.stop(self._state, self._runtime, target, f"part-{component}")
 
-    def resume(self, part: str) -> None:
+    def resume(self, component: str) -> None:
         """Let a part go on."""
-        target = self._runtime.target(self._living(part))
-        suspension.go_on(self._state, self._runtime, target, f"part-{part}")
+        target = self._runtime.target(self._living(component))
+        suspension.resume(self._state, self._runtime, target, f"part-{component}")
 
-    def cut_off(self, part: str) -> None:
+    def partition_network(self, component: str) -> None:
         """Take a part off the network."""
-        target = self._runtime.network_target(self._living(part))
-        suspension.stop(self._state, self._runtime, target, f"network-{part}")
+        target = self._runtime.network_target(self._living(component))
+        suspension.stop(self._state, self._runtime, target, f"network-{component}")
 
-    def reconnect(self, part: str) -> None:
+    def heal_network(self, component: str) -> None:
         """Bring a part back to the network."""
-        target = self._runtime.network_target(self._part(part))
-        suspension.go_on(self._state, self._runtime, target, f"network-{part}")
+        target = self._runtime.network_target(self._component(component))
+        suspension.resume(self._state, self._runtime, target, f"network-{component}")
 
-    def logs(self, part: str, lines: int | None = 50) -> str:
+    def logs(self, component: str, lines: int | None = 50) -> str:
         """The end of a part's log; with ``None`` all of it."""
-        return self._runtime.log(self._part(part), lines)
+        return self._runtime.log(self._component(component), lines)
 
     def driver(self, name: str = DRIVER) -> Driver:
         """A driver that runs."""
-        part = self._living(name)
+        component = self._living(name)
         event_log = _newest_event_log(self._state, name)
-        if part.kind is not ComponentKind.DRIVER or event_log is None:
-            raise UsageError(f"{name!r} is not a driver", hint=f"the parts are {', '.join(self.parts())}")
+        if component.kind is not ComponentKind.DRIVER or event_log is None:
+            raise UsageError(
+                f"{name!r} is not a driver", hint=f"the parts are {', '.join(self.components())}"
+            )
         app_id = event_log.name.removesuffix(".inprogress")
-        return Driver(name, part.address, app_id, event_log)
+        return Driver(name, component.address, app_id, event_log)
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
         """Start a driver of one's own."""
-        if not _NAME.fullmatch(name) or self._state.part(name) is not None:
+        if not _NAME.fullmatch(name) or self._state.component(name) is not None:
             raise UsageError(
                 f"a driver cannot be called {name!r}",
-                detail=f"the parts are {', '.join(self.parts())}",
+                detail=f"the parts are {', '.join(self.components())}",
                 hint="choose a name of its own, of small letters, digits, '.', '_' and '-'",
             )
-        part = launch_specs.driver(self._state, self._record, name, free_ports(1)[0], dict(conf or {}))
-        part.owner = ProcessId.own()
-        self._state.write_part(part)
+        component = launch_specs.driver(self._state, self._record, name, free_ports(1)[0], dict(conf or {}))
+        component.owner = ProcessId.own()
+        self._state.write_component(component)
         try:
-            self._runtime.start([part])
-            self._bring_up(part)
+            self._runtime.start([component])
+            self._bring_up(component)
             return self.driver(name)
         except BaseException:
             self.stop(name)
@@ -146,7 +148,9 @@ class RunningStack:
 
     def executors(self, driver: str) -> list[Executor]:
         """The living executors of a driver's application."""
-        workers = [part for part in self._state.parts() if part.kind is ComponentKind.WORKER]
+        workers = [
+            component for component in self._state.components() if component.kind is ComponentKind.WORKER
+        ]
         return sorted(without_forks(self._runtime.executors(self.driver(driver).app_id, workers)))
 
     def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
@@ -167,20 +171,20 @@ class RunningStack:
         """SIGCONT an executor."""
         executor = self._executor(driver, executor)
         target = self._runtime.executor_target(executor)
-        suspension.go_on(self._state, self._runtime, target, _name_of(executor))
+        suspension.resume(self._state, self._runtime, target, _name_of(executor))
         return executor
 
     @contextmanager
-    def hold(self, driver: str) -> Iterator[None]:
+    def suspended(self, driver: str) -> Iterator[None]:
         """Stop a driver for the length of the block."""
         target = self._runtime.target(self._living(driver))
-        with suspension.held(self._state, self._runtime, target, driver):
+        with suspension.suspended(self._state, self._runtime, target, driver):
             yield
 
     @contextmanager
     def register_session(self, session_id: str, driver: str, *, user_id: str | None = None) -> Iterator[None]:
         """Note a Connect session for the length of the block."""
-        with noted_session(self._state, session_id, self._part(driver).address, user_id):
+        with noted_session(self._state, session_id, self._component(driver).address, user_id):
             yield
 
     def work_dir(self, name: str) -> Path:
@@ -189,72 +193,75 @@ class RunningStack:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def mend(self) -> list[str]:
+    def repair(self) -> list[str]:
         """Start the parts of the stack that do not run; returns their names."""
-        parts = self._state.parts()
-        gone = [part for part in parts if not self._runtime.runs(part)]
-        if {part.kind for part in parts if part not in gone} <= {ComponentKind.BROKER}:
+        components = self._state.components()
+        gone = [component for component in components if not self._runtime.runs(component)]
+        if {component.kind for component in components if component not in gone} <= {ComponentKind.BROKER}:
             # Of all that the master remembers nobody is left: it would wait a minute for them to answer.
             shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
-        mended = [part.name for part in gone if part.owner is None]
-        for name in mended:
+        repaired = [component.name for component in gone if component.owner is None]
+        for name in repaired:
             self.start(name)
-        return mended
+        return repaired
 
-    def undo_the_dead(self) -> None:
+    def clean_up_orphans(self) -> None:
         """Let go on what dead processes have stopped, and end the drivers that they owned."""
-        suspension.undo_the_abandoned(self._state, self._runtime)
-        for part in self._state.parts():
-            if part.owner is not None and not part.owner.alive:
-                self.stop(part.name)
+        suspension.resume_abandoned(self._state, self._runtime)
+        for component in self._state.components():
+            if component.owner is not None and not component.owner.alive:
+                self.stop(component.name)
 
-    def _bring_up(self, part: PartRecord) -> None:
+    def _bring_up(self, component: ComponentRecord) -> None:
         """Wait until a part that was just started does its work."""
-        match part.kind:
+        match component.kind:
             case ComponentKind.BROKER:
-                brokers = [other for other in self._state.parts() if other.kind is ComponentKind.BROKER]
+                brokers = [other for other in self._state.components() if other.kind is ComponentKind.BROKER]
                 readiness.round_trip(
                     self.bootstrap_servers,
-                    lambda: component_readiness.must_live(self._runtime, part),
+                    lambda: component_readiness.must_live(self._runtime, component),
                     brokers=sum(self._runtime.runs(broker) for broker in brokers),
                 )
             case ComponentKind.MASTER:
-                component_readiness.await_master(self._runtime, part)
+                component_readiness.await_master(self._runtime, component)
             case ComponentKind.WORKER:
-                component_readiness.await_worker(self._runtime, part)
+                component_readiness.await_worker(self._runtime, component)
             case ComponentKind.DRIVER:
                 with readiness.open_probe(self._state, self._record.python) as probe:
-                    component_readiness.await_driver(self._runtime, part)
+                    component_readiness.await_driver(self._runtime, component)
                     count = launch_specs.executors_of_a_driver(self._record)
                     readiness.warm_up(
-                        probe, part, count, lambda: component_readiness.must_live(self._runtime, part)
+                        probe,
+                        component,
+                        count,
+                        lambda: component_readiness.must_live(self._runtime, component),
                     )
 
-    def _end(self, name: str, ask_s: float) -> PartRecord:
-        part = self._part(name)
-        self._runtime.end(part, ask_s)
+    def _end(self, name: str, ask_s: float) -> ComponentRecord:
+        component = self._component(name)
+        self._runtime.end(component, ask_s)
         self._state.discard("stopped", f"part-{name}")
-        return part
+        return component
 
-    def _part(self, name: str) -> PartRecord:
-        part = self._state.part(name)
-        if part is None:
+    def _component(self, name: str) -> ComponentRecord:
+        component = self._state.component(name)
+        if component is None:
             raise UsageError(
                 f"the stack has no part {name!r}",
-                detail=f"its parts are {', '.join(self.parts()) or 'gone: it was ended'}",
+                detail=f"its parts are {', '.join(self.components()) or 'gone: it was ended'}",
                 hint="`tidemark status` shows them; `tidemark up` starts a stack",
             )
-        return part
+        return component
 
-    def _living(self, name: str) -> PartRecord:
-        part = self._part(name)
-        if not self._runtime.runs(part):
+    def _living(self, name: str) -> ComponentRecord:
+        component = self._component(name)
+        if not self._runtime.runs(component):
             raise TestbedError(
                 f"the {name} does not run",
-                detail=f"the end of its log:\n{self._runtime.log(part, 10)}",
+                detail=f"the end of its log:\n{self._runtime.log(component, 10)}",
                 hint="`tidemark up` starts what is missing",
             )
-        return part
+        return component
 
     def _executor(self, driver: str, named: Executor | str) -> Executor:
         if isinstance(named, Executor):
@@ -282,7 +289,7 @@ def without_forks(executors: Iterable[Executor]) -> list[Executor]:
 
 @contextmanager
 def noted_session(state: StateFolder, session_id: str, remote: str, user_id: str | None) -> Iterator[None]:
-    """Note a Connect session for the length of the block; the keeper releases it if this process dies."""
+    """Note a Connect session for the length of the block; the reaper releases it if this process dies."""
     name = uuid4().hex
     user = user_id if user_id is not None else os.getenv("SPARK_USER", os.getenv("USER", ""))
     state.add("sessions", Session(session_id, user, remote, ProcessId.own()), name)

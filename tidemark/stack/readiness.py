@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.processes import Conversation, base_environment
-from tidemark.stack.registry import TOKEN_VARIABLE, PartRecord, StateFolder
+from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StateFolder
 from tidemark.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def _await_brokers(admin: AdminClient, bootstrap: str, count: int, unless: Calla
         if known.controller_id < 0:
             seen = "no controller"
             return False
-        parts = [part for topic in known.topics.values() for part in topic.partitions.values()]
-        behind = sum(len(part.isrs) < min(count, len(part.replicas)) for part in parts)
-        seen = f"{len(known.brokers)} brokers, {behind} of {len(parts)} partitions behind"
+        components = [component for topic in known.topics.values() for component in topic.partitions.values()]
+        behind = sum(len(component.isrs) < min(count, len(component.replicas)) for component in components)
+        seen = f"{len(known.brokers)} brokers, {behind} of {len(components)} partitions behind"
         return len(known.brokers) >= count and not behind
 
     wait_until(
@@ -108,7 +108,9 @@ def open_probe(state: StateFolder, python: str) -> Conversation:
     )
 
 
-def warm_up(probe: Conversation, driver: PartRecord, count: int, unless: Callable[[], object]) -> list[Path]:
+def warm_up(
+    probe: Conversation, driver: ComponentRecord, count: int, unless: Callable[[], object]
+) -> list[Path]:
     """Run a one-row job on each of ``count`` executors; returns their folders (worker folder/application/executor)."""
     seen: set[Path] = set()
     why = ""

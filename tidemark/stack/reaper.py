@@ -1,4 +1,4 @@
-"""The keeper: a small process that outlives everybody and sees to it that nothing is orphaned.
+"""The reaper: a small process that outlives everybody and sees to it that nothing is orphaned.
 
 ``python -m tidemark.stack.reaper HOME TOKEN``. While its stack exists it undoes what dead processes left: resumes what
 they stopped, ends their drivers, releases their Connect sessions (and so stops their queries). When nobody keeps the
@@ -22,7 +22,7 @@ from pathlib import Path
 from tidemark.errors import DeadlineExceeded, TidemarkError, UnknownStack
 from tidemark.processes import Conversation, end, marked
 from tidemark.stack import cold_start, readiness
-from tidemark.stack.api import PartState, Stack
+from tidemark.stack.api import ComponentState, Stack
 from tidemark.stack.backends import runtime_of
 from tidemark.stack.install.cds_training import Writer
 from tidemark.stack.lifecycle import attach
@@ -101,7 +101,7 @@ def keep(state: StateFolder, token: str, *, give_up_s: float = GIVE_UP_S) -> Non
     """Watch until the stack with this token is gone, or cannot be ended for ``give_up_s``."""
     backend = state.backend()
     duties: tuple[tuple[Attempts, Duty], ...] = (
-        (Attempts("undoing what dead processes left"), undo_the_dead),
+        (Attempts("undoing what dead processes left"), clean_up_orphans),
         (
             Attempts("looking whether class archives are to be written"),
             Writer(runtime_of(state, backend).wrap).look,
@@ -137,10 +137,10 @@ def _remove_containers(token: str, give_up_s: float) -> None:
         pause(LOOK_S)
 
 
-def undo_the_dead(state: StateFolder, record: StackRecord) -> None:
+def clean_up_orphans(state: StateFolder, record: StackRecord) -> None:
     """Resume, end and release what belongs to processes that have died."""
     stack = attach(state, record)
-    stack.undo_the_dead()
+    stack.clean_up_orphans()
     _release_sessions(state, record, stack)
 
 
@@ -148,7 +148,7 @@ def _release_sessions(state: StateFolder, record: StackRecord, stack: Stack) -> 
     dead = [(path, found) for path, found in state.records("sessions", Session) if not found.owner.alive]
     if not dead:
         return
-    running = {part.address for part in stack.status() if part.state is PartState.RUNNING}
+    running = {component.address for component in stack.status() if component.state is ComponentState.RUNNING}
     if any(session.remote in running for _, session in dead):
         with readiness.open_probe(state, record.python) as probe:
             for _, session in dead:

@@ -5,7 +5,7 @@ Below ``PROJECT/.tidemark``: ``lock`` (taken by whoever starts or ends a stack) 
     token            the mark of its processes
     backend          how it is run
     stack.json       what the stack is: spec, digest, ports, versions, ready, kept
-    parts/NAME.json  how a part is started (argv, environment), and which process it is now
+    components/NAME.json  how a part is started (argv, environment), and which process it is now
     leases/*.json    who uses the stack
     stopped/*.json   who stopped which process, or cut off which part: undone when the owner is dead
     sessions/*.json  Connect sessions, by owner: released when the owner is dead
@@ -41,7 +41,7 @@ LOCK_S = 300.0
 END_S = 4.0
 """Calibration: the daemons end within 2 s of being asked; nothing of a stack that ends is needed any more."""
 
-LAYOUT = 2
+LAYOUT = 3
 """Of the records in a state folder. Another one is needed when a field is added, changed or taken away."""
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -100,8 +100,8 @@ class StackRecord(Supplies, kw_only=True):
         )
 
 
-class PartRecord(msgspec.Struct, kw_only=True):
-    """``parts/NAME.json``. ``owner`` is set for a driver of one's own: it is ended with its owner.
+class ComponentRecord(msgspec.Struct, kw_only=True):
+    """``components/NAME.json``. ``owner`` is set for a driver of one's own: it is ended with its owner.
 
     ``before`` is run once, before the first start. ``process`` and ``log`` are those of a process of this machine; a
     part in a container has neither.
@@ -281,7 +281,7 @@ class StateFolder:
         return token
 
     @contextmanager
-    def part_lock(self, name: str) -> Iterator[None]:
+    def component_lock(self, name: str) -> Iterator[None]:
         """One process at a time does this to a part (``start-driver``, ``hold-driver`` …). Waits for its turn."""
         folder = self.path / "locks"
         folder.mkdir(exist_ok=True)
@@ -289,26 +289,26 @@ class StateFolder:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def part(self, name: str) -> PartRecord | None:
+    def component(self, name: str) -> ComponentRecord | None:
         """A part's record."""
-        return _read(self.path / "parts" / f"{name}.json", PartRecord)
+        return _read(self.path / "components" / f"{name}.json", ComponentRecord)
 
-    def parts(self) -> list[PartRecord]:
+    def components(self) -> list[ComponentRecord]:
         """All parts: broker, master, workers, driver, drivers of one's own."""
-        found = [_read(path, PartRecord) for path in self._files("parts")]
+        found = [_read(path, ComponentRecord) for path in self._files("components")]
         order = list(ComponentKind)
         return sorted(
-            (part for part in found if part is not None),
-            key=lambda part: (order.index(part.kind), part.owner is not None, part.name),
+            (component for component in found if component is not None),
+            key=lambda component: (order.index(component.kind), component.owner is not None, component.name),
         )
 
-    def write_part(self, record: PartRecord) -> None:
-        """Write ``parts/NAME.json``."""
-        _write(self.path / "parts" / f"{record.name}.json", record)
+    def write_component(self, record: ComponentRecord) -> None:
+        """Write ``components/NAME.json``."""
+        _write(self.path / "components" / f"{record.name}.json", record)
 
-    def forget_part(self, name: str) -> None:
-        """Remove ``parts/NAME.json``."""
-        (self.path / "parts" / f"{name}.json").unlink(missing_ok=True)
+    def forget_component(self, name: str) -> None:
+        """Remove ``components/NAME.json``."""
+        (self.path / "components" / f"{name}.json").unlink(missing_ok=True)
 
     def add(self, folder: str, record: msgspec.Struct, name: str) -> None:
         """Write a record of ``leases``, ``stopped`` or ``sessions``."""
@@ -354,15 +354,15 @@ def _read(path: Path, kind: type[R]) -> R | None:
 
 def _write(path: Path, record: msgspec.Struct) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(msgspec.json.encode(record))
-    part.replace(path)
+    component = path.with_name(f"{path.name}.{os.getpid()}.part")
+    component.write_bytes(msgspec.json.encode(record))
+    component.replace(path)
 
 
 def end_processes(state: StateFolder) -> None:
     """End every process of a stack on this machine, descendants and forgotten ones too: found by its token."""
     token = state.token()
-    recorded = [part.process for part in state.parts() if part.process is not None]
+    recorded = [component.process for component in state.components() if component.process is not None]
     end([*recorded, *(marked(TOKEN_VARIABLE, token) if token else [])], ask_s=END_S)
     if token:
         end(marked(TOKEN_VARIABLE, token), ask_s=0)

@@ -19,9 +19,9 @@ class Slow(Words):
         self.goes_on = threading.Event()
 
     @contextmanager
-    def hold(self, driver):
+    def suspended(self, driver):
         assert self.goes_on.wait(SOON_S)
-        with super().hold(driver):
+        with super().suspended(driver):
             yield
 
 

@@ -48,7 +48,7 @@ class Words:
             raise TestbedError(f"{words[0]} was refused")
         self.said.append(words)
 
-    def parts(self, kind=None):
+    def components(self, kind=None):
         kinds = {"broker": "broker", "master": "master", "worker-1": "worker", "driver": "driver"}
         kinds |= {"master-data-1": "driver"}  # named after the contract that it is a driver of
         return [name for name, its_kind in kinds.items() if kind in (None, its_kind)]
@@ -60,24 +60,24 @@ class Words:
         ]
 
     @contextmanager
-    def hold(self, driver):
+    def suspended(self, driver):
         self._word("hold", driver)
         try:
             yield
         finally:
             self._word("let go", driver)
 
-    def kill(self, part):
-        self._word("kill", part)
+    def kill(self, component):
+        self._word("kill", component)
 
-    def start(self, part):
-        self._word("start", part)
+    def start(self, component):
+        self._word("start", component)
 
-    def pause(self, part):
-        self._word("pause", part)
+    def pause(self, component):
+        self._word("pause", component)
 
-    def resume(self, part):
-        self._word("resume", part)
+    def resume(self, component):
+        self._word("resume", component)
 
     def driver(self, name):
         """It is another one after each kill; all of them have one log."""
@@ -120,8 +120,8 @@ def striker_of(batches, stack, *strikes, output=None, say=lambda _text: None):
     return Striker(scene, strikes, say)
 
 
-def strike(part="executor", point=PLANNED, seconds=0.0, batch=1, action="kill"):
-    return Strike(Sort(part, action, point, seconds), batch, 0.0)
+def strike(component="executor", point=PLANNED, seconds=0.0, batch=1, action="kill"):
+    return Strike(Sort(component, action, point, seconds), batch, 0.0)
 
 
 def until(condition, what):
@@ -427,8 +427,8 @@ def test_of_a_driver_that_is_faster_the_first_kill_is_told_and_both_are_tried_ag
     class Faster(Words):
         """Whose second driver is done with batch 1 when it is stopped."""
 
-        def pause(self, part):
-            super().pause(part)
+        def pause(self, component):
+            super().pause(component)
             if self.said.count(KILL) == 1:
                 batches.commit(1)
 

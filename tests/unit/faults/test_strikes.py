@@ -35,7 +35,7 @@ def test_all_strikes_are_planned_in_order_and_none_before_the_second_batch(execu
 
 
 def test_faults_of_different_kinds_are_mixed():
-    orders = {tuple(strike.sort.part for strike in plan(seed, 2, 2)) for seed in range(20)}
+    orders = {tuple(strike.sort.component for strike in plan(seed, 2, 2)) for seed in range(20)}
     assert len(orders) > 3
 
 
@@ -64,10 +64,14 @@ def test_a_schedule_is_read_with_its_defaults():
     assert read_schedule("") == ()
 
 
-@pytest.mark.parametrize(("part", "action"), POINTS)
-def test_every_fault_is_written_as_it_is_read(part, action):
-    for point in POINTS[part, action]:
-        sorts = (Sort(part, action, point), Sort(part, action, point, 2.25), Sort(part, action, point, 2.25))
+@pytest.mark.parametrize(("component", "action"), POINTS)
+def test_every_fault_is_written_as_it_is_read(component, action):
+    for point in POINTS[component, action]:
+        sorts = (
+            Sort(component, action, point),
+            Sort(component, action, point, 2.25),
+            Sort(component, action, point, 2.25),
+        )
         assert read_schedule(write_schedule(sorts)) == sorts
 
 

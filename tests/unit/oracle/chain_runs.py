@@ -42,7 +42,7 @@ class ChainRun:
     def __init__(self, described: Chain) -> None:
         self.chain = described
         self.delivery = Delivery.AT_LEAST_ONCE
-        self.anchors: list[str] = []
+        self.goals: list[str] = []
         self.versions: dict[str, str] = {}
         self.rows: dict[str, list[str]] = {topic: [] for topic in described.topics}
         self.sentinels: dict[str, int] = {}
@@ -106,7 +106,7 @@ class ChainRun:
             contract=self.chain.to_json(),
             delivery=self.delivery,
             inputs=inputs,
-            anchors=self.anchors,
+            goals=self.goals,
             versions=self.versions,
             query_id=QUERY,
         )

@@ -23,12 +23,12 @@ from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Outpu
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import (
     Batch,
+    ExecutorAssignment,
     Fault,
     InputRecord,
     InputTopic,
     Manifest,
     OutputRecord,
-    Placement,
     StateInfo,
     StateRow,
 )
@@ -65,7 +65,7 @@ class Run:
             right=replace(self.contract.right, watermark_delay_ms=round(delays_s[1] * 1000)),
         )
         self.delivery = Delivery.AT_LEAST_ONCE
-        self.anchors: list[str] = []
+        self.goals: list[str] = []
         self.versions: dict[str, str] = {}
         self.rows: dict[str, list[str]] = {LEFT_TOPIC: [], RIGHT_TOPIC: []}
         self.sentinels: set[tuple[str, int]] = set()
@@ -75,7 +75,7 @@ class Run:
         self.journal: list[Fault] = []
         self.reports: list[dict[str, Any]] = []
         self.kept: list[StateRow] | None = None
-        self.placed: list[Placement] = []
+        self.placed: list[ExecutorAssignment] = []
         self.info: StateInfo | None = None
 
     # Building
@@ -157,7 +157,7 @@ class Run:
             contract=self.contract.to_json(),
             delivery=self.delivery,
             inputs=inputs,
-            anchors=self.anchors,
+            goals=self.goals,
             versions=self.versions,
             query_id=QUERY,
             state=self.info,
@@ -229,7 +229,7 @@ class Run:
     def state(self) -> list[StateRow] | None:
         return self.kept
 
-    def placements(self) -> list[Placement]:
+    def executor_assignments(self) -> list[ExecutorAssignment]:
         return self.placed
 
     # Judging

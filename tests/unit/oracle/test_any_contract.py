@@ -20,7 +20,7 @@ from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Term,
 from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
 from tidemark.formats.trace import Record
 from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.input.history import Fate, first_of, read_history, right_of
+from tidemark.oracle.input.history import Disposition, first_of, read_history, right_of
 from tidemark.oracle.model.join_replay import predict
 from tidemark.oracle.sql.join_answer import defect_that_adds, defect_that_loses, differences, right_answer
 from tidemark.runner.run_options import SINKS
@@ -112,7 +112,7 @@ def test_the_model_does_what_the_rules_say(first: int) -> None:
         late = {
             ("R" if rows.side[row] else "L", history.position(row)[1])
             for row in range(len(rows))
-            if prediction.fate[row] == Fate.LATE
+            if prediction.disposition[row] == Disposition.LATE
         }
         assert late == literal.late, seed
 

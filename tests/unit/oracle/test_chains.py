@@ -26,7 +26,7 @@ from tidemark.formats.chain import (
 from tidemark.formats.contract import Bound, Delivery, Filter, JoinKind, Term, WatermarkPolicy
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Rules
-from tidemark.oracle.sql.chain_answer import Opinion
+from tidemark.oracle.sql.chain_answer import ChainAnswer
 
 COUNT = Aggregate(Window(source("a"), "end", 10_000), ("k_a",), (Value("n", "count"),))
 COUNTS = Chain("counts", COUNT, ("k_a", "end", "n"))
@@ -59,7 +59,9 @@ COMPARED = Chain("compared", NO_FEWER, ("k_a", "end", "n", "m"))
 
 def properties(run: ChainRun) -> dict[str, int]:
     verdict = run.judge()
-    assert not [doubt for doubt in verdict.doubts if "could not be judged" in doubt], verdict.doubts
+    assert not [reason for reason in verdict.inconclusive if "could not be judged" in reason], (
+        verdict.inconclusive
+    )
     assert sum(verdict.findings_total.values()) == len(verdict.findings)
     return verdict.findings_total
 
@@ -67,7 +69,7 @@ def properties(run: ChainRun) -> dict[str, int]:
 def valid(run: ChainRun) -> None:
     verdict = run.judge()
     assert verdict.findings == []
-    assert verdict.doubts == []
+    assert verdict.inconclusive == []
     assert verdict.verdict == "VALID"
 
 
@@ -148,7 +150,7 @@ def test_before_a_join_nobody_sees_which_row_is_kept_and_that_is_a_doubt():
     verdict = run.judge()
 
     assert verdict.verdict == "UNKNOWN"
-    assert any("is not determined" in doubt for doubt in verdict.doubts)
+    assert any("is not determined" in reason for reason in verdict.inconclusive)
 
 
 def test_a_limit_owes_so_many_rows_whichever_they_are():
@@ -293,10 +295,10 @@ def test_nothing_is_compared_behind_a_batch_that_is_missing():
 def test_a_run_that_was_not_flushed_or_whose_limit_was_not_reached_is_unknown():
     assert (
         "the anchor 'flushed' was asked for and not reached"
-        in ChainRun(COUNTS).batch("c1 u 3").judge().doubts
+        in ChainRun(COUNTS).batch("c1 u 3").judge().inconclusive
     )
-    doubts = ChainRun(FIRST).batch("i1 x 1", out="i1").judge().doubts
-    assert doubts == ["the anchor 'limit_reached' was asked for and not reached"]
+    inconclusive = ChainRun(FIRST).batch("i1 x 1", out="i1").judge().inconclusive
+    assert inconclusive == ["the anchor 'limit_reached' was asked for and not reached"]
 
 
 def test_a_left_semi_join_in_a_chain_loses_rows_by_the_known_defect_and_only_since_4_2():
@@ -319,7 +321,7 @@ def test_a_left_semi_join_in_a_chain_loses_rows_by_the_known_defect_and_only_sin
     assert verdict.findings[0].defect == "left-semi-loses-same-batch-rows"
     sound = run("4.1.4", "").out(1, "x 1")
     assert properties(sound) == {}
-    assert any("4.1.4" in doubt for doubt in sound.judge().doubts)
+    assert any("4.1.4" in reason for reason in sound.judge().inconclusive)
 
 
 def test_a_left_semi_join_of_windowed_aggregates_gives_nothing_since_4_2():
@@ -350,9 +352,9 @@ def test_sql_gives_what_the_rules_give(shape):
                 for all_rows, some in zip(given, read, strict=True):
                     all_rows += some
                 out += [row.get(history.chain.output) for row in model.batch(read)]
-        opinion = Opinion(model, given)
-        assert sorted(opinion.rows().elements(), key=repr) == sorted(out, key=repr)
-        assert opinion.broken == []
+        oracle_name = ChainAnswer(model, given)
+        assert sorted(oracle_name.rows().elements(), key=repr) == sorted(out, key=repr)
+        assert oracle_name.broken == []
 
 
 @pytest.mark.parametrize(

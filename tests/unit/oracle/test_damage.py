@@ -64,7 +64,7 @@ def test_what_the_rules_give_is_right(seed: int) -> None:
     for _ in range(RUNS_PER_SEED):
         verdict = with_output(random_run(rng)).verdict()
         assert {finding.defect for finding in verdict.findings} <= set(KNOWN_DEFECTS)
-        assert not [doubt for doubt in verdict.doubts if "could not be judged" in doubt]
+        assert not [reason for reason in verdict.inconclusive if "could not be judged" in reason]
 
 
 @pytest.mark.parametrize("how", CAUGHT_AS)

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
 from tests.unit.oracle.test_opinions import random_run
-from tidemark.formats.evidence import Placement, StateInfo, StateRow
+from tidemark.formats.evidence import ExecutorAssignment, StateInfo, StateRow
 from tidemark.oracle.compare.state_locality import Locality
 from tidemark.oracle.findings import EXAMPLES_KEPT
 
@@ -73,8 +73,8 @@ def test_what_the_rules_give_is_right(kind: str, form: int, spark: str) -> None:
     verdict = run.verdict()
 
     assert not ENGINE & set(verdict.findings_total), verdict.findings
-    assert verdict.engine is not None
-    assert (verdict.engine.state_batches, verdict.engine.metric_batches) == ([0, 1, 2, 3], 4)
+    assert verdict.spark_account is not None
+    assert (verdict.spark_account.state_batches, verdict.spark_account.metric_batches) == ([0, 1, 2, 3], 4)
     assert sum(len(rows) for rows in run.naive().kept) > 4
     assert run.naive().counts[2]["dropped"] == 1
 
@@ -85,7 +85,7 @@ def test_a_row_without_a_time_stays_unless_the_state_is_ordered_by_time(kind: st
     """There it is kept as if its time were the epoch, and leaves as soon as the state watermark is past that."""
     run = Run(kind)
     sides = run.contract.left, run.contract.right
-    left, right = (replace(side, keeps_timeless=True) for side in sides)
+    left, right = (replace(side, keeps_null_event_time=True) for side in sides)
     run.contract = replace(run.contract, left=left, right=right)
     run.batch("i1 a -, i2 a 0.001, i3 b 2", "c1 a -, c2 z 2").batch("i4 b 3", "c3 b 3").batch().batch(
         "i5 c 9", "c4 c 9"
@@ -119,7 +119,7 @@ def test_no_random_run_raises_an_alarm(seed: int) -> None:
         run = with_engine(random_run(rng), form=rng.choice((2, 3, 4)), spark=rng.choice(("4.2.0", "4.3.0")))
         verdict = run.verdict()
         assert not ENGINE & set(verdict.findings_total), verdict.findings
-        assert not [doubt for doubt in verdict.doubts if "could not be judged" in doubt]
+        assert not [reason for reason in verdict.inconclusive if "could not be judged" in reason]
         kept += len(run.kept or ())
     assert kept > 0
 
@@ -257,15 +257,15 @@ def test_a_batch_that_was_not_committed_owes_no_state() -> None:
 def test_before_4_2_a_left_semi_join_keeps_what_it_emitted_and_that_is_not_judged() -> None:
     verdict = empty(small("left_semi", spark="4.1.4")).verdict()
     assert not ENGINE & set(verdict.findings_total)
-    assert verdict.engine is not None
-    assert verdict.engine.notes
+    assert verdict.spark_account is not None
+    assert verdict.spark_account.notes
 
 
 def test_without_evidence_of_the_engine_nothing_is_doubted() -> None:
     verdict = Run("inner").batch("i1 a 10", "c1 a 12", out="i1 c1").flush().verdict()
-    assert (verdict.verdict, verdict.doubts) == ("VALID", [])
-    assert verdict.engine is not None
-    assert len(verdict.engine.notes) == 2
+    assert (verdict.verdict, verdict.inconclusive) == ("VALID", [])
+    assert verdict.spark_account is not None
+    assert len(verdict.spark_account.notes) == 2
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_state_that_is_not_what_was_asked_for_makes_it_unknown(info: StateInfo
     run.info = info
     verdict = run.verdict()
     assert verdict.verdict == "UNKNOWN"
-    assert len(verdict.doubts) == 1
+    assert len(verdict.inconclusive) == 1
 
 
 def test_a_query_without_the_state_of_one_join_is_not_doubted() -> None:
@@ -286,24 +286,26 @@ def test_a_query_without_the_state_of_one_join_is_not_doubted() -> None:
     run.info = StateInfo(format=2, note="the query has 2 joins with a state")
     verdict = run.verdict()
     assert verdict.verdict == "VALID"
-    assert verdict.engine is not None
-    assert "the state was not read: the query has 2 joins with a state" in verdict.engine.notes
+    assert verdict.spark_account is not None
+    assert "the state was not read: the query has 2 joins with a state" in verdict.spark_account.notes
 
 
 def test_times_are_the_least_the_median_and_the_most_and_rows_are_summed() -> None:
-    engine = small().verdict().engine
-    assert engine is not None
-    assert engine.times_ms == {"updates": (0, 15, 30), "removals": (1, 1, 1), "commits": (5, 5, 5)}
-    assert engine.rows["stored"] == sum(counts["stored"] for counts in small().naive().counts)
+    spark_account = small().verdict().spark_account
+    assert spark_account is not None
+    assert spark_account.times_ms == {"updates": (0, 15, 30), "removals": (1, 1, 1), "commits": (5, 5, 5)}
+    assert spark_account.rows["stored"] == sum(counts["stored"] for counts in small().naive().counts)
 
 
 def test_a_partition_that_moved_is_told_with_its_executors() -> None:
     run = small()
     where = [{"0": "1", "1": "0"}, {"0": "1", "1": "0"}, {"0": "2", "1": "0"}, {"0": "2:0", "1": "2:1"}]
-    run.placed = [Placement(batch=batch, executors=executors) for batch, executors in enumerate(where)]
+    run.placed = [
+        ExecutorAssignment(batch=batch, executors=executors) for batch, executors in enumerate(where)
+    ]
     run.placed[1].lost.append("1")
 
-    assert run.verdict().engine.locality == Locality(  # type: ignore[union-attr]
+    assert run.verdict().spark_account.locality == Locality(  # type: ignore[union-attr]
         stayed=3,
         moved=1,
         moves=["batch 2: 0 from executor 1 to 2, executor 1 was gone"],

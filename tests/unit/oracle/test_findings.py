@@ -10,7 +10,7 @@ import pytest
 from tests.unit.oracle.histories import Run
 from tidemark.formats.contract import Delivery
 from tidemark.oracle import Verdict
-from tidemark.oracle.findings import EXAMPLES_KEPT, Book, Finding
+from tidemark.oracle.findings import EXAMPLES_KEPT, Finding, FindingLog
 
 
 def outer() -> Run:
@@ -34,7 +34,7 @@ def semi() -> Run:
 def test_undamaged_evidence_is_valid(undamaged: Callable[[], Run]) -> None:
     verdict = undamaged().verdict()
     assert verdict.findings == []
-    assert verdict.doubts == []
+    assert verdict.inconclusive == []
     assert verdict.verdict == "VALID"
     assert verdict.exit_code == 0
 
@@ -160,7 +160,7 @@ def test_a_repeat_in_a_batch_that_was_run_again_is_excused_only_at_least_once(de
         verdict = run.verdict()
         if delivery is Delivery.AT_LEAST_ONCE:
             assert verdict.verdict == "VALID"
-            assert verdict.counts["duplicates_excused"] == 1
+            assert verdict.counts["duplicates_permitted"] == 1
         else:
             assert verdict.findings_total == {"duplicate_rows": 1}
 
@@ -189,12 +189,12 @@ def test_every_finding_is_counted_and_only_some_are_kept() -> None:
 
 
 def test_findings_that_a_known_defect_explains_are_counted_apart() -> None:
-    book = Book()
+    finding_log = FindingLog()
     for number in range(2 * EXAMPLES_KEPT):
         defect = "left-semi-loses-same-batch-rows" if number % 4 == 0 else None
-        book.add(Finding(property="lost_rows", message="", defect=defect))
-    book.count("phantom_rows")
+        finding_log.add(Finding(property="lost_rows", message="", defect=defect))
+    finding_log.count("phantom_rows")
 
-    assert book.totals() == {"lost_rows": 40, "phantom_rows": 1}
-    assert book.unexplained() == {"lost_rows": 30, "phantom_rows": 1}
-    assert book.defects == {"left-semi-loses-same-batch-rows": 10}
+    assert finding_log.totals() == {"lost_rows": 40, "phantom_rows": 1}
+    assert finding_log.unexplained() == {"lost_rows": 30, "phantom_rows": 1}
+    assert finding_log.defects == {"left-semi-loses-same-batch-rows": 10}

@@ -13,7 +13,7 @@ from tidemark.oracle import PROPERTIES
 
 OLD_FACTS, OLD_TEXTS = read(FACTS), read(TEXTS)
 FIX = "fix: `python -m tests.golden` says what changed, and writes what is meant"
-NOT_SHOWN = {"opinions_disagree"}
+NOT_SHOWN = {"oracles_disagree"}
 """What only a fault of the judge itself can bring about."""
 
 

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tidemark.formats.contract import Bound, WatermarkPolicy
 from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.input.history import Fate, History, first_of, read_history, right_of
+from tidemark.oracle.input.history import Disposition, History, first_of, read_history, right_of
 from tidemark.oracle.model.join_replay import Prediction, predict
-from tidemark.oracle.sql.join_answer import differences, engine_joins_nulls, engine_loses, right_answer
+from tidemark.oracle.sql.join_answer import differences, right_answer, spark_joins_nulls, spark_loses
 
 KINDS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 BOUNDS = (
@@ -67,7 +67,7 @@ def random_row(rng: random.Random, around: float, keys: str) -> str:
     return "garbage" if rng.random() < 0.03 else f"n {rng.choice(keys)} {seconds:.6f}"
 
 
-def opinions(run: Run) -> tuple[History, Prediction]:
+def oracles(run: Run) -> tuple[History, Prediction]:
     history = read_history(run)
     return history, predict(history)
 
@@ -78,7 +78,7 @@ def test_the_fast_model_does_what_the_naive_one_does(seed: int) -> None:
     for _ in range(HISTORIES_PER_SEED):
         run = random_run(rng)
         naive = run.naive()
-        history, prediction = opinions(run)
+        history, prediction = oracles(run)
         rows = history.rows
 
         def parts(one: int, history=history) -> list[int]:
@@ -98,7 +98,7 @@ def test_the_fast_model_does_what_the_naive_one_does(seed: int) -> None:
         late = sorted(
             (rows.side[row], history.position(row)[1])
             for row in range(len(rows))
-            if prediction.fate[row] == Fate.LATE
+            if prediction.disposition[row] == Disposition.LATE
         )
         assert late == sorted((row.side == "R", row.number) for row in naive.late)
 
@@ -108,12 +108,12 @@ def test_sql_agrees_with_the_model_but_for_the_known_defects(seed: int) -> None:
     rng = random.Random(1000 + seed)
     for _ in range(HISTORIES_PER_SEED):
         run = random_run(rng)
-        history, prediction = opinions(run)
+        history, prediction = oracles(run)
         partners = Partners(history)
         more, less = differences(right_answer(history, prediction), prediction.batch_of)
-        assert all(engine_joins_nulls(history, one) for one in less), json.dumps(run.rows)
+        assert all(spark_joins_nulls(history, one) for one in less), json.dumps(run.rows)
         assert all(
-            engine_loses(history, prediction, partners, first_of(one)) or engine_joins_nulls(history, one)
+            spark_loses(history, prediction, partners, first_of(one)) or spark_joins_nulls(history, one)
             for one in more
         ), json.dumps(run.rows)
 
@@ -124,6 +124,6 @@ def test_the_random_histories_show_the_known_defects(kind: str) -> None:
     for _ in range(600):
         run = random_run(rng)
         if run.contract.kind == kind:
-            history, prediction = opinions(run)
+            history, prediction = oracles(run)
             differ += len(differences(right_answer(history, prediction), prediction.batch_of)[0])
     assert differ > 0

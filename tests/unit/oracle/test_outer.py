@@ -25,10 +25,10 @@ def full() -> Run:
 @pytest.mark.parametrize("undamaged", [right, full])
 def test_undamaged_evidence_is_valid(undamaged: Callable[[], Run]) -> None:
     run = undamaged()
-    run.anchors = ["null_row_after_expiry", "rows_joined"]
+    run.goals = ["null_row_after_eviction", "rows_joined"]
     verdict = run.verdict()
     assert verdict.findings == []
-    assert verdict.verdict == "VALID", verdict.doubts
+    assert verdict.verdict == "VALID", verdict.inconclusive
 
 
 DAMAGE: dict[str, tuple[str, Callable[[], Run]]] = {

@@ -262,4 +262,4 @@ def test_a_spark_without_the_defect_gives_the_row(spark: str, verdict: str) -> N
     run = smallest_case("left_semi").out(0, "i1").out(1, "i2").out(2, "i3").flush()
     run.versions = {"spark": spark}
     assert run.verdict().verdict == verdict
-    assert run.findings() == ({} if verdict == "VALID" else {"opinions_disagree": 1})
+    assert run.findings() == ({} if verdict == "VALID" else {"oracles_disagree": 1})

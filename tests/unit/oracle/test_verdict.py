@@ -26,9 +26,9 @@ def whole() -> Run:
     return run
 
 
-ANCHORS = (
+GOALS = (
     "rows_joined",
-    "null_row_after_expiry",
+    "null_row_after_eviction",
     "late_row_dropped",
     "edge_row_seen",
     "unreadable_filtered",
@@ -39,13 +39,13 @@ ANCHORS = (
 
 def test_a_run_that_reaches_every_anchor_is_valid() -> None:
     run = whole()
-    run.anchors = list(ANCHORS)
+    run.goals = list(GOALS)
     verdict = run.verdict()
-    assert verdict.doubts == []
+    assert verdict.inconclusive == []
     assert verdict.verdict == "VALID"
-    assert verdict.asked == ["flushed", "all_input_read", *ANCHORS]
-    assert {name for name, reached in verdict.anchors.items() if not reached} == {
-        "duplicate_excused",
+    assert verdict.asked == ["flushed", "all_input_read", *GOALS]
+    assert {name for name, reached in verdict.goals.items() if not reached} == {
+        "duplicate_permitted",
         "written_kills_doubled",
         "fault_hit_running_batch",
     }
@@ -76,55 +76,55 @@ def test_the_counts_are_those_of_the_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "anchor", [*ANCHORS, "duplicate_excused", "written_kills_doubled", "fault_hit_running_batch"]
+    "goal", [*GOALS, "duplicate_permitted", "written_kills_doubled", "fault_hit_running_batch"]
 )
-def test_an_anchor_that_is_asked_for_and_not_reached_is_unknown(anchor: str) -> None:
-    run = Run("left_outer").batch("" if anchor == "null_row_after_expiry" else "i1 a 10", "c1 x 10")
-    run.flush(out="" if anchor == "null_row_after_expiry" else "i1 -")
-    run.anchors = [anchor]
+def test_an_goal_that_is_required_and_not_met_is_unknown(goal: str) -> None:
+    run = Run("left_outer").batch("" if goal == "null_row_after_eviction" else "i1 a 10", "c1 x 10")
+    run.flush(out="" if goal == "null_row_after_eviction" else "i1 -")
+    run.goals = [goal]
     verdict = run.verdict()
     assert verdict.verdict == "UNKNOWN"
     assert verdict.exit_code == 3
-    assert verdict.doubts == [f"the anchor {anchor!r} was asked for and not reached"]
+    assert verdict.inconclusive == [f"the anchor {goal!r} was asked for and not reached"]
 
 
 def test_an_anchor_that_this_join_cannot_reach_is_not_asked() -> None:
     run = Run("inner").batch("i1 a 10").flush()
-    run.anchors = ["null_row_after_expiry", "semi_row_emitted"]
+    run.goals = ["null_row_after_eviction", "semi_row_emitted"]
     assert run.verdict().verdict == "VALID"
     assert run.verdict().asked == ["flushed", "all_input_read"]
 
 
 def test_an_anchor_that_nobody_knows_is_a_doubt() -> None:
     run = Run().batch("i1 a 10").flush()
-    run.anchors = ["world_peace"]
+    run.goals = ["world_peace"]
     assert run.verdict().verdict == "UNKNOWN"
-    assert "none of: flushed" in run.verdict().doubts[0]
+    assert "none of: flushed" in run.verdict().inconclusive[0]
 
 
 def test_a_finding_outranks_a_doubt() -> None:
     run = whole().without("i1 c1")
-    run.anchors = ["duplicate_excused"]
+    run.goals = ["duplicate_permitted"]
     assert run.verdict().verdict == "INVALID"
-    assert run.verdict().doubts
+    assert run.verdict().inconclusive
 
 
 def test_a_run_that_was_not_flushed_is_unknown_and_owes_nothing_yet() -> None:
     verdict = Run("left_outer").batch("i1 a 10, i2 b 11", "c1 a 12", out="i1 c1").batch().verdict()
     assert verdict.findings == []
-    assert verdict.doubts == ["the anchor 'flushed' was asked for and not reached"]
+    assert verdict.inconclusive == ["the anchor 'flushed' was asked for and not reached"]
 
 
 def test_input_that_no_committed_batch_read_is_a_doubt() -> None:
     run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").batch()
     run.rows[LEFT_TOPIC].append("i2 b 11")
-    assert "the anchor 'all_input_read' was asked for and not reached" in run.verdict().doubts
+    assert "the anchor 'all_input_read' was asked for and not reached" in run.verdict().inconclusive
 
 
 def test_a_batch_that_read_more_than_the_evidence_holds_is_a_doubt() -> None:
     run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").flush()
     run.plans[-1] = msgspec.structs.replace(run.plans[-1], end_offsets={LEFT_TOPIC: {"0": 7}})
-    assert "evidence has only 0 of 5 records" in run.verdict().doubts[0]
+    assert "evidence has only 0 of 5 records" in run.verdict().inconclusive[0]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_fault_has_to_hit_a_running_batch(proof: dict[str, Any], hit: bool) ->
     run = whole()
     fault = Fault(fault="KillExecutor", at_utc="-", done=True, batch=2, point="planned", recovery_s=1.5)
     run.journal = [msgspec.structs.replace(fault, proof=proof)]
-    run.anchors = ["fault_hit_running_batch"]
+    run.goals = ["fault_hit_running_batch"]
     verdict = run.verdict()
     assert verdict.verdict == ("VALID" if hit else "UNKNOWN")
     assert (verdict.counts["faults_done"], verdict.counts["recovery_ms"]) == (1, 1500)
@@ -165,11 +165,11 @@ def test_each_driver_killed_with_rows_written_has_to_double_some_or_the_kill_pro
             for batch in (0, 1)
         ]
         run.delivery = Delivery.AT_LEAST_ONCE
-        run.anchors = ["written_kills_doubled"]
+        run.goals = ["written_kills_doubled"]
         return run.verdict()
 
     assert judged(0, 1).verdict == "VALID"
-    assert judged(0).doubts == judged(1).doubts == judged().doubts == [
+    assert judged(0).inconclusive == judged(1).inconclusive == judged().inconclusive == [
         "the anchor 'written_kills_doubled' was asked for and not reached"
     ]  # fmt: skip
 
@@ -177,7 +177,7 @@ def test_each_driver_killed_with_rows_written_has_to_double_some_or_the_kill_pro
 def test_a_fault_that_missed_is_a_doubt() -> None:
     run = whole()
     run.journal = [Fault(fault="KillExecutor", at_utc="-", done=False)]
-    assert run.verdict().doubts == ["the anchor 'every_fault_done' was asked for and not reached"]
+    assert run.verdict().inconclusive == ["the anchor 'every_fault_done' was asked for and not reached"]
 
 
 def test_a_check_that_raises_is_a_doubt_and_the_others_still_judge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,14 +185,14 @@ def test_a_check_that_raises_is_a_doubt_and_the_others_still_judge(monkeypatch: 
         raise ZeroDivisionError("seven")
 
     monkeypatch.setattr(judging, "right_answer", fails)
-    assert whole().verdict().doubts == [
+    assert whole().verdict().inconclusive == [
         "the declarative answer could not be judged: ZeroDivisionError: seven"
     ]
     assert whole().without("i1 c1").findings() == {"lost_rows": 1}
     monkeypatch.setattr(judging, "predict", fails)
     verdict = whole().verdict()
     assert verdict.verdict == "UNKNOWN"
-    assert "the engine's own rules could not be judged: ZeroDivisionError: seven" in verdict.doubts
+    assert "the engine's own rules could not be judged: ZeroDivisionError: seven" in verdict.inconclusive
 
 
 def test_broken_evidence_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,9 +216,9 @@ def test_opinions_that_disagree_without_the_known_defect_are_a_finding(
 ) -> None:
     right = judging.right_answer
     monkeypatch.setattr(judging, "right_answer", lambda *given: right(*given)[1:])
-    assert whole().findings() == {"opinions_disagree": 1}
+    assert whole().findings() == {"oracles_disagree": 1}
     monkeypatch.setattr(judging, "right_answer", lambda *given: [*right(*given), 3 << 32 | 6])
-    assert whole().findings() == {"opinions_disagree": 1}
+    assert whole().findings() == {"oracles_disagree": 1}
 
 
 # Contracts without refs: output is a multiset of ids

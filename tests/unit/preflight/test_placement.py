@@ -124,6 +124,6 @@ def test_the_policy_max_drops_the_slow_side():
 
 
 def test_rows_without_time_are_warned_of_by_the_contract_alone():
-    [found] = advise(contract("left_outer", left={"keeps_timeless": True}), None, "4.2.0")
+    [found] = advise(contract("left_outer", left={"keeps_null_event_time": True}), None, "4.2.0")
 
     assert found.name == "null_event_times"

@@ -26,7 +26,7 @@ def producers(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_generate_prints_one_json_line(tmp_path):
     done = producers("generate", "--out", tmp_path / "t.jsonl.zst", "--impressions", 50)
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)) == {"trace_sha256", "counts", "slices", "anchors"}
+    assert set(json.loads(done.stdout)) == {"trace_sha256", "counts", "slices", "goals"}
 
 
 @pytest.mark.parametrize(

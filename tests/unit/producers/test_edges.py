@@ -100,7 +100,7 @@ def test_an_edge_row_shares_its_user_with_its_partner_only(make):
 def test_without_edges_there_are_none(make):
     made = make(impressions=200, edges=0)
     assert made.header.counts["edge_rows"] == 0
-    assert "edge_row_seen" not in made.header.anchors
+    assert "edge_row_seen" not in made.header.goals
 
 
 def test_a_watermark_waits_for_every_input_and_never_goes_back():

@@ -64,7 +64,7 @@ def test_a_flight_that_waits_past_the_watermark_is_late():
     )
     assert header.slices == 2
     assert header.counts["late"] == 1
-    assert "late_row_dropped" in header.anchors
+    assert "late_row_dropped" in header.goals
     assert [r.arrival_ms for r in records] == sorted(r.arrival_ms for r in records)
 
 

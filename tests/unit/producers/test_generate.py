@@ -86,8 +86,8 @@ def test_twenty_thousand_impressions_bring_eight_thousand_clicks_and_two_percent
 def test_a_small_trace_has_some_of_everything(make, seed):
     made = make(seed=seed, impressions=500)
     assert made.header.slices == 4
-    assert set(made.header.anchors) == {
-        "rows_joined", "semi_row_emitted", "null_row_after_expiry", "late_row_dropped", "unreadable_filtered",
+    assert set(made.header.goals) == {
+        "rows_joined", "semi_row_emitted", "null_row_after_eviction", "late_row_dropped", "unreadable_filtered",
         "null_key_seen", "duplicate_event_seen", "edge_row_seen",
     }  # fmt: skip
 

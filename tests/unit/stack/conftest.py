@@ -13,7 +13,7 @@ import pytest
 from tidemark.processes import ProcessId, base_environment, end, spawn
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.compose import docker_engine
-from tidemark.stack.registry import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StackRecord, StateFolder
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -79,12 +79,14 @@ def stack_record(tmp_path: Path) -> StackRecord:
 
 
 @pytest.fixture
-def part(tmp_path: Path):
+def component(tmp_path: Path):
     """A function that makes the record of a part that is a sleeping process."""
 
-    def make(name: str = "broker", kind: ComponentKind = ComponentKind.BROKER, **more: object) -> PartRecord:
+    def make(
+        name: str = "broker", kind: ComponentKind = ComponentKind.BROKER, **more: object
+    ) -> ComponentRecord:
         fields = {"argv": SLEEPER, "env": base_environment(), "cwd": str(tmp_path), "address": "127.0.0.1:1"}
-        return PartRecord(
+        return ComponentRecord(
             name=name, kind=ComponentKind(kind), log=str(tmp_path / f"{name}.log"), **{**fields, **more}
         )
 

@@ -51,12 +51,12 @@ def test_a_port_that_was_lost_to_somebody_else_is_replaced(start, state):
     assert "took port" in start.said[0]
 
 
-def test_a_drivers_port_that_was_lost_is_seen(state, part, sleeper):
+def test_a_drivers_port_that_was_lost_is_seen(state, component, sleeper):
     """Somebody else answers where the driver should."""
     state.make()
     with socket.create_server((LOOPBACK, 0)) as somebody:
         address = f"sc://{LOOPBACK}:{somebody.getsockname()[1]}"
-        driver = part("driver", "driver", address=address, process=sleeper())
+        driver = component("driver", "driver", address=address, process=sleeper())
         with pytest.raises(DaemonDied, match="did not get its port") as error:
             component_readiness.await_driver(ProcessRuntime(state), driver)
     assert address in error.value.detail
@@ -100,12 +100,12 @@ def test_a_full_disk_is_seen_before_anything_is_started(start, monkeypatch):
     assert "make room" in error.value.hint
 
 
-def test_the_last_words_of_a_part_say_what_happened_and_not_where_in_the_code(state, part, tmp_path):
-    driver = part("driver", "driver")
+def test_the_last_words_of_a_part_say_what_happened_and_not_where_in_the_code(state, component, tmp_path):
+    driver = component("driver", "driver")
     Path(driver.log).write_text(
         "Exception in thread main java.io.IOException: No space left on device\n"
         + "\tat org.apache.spark.Somewhere.in(Spark.scala:1)\n" * 40
         + "\t... 12 more\n"
     )
-    said = component_readiness.last_words(ProcessRuntime(state), driver)
+    said = component_readiness.log_tail(ProcessRuntime(state), driver)
     assert said == "Exception in thread main java.io.IOException: No space left on device"

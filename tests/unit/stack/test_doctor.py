@@ -33,14 +33,14 @@ def look(state, monkeypatch, tmp_path, executable):
 
 
 @pytest.fixture
-def running(state, stack_record, sleeper, part):
-    """A stack of one part that runs, with a keeper."""
+def running(state, stack_record, sleeper, component):
+    """A stack of one part that runs, with a reaper."""
     token = state.make()
     stack_record.ready = True
     state.write(stack_record)
     process = sleeper(token)
-    state.write_part(part(process=process))
-    state.add("keepers", Lease(ProcessId.own()), "keeper")
+    state.write_component(component(process=process))
+    state.add("reapers", Lease(ProcessId.own()), "reaper")
     return process
 
 
@@ -93,16 +93,16 @@ def test_a_running_stack_is_good(look):
     assert look("stack").text == "runs, while it is leased"
 
 
-def test_a_part_that_does_not_run_is_named(look, running, state, part):
-    state.write_part(part("worker-1", "worker", process=replace(running, start_ticks=1)))
+def test_a_part_that_does_not_run_is_named(look, running, state, component):
+    state.write_component(component("worker-1", "worker", process=replace(running, start_ticks=1)))
     assert look("stack").text == "not running: worker-1"
     assert "tidemark up" in look("stack").hint
 
 
 @pytest.mark.usefixtures("running")
 def test_a_keeper_that_is_gone_is_said(look, state):
-    state.discard("keepers", "keeper")
-    assert look("stack").text == "its keeper is gone"
+    state.discard("reapers", "reaper")
+    assert look("stack").text == "its reaper is gone"
 
 
 def test_what_is_left_of_a_start_that_died_is_bad(look, state):

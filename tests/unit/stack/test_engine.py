@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tidemark.errors import EngineError
+from tidemark.errors import ContainerEngineError
 from tidemark.stack.compose import docker_engine
 
 
@@ -32,8 +32,8 @@ def engine_of(engine_that_answers):
     return start
 
 
-def refused(ask, says: str) -> EngineError:
-    with pytest.raises(EngineError, match=says) as error:
+def refused(ask, says: str) -> ContainerEngineError:
+    with pytest.raises(ContainerEngineError, match=says) as error:
         ask()
     assert "BACKEND=local" in error.value.hint
     assert error.value.exit_code == 4
@@ -89,7 +89,7 @@ def test_the_reason_is_one_line(tmp_path, monkeypatch):
 def test_a_full_disk_of_the_engine_has_its_own_hint():
     from docker.errors import APIError
 
-    with pytest.raises(EngineError) as error, docker_engine.asked("make a container"):
+    with pytest.raises(ContainerEngineError) as error, docker_engine.asked("make a container"):
         raise APIError("500", explanation="mkdir /var/lib/x: no space left on device")
     assert "docker system df" in error.value.hint
     assert "no space left" in error.value.detail

@@ -26,8 +26,8 @@ def executor(sleeper):
     return start
 
 
-def test_an_executor_is_of_the_application_and_on_a_worker_of_this_stack(state, executor, part):
-    workers = [part(f"worker-{n}", "worker", address=f"127.0.0.1:{20000 + n}") for n in (1, 2)]
+def test_an_executor_is_of_the_application_and_on_a_worker_of_this_stack(state, executor, component):
+    workers = [component(f"worker-{n}", "worker", address=f"127.0.0.1:{20000 + n}") for n in (1, 2)]
     ours = executor("127.0.0.1:20001", 0), executor("127.0.0.1:20002", 1)
     executor("127.0.0.1:20001", 0, "app-1")
     executor("127.0.0.1:20003", 0)  # another stack's master named its application in the same second
@@ -46,10 +46,10 @@ def test_what_an_executor_is_just_starting_does_not_count():
         assert sorted(without_forks(seen)) == [first, second]
 
 
-def test_a_stack_lists_executors_in_order_whatever_the_runtime_finds_first(state, stack_record, part):
+def test_a_stack_lists_executors_in_order_whatever_the_runtime_finds_first(state, stack_record, component):
     """A fault's victim is counted from the first of them."""
     state.make()
-    state.write_part(part("driver", "driver", process=ProcessId.own()))
+    state.write_component(component("driver", "driver", process=ProcessId.own()))
     (state.path / "event-logs" / "driver" / "app-0").mkdir(parents=True)
     executors = [Executor(str(n), f"worker-{n % 2 + 1}", ProcessId(100 + n, n, "boot")) for n in range(5)]
 

@@ -12,8 +12,8 @@ import pytest
 
 from tidemark import paths
 from tidemark.stack import StackSpec
-from tidemark.stack.backends import LocalBackend
 from tidemark.stack.fingerprint import digest_of
+from tidemark.stack.local.local_backend import LocalBackend
 
 SPEC = StackSpec()
 REPORT = """
@@ -72,7 +72,7 @@ def test_specs_and_interpreters_are_told_apart(executable):
 @pytest.mark.parametrize("backend", ["local", "compose"])
 def test_an_edit_that_changes_no_launch_leaves_a_stack_the_same(copy, backend):
     before = reported(copy, backend)
-    for path in [*(copy / "tidemark" / "stack").rglob("*.py"), copy / "tidemark" / "process.py"]:
+    for path in [*(copy / "tidemark" / "stack").rglob("*.py"), copy / "tidemark" / "processes.py"]:
         with path.open("a") as file:
             file.write("\n# A remark.\n")
     assert reported(copy, backend) == before
@@ -81,18 +81,20 @@ def test_an_edit_that_changes_no_launch_leaves_a_stack_the_same(copy, backend):
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        pytest.param("*settings.py", '"-Xmx512m"', '"-Xmx600m"', id="heap-of-the-broker"),
+        pytest.param("kafka_settings.py", '"-Xmx512m"', '"-Xmx600m"', id="heap-of-the-broker"),
         pytest.param(
-            "*settings.py", "logger.config.level = warn", "logger.config.level = info", id="logging"
+            "kafka_settings.py", "logger.config.level = warn", "logger.config.level = info", id="logging"
         ),
-        pytest.param("*settings.py", "EXECUTORS_PER_DRIVER = 2", "EXECUTORS_PER_DRIVER = 4", id="executors"),
         pytest.param(
-            "*settings.py", "    settings = {", '    settings = {"a.setting": 1, ', id="broker-setting"
+            "spark_settings.py", "EXECUTORS_PER_DRIVER = 2", "EXECUTORS_PER_DRIVER = 4", id="executors"
         ),
-        pytest.param("commands.py", '"--webui-port", "0"', '"--webui-port", "1"', id="argument"),
-        pytest.param("commands.py", '"SPARK_SCALA_VERSION": "2.13"', '"NEW": "1"', id="environment"),
-        pytest.param("commands.py", '"format", "-t"', '"format", "-i", "-t"', id="formatting"),
-        pytest.param("archives.py", "-Xlog:cds=off", "-Xlog:cds=info", id="options-with-an-archive"),
+        pytest.param(
+            "kafka_settings.py", "    settings = {", '    settings = {"a.setting": 1, ', id="broker-setting"
+        ),
+        pytest.param("launch_specs.py", '"--webui-port", "0"', '"--webui-port", "1"', id="argument"),
+        pytest.param("launch_specs.py", '"SPARK_SCALA_VERSION": "2.13"', '"NEW": "1"', id="environment"),
+        pytest.param("launch_specs.py", '"format", "-t"', '"format", "-i", "-t"', id="formatting"),
+        pytest.param("cds.py", "-Xlog:cds=off", "-Xlog:cds=info", id="options-with-an-archive"),
     ],
 )
 def test_what_decides_how_a_component_is_launched_makes_another_stack(copy, name, old, new):
@@ -117,7 +119,7 @@ def test_how_a_container_is_run_makes_another_stack(copy):
         file.write("# another\n")
     after = reported(copy, "compose")
     assert after != before
-    edit(copy, "containers.py", 'lines = ["set -e"', 'lines = ["set -ex"')
+    edit(copy, "container_runtime.py", 'lines = ["set -e"', 'lines = ["set -ex"')
     assert reported(copy, "compose") != after
 
 

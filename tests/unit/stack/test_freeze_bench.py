@@ -13,7 +13,7 @@ from docker.errors import APIError
 from bench import __main__ as bench
 from bench.freeze import measure
 from tidemark import paths
-from tidemark.errors import EngineError
+from tidemark.errors import ContainerEngineError
 
 
 class Api:
@@ -51,7 +51,7 @@ def test_without_a_failure_none_is_summed_up():
 
 
 def test_a_container_that_has_ended_is_an_error():
-    with pytest.raises(EngineError):
+    with pytest.raises(ContainerEngineError):
         measure(Api(failures=1, runs=False), "c", rounds=1)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tidemark.errors import EngineError
+from tidemark.errors import ContainerEngineError
 from tidemark.stack.compose import container_freezer
 from tidemark.stack.compose.container_runtime import ContainerRuntime
 from tidemark.stack.registry import Stopped, Target
@@ -22,7 +22,7 @@ NOBODY = 2**30
 CANNOT = (500, {"message": "Cannot pause container: OCI runtime pause failed: unable to freeze: unknown"})
 
 
-class Engine:
+class SparkAccount:
     """One container, a process that the kernel knows nothing of.
 
     Of what is asked of it the first ``failures`` are in vain, each after ``meanwhile``.
@@ -54,7 +54,7 @@ class Engine:
 def runtime(state, engine_that_answers):
     """A function that makes the runtime whose engine has the container."""
 
-    def of(engine: Engine) -> ContainerRuntime:
+    def of(engine: SparkAccount) -> ContainerRuntime:
         engine_that_answers(engine.answer)
         state.make("compose")
         return ContainerRuntime(state)
@@ -63,46 +63,46 @@ def runtime(state, engine_that_answers):
 
 
 def test_a_container_that_cannot_be_frozen_at_once_is_frozen_later(runtime):
-    engine = Engine(failures=3)
+    engine = SparkAccount(failures=3)
 
-    assert runtime(engine).halt(TARGET)
+    assert runtime(engine).suspend(TARGET)
 
     assert engine.state["Paused"]
     assert engine.asked["pause"] == 4
 
 
 def test_a_container_that_cannot_be_thawed_at_once_goes_on_later(runtime):
-    engine = Engine(failures=3, paused=True)
+    engine = SparkAccount(failures=3, paused=True)
 
-    runtime(engine).go_on(TARGET)
+    runtime(engine).resume(TARGET)
 
     assert not engine.state["Paused"]
     assert engine.asked["unpause"] == 4
 
 
 def test_a_container_that_is_paused_though_the_engine_failed_is_not_asked_again(runtime):
-    engine = Engine(failures=1, meanwhile={"Paused": True})
+    engine = SparkAccount(failures=1, meanwhile={"Paused": True})
 
-    assert runtime(engine).halt(TARGET)
+    assert runtime(engine).suspend(TARGET)
 
     assert engine.asked["pause"] == 1
 
 
 def test_a_container_that_ends_instead_does_not_live(runtime):
-    engine = Engine(failures=1, meanwhile={"Running": False})
+    engine = SparkAccount(failures=1, meanwhile={"Running": False})
 
-    assert not runtime(engine).halt(TARGET)
+    assert not runtime(engine).suspend(TARGET)
 
     assert engine.asked["pause"] == 1
 
 
 def test_what_is_paused_already_or_goes_on_already_stays_so(runtime):
-    engine = Engine(paused=True)
+    engine = SparkAccount(paused=True)
     of_it = runtime(engine)
 
-    assert of_it.halt(TARGET)
-    of_it.go_on(TARGET)
-    of_it.go_on(TARGET)
+    assert of_it.suspend(TARGET)
+    of_it.resume(TARGET)
+    of_it.resume(TARGET)
 
     assert not engine.state["Paused"]
     assert engine.asked == {"pause": 1, "unpause": 2}
@@ -123,7 +123,7 @@ def kernel(monkeypatch, tmp_path):
 
 def test_what_the_engine_takes_for_paused_is_frozen_once_it_knows_better(runtime, kernel):
     kernel(frozen=False)
-    engine = Engine(pid=os.getpid(), paused=True)
+    engine = SparkAccount(pid=os.getpid(), paused=True)
     learns = iter([False, False, True])
     look = engine.answer
 
@@ -135,7 +135,7 @@ def test_what_the_engine_takes_for_paused_is_frozen_once_it_knows_better(runtime
 
     engine.answer = answer
 
-    assert runtime(engine).halt(TARGET)
+    assert runtime(engine).suspend(TARGET)
 
     assert engine.state["Paused"]
     assert engine.asked["pause"] == 4
@@ -143,18 +143,18 @@ def test_what_the_engine_takes_for_paused_is_frozen_once_it_knows_better(runtime
 
 def test_what_is_frozen_though_the_engine_failed_is_not_asked_again(runtime, kernel):
     kernel(frozen=True)
-    engine = Engine(failures=1, pid=os.getpid())
+    engine = SparkAccount(failures=1, pid=os.getpid())
 
-    assert runtime(engine).halt(TARGET)
+    assert runtime(engine).suspend(TARGET)
 
     assert engine.asked["pause"] == 1
 
 
 def test_what_never_freezes_goes_on_and_what_the_engine_said_is_told(runtime, state, monkeypatch):
     monkeypatch.setattr(container_freezer, "FREEZE_S", 0.1)
-    engine = Engine(failures=10**6)
+    engine = SparkAccount(failures=10**6)
 
-    with pytest.raises(EngineError, match=f"the container engine did not stop {NAME}") as error:
+    with pytest.raises(ContainerEngineError, match=f"the container engine did not stop {NAME}") as error:
         stop(state, runtime(engine), TARGET, "driver")
 
     assert "unable to freeze" in error.value.detail

@@ -15,7 +15,7 @@ from tidemark.processes import ProcessId, end, marked, tail
 from tidemark.stack import StackSpec, cold_start, current, down, lease, managed, up
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.local.process_runtime import ProcessRuntime
-from tidemark.stack.registry import TOKEN_VARIABLE, Lease, PartRecord, StateFolder
+from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, Lease, StateFolder
 from tidemark.waiting import wait_until
 
 SPEC = StackSpec()
@@ -49,7 +49,7 @@ class Boot:
         for name, kind in (("broker", "broker"), ("driver", "driver")):
             env = {**os.environ, TOKEN_VARIABLE: state.token()}
             log = str(state.path / "logs" / f"{name}.log")
-            part = PartRecord(
+            component = ComponentRecord(
                 name=name,
                 kind=ComponentKind(kind),
                 argv=SLEEPER,
@@ -58,7 +58,7 @@ class Boot:
                 log=log,
                 address="127.0.0.1:1",
             )
-            ProcessRuntime(state).start([part])
+            ProcessRuntime(state).start([component])
             if self.error is not None:
                 raise self.error
         return record
@@ -164,7 +164,7 @@ def test_a_start_that_fails_leaves_nothing(home, fake_start, error):
 
 
 def test_a_stack_ends_though_its_leaseholder_was_killed(home, tmp_path):
-    """What the keeper is for: nobody is left who could clean up."""
+    """What the reaper is for: nobody is left who could clean up."""
     root = str(Path(__file__).parents[3])
     argv = [sys.executable, "-c", HOLDER.format(path=[root]), str(home)]
     with (tmp_path / "holder.log").open("wb") as log:
@@ -172,11 +172,11 @@ def test_a_stack_ends_though_its_leaseholder_was_killed(home, tmp_path):
     wait_until(lambda: "leased" in tail(tmp_path / "holder.log"), 20, lambda: tail(tmp_path / "holder.log"))
     left = processes(home)
     assert len(left) == 2
-    keepers = [keeper.owner for _, keeper in StateFolder(home).records("keepers", Lease)]
+    reapers = [reaper.owner for _, reaper in StateFolder(home).records("reapers", Lease)]
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     wait_until(lambda: not any(process.alive for process in left), 20, lambda: f"{left} to end")
-    wait_until(lambda: not any(keeper.alive for keeper in keepers), 20, lambda: "the keeper to end")
+    wait_until(lambda: not any(reaper.alive for reaper in reapers), 20, lambda: "the reaper to end")
     assert not (home / "stack").exists()
 
 
@@ -192,10 +192,10 @@ def test_a_stack_whose_folder_was_deleted_is_ended(home):
 def test_a_keeper_that_died_is_replaced(home):
     up(SPEC, home=home)
     state = StateFolder(home)
-    (_, first), *_ = state.records("keepers", Lease)
+    (_, first), *_ = state.records("reapers", Lease)
     end([first.owner], ask_s=0)
     up(SPEC, home=home)
-    (_, second), *_ = state.records("keepers", Lease)
+    (_, second), *_ = state.records("reapers", Lease)
     assert second.owner.alive
 
 
@@ -209,16 +209,16 @@ def begin(start, home: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [up, lease], ids=["up", "lease"])
-def test_a_stack_of_another_version_is_neither_ended_nor_doubled(home, cold_start, start):
+def test_a_stack_of_another_version_is_neither_ended_nor_doubled(home, fake_start, start):
     up(SPEC, home=home)
     left, record = processes(home), home / "stack" / "stack.json"
-    record.write_bytes(record.read_bytes().replace(b'"layout":2', b'"layout":1'))
+    record.write_bytes(record.read_bytes().replace(b'"layout":3', b'"layout":1'))
 
     for use in (lambda: current(home=home), lambda: begin(start, home)):
         with pytest.raises(UnknownStack, match="of another version") as error:
             use()
         assert "tidemark down" in error.value.hint
-    assert cold_start.starts == 1
+    assert fake_start.starts == 1
     assert all(process.alive for process in left)
 
     assert down(home=home)
@@ -229,5 +229,5 @@ def test_a_stack_of_another_version_is_neither_ended_nor_doubled(home, cold_star
 def test_a_lease_that_ends_leaves_a_stack_of_another_version_alone(home):
     with lease(SPEC, home=home):
         left, record = processes(home), home / "stack" / "stack.json"
-        record.write_bytes(record.read_bytes().replace(b'"layout":2', b'"layout":3'))
+        record.write_bytes(record.read_bytes().replace(b'"layout":3', b'"layout":4'))
     assert all(process.alive for process in left)

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.errors import DaemonDied, EngineError
+from tidemark.errors import ContainerEngineError, DaemonDied
 from tidemark.processes import ProcessId, end
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.registry import Stopped, Target
-from tidemark.stack.suspension import go_on, held, stop, undo_the_abandoned
+from tidemark.stack.suspension import resume, resume_abandoned, stop, suspended
 from tidemark.waiting import wait_until
 
 
@@ -33,12 +33,12 @@ def goes_on(process: ProcessId) -> None:
 def test_a_paused_process_goes_on_when_resumed(state, runtime, process, target):
     stop(state, runtime, target, "x")
     assert process.paused
-    go_on(state, runtime, target, "x")
+    resume(state, runtime, target, "x")
     goes_on(process)
 
 
 def test_a_held_process_stands_still_in_the_block_only(state, runtime, process, target):
-    with held(state, runtime, target, "driver"):
+    with suspended(state, runtime, target, "driver"):
         assert process.paused
     goes_on(process)
     assert state.records("stopped", Stopped) == []
@@ -46,7 +46,7 @@ def test_a_held_process_stands_still_in_the_block_only(state, runtime, process, 
 
 def test_a_hold_does_not_resume_what_somebody_paused(state, runtime, process, target):
     stop(state, runtime, target, "part-driver")
-    with held(state, runtime, target, "driver"):
+    with suspended(state, runtime, target, "driver"):
         pass
     assert process.paused
 
@@ -55,10 +55,10 @@ def test_what_a_dead_process_paused_is_resumed(state, runtime, process, target, 
     owner = sleeper()
     stop(state, runtime, target, "x")
     state.add("stopped", Stopped(target, owner), "x")
-    undo_the_abandoned(state, runtime)
+    resume_abandoned(state, runtime)
     assert process.paused
     end([owner], ask_s=0)
-    undo_the_abandoned(state, runtime)
+    resume_abandoned(state, runtime)
     goes_on(process)
 
 
@@ -66,17 +66,17 @@ def test_what_cannot_be_resumed_now_stays_noted_and_is_resumed_later(
     state, runtime, process, target, sleeper
 ):
     class Down(ProcessRuntime):
-        def go_on(self, target):
-            raise EngineError("the container engine is down")
+        def resume(self, target):
+            raise ContainerEngineError("the container engine is down")
 
     owner = sleeper()
     stop(state, runtime, target, "x")
     state.add("stopped", Stopped(target, owner), "x")
     end([owner], ask_s=0)
-    with pytest.raises(EngineError):
-        undo_the_abandoned(state, Down(state))
+    with pytest.raises(ContainerEngineError):
+        resume_abandoned(state, Down(state))
     assert process.paused
-    undo_the_abandoned(state, runtime)
+    resume_abandoned(state, runtime)
     goes_on(process)
     assert state.records("stopped", Stopped) == []
 

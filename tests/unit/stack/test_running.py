@@ -8,7 +8,7 @@ from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.managed import RunningStack
 
 
-def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, part):
+def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, component):
     state.make()
     for name, kind in {
         "broker": "broker",
@@ -16,15 +16,15 @@ def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, part
         "worker-1": "worker",
         "driver": "driver",
     }.items():
-        state.write_part(part(name, kind))
+        state.write_component(component(name, kind))
     for name in ("broker-events", "master-data", "worker-pay"):
-        state.write_part(part(name, "driver", owner=ProcessId.own()))
+        state.write_component(component(name, "driver", owner=ProcessId.own()))
     stack = RunningStack(state, stack_record, ProcessRuntime(state))
 
-    assert {kind.value: stack.parts(kind) for kind in ComponentKind} == {
+    assert {kind.value: stack.components(kind) for kind in ComponentKind} == {
         "broker": ["broker"],
         "master": ["master"],
         "worker": ["worker-1"],
         "driver": ["driver", "broker-events", "master-data", "worker-pay"],
     }
-    assert len(stack.parts()) == 7
+    assert len(stack.components()) == 7

@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 
 from tidemark import stack
 from tidemark.cli import app
-from tidemark.stack import PartState, PartStatus, StackSpec, doctor
+from tidemark.stack import ComponentState, ComponentStatus, StackSpec, doctor
 
-PARTS = [
-    PartStatus("broker", PartState.RUNNING, 11, "127.0.0.1:9092", 300 << 20),
-    PartStatus("driver", PartState.RUNNING, 12, "sc://127.0.0.1:15002", 500 << 20),
+COMPONENTS = [
+    ComponentStatus("broker", ComponentState.RUNNING, 11, "127.0.0.1:9092", 300 << 20),
+    ComponentStatus("driver", ComponentState.RUNNING, 12, "sc://127.0.0.1:15002", 500 << 20),
 ]
 
 
@@ -22,10 +22,10 @@ class FakeStack:
     state_dir = Path("state")
     versions = {"kafka": "4.3.1", "spark": "4.2.0"}  # noqa: RUF012
 
-    def __init__(self, parts: list[PartStatus]) -> None:
-        self.parts = parts
+    def __init__(self, components: list[ComponentStatus]) -> None:
+        self.parts = components
 
-    def status(self) -> list[PartStatus]:
+    def status(self) -> list[ComponentStatus]:
         return self.parts
 
 
@@ -36,14 +36,14 @@ def run(*words: str):
 @pytest.fixture
 def running(monkeypatch):
     """The running stack; a test may change its parts."""
-    fake = FakeStack(PARTS[:])
+    fake = FakeStack(COMPONENTS[:])
     monkeypatch.setattr(stack, "current", lambda: fake)
     return fake
 
 
 def test_up_hands_its_options_on_and_says_where_things_are(monkeypatch):
     asked = []
-    monkeypatch.setattr(stack, "up", lambda spec, **_: asked.append(spec) or FakeStack(PARTS))
+    monkeypatch.setattr(stack, "up", lambda spec, **_: asked.append(spec) or FakeStack(COMPONENTS))
     done = run(
         "up", "--backend", "local", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python"
     )
@@ -54,7 +54,7 @@ def test_up_hands_its_options_on_and_says_where_things_are(monkeypatch):
 
 
 def test_up_prints_one_json_object(monkeypatch):
-    monkeypatch.setattr(stack, "up", lambda *_, **__: FakeStack(PARTS))
+    monkeypatch.setattr(stack, "up", lambda *_, **__: FakeStack(COMPONENTS))
     found = json.loads(run("up", "--json").stdout)
     assert found["bootstrap_servers"] == "127.0.0.1:9092"
     assert found["remote"] == "sc://127.0.0.1:15002"
@@ -69,11 +69,11 @@ def test_status_of_a_whole_stack_is_exit_code_0(running):
 
 
 def test_status_of_a_broken_stack_is_exit_code_4(running):
-    running.parts[0] = PartStatus("broker", PartState.STOPPED, None, "127.0.0.1:9092", 0)
+    running.parts[0] = ComponentStatus("broker", ComponentState.STOPPED, None, "127.0.0.1:9092", 0)
     assert run("status").exit_code == 4
     found = json.loads(run("status", "--json").stdout)
     assert not found["running"]
-    assert found["parts"][0] == {
+    assert found["components"][0] == {
         "name": "broker",
         "state": "stopped",
         "pid": None,
@@ -86,7 +86,7 @@ def test_status_without_a_stack_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr(stack, "current", lambda: None)
     assert run("status").exit_code == 4
     assert "tidemark up" in run("status").stdout
-    assert json.loads(run("status", "--json").stdout) == {"running": False, "parts": []}
+    assert json.loads(run("status", "--json").stdout) == {"running": False, "components": []}
 
 
 @pytest.mark.parametrize(("ended", "text"), [(True, "down\n"), (False, "there was no stack\n")])

@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
 from tidemark.processes import ProcessId, end
-from tidemark.stack.registry import LAYOUT, Lease, PartRecord, Session, StackRecord, StateFolder, Stopped
+from tidemark.stack.registry import LAYOUT, ComponentRecord, Lease, Session, StackRecord, StateFolder, Stopped
 
 
 def test_only_one_holds_the_lock(state):
@@ -27,18 +27,18 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
         pass
 
 
-def test_records_come_back_as_they_were_written(state, stack_record, part):
+def test_records_come_back_as_they_were_written(state, stack_record, component):
     state.make()
     state.write(stack_record)
-    state.write_part(part(process=ProcessId(12, 179522578, "a-boot")))
+    state.write_component(component(process=ProcessId(12, 179522578, "a-boot")))
     assert state.read() == stack_record
-    assert state.part("broker").process == ProcessId(12, 179522578, "a-boot")
+    assert state.component("broker").process == ProcessId(12, 179522578, "a-boot")
 
 
 def test_there_is_no_stack_before_one_is_made(state):
     assert state.token() is None
     assert state.read() is None
-    assert state.parts() == []
+    assert state.components() == []
 
 
 @pytest.mark.parametrize(
@@ -77,26 +77,26 @@ def shape(info: msgspec.inspect.Type) -> object:
 
 
 def test_a_change_of_what_is_on_disk_raises_the_layout():
-    kinds = (StackRecord, PartRecord, Lease, Stopped, Session)
+    kinds = (StackRecord, ComponentRecord, Lease, Stopped, Session)
     shapes = json.dumps([shape(msgspec.inspect.type_info(kind)) for kind in kinds], sort_keys=True)
     digest = hashlib.sha256(shapes.encode()).hexdigest()[:16]
-    assert (LAYOUT, digest) == (2, "e29130db585977a5"), (
+    assert (LAYOUT, digest) == (3, "e29130db585977a5"), (
         "raise LAYOUT in the module of StackRecord, and note both here"
     )
 
 
-def test_parts_come_in_the_order_of_the_stack(state, part):
+def test_parts_come_in_the_order_of_the_stack(state, component):
     state.make()
-    own = part("aaa", "driver", owner=ProcessId.own())
+    own = component("aaa", "driver", owner=ProcessId.own())
     for record in (
         own,
-        part("driver", "driver"),
-        part("worker-1", "worker"),
-        part("master", "master"),
-        part(),
+        component("driver", "driver"),
+        component("worker-1", "worker"),
+        component("master", "master"),
+        component(),
     ):
-        state.write_part(record)
-    assert [record.name for record in state.parts()] == ["broker", "master", "worker-1", "driver", "aaa"]
+        state.write_component(record)
+    assert [record.name for record in state.components()] == ["broker", "master", "worker-1", "driver", "aaa"]
 
 
 def test_a_lease_is_void_when_its_holder_is_dead(state, sleeper):

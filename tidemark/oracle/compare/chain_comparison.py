@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tidemark.formats import chain
 from tidemark.formats.events import write_time
 from tidemark.oracle.delivery import may_repeat
-from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import History
 from tidemark.oracle.input.chain_rows import Came, Output, Shape, Values
 from tidemark.oracle.input.rows import Row
@@ -76,13 +76,13 @@ class Comparison:
     """One pass over the output, then a look at what never came."""
 
     def __init__(
-        self, history: History, output: Output, predicted: Predicted, defect: Defect, book: Book
+        self, history: History, output: Output, predicted: Predicted, defect: Defect, finding_log: FindingLog
     ) -> None:
         self._history = history
         self._output = output
         self._predicted = predicted
         self._defect = defect
-        self._book = book
+        self._finding_log = finding_log
         self._owed = [Counter(values for values, _ in rows) for rows in predicted.rows]
         self._rows: dict[Values, Row] = {values: row for rows in predicted.rows for values, row in rows}
         self._due: defaultdict[Values, list[int]] = defaultdict(list)
@@ -94,7 +94,7 @@ class Comparison:
         self._known = [Counter(owed) for owed in self._owed]
         self._late: set[Values] = set()
         self.counts: Counter[str] = Counter()
-        self.excused: Counter[int] = Counter()
+        self.permitted: Counter[int] = Counter()
         """Batch -> rows that came again in it, and were excused."""
 
     def run(self, without_late_filter: Predicted | None) -> Counter[str]:
@@ -102,7 +102,7 @@ class Comparison:
         if without_late_filter is not None:
             self._late = set(without_late_filter.all()) - set(self._rows)
         for place, problem in self._output.corrupt:
-            self._book.add(
+            self._finding_log.add(
                 Finding(
                     property="corrupt_rows", message=f"output {place} cannot be judged: {problem}", read=place
                 )
@@ -117,7 +117,7 @@ class Comparison:
                     self._missing(number, values)
         for values in self._defect.lost.elements():
             self._lost_by_defect(values)
-        self.counts["duplicates_excused"] = self.excused.total()
+        self.counts["duplicates_permitted"] = self.permitted.total()
         return self.counts
 
     def _expected(self, came: Came) -> bool:
@@ -156,7 +156,7 @@ class Comparison:
         elif self._defect.lost[came.values] > 0:
             self._defect.lost[came.values] -= 1
             self._add(
-                "opinions_disagree", came, "came, which is right, although the rules of this Spark lose it"
+                "oracles_disagree", came, "came, which is right, although the rules of this Spark lose it"
             )
         elif came.values in self._late:
             self._add("late_rows_joined", came, "is what the rules give if late rows are not dropped")
@@ -176,7 +176,7 @@ class Comparison:
     def _again(self, came: Came) -> None:
         plan = self._history.batches[came.batch].plan
         if may_repeat(self._history.manifest, plan) or came.place in self._history.resent:
-            self.excused[came.batch] += 1
+            self.permitted[came.batch] += 1
             return
         owed = self._known[came.batch][came.values]
         why = (
@@ -216,8 +216,8 @@ class Comparison:
         self._add("lost_rows", Came(-1, values, ""), why, self._defect.name)
 
     def _add(self, name: str, came: Came, why: str, defect: str | None = None) -> None:
-        if not self._book.wants(name, defect):
-            self._book.count(name, defect)
+        if not self._finding_log.wants(name, defect):
+            self._finding_log.count(name, defect)
             return
         row = self._rows.get(came.values)
         written = [self._history.place(one) for one in sorted(row.made_of)[:WRITTEN]] if row else []
@@ -232,7 +232,7 @@ class Comparison:
             batch=came.batch if came.batch >= 0 else None,
             defect=defect,
         )
-        self._book.add(finding)
+        self._finding_log.add(finding)
 
     def _show(self, values: Values) -> str:
         return show(self._history.chain, values)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.wording import Wording, moment
-from tidemark.oracle.input.history import NO_BATCH, Fate, History, first_of, right_of
+from tidemark.oracle.input.history import NO_BATCH, Disposition, History, first_of, right_of
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.known_defects import (
     CONDITION_BOUNDS_THE_STATE,
     FORMAT_4_MISSES_ROWS,
     FULL_OUTER_JOINS_NULL_KEYS,
+    NULL_EVENT_TIME_NEVER_EVICTED,
     ONE_SIDED_WATERMARK,
-    TIMELESS_ROWS_STAY,
 )
 from tidemark.oracle.spark.pushdown import PRESERVED, passes
-from tidemark.oracle.spark.time_ranges import expiry_ms, window
+from tidemark.oracle.spark.time_ranges import evicted_at_ms, window
 
 _PARTNERS_NAMED = 3
 
@@ -44,17 +44,15 @@ class Explain:
         if right is not None:
             return f"{where}: neither is late, their keys are equal and {self._distance(left, right)}"
         if self._kind in PRESERVED:
-            return f"{where}: it has no accepted partner and {self._expiry(left)}"
-        return (
-            f"{where}: it is not late, and so is not its partner {self._name_partners(left, Fate.ACCEPTED)}"
-        )
+            return f"{where}: it has no accepted partner and {self._eviction(left)}"
+        return f"{where}: it is not late, and so is not its partner {self._name_partners(left, Disposition.ACCEPTED)}"
 
-    def lost_by_engine(self, identity: int, batch: int, defect: str) -> Reason:
+    def lost_by_spark(self, identity: int, batch: int, defect: str) -> Reason:
         """Why a known defect took a row."""
         if defect == FULL_OUTER_JOINS_NULL_KEYS:
             why = f"never came: its key is NULL, which matches nothing, but it was joined ({defect})"
             return "missing_nulls", why
-        if defect == TIMELESS_ROWS_STAY:
+        if defect == NULL_EVENT_TIME_NEVER_EVICTED:
             why = f"never came: without an event time it matches nothing, and stays in the state for ever ({defect})"
             return "missing_nulls", why
         name = "missing_nulls" if right_of(identity) is None and self._kind in PRESERVED else "lost_rows"
@@ -72,17 +70,17 @@ class Explain:
                 name,
                 f"never came, although it is right: only one side of the join has a watermark ({defect})",
             )
-        names = self._name_partners(first_of(identity), Fate.ACCEPTED)
+        names = self._name_partners(first_of(identity), Disposition.ACCEPTED)
         return "lost_rows", (
             f"never came: neither it nor its partner {names} is late, but all its partners came in its own"
             f" {self._words.watermarks(batch)} and are at or before the right state watermark there ({defect})"
         )
 
-    def added_by_engine(self, identity: int, batch: int, defect: str) -> Reason:
+    def added_by_spark(self, identity: int, batch: int, defect: str) -> Reason:
         """Why a row is wrong that a known defect gives."""
         if defect == FULL_OUTER_JOINS_NULL_KEYS:
             return "phantom_rows", f"came in batch {batch}, but a NULL key matches nothing ({defect})"
-        name = self._name_partners(first_of(identity), Fate.ACCEPTED)
+        name = self._name_partners(first_of(identity), Disposition.ACCEPTED)
         if defect == FORMAT_4_MISSES_ROWS:
             why = "which state format 4 did not find: a condition on another column closes the range in which it looks"
             return "nulls_for_matched_rows", f"came in batch {batch}, but {name} matches it, {why} ({defect})"
@@ -100,7 +98,7 @@ class Explain:
                 f"came in batch {batch}, which was never planned; it is due in batch {due}",
             )
         if right_of(identity) is None and self._kind in PRESERVED and batch < due:
-            why = f"came in {self._words.watermarks(batch)}, too early: {self._expiry(first_of(identity))}"
+            why = f"came in {self._words.watermarks(batch)}, too early: {self._eviction(first_of(identity))}"
             return "premature_nulls", f"{why}, that is in {self._words.watermarks(due)}"
         return "misplaced_rows", f"came in batch {batch}; it is due in {self._words.watermarks(due)}"
 
@@ -120,17 +118,17 @@ class Explain:
         return "phantom_rows", f"came, but in a join of kind {self._kind} such a row is owed no NULL row"
 
     def _cannot_take_part(self, row: int) -> Reason | None:
-        fate, place = self._prediction.fate[row], self._words.place(row)
-        if fate == Fate.LATE:
+        disposition, place = self._prediction.disposition[row], self._words.place(row)
+        if disposition == Disposition.LATE:
             batch = self._history.rows.batch[row]
             late = moment(self._prediction.late_ms(batch))
             why = (
                 f"came, but {place} was late: batch {batch} drops rows at or before its late watermark {late}"
             )
             return "late_rows_joined", why
-        if fate == Fate.UNREADABLE:
+        if disposition == Disposition.UNREADABLE:
             return "phantom_rows", f"came, but {place} is not an event and had to be filtered out"
-        if fate == Fate.FILTERED:
+        if disposition == Disposition.FILTERED:
             return (
                 "phantom_rows",
                 f"came, but {place} has a NULL join key or fails a filter: it matches nothing",
@@ -152,35 +150,40 @@ class Explain:
                 return "phantom_rows", "came, but the condition on both sides' fields does not hold"
             return "phantom_rows", f"came, but not {self._distance(left, right)}"
         return (
-            "opinions_disagree",
+            "oracles_disagree",
             "came, and keys and times match, but the engine's own rules do not give it",
         )
 
     def _wrong_null(self, left: int, batch: int) -> Reason:
         if self._prediction.matched[left]:
-            name = self._name_partners(left, Fate.ACCEPTED)
+            name = self._name_partners(left, Disposition.ACCEPTED)
             return "nulls_for_matched_rows", f"came in batch {batch}, but it was joined with {name}"
-        return "premature_nulls", f"came in {self._words.watermarks(batch)}, too early: {self._expiry(left)}"
+        return (
+            "premature_nulls",
+            f"came in {self._words.watermarks(batch)}, too early: {self._eviction(left)}",
+        )
 
     def _wrong_semi(self, left: int) -> Reason:
-        late = self._name_partners(left, Fate.LATE)
+        late = self._name_partners(left, Disposition.LATE)
         if late:
             return "late_rows_joined", f"came, but its only partner {late} was late and had to be dropped"
         return "phantom_rows", "came, but it has no partner by key and time"
 
-    def _name_partners(self, row: int, fate: Fate) -> str:
+    def _name_partners(self, row: int, disposition: Disposition) -> str:
         """The first few partners of one fate."""
-        found = [other for other in self._partners.of(row) if self._prediction.fate[other] == fate]
+        found = [
+            other for other in self._partners.of(row) if self._prediction.disposition[other] == disposition
+        ]
         names = " and ".join(self._words.row(other) for other in found[:_PARTNERS_NAMED])
         more = len(found) - _PARTNERS_NAMED
         return f"{names} and {more} more" if more > 0 else names
 
-    def _expiry(self, row: int) -> str:
+    def _eviction(self, row: int) -> str:
         rows = self._history.rows
         if self._fails_early(row):
             return "it fails the condition on its own side"
-        limits_ms = self._history.placing.limits_ms[rows.side[row]]
-        last_ms = expiry_ms(self._history.contract, rows.side[row], rows.time_us[row], limits_ms)
+        limits_ms = self._history.pushdown.limits_ms[rows.side[row]]
+        last_ms = evicted_at_ms(self._history.contract, rows.side[row], rows.time_us[row], limits_ms)
         if last_ms is None:
             return "nothing ever lets it expire"
         return f"it expires when the eviction watermark reaches {moment(last_ms)}"
@@ -189,7 +192,7 @@ class Explain:
         side, rows = self._history.rows.side[row], self._history.rows
         return any(
             not passes(rows.numbers[side][what.field][row], what)
-            for what in self._history.placing.early[side]
+            for what in self._history.pushdown.early[side]
         )
 
     def _distance(self, left: int, right: int) -> str:

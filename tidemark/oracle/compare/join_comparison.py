@@ -31,7 +31,7 @@ from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.compare.explanations import Explain
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.delivery import may_repeat
-from tidemark.oracle.findings import Book, Finding
+from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of, right_of
 from tidemark.oracle.input.output_rows import OutputReader
 from tidemark.oracle.model.join_replay import Prediction
@@ -58,7 +58,7 @@ class Seen:
     awaited: dict[int, int] = field(default_factory=dict)
     """Identity of each right row -> the batch that it is due in; once it came, ``~place`` (below 0) of that record."""
     counts: Counter[str] = field(default_factory=Counter)
-    excused: Counter[int] = field(default_factory=Counter)
+    permitted: Counter[int] = field(default_factory=Counter)
     """Batch -> rows that came again in it, and were excused."""
 
     def came(self, identity: int) -> bool:
@@ -84,7 +84,9 @@ class Came(NamedTuple):
 class Comparison:
     """One pass over the output, then a look at what never came."""
 
-    def __init__(self, history: History, prediction: Prediction, defects: Defects, book: Book) -> None:
+    def __init__(
+        self, history: History, prediction: Prediction, defects: Defects, finding_log: FindingLog
+    ) -> None:
         self.seen = Seen(dict(prediction.batch_of))
         self._history = history
         self._predicted = prediction.batch_of
@@ -92,13 +94,13 @@ class Comparison:
         self._repeat = (
             "repeated_semi_rows" if history.contract.kind is JoinKind.LEFT_SEMI else "duplicate_rows"
         )
-        self._book = book
+        self._finding_log = finding_log
         self._words = Wording(history, prediction)
         self._explain = Explain(history, prediction, self._words)
         self._reader = OutputReader(history, self._choose)
         plans = [batch.plan for batch in history.batches]
         self._owing = [plan.committed for plan in plans]
-        self._excusing = [may_repeat(history.manifest, plan) for plan in plans]
+        self._permitting = [may_repeat(history.manifest, plan) for plan in plans]
         self._beyond: float = len(plans) if history.gaps else math.inf
 
     def run(self, output: Iterable[OutputRecord]) -> Seen:
@@ -125,7 +127,7 @@ class Comparison:
             else:
                 astray.append((identity, Came(batch, place), place))
         self.seen.counts.update(
-            output_records=records, sentinel_rows=sentinels, duplicates_excused=self.seen.excused.total()
+            output_records=records, sentinel_rows=sentinels, duplicates_permitted=self.seen.permitted.total()
         )
         for identity, came, place in astray:
             self._judge_astray(identity, came, place)
@@ -152,8 +154,8 @@ class Comparison:
         )
 
     def _again(self, identity: int, came: Came, place: int) -> None:
-        if self._excusing[came.batch] or _written(place) in self._history.resent:
-            self.seen.excused[came.batch] += 1
+        if self._permitting[came.batch] or _written(place) in self._history.resent:
+            self.seen.permitted[came.batch] += 1
             return
         why = "that batch was run once, none of its tasks failed, and its producer sent it once"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
@@ -191,14 +193,14 @@ class Comparison:
         batch = self._history.rows.batch[first_of(identity)]
         if self.seen.came(identity) or not self._owing[batch]:
             return
-        name, why = self._explain.lost_by_engine(identity, batch, defect)
+        name, why = self._explain.lost_by_spark(identity, batch, defect)
         self._add(name, identity, lambda: why, Came(batch, None), defect=defect)
 
     def _judge_added(self, identity: int) -> None:
         """A wrong row that the engine gives, by a known defect."""
         if self.seen.came(identity):
             defect, batch = self._defects.added[identity], self._predicted[identity]
-            name, why = self._explain.added_by_engine(identity, batch, defect)
+            name, why = self._explain.added_by_spark(identity, batch, defect)
             came = Came(batch, ~self.seen.awaited[identity])
             self._add(name, identity, lambda: why, came, defect=defect)
 
@@ -206,7 +208,7 @@ class Comparison:
         """A row that the operational opinion does not have."""
         if identity in self._defects.lost:
             self.seen.awaited.setdefault(identity, ~place)
-            name, why = "opinions_disagree", "came, which is right, although the rules of this Spark lose it"
+            name, why = "oracles_disagree", "came, which is right, although the rules of this Spark lose it"
         else:
             name, why = self._explain.unexpected(identity, came.batch)
         self._add(name, identity, lambda: why, came)
@@ -214,27 +216,27 @@ class Comparison:
     def _add(
         self, name: str, identity: int, why: Callable[[], str], came: Came, *, defect: str | None = None
     ) -> None:
-        if not self._book.wants(name, defect):
-            self._book.count(name, defect)
+        if not self._finding_log.wants(name, defect):
+            self._finding_log.count(name, defect)
             return
         read = None if came.place is None else _written(came.place)
         where = f" (output {read})" if read else ""
         message = f"{self._words.output_row(identity)}{where} {why()}"
         finding = self._words.finding(name, identity, message)
-        self._book.add(msgspec.structs.replace(finding, read=read, batch=came.batch, defect=defect))
+        self._finding_log.add(msgspec.structs.replace(finding, read=read, batch=came.batch, defect=defect))
 
     def _no_row(self, batch: int, place: int, problem: str) -> None:
         """A record that cannot be read (``NO_BATCH``), or names input that does not exist."""
         name, what = (
             ("corrupt_rows", "cannot be judged") if batch == NO_BATCH else ("phantom_rows", "is invented")
         )
-        if not self._book.wants(name):
-            self._book.count(name)
+        if not self._finding_log.wants(name):
+            self._finding_log.count(name)
             return
         read, where = _written(place), "" if batch == NO_BATCH else f" of batch {batch}"
         message = f"output {read}{where} {what}: {problem}"
         in_batch = None if batch == NO_BATCH else batch
-        self._book.add(Finding(property=name, message=message, read=read, batch=in_batch))
+        self._finding_log.add(Finding(property=name, message=message, read=read, batch=in_batch))
 
 
 def _written(place: int) -> str:

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from functools import cached_property
 
 from tidemark.formats.contract import COMPARISONS
-from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Fate, History
+from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Disposition, History
 from tidemark.oracle.spark.pushdown import passes
-from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, TIMELESS_US, window
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, window
 
 
 class Partners:
@@ -39,7 +39,7 @@ class Partners:
             low_us, high_us = time_us - self._window.upper_us, time_us - self._window.lower_us
         else:
             low_us, high_us = time_us + self._window.lower_us, time_us + self._window.upper_us
-        if time_us == TIMELESS_US and not self._window.is_boundless:
+        if time_us == NULL_TIME_US and not self._window.is_boundless:
             return []
         first = bisect_left(entries, low_us << ROW_BITS)
         last = bisect_left(entries, (high_us + 1) << ROW_BITS, first)
@@ -52,11 +52,11 @@ class Partners:
 
     def _condition_holds(self, left_row: int, right_row: int) -> bool:
         """Whether the conditions besides keys and times hold for two rows."""
-        placing, numbers = self._history.placing, self._history.rows.numbers
+        pushdown, numbers = self._history.pushdown, self._history.rows.numbers
         for side, row in ((LEFT, left_row), (RIGHT, right_row)):
-            if not all(passes(numbers[side][what.field][row], what) for what in placing.early[side]):
+            if not all(passes(numbers[side][what.field][row], what) for what in pushdown.early[side]):
                 return False
-        for term in placing.pairs:
+        for term in pushdown.pairs:
             left, right = (
                 numbers[LEFT][term.left or ""][left_row],
                 numbers[RIGHT][term.right or ""][right_row],
@@ -70,8 +70,8 @@ class Partners:
         rows = self._history.rows
         indices: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
         for row, key in enumerate(rows.key):
-            timeless = rows.time_us[row] == TIMELESS_US and not self._window.is_boundless
-            if key >= 0 and rows.fate[row] != Fate.UNREADABLE and not timeless:
+            null_time = rows.time_us[row] == NULL_TIME_US and not self._window.is_boundless
+            if key >= 0 and rows.disposition[row] != Disposition.UNREADABLE and not null_time:
                 indices[RIGHT if rows.side[row] else LEFT].setdefault(key, []).append(
                     rows.time_us[row] << ROW_BITS | row
                 )

@@ -25,8 +25,8 @@ import numpy as np
 
 from tidemark.oracle.compare.state_comparison import Known, PredictedState, StateComparison
 from tidemark.oracle.compare.state_locality import Locality, locality
-from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.input.history import NO_BATCH, Evidence, Fate, History
+from tidemark.oracle.findings import Finding, FindingLog
+from tidemark.oracle.input.history import NO_BATCH, Disposition, Evidence, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.known_defects import is_modelled, minor_version
 from tidemark.oracle.spark.pushdown import PRESERVED
@@ -44,7 +44,7 @@ METRICS = {
 }
 
 
-class Engine(msgspec.Struct, kw_only=True):
+class SparkAccount(msgspec.Struct, kw_only=True):
     """``engine`` of the verdict.
 
     ``state_batches`` are the batches whose state was compared, ``metric_batches`` how many reports were; ``rows`` sums
@@ -63,39 +63,45 @@ class Engine(msgspec.Struct, kw_only=True):
     notes: list[str] = []
 
 
-def check_engine(history: History, prediction: Prediction, run: Evidence, book: Book) -> Engine:
+def check_spark_account(
+    history: History, prediction: Prediction, run: Evidence, finding_log: FindingLog
+) -> SparkAccount:
     """Compare what the engine says of itself; what is wrong goes into the book."""
     info = history.manifest.state
-    engine = Engine()
+    spark_account = SparkAccount()
     if info is not None:
-        engine.format, engine.provider, engine.changelog = info.format, info.provider, info.changelog
-    placements, reports = run.placements(), _reports(run.progress())
-    engine.locality = locality(placements) if placements else None
-    engine.rows, engine.times_ms = _sums(reports), _times(reports)
+        spark_account.format, spark_account.provider, spark_account.changelog = (
+            info.format,
+            info.provider,
+            info.changelog,
+        )
+    executor_assignments, reports = run.executor_assignments(), _reports(run.progress())
+    spark_account.locality = locality(executor_assignments) if executor_assignments else None
+    spark_account.rows, spark_account.times_ms = _sums(reports), _times(reports)
     if not is_modelled(history.manifest.versions):
-        engine.notes.append(
+        spark_account.notes.append(
             "the rules of this Spark are not modelled: its state and metrics were not compared"
         )
-        return engine
+        return spark_account
     state = run.state()
     if state is None:
         why = f": {info.note}" if info is not None and info.note else ""
-        engine.notes.append(f"the state was not read{why}")
+        spark_account.notes.append(f"the state was not read{why}")
     else:
         asked = info.batches if info is not None else []
-        engine.state_batches = StateComparison(history, prediction, book).run(state, asked)
+        spark_account.state_batches = StateComparison(history, prediction, finding_log).run(state, asked)
     if not reports:
-        engine.notes.append("there is no progress report of one join: its metrics were not compared")
+        spark_account.notes.append("there is no progress report of one join: its metrics were not compared")
     expected = _Expected(history, prediction)
     for batch, report in reports.items():
         plan = history.batches[batch].plan if batch < len(history.batches) else None
         if plan is not None and plan.committed and plan.runs == 1 and not plan.failed_tasks:
-            engine.metric_batches += 1
-            _compare(batch, report, expected.of(batch), book)
-    return engine
+            spark_account.metric_batches += 1
+            _compare(batch, report, expected.of(batch), finding_log)
+    return spark_account
 
 
-def doubts(history: History) -> list[str]:
+def inconclusive(history: History) -> list[str]:
     """What the manifest says of a state that was wanted and is not to be had."""
     info = history.manifest.state
     if info is None:
@@ -121,7 +127,7 @@ class _Expected:
              for of in (LEFT, RIGHT)]
             for column in columns
         )  # fmt: skip
-        late = np.frombuffer(prediction.fate, dtype=np.uint8) == Fate.LATE
+        late = np.frombuffer(prediction.disposition, dtype=np.uint8) == Disposition.LATE
         read_in = np.frombuffer(history.rows.batch, dtype=np.int32)
         self._late = np.bincount(read_in[late], minlength=len(history.batches))
         more, less = sum(self._stored), sum(self._removed)
@@ -154,7 +160,9 @@ class _Expected:
         return sum(len({(row.key, row.time_us or 0) for row in rows}) for rows in kept)
 
 
-def _compare(batch: int, report: Mapping[str, Any], expected: Mapping[str, int], book: Book) -> None:
+def _compare(
+    batch: int, report: Mapping[str, Any], expected: Mapping[str, int], finding_log: FindingLog
+) -> None:
     for name, what in METRICS.items():
         reported = report.get(name)
         if reported is not None and reported != expected.get(name, reported):
@@ -162,7 +170,7 @@ def _compare(batch: int, report: Mapping[str, Any], expected: Mapping[str, int],
                 f"Spark reports {reported:,} {what} in batch {batch} ({name});"
                 f" its own rules give {expected[name]:,}"
             )
-            book.add(Finding(property="wrong_metrics", message=message, batch=batch))
+            finding_log.add(Finding(property="wrong_metrics", message=message, batch=batch))
 
 
 def _reports(progress: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:

@@ -17,11 +17,11 @@ import numpy as np
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import StateRow
 from tidemark.oracle.compare.wording import Wording
-from tidemark.oracle.findings import Book, Finding
-from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Fate, History
+from tidemark.oracle.findings import Finding, FindingLog
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.pushdown import PRESERVED
-from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, TIMELESS_US
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
 
 NAMES = ("left", "right")
 
@@ -63,7 +63,7 @@ class PredictedState:
         time_us = self._history.rows.time_us[row]
         return Kept(
             self._history.key_of(row) if known.key else None,
-            time_us if known.time and time_us != TIMELESS_US else None,
+            time_us if known.time and time_us != NULL_TIME_US else None,
             self._history.position(row) if known.ref else None,
         )
 
@@ -71,11 +71,11 @@ class PredictedState:
 class StateComparison:
     """Compares the state after each batch that the evidence has it of."""
 
-    def __init__(self, history: History, prediction: Prediction, book: Book) -> None:
+    def __init__(self, history: History, prediction: Prediction, finding_log: FindingLog) -> None:
         self._history = history
         self._prediction = prediction
         self._predicted = PredictedState(history, prediction)
-        self._book = book
+        self._finding_log = finding_log
         self._words = Wording(history, prediction)
 
     def run(self, state: Iterable[StateRow], asked: Iterable[int]) -> list[int]:
@@ -138,13 +138,13 @@ class StateComparison:
                 self._add("wrong_flags", batch, side, kept, message)
 
     def _add(self, name: str, batch: int, side: int, kept: Kept, message: str) -> None:
-        row = self._row(side, kept) if self._book.wants(name) else None
+        row = self._row(side, kept) if self._finding_log.wants(name) else None
         written = [] if row is None else [self._words.place(row)]
-        self._book.add(Finding(property=name, message=message, batch=batch, written=written))
+        self._finding_log.add(Finding(property=name, message=message, batch=batch, written=written))
 
     def _name(self, name: str, side: int, kept: Kept) -> str:
         """A row of the state in words, for a finding of the property ``name``."""
-        if not self._book.wants(name):
+        if not self._finding_log.wants(name):
             return "a row"  # the finding is only counted: its message is not kept
         row = self._row(side, kept)
         if row is not None:
@@ -166,16 +166,16 @@ class StateComparison:
             return row if row is not None and self._predicted.kept(row, known) == kept else None
         rows = history.rows
         of_side = (row for row in range(len(rows)) if rows.side[row] == side)
-        readable = (row for row in of_side if rows.fate[row] != Fate.UNREADABLE)
+        readable = (row for row in of_side if rows.disposition[row] != Disposition.UNREADABLE)
         return next((row for row in readable if self._predicted.kept(row, known) == kept), None)
 
     def _why_not(self, side: int, kept: Kept) -> str:
         """Why a row is not in the state by the engine's own rules."""
-        row = self._row(side, kept) if self._book.wants("leaked_state") else None
+        row = self._row(side, kept) if self._finding_log.wants("leaked_state") else None
         if row is None:
             return "no such record was published"
         stored, removed = self._prediction.stored[row], self._prediction.removed[row]
-        if self._prediction.fate[row] == Fate.LATE:
+        if self._prediction.disposition[row] == Disposition.LATE:
             return "it was late"
         if stored == NO_BATCH:
             return "it was never stored"

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from tidemark.formats.evidence import Placement
+from tidemark.formats.evidence import ExecutorAssignment
 
 
 class Locality(msgspec.Struct, kw_only=True):
@@ -26,10 +26,12 @@ class Locality(msgspec.Struct, kw_only=True):
     restarts: list[str] = []
 
 
-def locality(placements: Sequence[Placement]) -> Locality:
+def locality(executor_assignments: Sequence[ExecutorAssignment]) -> Locality:
     """Follow the partitions from batch to batch."""
     found, lost = Locality(), set[str]()
-    for before, after in pairwise(sorted(placements, key=lambda placement: placement.batch)):
+    for before, after in pairwise(
+        sorted(executor_assignments, key=lambda executor_assignment: executor_assignment.batch)
+    ):
         lost.update(before.lost)
         if after.batch != before.batch + 1:
             continue

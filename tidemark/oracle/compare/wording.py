@@ -10,7 +10,7 @@ from tidemark.formats.events import write_time
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.input.history import NO_BATCH, History, first_of, right_of
 from tidemark.oracle.model.join_replay import Prediction
-from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, TIMELESS_US, US_PER_MS
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS
 
 
 class Wording:
@@ -37,7 +37,7 @@ class Wording:
     def time(self, row: int) -> str:
         """The event time of a row, and the end of its window where windows are joined."""
         rows = self._history.rows
-        if rows.time_us[row] == TIMELESS_US:
+        if rows.time_us[row] == NULL_TIME_US:
             return "no event time"
         if rows.event_us is rows.time_us:
             return write_time(rows.time_us[row])

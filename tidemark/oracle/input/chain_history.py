@@ -44,7 +44,7 @@ class History:
     batches: list[BatchRows] = field(default_factory=list)
     planned: int = 0
     gaps: list[tuple[int, str]] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    inconclusive: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     resent: frozenset[str] = frozenset()
 
@@ -153,7 +153,7 @@ class _Reader:
             first = self._firsts.get(place, start)
             records = self._records.get(place, [])[max(0, start - first) : max(0, end - first)]
             if len(records) < end - start:
-                history.doubts.append(
+                history.inconclusive.append(
                     f"batch {plan.batch} read {place[0]}/{place[1]} up to offset {end}, of which the evidence has"
                     f" only {len(records)} of {end - start} records"
                 )

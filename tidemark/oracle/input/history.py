@@ -20,14 +20,22 @@ from itertools import count, islice
 from typing import Any, Protocol
 
 from tidemark.formats.contract import Contract, Side
-from tidemark.formats.evidence import Batch, Fault, InputRecord, Manifest, OutputRecord, Placement, StateRow
+from tidemark.formats.evidence import (
+    Batch,
+    ExecutorAssignment,
+    Fault,
+    InputRecord,
+    Manifest,
+    OutputRecord,
+    StateRow,
+)
 from tidemark.oracle.input.columns import ColumnReader, Columns
-from tidemark.oracle.spark.pushdown import PRESERVED, Placing, as_planned, must_be_there, passes, place
+from tidemark.oracle.spark.pushdown import PRESERVED, Pushdown, as_planned, must_be_there, passes, place
 from tidemark.oracle.spark.time_ranges import (
     FIRST_FORMAT_BY_TIME,
     LEFT,
+    NULL_TIME_US,
     RIGHT,
-    TIMELESS_US,
     US_PER_MS,
     window,
 )
@@ -65,11 +73,11 @@ class Evidence(Protocol):
     def state(self) -> Iterable[StateRow] | None:
         """The rows of the join's state after some batches; ``None``: it was not read."""
 
-    def placements(self) -> Sequence[Placement]:
+    def executor_assignments(self) -> Sequence[ExecutorAssignment]:
         """Which executor had which state partition, by batch."""
 
 
-class Fate(IntEnum):
+class Disposition(IntEnum):
     """What became of an input row."""
 
     UNREAD = 0
@@ -99,7 +107,7 @@ class Rows:
         self.event_us = self.time_us
         self.numbers: tuple[dict[str, list[int | None]], dict[str, list[int | None]]] = ({}, {})
         self.batch = array("i")
-        self.fate = bytearray()
+        self.disposition = bytearray()
         self.keys: dict[tuple[str | None, ...], int] = {}
         self.first_sentinel = 0  # rows from here on are sentinels
 
@@ -138,13 +146,13 @@ class History:
     """
 
     contract: Contract
-    placing: Placing
+    pushdown: Pushdown
     manifest: Manifest
     rows: Rows
     partitions: tuple[dict[int, Partition], dict[int, Partition]]
     batches: list[BatchRows] = field(default_factory=list)
     gaps: list[tuple[int, str]] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)
+    inconclusive: list[str] = field(default_factory=list)
     planned: int = 0
     resent: frozenset[str] = frozenset()
 
@@ -213,7 +221,7 @@ def read_history(run: Evidence) -> History:
 
 def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
     rows, rest = history.rows, iter(inputs)
-    readers = [ColumnReader(history.side(side), history.placing.fields[side]) for side in (LEFT, RIGHT)]
+    readers = [ColumnReader(history.side(side), history.pushdown.fields[side]) for side in (LEFT, RIGHT)]
     sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
     first_sentinel: int | None = None
     while chunk := list(islice(rest, _CHUNK_RECORDS)):
@@ -238,33 +246,33 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
             partition = history.partitions[side][record.partition] = Partition(record.offset)
         partition.rows.append(row)
     rows.side += bytes([side]) * len(records)
-    rows.fate += bytes([Fate.UNREAD]) * len(records)
+    rows.disposition += bytes([Disposition.UNREAD]) * len(records)
     rows.id += columns.id
     rows.key.extend(map(rows.keys.setdefault, columns.key, count(first)))
     rows.time_us.extend([0 if time_us is None else time_us for time_us in columns.time_us])
-    timeless = [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]
-    if history.side(side).keeps_timeless:
-        for row in timeless:
-            rows.time_us[row] = TIMELESS_US
-        timeless = []
+    null_time = [first + at for at, time_us in enumerate(columns.time_us) if time_us is None]
+    if history.side(side).keeps_null_event_time:
+        for row in null_time:
+            rows.time_us[row] = NULL_TIME_US
+        null_time = []
     _filter_rows(history, side, first, columns)
     for row in [first + at for at, key in enumerate(columns.key) if None in key]:
         rows.key[row] = ~rows.key[row]
-    for row in timeless:
-        rows.key[row], rows.fate[row], rows.id[row] = NO_KEY, Fate.UNREADABLE, None
+    for row in null_time:
+        rows.key[row], rows.disposition[row], rows.id[row] = NO_KEY, Disposition.UNREADABLE, None
 
 
 def _filter_rows(history: History, side: int, first: int, columns: Columns) -> None:
     """Mark the rows that fail a filter below the watermark, ``IsNotNull`` of what the condition compares included."""
     rows, kind = history.rows, history.contract.kind
-    for name in history.placing.fields[side]:
+    for name in history.pushdown.fields[side]:
         known = rows.numbers[side].setdefault(name, [])
         known += [None] * (first - len(known)) + columns.numbers[name]
     failed = {
-        at for what in history.placing.below[side]
+        at for what in history.pushdown.below[side]
         for at, value in enumerate(columns.numbers[what.field]) if not passes(value, what)
     } | {
-        at for name in must_be_there(history.placing, side, kind)
+        at for name in must_be_there(history.pushdown, side, kind)
         for at, value in enumerate(columns.numbers[name]) if value is None
     }  # fmt: skip
     if side not in PRESERVED.get(kind, ()):
@@ -272,7 +280,7 @@ def _filter_rows(history: History, side: int, first: int, columns: Columns) -> N
         if not window(history.contract.bound).is_boundless:
             failed.update(at for at, time_us in enumerate(columns.time_us) if time_us is None)
     for at in failed:
-        rows.fate[first + at] = Fate.FILTERED
+        rows.disposition[first + at] = Disposition.FILTERED
 
 
 def _take_windows(history: History) -> None:
@@ -342,7 +350,7 @@ def _take(history: History, plan: Batch, side: int, positions: dict[int, int]) -
         first = partition.first_offset if partition else start
         rows = known[max(0, start - first) : max(0, end - first)]
         if len(rows) < end - start:
-            history.doubts.append(
+            history.inconclusive.append(
                 f"batch {plan.batch} read {topic}/{name} up to offset {end}, of which the evidence has only"
                 f" {len(rows)} of {end - start} records"
             )

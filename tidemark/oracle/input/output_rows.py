@@ -14,7 +14,7 @@ from typing import Any
 
 from tidemark.formats.events import as_text, field_reader
 from tidemark.formats.evidence import OutputRecord
-from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Fate, History, alone, pair
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History, alone, pair
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 HEADERS = ("query", "batch", "partition", "attempt")
@@ -105,7 +105,7 @@ class OutputReader:
     def _contradicts(self, row: int, claimed: Any) -> bool:
         """An id that is no string in JSON is compared as the STRING column that it was read into."""
         rows = self._history.rows
-        return rows.fate[row] != Fate.UNREADABLE and rows.id[row] != as_text(claimed)
+        return rows.disposition[row] != Disposition.UNREADABLE and rows.id[row] != as_text(claimed)
 
     def _contradiction(self, row: int, claimed: Any) -> str:
         rows, side = self._history.rows, self._history.side(self._history.rows.side[row])
@@ -140,7 +140,7 @@ class OutputReader:
         rows = self._history.rows
         index: tuple[dict[str | None, list[int]], ...] = ({}, {})
         for row, name in enumerate(rows.id):
-            if rows.fate[row] != Fate.UNREADABLE:
+            if rows.disposition[row] != Disposition.UNREADABLE:
                 index[rows.side[row]].setdefault(name, []).append(row)
         return index
 

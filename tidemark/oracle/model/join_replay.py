@@ -19,7 +19,7 @@ W[N]: ``WatermarkPropagator.scala``):
 6. the operator itself compares keys byte by byte, so NULL keys match; only where a side is not preserved are they
    filtered out beforehand. In a full outer join nobody does, and NULL keys are joined;
 7. state format 4 goes by ranges of time. In 4.2 an eviction begins where the one before it ended, so that a row that is
-   stored behind it stays for ever (``swept_us``), and partners are looked for in a range that a condition may have
+   stored behind it stays for ever (``evicted_us``), and partners are looked for in a range that a condition may have
    narrowed (``scanned``).
 
 A query that was started again has forgotten the latest event times of both inputs, not W itself (the map in
@@ -38,18 +38,18 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
 from tidemark.formats.contract import COMPARISONS, JoinKind, WatermarkPolicy
-from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Fate, History, alone, pair
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History, alone, pair
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.spark.pushdown import PRESERVED, passes
 from tidemark.oracle.spark.time_ranges import (
     FOREVER_US,
     LEFT,
+    NULL_TIME_US,
     RIGHT,
-    TIMELESS_US,
     US_PER_MS,
+    evicted_us,
     scanned,
     state_ms,
-    swept_us,
     window,
 )
 
@@ -65,7 +65,7 @@ class Prediction:
     """Identity of each output row -> the batch that emits it."""
     watermarks_ms: list[int] = field(default_factory=list)
     """Eviction watermark of each batch, and of the one that would come next."""
-    fate: bytearray = field(default_factory=bytearray)
+    disposition: bytearray = field(default_factory=bytearray)
     """Per row, a ``Fate``."""
     matched: bytearray = field(default_factory=bytearray)
     """Per row, whether it was joined."""
@@ -88,7 +88,7 @@ def predict(history: History) -> Prediction:
     """Replay the batches of a history."""
     never = array("i", [NO_BATCH]) * len(history.rows)
     prediction = Prediction(
-        fate=bytearray(history.rows.fate),
+        disposition=bytearray(history.rows.disposition),
         matched=bytearray(len(history.rows)),
         stored=never,
         removed=never[:],
@@ -100,8 +100,8 @@ def predict(history: History) -> Prediction:
         prediction.watermarks_ms.append(tracker.watermark_ms)
         if batch.plan.restarted or batch.plan.runs > 1:
             tracker.restart()
-        left = _readable(batch.rows[LEFT], prediction.fate)
-        right = _readable(batch.rows[RIGHT], prediction.fate)
+        left = _readable(batch.rows[LEFT], prediction.disposition)
+        right = _readable(batch.rows[RIGHT], prediction.disposition)
         tracker.see(left, right)
         model.start(number, prediction.late_ms(number), prediction.watermarks_ms[number])
         model.take(model.accept(LEFT, left), model.accept(RIGHT, right))
@@ -111,8 +111,8 @@ def predict(history: History) -> Prediction:
     return prediction
 
 
-def _readable(rows: list[int], fate: bytearray) -> list[int]:
-    return [row for row in rows if not fate[row]]  # Fate.UNREAD is 0: neither unreadable nor filtered
+def _readable(rows: list[int], disposition: bytearray) -> list[int]:
+    return [row for row in rows if not disposition[row]]  # Fate.UNREAD is 0: neither unreadable nor filtered
 
 
 class _WatermarkTracker:
@@ -124,7 +124,7 @@ class _WatermarkTracker:
         self._time_us = history.rows.event_us
         self._delays_ms = contract.left.watermark_delay_ms, contract.right.watermark_delay_ms
         self._policy = min if contract.policy is WatermarkPolicy.MIN else max
-        self._timeless = contract.left.keeps_timeless, contract.right.keeps_timeless
+        self._null_time = contract.left.keeps_null_event_time, contract.right.keeps_null_event_time
         self._seen_ms: list[int | None] = [None, None]
 
     def restart(self) -> None:
@@ -137,9 +137,9 @@ class _WatermarkTracker:
             delay_ms = self._delays_ms[side]
             if rows and delay_ms is not None:
                 latest_us = max(map(self._time_us.__getitem__, rows))
-                if self._timeless[side]:  # NULL counts as 0
+                if self._null_time[side]:  # NULL counts as 0
                     times_us = map(self._time_us.__getitem__, rows)
-                    latest_us = max(0 if time_us == TIMELESS_US else time_us for time_us in times_us)
+                    latest_us = max(0 if time_us == NULL_TIME_US else time_us for time_us in times_us)
                 latest_ms = latest_us // US_PER_MS - delay_ms
                 known_ms = self._seen_ms[side]
                 self._seen_ms[side] = latest_ms if known_ms is None else max(known_ms, latest_ms)
@@ -159,44 +159,50 @@ class _Join:
         rows, contract = history.rows, history.contract
         self.preserved = PRESERVED.get(contract.kind, ())
         self.nulls_match = contract.kind is JoinKind.FULL_OUTER
-        self.contract, self.placing, self.window = contract, history.placing, window(contract.bound)
+        self.contract, self.pushdown, self.window = contract, history.pushdown, window(contract.bound)
         self.watermarked = [one.watermark_delay_ms is not None for one in (contract.left, contract.right)]
         self.time_us, self.key, self.numbers = rows.time_us, rows.key, rows.numbers
-        self.fate, self.matched, self.batch_of = prediction.fate, prediction.matched, prediction.batch_of
+        self.disposition, self.matched, self.batch_of = (
+            prediction.disposition,
+            prediction.matched,
+            prediction.batch_of,
+        )
         self.stored, self.removed = prediction.stored, prediction.removed
-        keeps = contract.left.keeps_timeless or contract.right.keeps_timeless
-        self.timeless = keeps and not self.window.is_boundless  # rows that are there and match nothing
-        self.timeless_us = 0 if history.by_time else TIMELESS_US
+        keeps = contract.left.keeps_null_event_time or contract.right.keeps_null_event_time
+        self.null_time = keeps and not self.window.is_boundless  # rows that are there and match nothing
+        self.null_time_us = 0 if history.by_time else NULL_TIME_US
         self.misses = misses_rows(history)
-        self.scanned = scanned(contract, history.placing.limits_ms) if self.misses else self.window
+        self.scanned = scanned(contract, history.pushdown.limits_ms) if self.misses else self.window
         self.states: tuple[State, State] = ({}, {})
         self.ageing = _Ageing(), _Ageing()
         self.batch, self.late_us = 0, 0
         self.evictable_us = [-FOREVER_US, -FOREVER_US]
-        self.swept_us = [-FOREVER_US, -FOREVER_US]
+        self.evicted_us = [-FOREVER_US, -FOREVER_US]
 
     def start(self, batch: int, late_ms: int, eviction_ms: int) -> None:
         """Begin a batch."""
         self.batch, self.late_us = batch, late_ms * US_PER_MS
         for side in (LEFT, RIGHT):
-            limit_ms = state_ms(self.contract, side, eviction_ms, self.placing.limits_ms[side])
+            limit_ms = state_ms(self.contract, side, eviction_ms, self.pushdown.limits_ms[side])
             self.evictable_us[side] = -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
             if self.misses:
-                self.swept_us[side] = swept_us(self.contract, side, late_ms, self.placing.limits_ms[side])
+                self.evicted_us[side] = evicted_us(
+                    self.contract, side, late_ms, self.pushdown.limits_ms[side]
+                )
 
     def accept(self, side: int, rows: list[int]) -> list[int]:
         """The rows that take part in the join, with the fate of all of them set."""
-        time_us, fate, late_us = self.time_us, self.fate, self.late_us
+        time_us, disposition, late_us = self.time_us, self.disposition, self.late_us
         if not self.watermarked[side]:
             late_us = -FOREVER_US
         accepted = []
         for row in rows:
             if time_us[row] <= late_us:
-                fate[row] = Fate.LATE
+                disposition[row] = Disposition.LATE
             else:
-                fate[row] = Fate.ACCEPTED
+                disposition[row] = Disposition.ACCEPTED
                 accepted.append(row)
-        for what in self.placing.early[side]:
+        for what in self.pushdown.early[side]:
             values, passed = self.numbers[side][what.field], []
             for row in accepted:
                 if passes(values[row], what):
@@ -234,17 +240,17 @@ class _Join:
     def partners(self, side: int, row: int) -> list[int]:
         """The rows in the other side's state that a row matches."""
         entries = self.states[1 - side].get(self.key[row])
-        if not entries or (self.timeless and self.time_us[row] == TIMELESS_US):
+        if not entries or (self.null_time and self.time_us[row] == NULL_TIME_US):
             return []
         low_us, high_us = self.reach(side, self.time_us[row])
         first = bisect_left(entries, low_us << ROW_BITS)
         last = bisect_left(entries, (high_us + 1) << ROW_BITS, first)
         found = [entry & ROW_MASK for entry in entries[first:last]]
-        return self.chosen(side, row, found) if self.placing.pairs else found
+        return self.chosen(side, row, found) if self.pushdown.pairs else found
 
     def chosen(self, side: int, row: int, others: list[int]) -> list[int]:
         """The partners with which the conjuncts over both sides hold."""
-        for term in self.placing.pairs:
+        for term in self.pushdown.pairs:
             holds, own, theirs = COMPARISONS[term.op], term.left or "", term.right or ""
             if side == RIGHT:
                 own, theirs = theirs, own
@@ -271,8 +277,8 @@ class _Join:
         for at, (row, entry) in enumerate(zip(rows, entries, strict=True)):
             of = key[row]
             stored[row] = self.batch
-            if self.timeless and time_us[row] == TIMELESS_US:
-                entries[at] = self.timeless_us << ROW_BITS | row
+            if self.null_time and time_us[row] == NULL_TIME_US:
+                entries[at] = self.null_time_us << ROW_BITS | row
                 continue
             if of < 0 and not self.nulls_match:
                 continue
@@ -284,8 +290,8 @@ class _Join:
             else:
                 insort(others, entry)
         if self.misses:  # an eviction looks at the times since the one before it, and never at these again
-            swept = (self.swept_us[side] + 1) << ROW_BITS
-            entries = [entry for entry in entries if entry >= swept]
+            evicted = (self.evicted_us[side] + 1) << ROW_BITS
+            entries = [entry for entry in entries if entry >= evicted]
         self.ageing[side].add(entries)
 
     def evict(self) -> None:
@@ -294,11 +300,13 @@ class _Join:
             key, state, matched, removed = self.key, self.states[side], self.matched, self.removed
             batch, batch_of = self.batch, self.batch_of
             owes_null = side in self.preserved
-            for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
+            for entry in self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS):
                 row = entry & ROW_MASK
                 of = key[row]
                 removed[row] = batch
-                if (of >= 0 or self.nulls_match) and not (self.timeless and self.time_us[row] == TIMELESS_US):
+                if (of >= 0 or self.nulls_match) and not (
+                    self.null_time and self.time_us[row] == NULL_TIME_US
+                ):
                     if len(state[of]) == 1:
                         del state[of]
                     else:
@@ -329,11 +337,11 @@ class _SemiJoin(_Join):
 
     def evict(self) -> None:
         for side in (LEFT, RIGHT):
-            for entry in self.ageing[side].expire((self.evictable_us[side] + 1) << ROW_BITS):
+            for entry in self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS):
                 row = entry & ROW_MASK
                 if side == RIGHT or not self.matched[row]:  # a matched left row has left already
                     self.removed[row] = self.batch
-                    if not (self.timeless and self.time_us[row] == TIMELESS_US):
+                    if not (self.null_time and self.time_us[row] == NULL_TIME_US):
                         _remove(self.states[side], self.key[row], entry)
 
 
@@ -348,14 +356,14 @@ class _Ageing:
         if entries:
             self._batches.append(sorted(entries, reverse=True))
 
-    def expire(self, end: int) -> list[int]:
+    def evict(self, end: int) -> list[int]:
         """Remove and return the entries below ``end``."""
-        expired: list[int] = []
+        evicted: list[int] = []
         for entries in self._batches:
             while entries and entries[-1] < end:
-                expired.append(entries.pop())
+                evicted.append(entries.pop())
         self._batches = [entries for entries in self._batches if entries]
-        return expired
+        return evicted
 
 
 def _remove(state: State, key: int, entry: int) -> None:

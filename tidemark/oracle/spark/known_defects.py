@@ -17,7 +17,7 @@ from dataclasses import dataclass
 LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
 FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
 ONE_SIDED_WATERMARK = "one-sided-watermark"
-TIMELESS_ROWS_STAY = "timeless-rows-stay"
+NULL_EVENT_TIME_NEVER_EVICTED = "null-event-time-never-evicted"
 CONDITION_BOUNDS_THE_STATE = "condition-bounds-the-state"
 FORMAT_4_MISSES_ROWS = "format-4-misses-rows"
 UNUSED_SIDE_HOLDS_THE_WATERMARK = "unused-side-holds-the-watermark"
@@ -137,13 +137,14 @@ DEFECTS = (
         ticket="SPARK-46350",
     ),
     Defect(
-        TIMELESS_ROWS_STAY,
+        NULL_EVENT_TIME_NEVER_EVICTED,
         "A row whose event time is NULL is never at or before a watermark: on a preserved side it stays in the state"
         " for ever, and its NULL row never comes. (State format 4 takes no time for the epoch: there it comes.)"
         " Filter such rows out before the join.",
         (
             Case(
-                "timeless.py", "timeless.jsonl", "left outer: the NULL row of L1, which has no event time, comes",
+                "null_event_time.py", "null_event_time.jsonl",
+                "left outer: the NULL row of L1, which has no event time, comes",
                 ("L1", None),
             ),
         ),
@@ -171,7 +172,7 @@ DEFECTS = (
         " (left.price > 5): pairs are lost. Other formats give these rows, and so does 4.3.",
         (
             Case(
-                "swept.py", "swept.jsonl",
+                "evicted_early.py", "evicted_early.jsonl",
                 "state format 4, left outer, left.time at least 10 s after right.time: the NULL row of L105 comes",
                 ("L105", None), conf=FORMAT_4, since=(4, 2),
             ),

@@ -31,7 +31,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
 @dataclass(frozen=True)
-class Placing:
+class Pushdown:
     """Of each side: the filters ``below`` the watermark, those ``early`` in the join, and the fields that are read.
 
     ``pairs`` are the conjuncts over both sides. ``limits_ms`` are the times up to which rows may be evicted at most,
@@ -74,7 +74,7 @@ def as_planned(contract: Contract) -> Contract:
     )
 
 
-def place(contract: Contract) -> Placing:
+def place(contract: Contract) -> Pushdown:
     """Where everything goes; of a contract that :func:`as_planned` gave."""
     preserved = PRESERVED.get(contract.kind, ())
     own = of_side(contract.condition, LEFT), of_side(contract.condition, RIGHT)
@@ -90,7 +90,7 @@ def place(contract: Contract) -> Placing:
         for side in (LEFT, RIGHT)
     )
     limits = [() if contract.bound.equal else _limits_ms(early[side]) for side in (LEFT, RIGHT)]
-    return Placing(
+    return Pushdown(
         (below[0], below[1]), (early[0], early[1]), pairs, (fields[0], fields[1]), (limits[0], limits[1])
     )
 
@@ -101,11 +101,11 @@ def _limits_ms(filters: Sequence[Filter]) -> tuple[int, ...]:
     return tuple(what.value * 1000 - strict[what.op] for what in filters if what.op in strict)
 
 
-def must_be_there(placing: Placing, side: int, kind: JoinKind) -> list[str]:
+def must_be_there(pushdown: Pushdown, side: int, kind: JoinKind) -> list[str]:
     """The fields whose NULLs are filtered out below the watermark, because a pair with one is none."""
     if side in PRESERVED.get(kind, ()):
         return []
-    return [field for term in placing.pairs if (field := term.right if side else term.left) is not None]
+    return [field for term in pushdown.pairs if (field := term.right if side else term.left) is not None]
 
 
 def of_side(terms: Sequence[Term], side: int) -> tuple[Filter, ...]:

@@ -27,7 +27,7 @@ LEFT, RIGHT = 0, 1
 US_PER_MS = 1000
 FOREVER_US = 1 << 62
 """Further than any event time, and far enough from the end of 64 bits to be added to."""
-TIMELESS_US = 1 << 61
+NULL_TIME_US = 1 << 61
 """The time of a row without event time: never late, and never expired in a state that is not ordered by time."""
 FIRST_FORMAT_BY_TIME = 4
 """The first state format whose rows are ordered by time. No time is the epoch there: what ``UnsafeRow.getLong`` gives
@@ -103,7 +103,7 @@ def bound_ms(bound: Bound, side: int, watermark_ms: int) -> int | None:
     return None if reach_ms is None else watermark_ms + reach_ms - (0 if strict else 1)
 
 
-def swept_us(contract: Contract, side: int, late_ms: int, limits_ms: Sequence[int] = ()) -> int:
+def evicted_us(contract: Contract, side: int, late_ms: int, limits_ms: Sequence[int] = ()) -> int:
     """The time up to which state format 4 has evicted a side before a batch, and where it does not look again.
 
     An eviction starts behind the state watermark of the late watermark, if there was one (``scanEvictedKeys``). A row
@@ -114,10 +114,10 @@ def swept_us(contract: Contract, side: int, late_ms: int, limits_ms: Sequence[in
     return -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
 
 
-def expiry_ms(contract: Contract, side: int, time_us: int, limits_ms: Sequence[int] = ()) -> int | None:
+def evicted_at_ms(contract: Contract, side: int, time_us: int, limits_ms: Sequence[int] = ()) -> int | None:
     """The smallest watermark (ms) that evicts a row of a side with this time; ``None``: none does."""
     limit_ms = state_ms(contract, side, 0)
-    if time_us == TIMELESS_US or (limits_ms and time_us > min(limits_ms) * US_PER_MS):
+    if time_us == NULL_TIME_US or (limits_ms and time_us > min(limits_ms) * US_PER_MS):
         return None
     if limit_ms is None:
         return 0 if limits_ms else None

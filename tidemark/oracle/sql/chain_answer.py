@@ -25,7 +25,7 @@ _ARROW = {chain.STRING: pa.string(), chain.BIGINT: pa.int64(), chain.TIME: pa.in
 _TYPES = {chain.STRING: "varchar", chain.BIGINT: "bigint", chain.TIME: "bigint"}
 
 
-class Opinion:
+class ChainAnswer:
     """SQL's answer to what a model was given. ``broken`` are the promises of a choice that are not kept."""
 
     def __init__(self, model: Model, given: list[list[Row]]) -> None:

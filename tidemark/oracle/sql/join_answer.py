@@ -23,27 +23,27 @@ import numpy as np
 
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.input.history import ROW_BITS, Fate, History, alone, first_of, right_of
+from tidemark.oracle.input.history import ROW_BITS, Disposition, History, alone, first_of, right_of
 from tidemark.oracle.model.join_replay import Prediction, misses_rows
 from tidemark.oracle.spark.known_defects import (
     CONDITION_BOUNDS_THE_STATE,
     FORMAT_4_MISSES_ROWS,
     FULL_OUTER_JOINS_NULL_KEYS,
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
+    NULL_EVENT_TIME_NEVER_EVICTED,
     ONE_SIDED_WATERMARK,
-    TIMELESS_ROWS_STAY,
 )
 from tidemark.oracle.spark.pushdown import PRESERVED, passes
 from tidemark.oracle.spark.time_ranges import (
     FOREVER_US,
     LEFT,
+    NULL_TIME_US,
     RIGHT,
-    TIMELESS_US,
     US_PER_MS,
     bound_ms,
+    evicted_us,
     scanned,
     state_ms,
-    swept_us,
     window,
 )
 
@@ -85,7 +85,7 @@ def right_answer(history: History, prediction: Prediction) -> list[int]:
     """The identities that are right, given which rows were accepted."""
     bound = window(history.contract.bound)
     terms = [
-        f" and l.{_column(term.left)} {term.op} r.{_column(term.right)}" for term in history.placing.pairs
+        f" and l.{_column(term.left)} {term.op} r.{_column(term.right)}" for term in history.pushdown.pairs
     ]
     meeting = _BY_KEY if bound.is_open else _IN_BUCKETS
     pairs = _PAIRS.format(meeting=meeting, condition="".join(terms))
@@ -112,22 +112,22 @@ def _database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config={"threads": 2})
 
 
-def engine_loses(history: History, prediction: Prediction, partners: Partners, left_row: int) -> bool:
+def spark_loses(history: History, prediction: Prediction, partners: Partners, left_row: int) -> bool:
     """Whether a left semi row is one that the known defect loses (and not some other disagreement)."""
     if history.contract.kind is not JoinKind.LEFT_SEMI:
         return False
     rows, batch = history.rows, history.rows.batch[left_row]
-    limits_ms = history.placing.limits_ms[RIGHT]
+    limits_ms = history.pushdown.limits_ms[RIGHT]
     limit_ms = state_ms(history.contract, RIGHT, prediction.watermarks_ms[batch], limits_ms)
     if limit_ms is None:
         return False
-    accepted = [row for row in partners.of(left_row) if prediction.fate[row] == Fate.ACCEPTED]
+    accepted = [row for row in partners.of(left_row) if prediction.disposition[row] == Disposition.ACCEPTED]
     return bool(accepted) and all(
         rows.batch[row] == batch and rows.time_us[row] <= limit_ms * US_PER_MS for row in accepted
     )
 
 
-def engine_joins_nulls(history: History, identity: int) -> bool:
+def spark_joins_nulls(history: History, identity: int) -> bool:
     """Whether a difference is about NULL keys in a full outer join."""
     return history.contract.kind is JoinKind.FULL_OUTER and history.rows.key[first_of(identity)] < 0
 
@@ -137,15 +137,15 @@ def defect_that_loses(
 ) -> str | None:
     """The known defect for which the engine does not give a right row."""
     is_null = right_of(identity) is None and history.contract.kind in PRESERVED
-    if engine_loses(history, prediction, partners, first_of(identity)):
+    if spark_loses(history, prediction, partners, first_of(identity)):
         return LEFT_SEMI_LOSES_SAME_BATCH_ROWS
-    if is_null and engine_joins_nulls(history, identity):
+    if is_null and spark_joins_nulls(history, identity):
         return FULL_OUTER_JOINS_NULL_KEYS
-    if is_null and history.rows.time_us[first_of(identity)] == TIMELESS_US:
-        return TIMELESS_ROWS_STAY
+    if is_null and history.rows.time_us[first_of(identity)] == NULL_TIME_US:
+        return NULL_EVENT_TIME_NEVER_EVICTED
     right = right_of(identity)
-    is_missed = right is not None and is_out_of_range(history, first_of(identity), right)
-    if is_missed or (is_null and is_swept(history, prediction, first_of(identity))):
+    is_not_injected = right is not None and is_out_of_range(history, first_of(identity), right)
+    if is_not_injected or (is_null and is_evicted(history, prediction, first_of(identity))):
         return FORMAT_4_MISSES_ROWS
     if is_limited(history, identity):
         return CONDITION_BOUNDS_THE_STATE
@@ -160,11 +160,11 @@ def defect_that_adds(
 ) -> str | None:
     """The known defect for which the engine gives a wrong row."""
     first, right, rows = first_of(identity), right_of(identity), history.rows
-    if engine_joins_nulls(history, identity) and right is not None and rows.key[first] == rows.key[right]:
+    if spark_joins_nulls(history, identity) and right is not None and rows.key[first] == rows.key[right]:
         return FULL_OUTER_JOINS_NULL_KEYS
     if right is not None:
         return None
-    matching = [row for row in partners.of(first) if prediction.fate[row] == Fate.ACCEPTED]
+    matching = [row for row in partners.of(first) if prediction.disposition[row] == Disposition.ACCEPTED]
     if any(is_out_of_range(history, *sorted((first, row), key=rows.side.__getitem__)) for row in matching):
         return FORMAT_4_MISSES_ROWS
     if is_limited(history, identity) or any(is_limited(history, alone(row)) for row in matching):
@@ -178,15 +178,15 @@ def is_out_of_range(history: History, left_row: int, right_row: int) -> bool:
     """Whether state format 4 does not look for the one where the other is."""
     if not misses_rows(history):
         return False
-    reach, time_us = scanned(history.contract, history.placing.limits_ms), history.rows.time_us
+    reach, time_us = scanned(history.contract, history.pushdown.limits_ms), history.rows.time_us
     return not reach.holds(time_us[left_row], time_us[right_row])
 
 
-def is_swept(history: History, prediction: Prediction, row: int) -> bool:
+def is_evicted(history: History, prediction: Prediction, row: int) -> bool:
     """Whether state format 4 never looks at a row again once it is stored."""
     side, late_ms = history.rows.side[row], prediction.late_ms(history.rows.batch[row])
-    limits_ms = history.placing.limits_ms[side]
-    return misses_rows(history) and history.rows.time_us[row] <= swept_us(
+    limits_ms = history.pushdown.limits_ms[side]
+    return misses_rows(history) and history.rows.time_us[row] <= evicted_us(
         history.contract, side, late_ms, limits_ms
     )
 
@@ -194,7 +194,7 @@ def is_swept(history: History, prediction: Prediction, row: int) -> bool:
 def is_limited(history: History, identity: int) -> bool:
     """Whether a row of this identity is of a side whose state another column bounds."""
     rows = [row for row in (first_of(identity), right_of(identity)) if row is not None]
-    return any(history.placing.limits_ms[history.rows.side[row]] for row in rows)
+    return any(history.pushdown.limits_ms[history.rows.side[row]] for row in rows)
 
 
 def lacks_a_watermark(history: History) -> bool:
@@ -209,21 +209,21 @@ def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.
     side_of = np.frombuffer(rows.side, dtype=np.uint8)
     key = np.frombuffer(rows.key, dtype=np.int64)
     time_us = np.frombuffer(rows.time_us, dtype=np.int64)
-    accepted = np.frombuffer(prediction.fate, dtype=np.uint8) == Fate.ACCEPTED
-    timeless = (time_us == TIMELESS_US) & (not window(history.contract.bound).is_boundless)
+    accepted = np.frombuffer(prediction.disposition, dtype=np.uint8) == Disposition.ACCEPTED
+    null_time = (time_us == NULL_TIME_US) & (not window(history.contract.bound).is_boundless)
     tables = {}
     for side, name in ((LEFT, "lefts"), (RIGHT, "rights")):
         numbers = np.flatnonzero(accepted & (side_of == side))
         columns = {"id": numbers.astype(np.int64), "key": key[numbers], "time_us": time_us[numbers]}
-        is_final, matchable = timeless[numbers], (key[numbers] >= 0) & ~timeless[numbers]
-        for field in history.placing.fields[side]:
+        is_final, matchable = null_time[numbers], (key[numbers] >= 0) & ~null_time[numbers]
+        for field in history.pushdown.fields[side]:
             values = [history.rows.numbers[side][field][row] for row in numbers.tolist()]
             known = np.array([value is not None for value in values], dtype=bool)
             columns[f"{field}_"] = np.array([value or 0 for value in values], dtype=np.int64)
-            for what in (one for one in history.placing.early[side] if one.field == field):
+            for what in (one for one in history.pushdown.early[side] if one.field == field):
                 passed = np.array([passes(value, what) for value in values], dtype=bool)
                 is_final, matchable = is_final | ~passed, matchable & passed
-            if any(field == (term.right if side else term.left) for term in history.placing.pairs):
+            if any(field == (term.right if side else term.left) for term in history.pushdown.pairs):
                 matchable &= known
         tables[f"all_{name}"] = {"id": columns["id"], "time_us": columns["time_us"], "is_final": is_final}
         tables[name] = {column: values[matchable] for column, values in columns.items()}

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.compare.join_comparison import Defects
 from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.input.history import NO_BATCH, Fate, History, first_of, right_of
+from tidemark.oracle.input.history import NO_BATCH, Disposition, History, first_of, right_of
 from tidemark.oracle.input.output_rows import OutputReader
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.known_defects import has_defect
@@ -48,7 +48,7 @@ def _accepted(history: History) -> Prediction:
     rows = history.rows
     never = array("i", [NO_BATCH]) * len(rows)
     prediction = Prediction(
-        fate=bytearray(rows.fate), matched=bytearray(len(rows)), stored=never, removed=never[:]
+        disposition=bytearray(rows.disposition), matched=bytearray(len(rows)), stored=never, removed=never[:]
     )
     watermarks_ms = [batch.plan.watermark_ms for batch in history.batches]
     prediction.watermarks_ms = [*watermarks_ms, *(watermarks_ms[-1:] or [0])]
@@ -57,9 +57,9 @@ def _accepted(history: History) -> Prediction:
         for side in (LEFT, RIGHT):
             can_be_late = history.side(side).watermark_delay_ms is not None
             for row in batch.rows[side]:
-                if rows.fate[row] == Fate.UNREAD:
+                if rows.disposition[row] == Disposition.UNREAD:
                     is_late = can_be_late and rows.time_us[row] <= late_us
-                    prediction.fate[row] = Fate.LATE if is_late else Fate.ACCEPTED
+                    prediction.disposition[row] = Disposition.LATE if is_late else Disposition.ACCEPTED
     return prediction
 
 

@@ -1,7 +1,7 @@
 """Class archives (CDS): a JVM that maps its classes from one starts in half the time, with half the work.
 
 The first stack of an installation notes which classes its JVMs load; a while after its first streaming query has done
-a batch its keeper has archives of them written into the user's cache (``install/cds_training.py``), also if
+a batch its reaper has archives of them written into the user's cache (``install/cds_training.py``), also if
 the stack ends
 meanwhile. JVMs that are started then map them. An archive for another Java, other jars or another PySpark has another
 name, and one that Java does not like is ignored by Java: all this is for speed only.
@@ -45,8 +45,8 @@ def folder() -> Path:
 def archive_of(record: StackRecord, group: str) -> Path:
     """Where a stack's archive of a group is, or would be: its name tells all that it depends on."""
     key = hashlib.sha256()
-    for part in (*_installation(record, group), class_path(record, group), spark_settings.DAEMON_JVM):
-        key.update(f"{part}\n".encode())
+    for component in (*_installation(record, group), class_path(record, group), spark_settings.DAEMON_JVM):
+        key.update(f"{component}\n".encode())
     return folder() / f"{group}-{key.hexdigest()[:16]}.jsa"
 
 

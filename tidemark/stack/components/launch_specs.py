@@ -1,8 +1,8 @@
 """What each part of a stack is started with: command, environment, folder, address. One function per kind of part.
 
-Free of processes: a :class:`PartRecord` comes out, from which any process can start the part, again and again. Local
-processes share the loopback address and have ports of their own; containers have names of their own, and the usual
-ports, of which only Kafka's and Spark Connect's are published on this machine's loopback.
+Free of processes: a :class:`ComponentRecord` comes out, from which any process can start the component.
+Local processes share the loopback address and have ports of their own; containers have names of their own, and the
+usual ports, of which only Kafka's and Spark Connect's are published on this machine's loopback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidemark.stack.api import ComponentKind
 from tidemark.stack.components import cds, kafka_settings, spark_settings
 from tidemark.stack.components.names import broker_names, host_name
 from tidemark.stack.components.ports import LOOPBACK
-from tidemark.stack.registry import TOKEN_VARIABLE, PartRecord, StackRecord, StateFolder
+from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StackRecord, StateFolder
 
 EVERYWHERE = "0.0.0.0"
 """What a part in a container listens at; of it, only published ports are to be had from outside its network."""
@@ -38,7 +38,7 @@ def bootstrap_servers(record: StackRecord) -> str:
     return ",".join(_broker_network(record).host)
 
 
-def broker(state: StateFolder, record: StackRecord, node: int) -> PartRecord:
+def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecord:
     """Kafka: broker and controller in one process; writes its configuration."""
     name = broker_names(node)[-1]
     folder = state.path / name
@@ -59,12 +59,12 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> PartRecord:
     argv += ["kafka.Kafka", str(folder / "server.properties")]
     address = f"{LOOPBACK}:{record.kafka_ports[node - 1]}"
     before = _format_broker(record, folder)
-    return PartRecord(
+    return ComponentRecord(
         kind=ComponentKind.BROKER, argv=argv, address=address, before=before, **_place(state, record, name)
     )
 
 
-def master(state: StateFolder, record: StackRecord) -> PartRecord:
+def master(state: StateFolder, record: StackRecord) -> ComponentRecord:
     """The Spark master."""
     conf = spark_settings.master_conf(state.path / "master" / "recovery")
     argv = [
@@ -75,12 +75,12 @@ def master(state: StateFolder, record: StackRecord) -> PartRecord:
     ]
     argv += [*_spark_options(state, record, "master"), "org.apache.spark.deploy.master.Master"]
     argv += ["--host", _host(record, "master"), "--port", str(record.master_port), "--webui-port", "0"]
-    return PartRecord(
+    return ComponentRecord(
         kind=ComponentKind.MASTER, argv=argv, address=_master_url(record), **_place(state, record, "master")
     )
 
 
-def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
+def worker(state: StateFolder, record: StackRecord, number: int) -> ComponentRecord:
     """A Spark worker. Its executors run below its folder: ``worker-1/APPLICATION/EXECUTOR``."""
     name = f"worker-{number}"
     host, port = _host(record, name), record.worker_ports[number - 1]
@@ -90,14 +90,14 @@ def worker(state: StateFolder, record: StackRecord, number: int) -> PartRecord:
     argv += ["--host", host, "--port", str(port), "--webui-port", "0"]
     argv += ["--cores", str(spark_settings.WORKER_CORES), "--memory", spark_settings.WORKER_MEMORY]
     argv += ["--work-dir", str(state.path / name), _master_url(record)]
-    return PartRecord(
+    return ComponentRecord(
         kind=ComponentKind.WORKER, argv=argv, address=f"{host}:{port}", **_place(state, record, name)
     )
 
 
 def driver(
     state: StateFolder, record: StackRecord, name: str, port: int, conf: Mapping[str, str]
-) -> PartRecord:
+) -> ComponentRecord:
     """A Spark Connect server, submitted to the master."""
     folder, event_logs = state.path / name, state.path / "event-logs" / name
     for path in (folder, event_logs):
@@ -127,7 +127,7 @@ def driver(
     address = f"sc://{LOOPBACK}:{port}"
     place = _place(state, record, name)
     place["env"]["SPARK_HOME"] = home
-    return PartRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **place)
+    return ComponentRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **place)
 
 
 def _home_without_python(state: StateFolder) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from tidemark.errors import EngineError
+from tidemark.errors import ContainerEngineError
 
 ANSWER_S = 90.0
 """Calibration: milliseconds; a process in the middle of disk I/O is waited for up to 60 s
@@ -34,7 +34,7 @@ def ask(api: Any, container: str, program: Sequence[str], words: Sequence[str]) 
     as they are.
 
     Raises:
-        EngineError: it does not answer.
+        ContainerEngineError: it does not answer.
     """
     _must_run(api, container)
     try:
@@ -45,7 +45,7 @@ def ask(api: Any, container: str, program: Sequence[str], words: Sequence[str]) 
         return _agent(api, container, program).ask(words)
     except ConnectionError as error:
         _forget(container)
-        raise EngineError(
+        raise ContainerEngineError(
             f"the program that looks after processes in {container} does not start",
             detail=str(error),
             hint="`tidemark status` says whether the stack is well",
@@ -64,13 +64,13 @@ class Agent:
         self._errors = ""
 
     def ask(self, words: Sequence[str]) -> tuple[int, str]:
-        """Raises ``ConnectionError`` if it has ended, ``EngineError`` if it does not answer."""
+        """Raises ``ConnectionError`` if it has ended, ``ContainerEngineError`` if it does not answer."""
         with self._lock:
             try:
                 self._socket.sendall(json.dumps(list(words)).encode() + b"\n")
                 code, said = json.loads(self._line())
             except TimeoutError as error:
-                raise EngineError(
+                raise ContainerEngineError(
                     f"no answer within {ANSWER_S:g} s to {words[0]!r} from inside of a container",
                     detail=self._errors,
                     hint="`tidemark status` says whether the stack is well",

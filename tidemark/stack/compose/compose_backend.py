@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidemark import paths
-from tidemark.errors import EngineError, JavaError
+from tidemark.errors import ContainerEngineError, JavaError
 from tidemark.stack.api import Say
 from tidemark.stack.components.plan import planned, published_ports
 from tidemark.stack.compose import docker_engine, image
-from tidemark.stack.compose.orphans import remove_the_forgotten
+from tidemark.stack.compose.orphans import remove_orphans
 from tidemark.stack.install.spark_install import spark_class_path, versions_of
 from tidemark.stack.install.toolchain import find_java, find_spark
 from tidemark.stack.registry import StackRecord, StateFolder, Supplies
@@ -31,7 +31,7 @@ class ComposeBackend:
         self._home = home
         self.spark = find_spark(spec.python)
         if why := image.refuses(self.spark.python_version, self.spark.version):
-            raise EngineError(
+            raise ContainerEngineError(
                 f"{str(spec.python)!r} does not fit the containers",
                 detail=why,
                 hint="take local processes: `make up BACKEND=local`, or --backend local",
@@ -46,7 +46,7 @@ class ComposeBackend:
         """Look at the engine and at Compose, have the image."""
         docker_engine.connect()
         docker_engine.check_compose()
-        self._remove_the_forgotten(say)
+        self._remove_orphans(say)
         tag = image.provide(self.spark, _java(), say)
         spark_jars = [*image.jar_paths("files"), *image.jar_paths("connector")]
         return Supplies(
@@ -61,9 +61,9 @@ class ComposeBackend:
             image=tag,
         )
 
-    def _remove_the_forgotten(self, say: Say) -> None:
-        """What earlier stacks of this project have left, whose keeper was killed, or the engine."""
-        if removed := remove_the_forgotten(StateFolder(self._home)):
+    def _remove_orphans(self, say: Say) -> None:
+        """What earlier stacks of this project have left, whose reaper was killed, or the engine."""
+        if removed := remove_orphans(StateFolder(self._home)):
             say(f"removed what was left of an earlier stack: {', '.join(removed)}")
 
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:
@@ -95,12 +95,12 @@ def _java_version(tag: str) -> str:
     try:
         done = subprocess.run(asked, capture_output=True, text=True, timeout=_RUN_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise EngineError(
+        raise ContainerEngineError(
             f"a container of {tag} does not start", detail=str(error), hint="start the engine anew"
         ) from error
     found = re.search(r'version "([^"]+)"', done.stderr)
     if found is None:
-        raise EngineError(
+        raise ContainerEngineError(
             f"a container of {tag} does not run",
             detail=(done.stderr + done.stdout)[-2000:],
             hint="`docker run` has to work on this machine; or take local processes: `make up BACKEND=local`",

@@ -109,7 +109,7 @@ def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folde
 
 def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
     """The lines of an env file; in single quotes a value is taken as it is."""
-    driver = state.part(DRIVER)
+    driver = state.component(DRIVER)
     ports = {f"TIDEMARK_KAFKA_PORT_{node}": port for node, port in enumerate(record.kafka_ports, 1)}
     known = {
         "TIDEMARK_PROJECT": project_of(state),

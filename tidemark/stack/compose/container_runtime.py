@@ -20,14 +20,14 @@ from typing import Any
 
 from docker.errors import APIError, NotFound
 
-from tidemark.errors import EngineError
+from tidemark.errors import ContainerEngineError
 from tidemark.processes import ProcessId
-from tidemark.stack.api import Executor, PartState, PartStatus
+from tidemark.stack.api import ComponentState, ComponentStatus, Executor
 from tidemark.stack.components.names import host_name
 from tidemark.stack.compose import agents, compose_project, container_freezer, docker_engine, image
 from tidemark.stack.compose.compose_project import project_of, run_in_image
-from tidemark.stack.compose.orphans import PART_LABEL, remove_stack
-from tidemark.stack.registry import PartRecord, StateFolder, Target, end_processes
+from tidemark.stack.compose.orphans import COMPONENT_LABEL, remove_stack
+from tidemark.stack.registry import ComponentRecord, StateFolder, Target, end_processes
 from tidemark.waiting import wait_until
 
 GONE_S = 60.0
@@ -49,63 +49,67 @@ class ContainerRuntime:
     def _api(self) -> Any:
         return docker_engine.connect()
 
-    def start(self, parts: Sequence[PartRecord]) -> None:
+    def start(self, components: Sequence[ComponentRecord]) -> None:
         """Start containers, made by Compose if they are not there; a driver of one's own is made like the other."""
-        there = [part for part in parts if self._inspect(part) is not None]
-        for part in parts:
-            write_script(part)
-        services = [part.name for part in parts if part not in there and part.owner is None]
+        there = [component for component in components if self._inspect(component) is not None]
+        for component in components:
+            write_script(component)
+        services = [
+            component.name for component in components if component not in there and component.owner is None
+        ]
         if services:
             compose_project.up(self._state, services)
-        for part in parts:
-            if part not in there and part.owner is not None:
-                self._create_like_the_driver(part)
-            if part.name not in services:
-                with docker_engine.asked(f"start {part.name}"):
-                    self._api.start(self._name(part))
+        for component in components:
+            if component not in there and component.owner is not None:
+                self._create_like_the_driver(component)
+            if component.name not in services:
+                with docker_engine.asked(f"start {component.name}"):
+                    self._api.start(self._name(component))
 
-    def runs(self, part: PartRecord) -> bool:
+    def runs(self, component: ComponentRecord) -> bool:
         """Whether a container runs or is paused."""
-        known = self._inspect(part)
+        known = self._inspect(component)
         return known is not None and bool(known["State"]["Running"])
 
-    def statuses(self, parts: Sequence[PartRecord]) -> list[PartStatus]:
+    def statuses(self, components: Sequence[ComponentRecord]) -> list[ComponentStatus]:
         """The state of parts."""
-        with ThreadPoolExecutor(max(1, len(parts))) as pool:
-            return list(pool.map(self._status, parts))
+        with ThreadPoolExecutor(max(1, len(components))) as pool:
+            return list(pool.map(self._status, components))
 
-    def end(self, part: PartRecord, ask_s: float) -> None:
+    def end(self, component: ComponentRecord, ask_s: float) -> None:
         """Stop or kill a container."""
-        if not self.runs(part):
+        if not self.runs(component):
             return
-        name = self._name(part)
-        with docker_engine.asked(f"end {part.name}"):
+        name = self._name(component)
+        with docker_engine.asked(f"end {component.name}"):
             if ask_s > 0:
                 self._unpause(name)
                 self._api.stop(name, timeout=int(ask_s))
             else:
                 self._api.kill(name)
-        wait_until(lambda: not self.runs(part), GONE_S, lambda: f"{part.name} to be gone", poll_s=0.01)
+        wait_until(
+            lambda: not self.runs(component), GONE_S, lambda: f"{component.name} to be gone", poll_s=0.01
+        )
 
-    def forget(self, part: PartRecord) -> None:
+    def forget(self, component: ComponentRecord) -> None:
         """Remove a container."""
-        self._remove(self._name(part))
+        self._remove(self._name(component))
 
-    def log(self, part: PartRecord, lines: int | None = None, *, since_start: bool = False) -> str:
+    def log(self, component: ComponentRecord, lines: int | None = None, *, since_start: bool = False) -> str:
         """The end of a container's log."""
-        known = self._inspect(part)
+        known = self._inspect(component)
         if known is None:
             return ""
         since = _seconds(known["State"]["StartedAt"]) if since_start else None
-        with docker_engine.asked(f"show the log of {part.name}"):
+        with docker_engine.asked(f"show the log of {component.name}"):
             text = self._api.logs(known["Id"], tail="all" if lines is None else lines, since=since)
         return str(text.decode(errors="replace"))
 
-    def serves(self, part: PartRecord) -> bool:
+    def serves(self, component: ComponentRecord) -> bool:
         """Whether a driver takes connections: its port is published, and so taken, before it listens."""
-        return "Spark Connect server started at" in self.log(part, since_start=True)
+        return "Spark Connect server started at" in self.log(component, since_start=True)
 
-    def executors(self, app_id: str, workers: Sequence[PartRecord]) -> list[Executor]:
+    def executors(self, app_id: str, workers: Sequence[ComponentRecord]) -> list[Executor]:
         """The living executors of an application; those of a paused worker cannot be seen."""
         with ThreadPoolExecutor(max(1, len(workers))) as pool:
             found = pool.map(lambda worker: self._executors(app_id, worker), workers)
@@ -115,19 +119,19 @@ class ContainerRuntime:
         """SIGKILL an executor inside of its worker's container."""
         self._inside(self._container_of(executor), executor.process, "kill")
 
-    def target(self, part: PartRecord) -> Target:
+    def target(self, component: ComponentRecord) -> Target:
         """The whole container."""
-        return Target(container=self._name(part))
+        return Target(container=self._name(component))
 
     def executor_target(self, executor: Executor) -> Target:
         """A process inside of a container."""
         return Target(executor.process, self._container_of(executor))
 
-    def network_target(self, part: PartRecord) -> Target:
+    def network_target(self, component: ComponentRecord) -> Target:
         """A container's place in the stack's network."""
-        return Target(container=self._name(part), network=True)
+        return Target(container=self._name(component), network=True)
 
-    def halt(self, target: Target) -> bool:
+    def suspend(self, target: Target) -> bool:
         """Freeze a container, stop a process inside of one, or take a container off the network."""
         if target.process is not None:
             return self._inside(target.container, target.process, "halt") == 0
@@ -137,23 +141,23 @@ class ContainerRuntime:
         try:
             with docker_engine.asked(f"cut off {target.container}"):
                 self._api.disconnect_container_from_network(target.container, self._project())
-        except EngineError as error:
+        except ContainerEngineError as error:
             if _is_out_of_reach(error):
                 return self.lives(target)
             raise
         return True
 
-    def go_on(self, target: Target) -> None:
+    def resume(self, target: Target) -> None:
         """Undo :meth:`halt`."""
         if target.process is not None:
             self._inside(target.container, target.process, "go-on")
         elif not target.network:
             self._unpause(target.container)
         elif self._project() not in self._networks(target.container):
-            part = target.container.removeprefix(f"{self._project()}-")
-            with docker_engine.asked(f"bring {part} back to the network"):
+            component = target.container.removeprefix(f"{self._project()}-")
+            with docker_engine.asked(f"bring {component} back to the network"):
                 self._api.connect_container_to_network(
-                    target.container, self._project(), aliases=[host_name(part)]
+                    target.container, self._project(), aliases=[host_name(component)]
                 )
 
     def lives(self, target: Target) -> bool:
@@ -181,36 +185,38 @@ class ContainerRuntime:
 
     def _save_logs(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        for part in self._state.parts():
-            if text := self.log(part):
+        for component in self._state.components():
+            if text := self.log(component):
                 with suppress(OSError):  # a full disk may be why it is ended
-                    (folder / f"{part.name}.log").write_text(text, encoding="utf-8")
+                    (folder / f"{component.name}.log").write_text(text, encoding="utf-8")
 
-    def _status(self, part: PartRecord) -> PartStatus:
-        known = self._inspect(part)
+    def _status(self, component: ComponentRecord) -> ComponentStatus:
+        known = self._inspect(component)
         state = known["State"] if known is not None else {"Running": False}
         if known is None or not state["Running"]:
-            return PartStatus(part.name, PartState.STOPPED, None, part.address, 0)
-        stands = PartState.PAUSED if state["Paused"] else PartState.RUNNING
+            return ComponentStatus(component.name, ComponentState.STOPPED, None, component.address, 0)
+        stands = ComponentState.PAUSED if state["Paused"] else ComponentState.RUNNING
         try:
-            with docker_engine.asked(f"measure {part.name}"):
+            with docker_engine.asked(f"measure {component.name}"):
                 memory = self._api.stats(known["Id"], stream=False, one_shot=True)["memory_stats"]
-        except EngineError:
+        except ContainerEngineError:
             memory = {}  # it has just ended
-        return PartStatus(part.name, stands, state["Pid"], part.address, _resident_bytes(memory))
+        return ComponentStatus(
+            component.name, stands, state["Pid"], component.address, _resident_bytes(memory)
+        )
 
-    def _executors(self, app_id: str, worker: PartRecord) -> list[Executor]:
+    def _executors(self, app_id: str, worker: ComponentRecord) -> list[Executor]:
         known = self._inspect(worker)
         if known is None or not known["State"]["Running"] or known["State"]["Paused"]:
             return []
         try:
             code, output = self._exec(known["Id"], "list", app_id)
-        except EngineError as error:
+        except ContainerEngineError as error:
             if _is_out_of_reach(error):
                 return []  # it was stopped between the two questions
             raise
         if code != 0:
-            raise EngineError(
+            raise ContainerEngineError(
                 f"the executors on {worker.name} cannot be listed",
                 detail=output,
                 hint=f"`tidemark status` says whether {worker.name} is well",
@@ -223,12 +229,12 @@ class ContainerRuntime:
             code, output = self._exec(
                 container, what, str(process.pid), str(process.start_ticks), process.boot_id
             )
-        except EngineError as error:
+        except ContainerEngineError as error:
             if _is_out_of_reach(error):
                 return _GONE
             raise
         if code not in (0, _GONE):
-            raise EngineError(
+            raise ContainerEngineError(
                 f"process {process.pid} in {container}: {what} failed",
                 detail=output,
                 hint="`tidemark status` says whether the stack is well",
@@ -246,37 +252,37 @@ class ContainerRuntime:
         program = self._state.path / "inside" / f"{_PROGRAM.stem}-{digest}.py"
         if not program.is_file():
             program.parent.mkdir(exist_ok=True)
-            part = program.with_name(f"{program.name}.{os.getpid()}.part")
-            part.write_bytes(content)
-            part.replace(program)
+            component = program.with_name(f"{program.name}.{os.getpid()}.part")
+            component.write_bytes(content)
+            component.replace(program)
         return program
 
-    def _create_like_the_driver(self, part: PartRecord) -> None:
+    def _create_like_the_driver(self, component: ComponentRecord) -> None:
         """A container for a driver of one's own: as Compose made the stack's, with another name, port and command."""
-        with docker_engine.asked(f"make a container for {part.name}"):
+        with docker_engine.asked(f"make a container for {component.name}"):
             known = self._api.inspect_container(f"{self._project()}-driver")
-            port = f"{part.port}/tcp"
+            port = f"{component.port}/tcp"
             config = {
                 **known["Config"],
-                "Hostname": host_name(part.name),
-                "Cmd": ["sh", str(self._state.path / part.name / "start")],
+                "Hostname": host_name(component.name),
+                "Cmd": ["sh", str(self._state.path / component.name / "start")],
                 "Labels": {
                     name: value
                     for name, value in known["Config"]["Labels"].items()
                     if not name.startswith("com.docker.compose.")
                 }
-                | {PART_LABEL: part.name},
+                | {COMPONENT_LABEL: component.name},
                 "Healthcheck": {"Test": ["NONE"]},
                 "ExposedPorts": {port: {}},
                 "HostConfig": {
                     **known["HostConfig"],
-                    "PortBindings": {port: [{"HostIp": "127.0.0.1", "HostPort": str(part.port)}]},
+                    "PortBindings": {port: [{"HostIp": "127.0.0.1", "HostPort": str(component.port)}]},
                 },
                 "NetworkingConfig": {
-                    "EndpointsConfig": {self._project(): {"Aliases": [host_name(part.name)]}}
+                    "EndpointsConfig": {self._project(): {"Aliases": [host_name(component.name)]}}
                 },
             }
-            self._api.create_container_from_config(config, name=self._name(part))
+            self._api.create_container_from_config(config, name=self._name(component))
 
     def _unpause(self, container: str) -> None:
         with docker_engine.asked(f"let {container} go on"):
@@ -286,15 +292,15 @@ class ContainerRuntime:
         known = self._inspect_named(container)
         return list(known["NetworkSettings"]["Networks"]) if known is not None else [self._project()]
 
-    def _inspect(self, part: PartRecord) -> dict[str, Any] | None:
-        return self._inspect_named(self._name(part))
+    def _inspect(self, component: ComponentRecord) -> dict[str, Any] | None:
+        return self._inspect_named(self._name(component))
 
     def _inspect_named(self, name: str) -> dict[str, Any] | None:
         try:
             with docker_engine.asked(f"look at {name}"):
                 known: dict[str, Any] = self._api.inspect_container(name)
                 return known
-        except EngineError as error:
+        except ContainerEngineError as error:
             if isinstance(error.__cause__, NotFound):
                 return None
             raise
@@ -303,29 +309,29 @@ class ContainerRuntime:
         try:
             with docker_engine.asked(f"remove {name}"):
                 self._api.remove_container(name, force=True)
-        except EngineError as error:
+        except ContainerEngineError as error:
             if not _is_out_of_reach(error):
                 raise
 
     def _container_of(self, executor: Executor) -> str:
         return f"{self._project()}-{executor.worker}"
 
-    def _name(self, part: PartRecord) -> str:
-        return f"{self._project()}-{part.name}"
+    def _name(self, component: ComponentRecord) -> str:
+        return f"{self._project()}-{component.name}"
 
     def _project(self) -> str:
         return project_of(self._state)
 
 
-def write_script(part: PartRecord) -> None:
+def write_script(component: ComponentRecord) -> None:
     """Write what a container runs: the part's command in its folder, with exactly its environment."""
-    folder = Path(part.cwd)
+    folder = Path(component.cwd)
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["set -e", f"cd {shlex.quote(part.cwd)}"]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in part.env.items()]
-    if part.before:
-        lines.append(f"[ -e formatted ] || {{ {shlex.join(part.before)}; touch formatted; }}")
-    lines.append(f"exec {shlex.join(part.argv)}")
+    lines = ["set -e", f"cd {shlex.quote(component.cwd)}"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in component.env.items()]
+    if component.before:
+        lines.append(f"[ -e formatted ] || {{ {shlex.join(component.before)}; touch formatted; }}")
+    lines.append(f"exec {shlex.join(component.argv)}")
     (folder / "start").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -334,12 +340,12 @@ def _executor(worker: str, executor_id: str, **process: Any) -> Executor:
     return Executor(executor_id, worker, ProcessId(**process))
 
 
-def _is_conflict(error: EngineError) -> bool:
+def _is_conflict(error: ContainerEngineError) -> bool:
     cause = error.__cause__
     return isinstance(cause, APIError) and cause.status_code == _CONFLICT
 
 
-def _is_out_of_reach(error: EngineError) -> bool:
+def _is_out_of_reach(error: ContainerEngineError) -> bool:
     """Whether there is no such container, or it does not run, or is paused, or is being removed by somebody else."""
     return _is_conflict(error) or isinstance(error.__cause__, NotFound)
 

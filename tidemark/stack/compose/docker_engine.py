@@ -20,7 +20,7 @@ import docker
 from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 
-from tidemark.errors import EngineError
+from tidemark.errors import ContainerEngineError
 
 OLDEST_API = (1, 41)
 """Docker 20.10."""
@@ -36,7 +36,7 @@ _HINT = f"start the engine, {_OR_LOCAL}"
 
 
 def connect() -> docker.APIClient:
-    """The client of the engine; raises ``EngineError`` if none answers, or one that will not do.
+    """The client of the engine; raises ``ContainerEngineError`` if none answers, or one that will not do.
 
     There is one for each address in a process, closed at its end: threads may share it.
     """
@@ -48,7 +48,7 @@ def connect() -> docker.APIClient:
 
 def _connect(address: str) -> docker.APIClient:
     if not address.startswith("unix://"):
-        raise EngineError(
+        raise ContainerEngineError(
             f"the container engine is on another machine: {address}",
             detail="containers and tests share folders, so that both have to be on one machine",
             hint=f"unset DOCKER_HOST, choose another `docker context`, {_OR_LOCAL}",
@@ -65,14 +65,14 @@ def _connect(address: str) -> docker.APIClient:
             return client
     except (DockerException, OSError) as error:
         hint = "add yourself to the group of its socket (often `docker`), or " if _denied(error) else ""
-        raise EngineError(
+        raise ContainerEngineError(
             f"no container engine answers at {address}", detail=_innermost(error), hint=f"{hint}{_HINT}"
         ) from error
 
 
 def _must_be_new_enough(version: Mapping[str, object]) -> None:
     if _numbers(str(version["ApiVersion"])) < OLDEST_API:
-        raise EngineError(
+        raise ContainerEngineError(
             f"the container engine is too old: Docker {version['Version']}",
             detail=f"its API is {version['ApiVersion']}, needed is {'.'.join(map(str, OLDEST_API))}",
             hint=f"install Docker Engine 20.10 or later, {_OR_LOCAL}",
@@ -86,9 +86,9 @@ def _close() -> None:
 
 
 def check_compose() -> str:
-    """The version of Compose; raises ``EngineError`` if there is none, or one that is too old."""
+    """The version of Compose; raises ``ContainerEngineError`` if there is none, or one that is too old."""
     if shutil.which("docker") is None:
-        raise EngineError(
+        raise ContainerEngineError(
             "there is no `docker` command",
             detail="nothing of that name is on PATH",
             hint="install Docker Engine with Compose v2 (Debian: docker.io; Compose is a plugin of its own there), "
@@ -103,18 +103,18 @@ def check_compose() -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise EngineError(
+        raise ContainerEngineError(
             "`docker compose version` does not answer", detail=str(error), hint=_HINT
         ) from error
     version = asked.stdout.strip().removeprefix("v")
     if asked.returncode != 0 or not version[:1].isdigit():
-        raise EngineError(
+        raise ContainerEngineError(
             "there is no Compose v2",
             detail=(asked.stderr or asked.stdout).strip(),
             hint=f"install the plugin docker-compose-plugin (docker-compose 1.x will not do), {_OR_LOCAL}",
         )
     if _numbers(version) < OLDEST_COMPOSE:
-        raise EngineError(
+        raise ContainerEngineError(
             f"Compose {version} is too old",
             detail=f"needed is {'.'.join(map(str, OLDEST_COMPOSE))}",
             hint=f"update the plugin docker-compose-plugin, {_OR_LOCAL}",
@@ -127,20 +127,20 @@ def why_not() -> str:
     try:
         connect()
         check_compose()
-    except EngineError as error:
+    except ContainerEngineError as error:
         return error.message
     return ""
 
 
 @contextmanager
 def asked(what: str) -> Iterator[None]:
-    """Turn what the engine says into an ``EngineError``; ``what`` was asked of it."""
+    """Turn what the engine says into an ``ContainerEngineError``; ``what`` was asked of it."""
     try:
         yield
     except (DockerException, RequestException) as error:
         said = str(error.explanation) if isinstance(error, APIError) and error.explanation else ""
         full = "no space left" in (said or str(error)).lower()
-        raise EngineError(
+        raise ContainerEngineError(
             f"the container engine did not {what}",
             detail=said or _innermost(error),
             hint="make room on the engine's disk: `docker system df` shows what takes it" if full else _HINT,
@@ -176,7 +176,7 @@ def _address() -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in version.split(".")[:2])
+    return tuple(int("".join(filter(str.isdigit, component)) or 0) for component in version.split(".")[:2])
 
 
 def _denied(error: BaseException) -> bool:

@@ -181,13 +181,13 @@ def _fill(context: Path, spark: Spark, java: Path | None, say: Say) -> None:
     context.mkdir()
     shutil.copyfile(_recipe("Dockerfile"), context / "Dockerfile")
     groups = _groups()
-    wanted = [part for parts in groups.values() for part in parts]
+    wanted = [component for components in groups.values() for component in components]
     if java is None:
         java = find_java() if jars.missing(jars.locked(*wanted)) else Path("java")
     provided = jars.provide(java, spark, wanted, say)
-    for name, parts in groups.items():
+    for name, components in groups.items():
         (context / "jars" / name).mkdir(parents=True)
-        for jar in (path for part in parts for path in provided[part]):
+        for jar in (path for component in components for path in provided[component]):
             shutil.copy2(jar, context / "jars" / name)
     hadoop_defaults_jar.write_into(context / "jars" / "files")
     _collect_wheels(context, say)

@@ -10,7 +10,7 @@ from docker.errors import APIError
 from tidemark.stack.compose import docker_engine
 from tidemark.stack.registry import StateFolder
 
-STACK_LABEL, HOME_LABEL, PART_LABEL = "tidemark.stack", "tidemark.home", "tidemark.part"
+STACK_LABEL, HOME_LABEL, COMPONENT_LABEL = "tidemark.stack", "tidemark.home", "tidemark.component"
 _TIMES = 6
 _NOT_FOUND, _CONFLICT = 404, 409
 
@@ -44,6 +44,6 @@ def remove_stack(token: str) -> None:
     remove_labelled(docker_engine.connect(), f"{STACK_LABEL}={token}")
 
 
-def remove_the_forgotten(state: StateFolder) -> list[str]:
-    """Remove what stacks of this project have left that no longer exist: their keeper was killed, or the engine."""
+def remove_orphans(state: StateFolder) -> list[str]:
+    """Remove what stacks of this project have left that no longer exist: their reaper was killed, or the engine."""
     return remove_labelled(docker_engine.connect(), f"{HOME_LABEL}={state.home}", spare=state.token() or "")

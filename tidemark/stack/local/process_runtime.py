@@ -19,9 +19,9 @@ import psutil
 from tidemark import paths
 from tidemark.errors import DaemonDied, UsageError
 from tidemark.processes import ProcessId, end, spawn, tail
-from tidemark.stack.api import ComponentKind, Executor, PartState, PartStatus
+from tidemark.stack.api import ComponentKind, ComponentState, ComponentStatus, Executor
 from tidemark.stack.components.ports import listens
-from tidemark.stack.registry import PartRecord, StateFolder, Target, end_processes
+from tidemark.stack.registry import ComponentRecord, StateFolder, Target, end_processes
 from tidemark.waiting import wait_until
 
 STOPPED_S = 60.0
@@ -37,60 +37,63 @@ class ProcessRuntime:
     def __init__(self, state: StateFolder) -> None:
         self._state = state
 
-    def start(self, parts: Sequence[PartRecord]) -> None:
+    def start(self, components: Sequence[ComponentRecord]) -> None:
         """Start parts; a log goes on in the same file."""
-        for part in parts:
-            if part.before and not (Path(part.cwd) / "data").is_dir():
-                self._format(part)
-            log = Path(part.log)
-            part.log_start = log.stat().st_size if log.exists() else 0
-            Path(part.cwd).mkdir(parents=True, exist_ok=True)
-            part.process = spawn(part.argv, log=log, cwd=Path(part.cwd), env=part.env)
-            self._state.write_part(part)
+        for component in components:
+            if component.before and not (Path(component.cwd) / "data").is_dir():
+                self._format(component)
+            log = Path(component.log)
+            component.log_start = log.stat().st_size if log.exists() else 0
+            Path(component.cwd).mkdir(parents=True, exist_ok=True)
+            component.process = spawn(component.argv, log=log, cwd=Path(component.cwd), env=component.env)
+            self._state.write_component(component)
 
-    def runs(self, part: PartRecord) -> bool:
+    def runs(self, component: ComponentRecord) -> bool:
         """Whether a part runs or is paused."""
-        return part.process is not None and part.process.alive
+        return component.process is not None and component.process.alive
 
-    def statuses(self, parts: Sequence[PartRecord]) -> list[PartStatus]:
+    def statuses(self, components: Sequence[ComponentRecord]) -> list[ComponentStatus]:
         """The state of parts."""
-        return [_status(part) for part in parts]
+        return [_status(component) for component in components]
 
-    def end(self, part: PartRecord, ask_s: float) -> None:
+    def end(self, component: ComponentRecord, ask_s: float) -> None:
         """End a part; a worker with its executors."""
-        if part.process is not None:
-            end(_family(part.process) if part.kind is ComponentKind.WORKER else [part.process], ask_s=ask_s)
+        if component.process is not None:
+            end(
+                _family(component.process) if component.kind is ComponentKind.WORKER else [component.process],
+                ask_s=ask_s,
+            )
 
-    def forget(self, _part: PartRecord) -> None:
+    def forget(self, _component: ComponentRecord) -> None:
         """Nothing is left of a process."""
 
-    def log(self, part: PartRecord, lines: int | None = None, *, since_start: bool = False) -> str:
+    def log(self, component: ComponentRecord, lines: int | None = None, *, since_start: bool = False) -> str:
         """The end of a part's log."""
-        start = part.log_start if since_start else 0
+        start = component.log_start if since_start else 0
         if lines is not None:
-            return tail(Path(part.log), lines, start=start)
-        with Path(part.log).open("rb") as file:
+            return tail(Path(component.log), lines, start=start)
+        with Path(component.log).open("rb") as file:
             file.seek(start)
             return file.read().decode(errors="replace")
 
-    def serves(self, part: PartRecord) -> bool:
+    def serves(self, component: ComponentRecord) -> bool:
         """Whether a driver takes connections at its address."""
-        if not listens(part.port):
+        if not listens(component.port):
             return False
-        process = part.process.process() if part.process is not None else None
-        if process is None or part.port not in {
+        process = component.process.process() if component.process is not None else None
+        if process is None or component.port not in {
             at.laddr.port for at in process.net_connections("tcp") if at.laddr
         }:
             raise DaemonDied(
-                f"the {part.name} did not get its port",
-                detail=f"another program listens at {part.address}",
+                f"the {component.name} did not get its port",
+                detail=f"another program listens at {component.address}",
                 hint="try again: another port is chosen",
             )
         return True
 
-    def executors(self, app_id: str, workers: Sequence[PartRecord]) -> list[Executor]:
+    def executors(self, app_id: str, workers: Sequence[ComponentRecord]) -> list[Executor]:
         """The living executors of an application on these workers."""
-        return list(_executors(app_id, {part.address: part.name for part in workers}))
+        return list(_executors(app_id, {component.address: component.name for component in workers}))
 
     def end_executor(self, executor: Executor) -> None:
         """SIGKILL an executor. Its Python workers end by themselves; that they can, they go on if they were stopped."""
@@ -99,23 +102,23 @@ class ProcessRuntime:
         for worker in workers:
             worker.signal(signal.SIGCONT)
 
-    def target(self, part: PartRecord) -> Target:
+    def target(self, component: ComponentRecord) -> Target:
         """A part's process."""
-        return Target(part.process)
+        return Target(component.process)
 
     def executor_target(self, executor: Executor) -> Target:
         """An executor's process, with its Python workers: it is they who write to Kafka."""
         return Target(executor.process, family=True)
 
-    def network_target(self, part: PartRecord) -> Target:
+    def network_target(self, component: ComponentRecord) -> Target:
         """Nothing: processes of one machine share its loopback interface."""
         raise UsageError(
-            f"the {part.name} cannot be cut off its network",
+            f"the {component.name} cannot be cut off its network",
             detail="all parts are processes of this machine, and share its loopback interface",
             hint="containers have a network that can be cut: `make up BACKEND=compose`",
         )
 
-    def halt(self, target: Target) -> bool:
+    def suspend(self, target: Target) -> bool:
         """SIGSTOP."""
         process = target.process
         if process is None or not process.signal(signal.SIGSTOP):
@@ -131,7 +134,7 @@ class ProcessRuntime:
         )
         return True
 
-    def go_on(self, target: Target) -> None:
+    def resume(self, target: Target) -> None:
         """SIGCONT."""
         process = target.process
         if process is None:
@@ -151,7 +154,7 @@ class ProcessRuntime:
         """The command as it is."""
         return list(argv)
 
-    def _format(self, broker: PartRecord) -> None:
+    def _format(self, broker: ComponentRecord) -> None:
         """Give a broker its data folder: formatted once, and then copied, which saves the start of a JVM."""
         record = self._state.read()
         version = record.versions["kafka"] if record is not None else "unknown"
@@ -160,22 +163,22 @@ class ProcessRuntime:
         if not formatted.is_dir():
             _run_once(broker)
             formatted.parent.mkdir(parents=True, exist_ok=True)
-            part = formatted.with_name(f"{formatted.name}.{os.getpid()}")
-            shutil.copytree(data, part)
+            component = formatted.with_name(f"{formatted.name}.{os.getpid()}")
+            shutil.copytree(data, component)
             with contextlib.suppress(OSError):  # another start was faster: its copy is as good
-                part.rename(formatted)
-            shutil.rmtree(part, ignore_errors=True)
+                component.rename(formatted)
+            shutil.rmtree(component, ignore_errors=True)
         shutil.copytree(formatted, data, dirs_exist_ok=True)
 
 
-def _run_once(part: PartRecord) -> None:
+def _run_once(component: ComponentRecord) -> None:
     """Run what comes before a part's first start."""
     done = subprocess.run(
-        part.before, capture_output=True, text=True, timeout=_BEFORE_S, check=False, env=part.env
+        component.before, capture_output=True, text=True, timeout=_BEFORE_S, check=False, env=component.env
     )
     if done.returncode != 0:
         raise DaemonDied(
-            f"the data folder of the {part.name} cannot be formatted",
+            f"the data folder of the {component.name} cannot be formatted",
             detail=(done.stdout + done.stderr)[-2000:],
             hint="`tidemark doctor` looks at Java, memory, disk and ports",
         )
@@ -212,12 +215,14 @@ def _as_id(process: psutil.Process) -> ProcessId | None:
         return None
 
 
-def _status(part: PartRecord) -> PartStatus:
-    process = part.process.process() if part.process is not None else None
-    if process is None or part.process is None:
-        return PartStatus(part.name, PartState.STOPPED, None, part.address, 0)
-    state = PartState.PAUSED if part.process.paused else PartState.RUNNING
-    return PartStatus(part.name, state, part.process.pid, part.address, _resident_bytes(process))
+def _status(component: ComponentRecord) -> ComponentStatus:
+    process = component.process.process() if component.process is not None else None
+    if process is None or component.process is None:
+        return ComponentStatus(component.name, ComponentState.STOPPED, None, component.address, 0)
+    state = ComponentState.PAUSED if component.process.paused else ComponentState.RUNNING
+    return ComponentStatus(
+        component.name, state, component.process.pid, component.address, _resident_bytes(process)
+    )
 
 
 def _resident_bytes(process: psutil.Process) -> int:

@@ -1,4 +1,4 @@
-"""What the keeper does where the container engine is down: bounded words, and an end."""
+"""What the reaper does where the container engine is down: bounded words, and an end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tidemark.errors import DeadlineExceeded, EngineError
+from tidemark.errors import ContainerEngineError, DeadlineExceeded
 from tidemark.processes import ProcessId, base_environment, end, spawn, tail
 from tidemark.stack import reaper
 from tidemark.stack.reaper import Attempts, keep
@@ -36,7 +36,7 @@ def containers(state, stack_record, sleeper):
 
 def test_a_keeper_without_an_engine_says_so_once(no_engine, containers, state, tmp_path):
     state.add("leases", Lease(ProcessId.own()), "ours")
-    log = tmp_path / "keeper.log"
+    log = tmp_path / "reaper.log"
     process = spawn(
         [sys.executable, "-P", "-m", "tidemark.stack.reaper", str(state.home), containers],
         log=log,
@@ -44,7 +44,7 @@ def test_a_keeper_without_an_engine_says_so_once(no_engine, containers, state, t
         env=base_environment(DOCKER_HOST=no_engine, PYTHONPATH=":".join(sys.path)),
     )
     try:
-        wait_until(lambda: tail(log), 20, lambda: "the keeper to say something")
+        wait_until(lambda: tail(log), 20, lambda: "the reaper to say something")
         with pytest.raises(DeadlineExceeded, match="more words"):
             wait_until(lambda: len(tail(log, 100).splitlines()) > 6, 4, lambda: "more words")
         assert process.alive
@@ -90,7 +90,7 @@ def test_what_fails_is_tried_ever_less_often(monkeypatch):
 
     def fails():
         tried.append(now[0])
-        raise EngineError("down")
+        raise ContainerEngineError("down")
 
     while now[0] < 160.0:
         attempts.make(fails)
@@ -105,7 +105,7 @@ def test_what_works_again_is_said_and_done_at_once_the_next_time(capsys):
     attempts = Attempts("a duty")
 
     def fails():
-        raise EngineError("down")
+        raise ContainerEngineError("down")
 
     assert not attempts.make(fails)
     attempts._due = 0.0
@@ -123,7 +123,7 @@ def test_failures_that_each_say_something_new_do_not_fill_a_disk(capsys):
     for number in range(10 * reaper.MOST_MESSAGES):
 
         def fails(number=number):
-            raise EngineError(f"failure {number}")
+            raise ContainerEngineError(f"failure {number}")
 
         attempts._due = 0.0
         attempts.make(fails)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CONTRACT = Contract(
-    name="swept",
+    name="evicted_early",
     kind=JoinKind.LEFT_OUTER,
     left=LEFT,
     right=RIGHT,

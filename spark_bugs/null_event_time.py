@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CONTRACT = Contract(
-    name="timeless",
+    name="null_event_time",
     kind=JoinKind.LEFT_OUTER,
-    left=replace(LEFT, keeps_timeless=True),
+    left=replace(LEFT, keeps_null_event_time=True),
     right=RIGHT,
     bound=Bound(-1_000, 1_000),
     output=PAIRS,
