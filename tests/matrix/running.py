@@ -63,23 +63,23 @@ def become_of(cell: Cell, verdict: Verdict) -> tuple[str, str]:
         held = bool(other_format) and verdict.inconclusive == other_format and not unknown
         wrong = [*unknown, *verdict.inconclusive] or ["Spark kept the state as it was asked to"]
         return ("unsupported", other_format[0]) if held else ("FAILED", "; ".join(wrong[:3]))
-    wrong = [*unknown, *verdict.inconclusive, *_not_compared(cell, verdict.engine)]
+    wrong = [*unknown, *verdict.inconclusive, *_not_compared(cell, verdict.spark_account)]
     if wrong:
         return "FAILED", "; ".join(wrong[:3])
     return ("known defect", ", ".join(verdict.known_defects)) if verdict.findings else ("VALID", "")
 
 
-def _not_compared(cell: Cell, engine: SparkAccount | None) -> Iterator[str]:
+def _not_compared(cell: Cell, spark_account: SparkAccount | None) -> Iterator[str]:
     """What is missing for this cell's state to have been judged."""
-    if engine is None:
+    if spark_account is None:
         yield "nothing of the engine's own account was judged"
         return
-    if other := other_than(cell.state, engine):
+    if other := other_than(cell.state, spark_account):
         yield other
-    if len(engine.state_batches) < STATE_BATCHES:
-        yield f"the state was compared after batches {engine.state_batches} only: {engine.notes}"
-    if not engine.metric_batches:
-        yield f"the metrics of no batch were compared: {engine.notes}"
+    if len(spark_account.state_batches) < STATE_BATCHES:
+        yield f"the state was compared after batches {spark_account.state_batches} only: {spark_account.notes}"
+    if not spark_account.metric_batches:
+        yield f"the metrics of no batch were compared: {spark_account.notes}"
 
 
 def run_cells(chosen: Sequence[Cell], lanes: Lanes, say: Callable[[Outcome], None]) -> list[Outcome]:

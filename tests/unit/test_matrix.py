@@ -34,7 +34,7 @@ def said(state, *, findings=(), inconclusive=(), **engine):
         delivery="at-least-once", pipeline="matrix", kind="inner", findings_total={}, unexplained_total={},
         defects_total={}, counts={}, goals={}, asked=[],
         known_defects={one.defect: "text" for one in findings if one.defect},
-        engine=SparkAccount(**given),
+        spark_account=SparkAccount(**given),
     )  # fmt: skip
     return become_of(cell(state), verdict)
 
