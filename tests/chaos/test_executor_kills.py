@@ -20,7 +20,7 @@ def test_a_join_survives_killed_executors(run_pipeline):
     assert all(fault.recovery_s is not None for fault in faults)
     assert result.verdict.goals["fault_hit_running_batch"]
     placed = {placement.batch: set(placement.executors.values()) for placement in run.executor_assignments()}
-    moves = result.verdict.engine.locality.moves
+    moves = result.verdict.spark_account.locality.moves
     for fault in faults:
         victim = fault.proof["executor_id"]
         had_state = victim in {executor.rpartition(":")[2] for executor in placed[fault.batch - 1]}

@@ -41,14 +41,14 @@ def test_the_state_of_each_format_is_what_the_rules_give(join, pace, form, chang
     verdict = run_pipeline(join, pace=pace, seed=form, impressions=300, conf=conf).verdict
 
     assert not ENGINE & set(verdict.findings_total), verdict.findings
-    engine = verdict.engine
-    ran = engine.format, engine.provider, engine.changelog
+    spark_account = verdict.spark_account
+    ran = spark_account.format, spark_account.provider, spark_account.changelog
     assert ran == (form, "RocksDBStateStoreProvider", changelog)
-    assert len(engine.state_batches) == 4
-    assert engine.metric_batches == verdict.counts["batches"]
-    assert engine.locality.stayed + engine.locality.moved > 0
-    assert set(engine.times_ms) == {"updates", "removals", "commits"}
-    assert (engine.notes, verdict.inconclusive) == ([], [])
+    assert len(spark_account.state_batches) == 4
+    assert spark_account.metric_batches == verdict.counts["batches"]
+    assert spark_account.locality.stayed + spark_account.locality.moved > 0
+    assert set(spark_account.times_ms) == {"updates", "removals", "commits"}
+    assert (spark_account.notes, verdict.inconclusive) == ([], [])
 
 
 @pytest.mark.long  # every day: the state of left_outer, on time, in tests/mutants/test_evidence.py

@@ -91,7 +91,7 @@ def test_in_state_format_4_the_null_row_of_a_row_without_a_time_comes(warm, tmp_
 
     assert verdict.findings == []
     assert verdict.verdict == "VALID", verdict.inconclusive
-    assert verdict.engine.format == 4
+    assert verdict.spark_account.format == 4
     values = [json.loads(record.value) for record in RunDirectory(tmp_path / "run").output()]
     assert [value["right_id"] for value in values if value["left_id"] == "L1"] == [None]
 
