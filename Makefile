@@ -30,7 +30,7 @@ endif
 # module has started.
 SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long sabotage matrix fuzz chaos soak versions lint bench lock clean
+.PHONY: help venv up down demo smoke test long mutants matrix fuzz chaos soak versions lint bench lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -74,7 +74,7 @@ smoke: venv ## the tier for every save: unit, house, a judged run of each join, 
 test: venv ## the whole suite but "long"
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
-long: venv ## the matrix, all saboteurs and what else is not for every day, part after part; writes tests/results/LONG.md
+long: venv ## the matrix, all mutants and what else is not for every day, part after part; writes tests/results/LONG.md
 	@$(BIN)/python -m tests.long $(ARGS) -- $(SIDE_BY_SIDE)
 
 matrix: venv ## every join under every bound on every state, some 500 runs; writes tests/results/JOINS.md
@@ -92,7 +92,7 @@ soak: venv ## 30 minutes of runs under faults, one after the other; writes tests
 versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): spark_bugs/README.md
 	@$(BIN)/tidemark versions --markdown spark_bugs/README.md $(ARGS)
 
-sabotage: venv ## every saboteur past three judges; writes tests/results/SCORE.md
+mutants: venv ## every mutant past three judges; writes tests/results/SCORE.md
 	@$(BIN)/python -m tests.mutants $(SIDE_BY_SIDE) $(ARGS)
 
 lint: venv ## ruff (rules and format), mypy --strict, import-linter

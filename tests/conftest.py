@@ -61,5 +61,5 @@ def warm(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[War
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print who caught which saboteur; here, because with ``-n`` the folders' own are read by the workers only."""
+    """Print who caught which mutant; here, because with ``-n`` the folders' own are read by the workers only."""
     print_score(terminalreporter)

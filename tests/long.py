@@ -1,7 +1,7 @@
 """Runs what is too long for every day, part after part, and writes down how it went: ``python -m tests.long``.
 
 The tests that are marked ``long``; those of them that need the machine to themselves, because a rate is what they show;
-the saboteurs, and the matrix. What a part prints goes to the screen and, with what it counted, to ``build/long``.
+the mutants, and the matrix. What a part prints goes to the screen and, with what it counted, to ``build/long``.
 A part that fails does not stop the next; ``tests/results/LONG.md`` is written only if all were run and held.
 ``--resume`` does
 not repeat a part that held with the code of today. Exit code 0 if they held, 1 if one did not, 130 after Ctrl-C, which
@@ -133,7 +133,7 @@ def must_select_nothing(parser: argparse.ArgumentParser, words: Sequence[str]) -
 def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
     """The parts, in their order; what they count goes below ``logs``."""
     tests, alone = logs / "tests.xml", logs / "alone.xml"
-    caught, outcomes = logs / "sabotage.xml", logs / "matrix.jsonl"
+    killed, outcomes = logs / "mutants.xml", logs / "matrix.jsonl"
     run = (sys.executable, "-m")
     marked = "long and {} and not mutants and not regressions".format
     return (
@@ -147,8 +147,8 @@ def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
             alone, read_junit,
         ),
         Part(
-            "sabotage", "every saboteur, and bugs that Spark once had",
-            (*run, "tests.mutants", *words, f"--junit-xml={caught}"), caught, read_sabotage,
+            "mutants", "every mutant, and bugs that Spark once had",
+            (*run, "tests.mutants", *words, f"--junit-xml={killed}"), killed, read_mutants,
         ),
         Part(
             "matrix", "every join under every bound on every state",
@@ -285,14 +285,14 @@ def read_junit(path: Path) -> Tally:
     return Tally(counts, notes, f"{failed} tests failed" if failed else nothing)
 
 
-def read_sabotage(path: Path) -> Tally:
-    """Counts of tests, and who caught how many saboteurs, which their tests leave as a property."""
+def read_mutants(path: Path) -> Tally:
+    """Counts of tests, and who killed how many mutants, which their tests leave as a property."""
     tally = read_junit(path)
     found = ET.parse(path).getroot().iter("property")
     lines = [Line(*ast.literal_eval(one.get("value", ""))) for one in found if one.get("name") == PROPERTY]
-    caught = len({line[:2] for line in lines if line.tidemark == "caught"})
-    counts = {"saboteurs caught": caught, **tally.counts}
-    nothing = "" if caught else "no saboteur was caught"
+    killed = len({line[:2] for line in lines if line.tidemark == "killed"})
+    counts = {"mutants killed": killed, **tally.counts}
+    nothing = "" if killed else "no mutant was killed"
     return Tally(counts, (*summary(lines), *tally.notes), tally.problem or nothing)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
-from tests.mutants.saboteurs import PIPELINES
+from tests.mutants.mutants import PIPELINES
 from tidemark.errors import PipelineFailed
 from tidemark.formats.evidence import RunDirectory
 from tidemark.runner import RunOptions, describe, new_run_directory, run

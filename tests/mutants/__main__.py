@@ -1,4 +1,4 @@
-"""Runs every saboteur, also the long ones, prints the score and writes it down: ``python -m tests.mutants``.
+"""Runs every mutant, also the long ones, prints the score and writes it down: ``python -m tests.mutants``.
 
 Arguments are pytest's; a selection of tests (``-k``) prints its score and leaves the document as it is.
 """

@@ -1,4 +1,4 @@
-"""What the saboteurs' tests share: the score, and one sound run of each join."""
+"""What the mutants' tests share: the score, and one sound run of each join."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.mutants.saboteurs import NO_NULL_KEYS, ON_TIME
+from tests.mutants.mutants import NO_NULL_KEYS, ON_TIME
 from tests.mutants.score import PROPERTY, Line
 from tests.support.bundled import case_of, make_trace
 from tidemark.campaigns.warm_driver import WarmDriver

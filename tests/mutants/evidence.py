@@ -1,6 +1,6 @@
-"""Saboteurs in the evidence of a real run: what a broken engine or sink would have left, or a harness that lies.
+"""Mutants in the evidence of a real run: what a broken engine or sink would have left, or a harness that lies.
 
-A saboteur changes a :class:`Copy` of the evidence of a run that was VALID.
+A mutant changes a :class:`Copy` of the evidence of a run that was VALID.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ Damage = Callable[[Copy], None]
 
 @dataclass(frozen=True)
 class Damaged:
-    """``damage`` must be caught as ``caught_as`` on each of ``joins``; ``late``: it needs a run with late rows."""
+    """``damage`` must be killed by ``killed_by`` on each of ``joins``; ``late``: it needs a run with late rows."""
 
     damage: Damage
-    caught_as: str
+    killed_by: str
     joins: tuple[str, ...] = EVERY
     late: bool = False
 
@@ -113,8 +113,8 @@ class Damaged:
         """The property by the name that it has in this join."""
         return (
             "repeated_semi_rows"
-            if (join, self.caught_as) == ("left_semi", "duplicate_rows")
-            else self.caught_as
+            if (join, self.killed_by) == ("left_semi", "duplicate_rows")
+            else self.killed_by
         )
 
 

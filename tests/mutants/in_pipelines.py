@@ -1,8 +1,8 @@
-"""Saboteurs in the pipeline: in what an application says to Spark, and in Spark's settings."""
+"""Mutants in the pipeline: in what an application says to Spark, and in Spark's settings."""
 
 from __future__ import annotations
 
-from tests.mutants.saboteurs import (
+from tests.mutants.mutants import (
     CLICKS,
     IMPRESSIONS,
     NO_NULL_KEYS,
@@ -10,71 +10,71 @@ from tests.mutants.saboteurs import (
     ON_EDGES,
     ON_TIME,
     SENT_TWICE,
-    Saboteur,
+    Mutant,
 )
 
 UPPER = "c.click_time <= i.impression_time + INTERVAL 20 SECONDS"
 LOWER = "c.click_time >= i.impression_time"
 
 IN_WATERMARKS = {
-    "watermark delay cut short": Saboteur(
+    "watermark delay cut short": Mutant(
         {"left_outer": "premature_nulls", "right_outer": "premature_nulls"},
         {CLICKS: CLICKS.replace("20", "1")}, every_day=True,
     ),
-    "watermark delay drawn out": Saboteur(
+    "watermark delay drawn out": Mutant(
         {"left_outer": "misplaced_rows"}, {CLICKS: CLICKS.replace("20", "50")},
     ),
-    "watermark delay off by a millisecond": Saboteur(
+    "watermark delay off by a millisecond": Mutant(
         {"inner": "wrong_watermarks", "left_semi": "wrong_watermarks"},
         {CLICKS: CLICKS.replace("20 seconds", "20001 milliseconds")},
     ),
-    "watermarks left out": Saboteur(
+    "watermarks left out": Mutant(
         {"inner": "late_rows_joined"}, {IMPRESSIONS: "", CLICKS: ""}, generator=(),
     ),
-    "watermarks left out, Spark's check switched off": Saboteur(
+    "watermarks left out, Spark's check switched off": Mutant(
         {"left_semi": "late_rows_joined"}, {IMPRESSIONS: "", CLICKS: ""},
         generator=(), conf=("spark.sql.streaming.unsupportedOperationCheck=false",),
     ),
-    "watermark on another column": Saboteur(
+    "watermark on another column": Mutant(
         {"inner": "wrong_watermarks"},
         {CLICKS: '.withColumn("seen", expr("click_time + INTERVAL 3 SECONDS")).withWatermark("seen", "20 seconds")'},
     ),
-    "time of arrival instead of event time": Saboteur(
+    "time of arrival instead of event time": Mutant(
         {"left_outer": "wrong_watermarks"},
         {IMPRESSIONS: f'.withColumn("impression_time", expr("current_timestamp()")){IMPRESSIONS}'},
     ),
-    "event time cut to seconds": Saboteur(
+    "event time cut to seconds": Mutant(
         {"inner": "wrong_watermarks"},
         {CLICKS: f""".withColumn("click_time", expr("date_trunc('SECOND', click_time)")){CLICKS}"""},
     ),
-    "time zone shifted": Saboteur(
+    "time zone shifted": Mutant(
         {"inner": "lost_rows"},
         {CLICKS: f""".withColumn("click_time", expr("from_utc_timestamp(click_time, 'Asia/Kolkata')")){CLICKS}"""},
     ),
-    "the slower side's watermark overruled": Saboteur(
+    "the slower side's watermark overruled": Mutant(
         {"left_outer": "wrong_watermarks"},
         conf=("spark.sql.streaming.multipleWatermarkPolicy=max",),
     ),
-    "late by this batch's watermark": Saboteur(
+    "late by this batch's watermark": Mutant(
         {"inner": "lost_rows"}, pace="backlog", generator=(),
         conf=("spark.sql.streaming.statefulOperator.allowMultiple=false",), every_day=True,
     ),
 }  # fmt: skip
 
 IN_CONDITIONS = {
-    "time bound half as long": Saboteur(
+    "time bound half as long": Mutant(
         {"left_outer": "nulls_for_matched_rows", "inner": "lost_rows"},
         {"INTERVAL 20 SECONDS": "INTERVAL 10 SECONDS"}, every_day=True,
     ),
-    "no upper time bound": Saboteur({"inner": "phantom_rows"}, {f" AND\n                {UPPER}": ""}),
-    "bound strict instead of inclusive": Saboteur(
+    "no upper time bound": Mutant({"inner": "phantom_rows"}, {f" AND\n                {UPPER}": ""}),
+    "bound strict instead of inclusive": Mutant(
         {"left_outer": "nulls_for_matched_rows", "inner": "lost_rows"},
         {LOWER: LOWER.replace(">=", ">")}, generator=ON_EDGES,
     ),
-    "bound that reaches a millisecond further back": Saboteur(
+    "bound that reaches a millisecond further back": Mutant(
         {"inner": "phantom_rows"}, {LOWER: f"{LOWER} - INTERVAL 1 MILLISECOND"}, generator=ON_EDGES,
     ),
-    "bound that Spark cannot read, its check switched off": Saboteur(
+    "bound that Spark cannot read, its check switched off": Mutant(
         {"left_outer": "missing_nulls"},
         {
             LOWER: "unix_micros(c.click_time) >= unix_micros(i.impression_time)",
@@ -82,60 +82,60 @@ IN_CONDITIONS = {
         },
         pace="backlog", conf=("spark.sql.streaming.unsupportedOperationCheck=false",),
     ),
-    "one key of two": Saboteur(
+    "one key of two": Mutant(
         {"left_semi": "phantom_rows", "inner": "phantom_rows"}, {"i.user_id = c.user_id AND ": ""},
     ),
-    "NULL keys joined": Saboteur(
+    "NULL keys joined": Mutant(
         {"inner": "phantom_rows"}, {"i.user_id = c.user_id": "i.user_id <=> c.user_id"}, generator=NULL_KEYS,
     ),
-    "NULL keys made one key": Saboteur(
+    "NULL keys made one key": Mutant(
         {"left_outer": "phantom_rows"}, {"i.user_id = c.user_id": "nvl(i.user_id, '') = nvl(c.user_id, '')"},
         generator=NULL_KEYS,
     ),
-    "NULL keys joined by the optimizer": Saboteur(
+    "NULL keys joined by the optimizer": Mutant(
         {"inner": "phantom_rows"}, generator=NULL_KEYS,
         conf=("spark.sql.constraintPropagation.enabled=false",),
     ),
-    "inner instead of left outer": Saboteur(
+    "inner instead of left outer": Mutant(
         {"left_outer": "missing_nulls"}, {'"leftOuter"': '"inner"'}
     ),
-    "left outer instead of right outer": Saboteur(
+    "left outer instead of right outer": Mutant(
         {"right_outer": "missing_nulls"}, {'"rightOuter"': '"leftOuter"'},
     ),
-    "left outer instead of full outer": Saboteur(
+    "left outer instead of full outer": Mutant(
         {"full_outer": "missing_nulls"}, {'"fullOuter"': '"leftOuter"'}, generator=NO_NULL_KEYS,
     ),
-    "inner instead of left semi": Saboteur(
+    "inner instead of left semi": Mutant(
         {"left_semi": "repeated_semi_rows"}, {'"leftSemi"': '"inner"'}, every_day=True,
     ),
-    "left semi made of inner and deduplication": Saboteur(
+    "left semi made of inner and deduplication": Mutant(
         {"left_semi": "lost_rows"}, {'"leftSemi"': '"inner"'}, generator=SENT_TWICE,
         after='.dropDuplicates(["impression_id"])',
     ),
 }  # fmt: skip
 
 BESIDE_THE_JOIN = {
-    "deduplicated before the join": Saboteur(
+    "deduplicated before the join": Mutant(
         {"inner": "lost_rows"},
         {IMPRESSIONS: f'{IMPRESSIONS}.dropDuplicatesWithinWatermark(["impression_id"])'}, generator=SENT_TWICE,
     ),
-    "right rows dropped before the join": Saboteur(
+    "right rows dropped before the join": Mutant(
         {"left_outer": "nulls_for_matched_rows", "left_semi": "lost_rows"},
         {CLICKS: f'.where("hash(click_id) % 10 != 0"){CLICKS}'},
     ),
-    "right column asked for after a left outer join": Saboteur(
+    "right column asked for after a left outer join": Mutant(
         {"left_outer": "missing_nulls"}, after='.where("click_id IS NOT NULL")', generator=ON_TIME,
     ),
-    "output ids exchanged": Saboteur(
+    "output ids exchanged": Mutant(
         {"inner": "corrupt_rows"},
         after='.selectExpr("* EXCEPT (impression_id, click_id)", "click_id AS impression_id",'
         ' "impression_id AS click_id")',
     ),
-    "refs missing": Saboteur(
+    "refs missing": Mutant(
         {"left_outer": "corrupt_rows"},
         after='.selectExpr("* EXCEPT (impression_offset)", "CAST(NULL AS BIGINT) AS impression_offset")',
     ),
-    "refs of the next record": Saboteur(
+    "refs of the next record": Mutant(
         {"inner": "corrupt_rows"},
         after='.selectExpr("* EXCEPT (impression_offset)", "impression_offset + 1 AS impression_offset")',
     ),

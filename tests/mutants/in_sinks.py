@@ -1,8 +1,8 @@
-"""Saboteurs in the sink: between the joined rows and the output topic."""
+"""Mutants in the sink: between the joined rows and the output topic."""
 
 from __future__ import annotations
 
-from tests.mutants.saboteurs import Saboteur
+from tests.mutants.mutants import Mutant
 
 STAMPED = """
 def to_sink(records):
@@ -48,19 +48,19 @@ def to_sink(records):
 """
 
 SINK = {
-    "sink that drops": Saboteur(
+    "sink that drops": Mutant(
         {"inner": "lost_rows"},
         added=STAMPED.format("records.where('hash(value) % 10 != 0')"), every_day=True,
     ),
-    "sink that loses the last row it is given": Saboteur(
+    "sink that loses the last row it is given": Mutant(
         {"inner": "lost_rows"}, added=LAST_LOST
     ),
-    "sink that doubles": Saboteur(
+    "sink that doubles": Mutant(
         {"left_outer": "duplicate_rows", "left_semi": "repeated_semi_rows"},
         added=STAMPED.format("records.selectExpr('key', 'value', 'explode(array(1, 2)) AS n').drop('n')"),
         every_day=True,
     ),
-    "sink that drops one row and doubles another": Saboteur(
+    "sink that drops one row and doubles another": Mutant(
         {"inner": "duplicate_rows"},
         added=STAMPED.format(
             "records.selectExpr('key', 'value',"
@@ -68,31 +68,31 @@ SINK = {
             ".drop('n')"
         ),
     ),
-    "sink that names another batch": Saboteur(
+    "sink that names another batch": Mutant(
         {"inner": "misplaced_rows"}, added=HEADER.format("batch", NEXT_BATCH),
         every_day=True,
     ),
-    "sink that names another query": Saboteur({"inner": "corrupt_rows"}, added=HEADER.format("query", "'q'")),
-    "sink that loses the headers": Saboteur(
+    "sink that names another query": Mutant({"inner": "corrupt_rows"}, added=HEADER.format("query", "'q'")),
+    "sink that loses the headers": Mutant(
         {"left_semi": "corrupt_rows"}, added="def to_sink(records):\n    return records\n",
     ),
-    "sink that cuts values short": Saboteur(
+    "sink that cuts values short": Mutant(
         {"inner": "corrupt_rows"},
         added=STAMPED.format(
             "records.selectExpr('key', 'IF(hash(value) % 10 = 0, substr(value, 1, 60), value) AS value')"
         ),
     ),
-    "sink that writes NULL as an empty text": Saboteur(
+    "sink that writes NULL as an empty text": Mutant(
         {"left_outer": "corrupt_rows"},
         added=STAMPED.format("""records.selectExpr("key", "replace(value, ':null', ':\\"\\"') AS value")"""),
     ),
-    "sink that takes its ledger for a batch older": Saboteur(
+    "sink that takes its ledger for a batch older": Mutant(
         {"left_outer": "duplicate_rows"}, added=MISREAD, faults="driver@written",
     ),
-    "sink that doubles once it was started again": Saboteur(
+    "sink that doubles once it was started again": Mutant(
         {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, faults="driver@no-data",
     ),
-    "at-least-once sink that promises exactly-once": Saboteur(
+    "at-least-once sink that promises exactly-once": Mutant(
         {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",
     ),
 }  # fmt: skip

@@ -1,11 +1,11 @@
-"""Saboteurs in the checkpoint: files that are changed between two runs of one query.
+"""Mutants in the checkpoint: files that are changed between two runs of one query.
 
 The driver is killed; the program that starts the query again finds a checkpoint, and tampers with it first.
 """
 
 from __future__ import annotations
 
-from tests.mutants.saboteurs import Saboteur
+from tests.mutants.mutants import Mutant
 
 TAMPERING = """
 import pathlib, sys
@@ -56,20 +56,20 @@ DELETED = """
 """
 
 STATE = {
-    "left side of the state forgotten": Saboteur(
+    "left side of the state forgotten": Mutant(
         {"left_outer": "missing_nulls"},
         added=TAMPERING.format(FORGOTTEN), sink="spark", faults="driver@written",
     ),
-    "partitions of the state exchanged": Saboteur(
+    "partitions of the state exchanged": Mutant(
         {"left_outer": "nulls_for_matched_rows"},
         added=TAMPERING.format(EXCHANGED), sink="spark", faults="driver@written",
     ),
-    "watermark of a planned batch raised": Saboteur(
+    "watermark of a planned batch raised": Mutant(
         {"left_outer": "wrong_watermarks"},
         added=TAMPERING.format(WATERMARK), sink="spark", faults="driver@written",
     ),
 }  # fmt: skip
 """Those that Spark runs with; the exactly-once sink refuses most, for the batch has other rows when it is run again."""
 
-REFUSED = Saboteur({}, added=TAMPERING.format(DELETED), faults="driver@written")
+REFUSED = Mutant({}, added=TAMPERING.format(DELETED), faults="driver@written")
 """One that it does not: state files that it needs are gone."""

@@ -5,7 +5,7 @@
                every record, so it ends at the right number, if that is ever there, and sees nothing of what follows.
 
 Neither knows batches, watermarks, headers or positions. Both reject the output of a sound pipeline as soon as a row was
-late; then what they say of a saboteur is worth nothing, and is called ``cries wolf``.
+late; then what they say of a mutant is worth nothing, and is called ``false positive``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidemark.oracle.model.join_replay import predict
 Ids = tuple[str | None, str | None]
 """Left id and right id of an output row; of a semi row the right one is ``None``, too."""
 
-CAUGHT, MISSED, CRIES_WOLF = "caught", "missed", "cries wolf"
+KILLED, SURVIVED, FALSE_POSITIVE = "killed", "survived", "false positive"
 _JOINS = {
     JoinKind.INNER: "inner join",
     JoinKind.LEFT_OUTER: "left join",
@@ -43,7 +43,7 @@ def outcomes(run: RunDirectory, sound: Sequence[Ids]) -> dict[str, str]:
         "count": lambda rows: len(rows) >= len(expected),
     }
     return {
-        name: (MISSED if accepts(came) else CAUGHT) if accepts(sound) else CRIES_WOLF
+        name: (SURVIVED if accepts(came) else KILLED) if accepts(sound) else FALSE_POSITIVE
         for name, accepts in judges.items()
     }
 

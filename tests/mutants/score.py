@@ -1,4 +1,4 @@
-"""Who caught whom: collected from the tests' reports, printed at the end of a session, and written down.
+"""Who killed whom: collected from the tests' reports, printed at the end of a session, and written down.
 
 A test leaves one :class:`Line` in its report (``line_of``), which also crosses from a worker of ``pytest -n``.
 """
@@ -11,31 +11,31 @@ from typing import NamedTuple
 
 import pytest
 
-PROPERTY = "saboteur"
+PROPERTY = "mutant"
 DOCUMENT = Path(__file__).parents[1] / "results" / "SCORE.md"
 PLACES = ("pipeline", "sink", "state", "evidence", "engine")
 NAIVE = ("equality", "count")
 HEAD = """\
-# The saboteurs, and who catches them
+# Mutation score
 
-Written by `make sabotage`. Each line is a pipeline, a sink, a checkpoint or the evidence of a real run with one thing
-broken, or what an engine with an old bug would have written; *caught as* is the property that was named beforehand and
+Written by `make mutants`. Each line is a pipeline, a sink, a checkpoint or the evidence of a real run with one thing
+broken, or what an engine with an old bug would have written; *killed by* is the property that was named beforehand and
 is asserted by the test. The same runs were shown to two judges as most tests have them: *equality* compares the sorted
 ids with a batch join of all input, *count* polls the output topic for as many records as that join has rows
-(`tests/mutants/naive.py`). *Cries wolf*: that judge rejects a sound pipeline on this input, too, because some of its
-rows are late. *Not run*: the score that was written last has no run of it.
+(`tests/mutants/naive.py`). *false positive*: that judge rejects a sound pipeline on this input, too, because some
+of its rows are late. *not run*: the last score has no run of it.
 
 """
 NOT_RUN = "not run"
 
 
 class Line(NamedTuple):
-    """One saboteur on one join."""
+    """One mutant on one join."""
 
     place: str
     name: str
     join: str
-    caught_as: str
+    killed_by: str
     tidemark: str
     equality: str
     count: str
@@ -54,29 +54,29 @@ def lines_of(reports: Iterable[pytest.TestReport]) -> list[Line]:
 
 
 def summary(lines: Sequence[Line]) -> list[str]:
-    """How many each judge caught."""
+    """How many each judge killed."""
     told = []
     for judge in ("tidemark", *NAIVE):
         said = [getattr(line, judge) for line in lines if getattr(line, judge) != NOT_RUN]
         told.append(
-            f"{judge}: {said.count('caught')} of {len(said)} caught, {said.count('missed')} missed,"
-            f" {said.count('cries wolf')} cries of wolf"
+            f"{judge}: {said.count('killed')} of {len(said)} killed, {said.count('survived')} survived,"
+            f" {said.count('false positive')} false positives"
         )
     return told
 
 
 def document(lines: Sequence[Line]) -> str:
     """The whole of ``SCORE.md``."""
-    saboteurs = len({(line.place, line.name) for line in lines})
+    mutants = len({(line.place, line.name) for line in lines})
     not_run = sum(line.tidemark == NOT_RUN for line in lines)
     head = [
-        f"{saboteurs} saboteurs, {len(lines)} lines, {not_run} of them not run.",
+        f"{mutants} mutants, {len(lines)} lines, {not_run} of them not run.",
         "",
         *(f"- {text}" for text in summary(lines)),
         "",
     ]
     table = [
-        "| place | saboteur | join | caught as | tidemark | equality | count |",
+        "| place | mutant | join | killed by | tidemark | equality | count |",
         "|---|---|---|---|---|---|---|",
     ]
     table += [f"| {' | '.join(line)} |" for line in lines]
@@ -92,7 +92,7 @@ def read_document(text: str) -> list[Line]:
 def print_score(reporter: pytest.TerminalReporter) -> None:
     """Print the score of this session, if it has one."""
     if lines := lines_of(_reports(reporter)):
-        reporter.section("saboteurs")
+        reporter.section("mutants")
         for text in (*(" · ".join(line) for line in lines), *summary(lines)):
             reporter.write_line(text)
 

@@ -1,4 +1,4 @@
-"""Saboteurs in what an engine says of itself: its state after a batch, and what it counted.
+"""Mutants in what an engine says of itself: its state after a batch, and what it counted.
 
 Damage to a :class:`Copy` of the evidence of a real run, as in ``tests/mutants/evidence.py``.
 """

@@ -33,23 +33,23 @@ def test_damaged_evidence_is_caught_by_name(join, late, recorded, tmp_path, scor
     run = recorded(join, late)
     sound = naive.ids(run.output(), contract_of(run))
     # What a plain comparison makes of a sound run: worth something only where no row is late.
-    assert set(naive.outcomes(run, sound).values()) == {naive.CRIES_WOLF if late else naive.MISSED}
-    missed = {}
+    assert set(naive.outcomes(run, sound).values()) == {naive.FALSE_POSITIVE if late else naive.SURVIVED}
+    survived = {}
     assert list(run.state() or ()), "the state was not read"
-    for name, saboteur in {**EVIDENCE, **STATE_EVIDENCE}.items():
-        if join not in saboteur.joins or late != saboteur.late:
+    for name, mutant in {**EVIDENCE, **STATE_EVIDENCE}.items():
+        if join not in mutant.joins or late != mutant.late:
             continue
         copy = Copy(run, tmp_path / name)
-        saboteur.damage(copy)
+        mutant.damage(copy)
         verdict = judge(damaged := copy.write())
-        expected = saboteur.expected(join)
-        caught = verdict.verdict == "INVALID" and expected in verdict.findings_total
-        if not caught:
-            missed[name] = f"{expected}, not {verdict.verdict} {verdict.findings_total}"
+        expected = mutant.expected(join)
+        killed = verdict.verdict == "INVALID" and expected in verdict.findings_total
+        if not killed:
+            survived[name] = f"{expected}, not {verdict.verdict} {verdict.findings_total}"
         # Where the promise is another one, so are the rows that would keep it.
         kept = sound if copy.contract == contract_of(run) else naive.sound_rows(damaged)
         said = naive.outcomes(damaged, kept)
         place = "state" if name in STATE_EVIDENCE else "evidence"
-        score(Line(place, name, join, expected, "caught" if caught else "missed", **said))
+        score(Line(place, name, join, expected, "killed" if killed else "survived", **said))
 
-    assert missed == {}
+    assert survived == {}

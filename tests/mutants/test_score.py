@@ -1,4 +1,4 @@
-"""The score is about the saboteurs that there are, and a session's reports become that document and back."""
+"""The score is about the mutants that there are, and a session's reports become that document and back."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections import Counter
 from tests.mutants.evidence import EVIDENCE
 from tests.mutants.score import DOCUMENT, NOT_RUN, Line, document, read_document, summary
 from tests.mutants.state_evidence import STATE_EVIDENCE
-from tests.mutants.test_saboteurs import PLACES
+from tests.mutants.test_mutants import PLACES
 from tests.regressions.historic import HISTORIC
 from tidemark.oracle import PROPERTIES
 
-MADE_BY = "fix: make sabotage"
+MADE_BY = "fix: make mutants"
 LEAST = 25
 
 
 def wanted():
     """Place, name, join and property of every line that the document must have."""
     found = {
-        (place, name, join, caught_as)
-        for place, saboteurs in PLACES.items()
-        for name, saboteur in saboteurs.items()
-        for join, caught_as in saboteur.caught.items()
+        (place, name, join, killed_by)
+        for place, mutants in PLACES.items()
+        for name, mutant in mutants.items()
+        for join, killed_by in mutant.killed.items()
     }
     found |= {
         (place, name, join, damaged.expected(join))
@@ -29,40 +29,40 @@ def wanted():
         for name, damaged in damages.items()
         for join in damaged.joins
     }
-    return found | {("engine", name, case.join, case.caught_as) for name, case in HISTORIC.items()}
+    return found | {("engine", name, case.join, case.killed_by) for name, case in HISTORIC.items()}
 
 
-def test_the_document_has_every_saboteur_and_none_was_missed():
+def test_the_document_has_every_mutant_and_none_was_missed():
     lines = read_document(DOCUMENT.read_text())
 
     assert {line[:4] for line in lines} == wanted(), MADE_BY
-    assert {line.tidemark for line in lines} <= {"caught", NOT_RUN}, MADE_BY
-    caught = {line[:2] for line in lines if line.tidemark == "caught"}
-    assert len(caught) >= LEAST, MADE_BY
-    assert {place for place, _ in caught} == {"pipeline", "sink", "state", "evidence", "engine"}, MADE_BY
+    assert {line.tidemark for line in lines} <= {"killed", NOT_RUN}, MADE_BY
+    killed = {line[:2] for line in lines if line.tidemark == "killed"}
+    assert len(killed) >= LEAST, MADE_BY
+    assert {place for place, _ in killed} == {"pipeline", "sink", "state", "evidence", "engine"}, MADE_BY
     assert DOCUMENT.read_text() == document(lines), MADE_BY
 
 
-def test_there_are_enough_saboteurs_in_every_place():
+def test_there_are_enough_mutants_in_every_place():
     names = Counter(place for place, _ in {line[:2] for line in wanted()})
 
     assert sum(names.values()) >= LEAST
     assert set(names) == {"pipeline", "sink", "state", "evidence", "engine"}
 
 
-def test_every_property_has_a_saboteur():
+def test_every_property_has_a_mutant():
     # The last one needs an engine that is wrong in a way that nobody knows.
     assert {line[3] for line in wanted()} == set(PROPERTIES) - {"oracles_disagree"}
 
 
 def test_a_summary_counts_for_each_judge():
     lines = [
-        Line("sink", "drops", "inner", "lost_rows", "caught", "caught", "missed"),
-        Line("sink", "drops", "left_outer", "missing_nulls", "missed", "cries wolf", "missed"),
+        Line("sink", "drops", "inner", "lost_rows", "killed", "killed", "survived"),
+        Line("sink", "drops", "left_outer", "missing_nulls", "survived", "false positive", "survived"),
     ]
     assert summary(lines) == [
-        "tidemark: 1 of 2 caught, 1 missed, 0 cries of wolf",
-        "equality: 1 of 2 caught, 0 missed, 1 cries of wolf",
-        "count: 0 of 2 caught, 2 missed, 0 cries of wolf",
+        "tidemark: 1 of 2 killed, 1 survived, 0 false positives",
+        "equality: 1 of 2 killed, 0 survived, 1 false positives",
+        "count: 0 of 2 killed, 2 survived, 0 false positives",
     ]
     assert read_document(document(lines)) == lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.mutants.saboteurs import CLICKS, IMPRESSIONS
+from tests.mutants.mutants import CLICKS, IMPRESSIONS
 
 Row = tuple[str, str]
 """Ids of an output row, ``-`` for NULL."""
@@ -19,13 +19,13 @@ Row = tuple[str, str]
 class Historic:
     """``right`` are all rows that are owed, with their batches; ``broken`` says what the old engine did instead.
 
-    It left out ``gone`` and wrote ``come``, which must be caught as ``caught_as``; ``conf`` makes today's Spark do it.
+    It left out ``gone`` and wrote ``come``, which must be killed by ``killed_by``; ``conf`` makes today's Spark do it.
     """
 
     join: str
     broken: str
     right: Mapping[Row, int]
-    caught_as: str
+    killed_by: str
     gone: tuple[Row, ...] = ()
     come: Mapping[Row, int] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.mutants import naive
 from tests.mutants.evidence import Copy
-from tests.mutants.saboteurs import PIPELINES
+from tests.mutants.mutants import PIPELINES
 from tests.mutants.score import PROPERTY, Line
 from tests.regressions.historic import HISTORIC
 from tests.support.bundled import case_of
@@ -76,16 +76,16 @@ def test_the_bug_is_gone_and_would_be_caught_by_name(name, warm, tmp_path, reque
 
     damaged = broken(run, name, tmp_path / "broken")
     verdict = judge(damaged)
-    caught = "caught" if case.caught_as in verdict.findings_total else "missed"
+    killed = "killed" if case.killed_by in verdict.findings_total else "survived"
     said = naive.outcomes(damaged, naive.ids(run.output(), contract_of(run)))
-    line = Line("engine", name, case.join, case.caught_as, caught, **said)
+    line = Line("engine", name, case.join, case.killed_by, killed, **said)
     request.node.user_properties.append((PROPERTY, tuple(line)))
     assert verdict.verdict == "INVALID"
-    assert case.caught_as in verdict.findings_total, verdict.findings_total
+    assert case.killed_by in verdict.findings_total, verdict.findings_total
 
 
 @pytest.mark.parametrize("name", [name for name, case in HISTORIC.items() if case.conf])
-def test_the_bug_can_be_had_again_by_a_setting_and_is_caught(name, warm, tmp_path):
+def test_the_bug_can_be_had_again_by_a_setting_and_is_killed(name, warm, tmp_path):
     case, run = HISTORIC[name], RunDirectory(tmp_path / "run")
 
     trace = HERE / f"{name}.jsonl"
@@ -93,7 +93,7 @@ def test_the_bug_can_be_had_again_by_a_setting_and_is_caught(name, warm, tmp_pat
 
     assert rows_of(run).keys() == case.right.keys() - set(case.gone)
     assert verdict.verdict == "INVALID"
-    assert case.caught_as in verdict.findings_total
+    assert case.killed_by in verdict.findings_total
 
 
 def test_every_trace_belongs_to_a_bug():

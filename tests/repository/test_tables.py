@@ -44,10 +44,10 @@ def test_the_readme_has_the_numbers_of_the_matrix_and_of_the_score():
     assert numbers(r"JOINS.md\) of (\d+) runs", readme) == numbers(
         r"(\d+) runs, of which", JOINS.read_text(encoding="utf-8")
     )
-    assert numbers(r"(\d+) saboteurs in .{0,120}? (\d+) checks, must be caught", readme) == numbers(
-        r"(\d+) saboteurs, (\d+) lines, 0 of them not run", score
+    assert numbers(r"(\d+) mutants in .{0,120}? (\d+) checks, must be caught", readme) == numbers(
+        r"(\d+) mutants, (\d+) lines, 0 of them not run", score
     )
-    equality = numbers(r"equality: (\d+) of \d+ caught, \d+ missed, (\d+) cries of wolf", score)
+    equality = numbers(r"equality: (\d+) of \d+ caught, \d+ missed, (\d+) false positives", score)
     count = numbers(r"count: (\d+) of", score)
     assert numbers(
         r"catches (\d+) of them and rejects (\d+) sound inputs, a poll that counts rows catches (\d+)", readme

@@ -17,14 +17,14 @@ from tests.matrix.running import Outcome
 from tests.mutants.score import Line
 from tests.repository import tree
 
-CAUGHT = Line("sink", "drops", "inner", "lost_rows", "caught", "caught", "missed")
+KILLED = Line("sink", "drops", "inner", "lost_rows", "killed", "killed", "survived")
 ENDS_S = 60.0
 """Calibration: a Python starts and ends within 1 s; a busy machine takes ten times that."""
-MISSED = Line("sink", "doubles", "inner", "duplicate_rows", "missed", "caught", "missed")
+SURVIVED = Line("sink", "doubles", "inner", "duplicate_rows", "survived", "killed", "survived")
 
 
 def case(inside="", lines=()):
-    properties = "".join(f'<property name="saboteur" value="{list(line)}"/>' for line in lines)
+    properties = "".join(f'<property name="mutant" value="{list(line)}"/>' for line in lines)
     return f'<testcase classname="tests.e2e.test_x" name="t"><properties>{properties}</properties>{inside}</testcase>'
 
 
@@ -93,19 +93,19 @@ def test_tests_that_were_all_skipped_do_not_hold(tmp_path):
     assert long.read_junit(junit(tmp_path / "x")).problem == "no test passed"
 
 
-def test_a_saboteur_is_counted_once_however_many_joins_it_harms(tmp_path):
-    lines = [CAUGHT, CAUGHT._replace(join="left_outer"), MISSED]
-    tally = long.read_sabotage(junit(tmp_path / "x", case(lines=lines[:2]), case(lines=lines[2:])))
+def test_a_mutant_is_counted_once_however_many_joins_it_harms(tmp_path):
+    lines = [KILLED, KILLED._replace(join="left_outer"), SURVIVED]
+    tally = long.read_mutants(junit(tmp_path / "x", case(lines=lines[:2]), case(lines=lines[2:])))
 
-    assert tally.counts == {"saboteurs caught": 1, "passed": 2, "failed": 0, "skipped": 0}
-    assert tally.notes[0] == "tidemark: 2 of 3 caught, 1 missed, 0 cries of wolf"
-    assert long.read_sabotage(junit(tmp_path / "x", case())).problem == "no saboteur was caught"
+    assert tally.counts == {"mutants killed": 1, "passed": 2, "failed": 0, "skipped": 0}
+    assert tally.notes[0] == "tidemark: 2 of 3 killed, 1 survived, 0 false positives"
+    assert long.read_mutants(junit(tmp_path / "x", case())).problem == "no mutant was killed"
 
 
 def test_what_pytest_really_writes_is_read(tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import pytest\n"
-        f"def test_a(request): request.node.user_properties.append(('saboteur', {tuple(CAUGHT)}))\n"
+        f"def test_a(request): request.node.user_properties.append(('mutant', {tuple(KILLED)}))\n"
         "@pytest.mark.skip(reason='not here')\ndef test_b(): pass\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir=.", "--junit-xml=x", "test_it.py"]
@@ -113,8 +113,8 @@ def test_what_pytest_really_writes_is_read(tmp_path):
         command, cwd=tmp_path, env=os.environ | {"TIDEMARK_PYTEST": "here"}, check=True, capture_output=True
     )
 
-    tally = long.read_sabotage(tmp_path / "x")
-    assert tally.counts == {"saboteurs caught": 1, "passed": 1, "failed": 0, "skipped": 1}
+    tally = long.read_mutants(tmp_path / "x")
+    assert tally.counts == {"mutants killed": 1, "passed": 1, "failed": 0, "skipped": 1}
     assert "skipped, 1: not here" in tally.notes
 
 

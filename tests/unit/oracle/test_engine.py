@@ -199,8 +199,8 @@ def marked() -> Run:
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_each_damage_is_found_by_its_name(name: str) -> None:
-    caught_as, damaged = DAMAGE[name]
-    assert set(found(damaged())) == caught_as
+    killed_by, damaged = DAMAGE[name]
+    assert set(found(damaged())) == killed_by
 
 
 def test_a_finding_says_who_says_what_and_why() -> None:

@@ -51,8 +51,8 @@ DAMAGE: dict[str, tuple[str, Callable[[], Run]]] = {
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_each_damage_is_one_finding_by_name(name: str) -> None:
-    caught_as, damaged = DAMAGE[name]
-    assert set(damaged().findings()) == {caught_as}
+    killed_by, damaged = DAMAGE[name]
+    assert set(damaged().findings()) == {killed_by}
 
 
 def test_a_right_row_that_is_evictable_when_it_comes_gets_its_null_row_at_once() -> None:

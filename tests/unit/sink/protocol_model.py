@@ -160,7 +160,7 @@ def _key(state: State) -> tuple[object, ...]:
     return (state.driver, tuple(lanes), state.copies)
 
 
-class Sabotage(NamedTuple):
+class Mutation(NamedTuple):
     """A safeguard to take away, and what it takes to see what it was for."""
 
     safeguard: Safeguard
@@ -175,14 +175,14 @@ class Sabotage(NamedTuple):
         return explore(safeguards, broker, self.attempts, partitions=partitions, rollback=rollback)
 
 
-SABOTAGES = (
-    Sabotage(Safeguard.INIT_FIRST),
-    Sabotage(Safeguard.STABLE_LOOKUP),
-    Sabotage(Safeguard.FRESH_PRODUCER),
-    Sabotage(Safeguard.PINNED_MAP, attempts=1, partitions=2),
-    Sabotage(Safeguard.LATER_BATCH_FAILS, attempts=1, rollback=True),
-    Sabotage(Safeguard.EVERY_ATTEMPT_LOOKS),
-    Sabotage(Safeguard.FINGERPRINT, attempts=1, rollback=True),
+MUTATIONS = (
+    Mutation(Safeguard.INIT_FIRST),
+    Mutation(Safeguard.STABLE_LOOKUP),
+    Mutation(Safeguard.FRESH_PRODUCER),
+    Mutation(Safeguard.PINNED_MAP, attempts=1, partitions=2),
+    Mutation(Safeguard.LATER_BATCH_FAILS, attempts=1, rollback=True),
+    Mutation(Safeguard.EVERY_ATTEMPT_LOOKS),
+    Mutation(Safeguard.FINGERPRINT, attempts=1, rollback=True),
 )
 
 
@@ -200,6 +200,6 @@ if __name__ == "__main__":
             _print_row(
                 f"{number} attempts", each_broker, start, explore(EVERY_SAFEGUARD, each_broker, number)
             )
-        for sabotage in SABOTAGES:
+        for mutation in MUTATIONS:
             start = time.monotonic()
-            _print_row(sabotage.safeguard.value, each_broker, start, sabotage.explore(each_broker))
+            _print_row(mutation.safeguard.value, each_broker, start, mutation.explore(each_broker))

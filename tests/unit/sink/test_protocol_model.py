@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from tests.unit.sink.protocol_model import SABOTAGES, Result, explore, told
+from tests.unit.sink.protocol_model import MUTATIONS, Result, explore, told
 from tests.unit.sink.protocol_steps import EVERY_SAFEGUARD, TV1, TV2, Broker, Safeguard
 
 BROKERS = pytest.mark.parametrize("broker", [TV1, TV2], ids=lambda broker: broker.name)
-SABOTAGE = {sabotage.safeguard: sabotage for sabotage in SABOTAGES}
+MUTATION = {mutation.safeguard: mutation for mutation in MUTATIONS}
 TWICE = r"row \d of batch 0 is committed twice"
 LOST = r"is complete, and its row \d is lost"
 
@@ -99,7 +99,7 @@ def test_a_delayed_produce_whose_transaction_has_ended_is_refused():
 @BROKERS
 def test_a_lookup_before_init_misses_what_a_zombie_commits_in_between(broker):
     assert_tells(
-        SABOTAGE[Safeguard.INIT_FIRST].explore(broker),
+        MUTATION[Safeguard.INIT_FIRST].explore(broker),
         r"attempt 2: the lookup finds nothing\n",
         r"attempt 1: EndTxn\(commit\) ends the open transaction",
         r"attempt 2: InitProducerId is answered",
@@ -111,7 +111,7 @@ def test_a_lookup_before_init_misses_what_a_zombie_commits_in_between(broker):
 @BROKERS
 def test_a_lookup_that_is_not_stable_misses_what_is_committed(broker):
     assert_tells(
-        SABOTAGE[Safeguard.STABLE_LOOKUP].explore(broker),
+        MUTATION[Safeguard.STABLE_LOOKUP].explore(broker),
         r"the commit marker is written to the ledger\n",
         r"attempt 2: the lookup finds nothing, though an entry of it is committed\n",
         r"attempt 2: EndTxn\(commit\) ends the open transaction",
@@ -127,7 +127,7 @@ def test_a_lookup_after_init_need_not_be_stable_where_a_marker_counts_when_it_is
 
 def test_a_producer_that_is_used_again_has_its_transaction_ended_by_a_delayed_request():
     assert_tells(
-        SABOTAGE[Safeguard.FRESH_PRODUCER].explore(TV1),
+        MUTATION[Safeguard.FRESH_PRODUCER].explore(TV1),
         r"attempt 1 sends EndTxn\(abort\) again, the first is on the way\n",
         r"attempt 2 starts with a producer that was used before\n",
         r"attempt 2: Produce writes row 0\n",
@@ -138,7 +138,7 @@ def test_a_producer_that_is_used_again_has_its_transaction_ended_by_a_delayed_re
 
 
 def test_a_producer_may_be_used_again_where_each_transaction_has_its_own_epoch():
-    result = SABOTAGE[Safeguard.FRESH_PRODUCER].explore(TV2)
+    result = MUTATION[Safeguard.FRESH_PRODUCER].explore(TV2)
     assert_safe(result, 5_000)
     assert any("starts with a producer that was used before" in step for step in result.outcomes)
     assert any(
@@ -149,7 +149,7 @@ def test_a_producer_may_be_used_again_where_each_transaction_has_its_own_epoch()
 @BROKERS
 def test_rows_that_change_their_partition_are_written_by_both(broker):
     assert_tells(
-        SABOTAGE[Safeguard.PINNED_MAP].explore(broker),
+        MUTATION[Safeguard.PINNED_MAP].explore(broker),
         r"partition 0: batch 0, attempt 1: Produce writes row 0\n",
         r"the driver dies before the commit log, and runs batch 0 again\n",
         r"partition 0: batch 0, attempt 2: the lookup finds the batch, the attempt skips\n",
@@ -161,7 +161,7 @@ def test_rows_that_change_their_partition_are_written_by_both(broker):
 @BROKERS
 def test_a_batch_that_is_skipped_because_of_a_later_one_is_lost(broker):
     assert_tells(
-        SABOTAGE[Safeguard.LATER_BATCH_FAILS].explore(broker),
+        MUTATION[Safeguard.LATER_BATCH_FAILS].explore(broker),
         r"the checkpoint is rolled back to before batch 0\n",
         r"batch 0 with other contents, attempt 1: the lookup finds a later batch, the attempt skips\n",
         r"Spark writes batch 0 with other contents into the commit log\n",
@@ -172,7 +172,7 @@ def test_a_batch_that_is_skipped_because_of_a_later_one_is_lost(broker):
 @BROKERS
 def test_a_batch_that_is_skipped_because_its_number_is_there_is_lost(broker):
     assert_tells(
-        SABOTAGE[Safeguard.FINGERPRINT].explore(broker),
+        MUTATION[Safeguard.FINGERPRINT].explore(broker),
         r"the checkpoint is rolled back to before batch 0\n",
         r"batch 0 with other contents, attempt 1: the lookup finds the batch, the attempt skips\n",
         r"Spark writes batch 0 with other contents into the commit log\n",
@@ -183,7 +183,7 @@ def test_a_batch_that_is_skipped_because_its_number_is_there_is_lost(broker):
 @BROKERS
 def test_an_attempt_that_takes_itself_for_the_first_writes_again(broker):
     assert_tells(
-        SABOTAGE[Safeguard.EVERY_ATTEMPT_LOOKS].explore(broker),
+        MUTATION[Safeguard.EVERY_ATTEMPT_LOOKS].explore(broker),
         r"attempt 1: EndTxn\(commit\) ends the open transaction",
         r"attempt 2: InitProducerId is answered[^\n]*\n[^\n]*attempt 2: Produce writes row 0\n",
         TWICE,
@@ -215,7 +215,7 @@ def test_a_produce_that_is_not_verified_outlives_its_abort_and_is_committed_by_t
 
 
 def test_every_safeguard_is_taken_away_once():
-    assert [sabotage.safeguard for sabotage in SABOTAGES] == list(Safeguard)
+    assert [mutation.safeguard for mutation in MUTATIONS] == list(Safeguard)
 
 
 def test_a_counterexample_is_told_with_a_line_for_each_step():

@@ -1,4 +1,4 @@
-"""Pipelines, sinks and checkpoints broken on purpose: each must be caught, on a real stack, by the property named."""
+"""Pipelines, sinks and checkpoints broken on purpose: each must be killed, on a real stack, by the property named."""
 
 from __future__ import annotations
 
@@ -24,69 +24,67 @@ PLACES = {"pipeline": PIPELINE, "sink": SINK, "state": STATE}
 CASES = [
     pytest.param(
         place, name, join,
-        marks=[] if saboteur.every_day and join == next(iter(saboteur.caught)) else pytest.mark.long,
+        marks=[] if mutant.every_day and join == next(iter(mutant.killed)) else pytest.mark.long,
         id=f"{place}-{name}-{join}",
     )
-    for place, saboteurs in PLACES.items()
-    for name, saboteur in saboteurs.items()
-    for join in saboteur.caught
+    for place, mutants in PLACES.items()
+    for name, mutant in mutants.items()
+    for join in mutant.killed
 ]  # fmt: skip
 
 TWINS = {
-    (join, saboteur.pace): saboteur.every_day
-    for saboteurs in PLACES.values()
-    for saboteur in saboteurs.values()
-    for join in saboteur.caught
-    if saboteur.pace != "stepped"
+    (join, mutant.pace): mutant.every_day
+    for mutants in PLACES.values()
+    for mutant in mutants.values()
+    for join in mutant.killed
+    if mutant.pace != "stepped"
 }
-"""Whether the saboteur is in the suite; its twin is, too."""
+"""Whether the mutant is in the suite; its twin is, too."""
 
 
-def ran(saboteur, broken, request):
+def ran(mutant, broken, request):
     """As a case: its evidence and verdict."""
-    trace = make_trace(broken.with_name("trace.jsonl"), saboteur.generator, pace=saboteur.pace)
-    case = case_of(broken, trace, sink=saboteur.sink, conf=saboteur.conf)
+    trace = make_trace(broken.with_name("trace.jsonl"), mutant.generator, pace=mutant.pace)
+    case = case_of(broken, trace, sink=mutant.sink, conf=mutant.conf)
     run = RunDirectory(broken.with_name("run"))
     return run, request.getfixturevalue("warm").run(case, run.path)
 
 
-def ran_with_faults(saboteur, broken, request):
+def ran_with_faults(mutant, broken, request):
     """As a run, on a driver of its own, which is killed."""
     result = request.getfixturevalue("run_pipeline")(
-        broken, impressions=400, seed=11, pace=saboteur.pace, generator=saboteur.generator, conf=saboteur.conf,
-        sink=saboteur.sink, faults=saboteur.faults,
+        broken, impressions=400, seed=11, pace=mutant.pace, generator=mutant.generator, conf=mutant.conf,
+        sink=mutant.sink, faults=mutant.faults,
     )  # fmt: skip
     return RunDirectory(result.run_dir), result.verdict
 
 
 @pytest.mark.parametrize(("place", "name", "join"), CASES)
-def test_a_saboteur_is_caught_by_name(place, name, join, request, tmp_path: Path, score):
-    saboteur = PLACES[place][name]
-    broken = tmp_path / "saboteur.py"
-    broken.write_text(saboteur.source(join))
+def test_a_mutant_is_caught_by_name(place, name, join, request, tmp_path: Path, score):
+    mutant = PLACES[place][name]
+    broken = tmp_path / "mutant.py"
+    broken.write_text(mutant.source(join))
 
-    run, verdict = (ran_with_faults if saboteur.faults else ran)(saboteur, broken, request)
-    if saboteur.delivery is not None:
+    run, verdict = (ran_with_faults if mutant.faults else ran)(mutant, broken, request)
+    if mutant.delivery is not None:
         assert verdict.findings == []
-        run.write_json(
-            "manifest", msgspec.structs.replace(run.manifest, delivery=Delivery(saboteur.delivery))
-        )
+        run.write_json("manifest", msgspec.structs.replace(run.manifest, delivery=Delivery(mutant.delivery)))
         verdict = judge(run)
-    caught_as = saboteur.caught[join]
+    killed_by = mutant.killed[join]
     said = naive.outcomes(run, naive.sound_rows(run))
     score(
         Line(
             place,
             name,
             join,
-            caught_as,
-            "caught" if caught_as in verdict.findings_total else "missed",
+            killed_by,
+            "killed" if killed_by in verdict.findings_total else "survived",
             **said,
         )
     )
 
     assert verdict.verdict == "INVALID", verdict
-    assert caught_as in verdict.findings_total, verdict.findings_total
+    assert killed_by in verdict.findings_total, verdict.findings_total
 
 
 @pytest.mark.parametrize(
@@ -105,7 +103,7 @@ def test_without_the_change_nothing_is_wrong(join, pace, recorded):
 
 @pytest.mark.long
 def test_a_query_whose_state_files_are_gone_fails_and_what_it_wrote_is_not_valid(run_pipeline, tmp_path):
-    broken = tmp_path / "saboteur.py"
+    broken = tmp_path / "mutant.py"
     broken.write_text(REFUSED.source("left_outer"))
 
     with pytest.raises(TidemarkError, match=r"STATE_STORE|does not exist"):

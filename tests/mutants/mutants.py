@@ -1,4 +1,4 @@
-"""What a saboteur is: a bundled pipeline with one thing changed, so that what is wrong with it can be read off.
+"""What a mutant is: a bundled pipeline with one thing changed, so that what is wrong with it can be read off.
 
 What Spark refuses to run is none, nor is what a pipeline may do: another order of rows, no batches without data.
 """
@@ -24,16 +24,16 @@ CLICKS = '.withWatermark("click_time", "20 seconds")'
 
 
 @dataclass(frozen=True)
-class Saboteur:
-    """``caught`` names for each join that it is run on the property that must catch it there.
+class Mutant:
+    """``killed`` names for each join that it is run on the property that must kill it there.
 
     ``changes`` are texts of the pipeline's file, each there once, and what they become; ``after`` is done to the joined
     rows, ``added`` follows at the end of the file. ``delivery`` is the promise that it is judged by, if not its sink's.
     ``faults`` is a schedule of :mod:`tidemark.faults.schedule`.
-    ``every_day``: its first join is in the suite, all are in ``make sabotage``.
+    ``every_day``: its first join is in the suite, all are in ``make mutants``.
     """
 
-    caught: Mapping[str, str]
+    killed: Mapping[str, str]
     changes: Mapping[str, str] = field(default_factory=dict)
     after: str = ""
     added: str = ""
@@ -49,7 +49,7 @@ class Saboteur:
         """The pipeline's file with the damage done."""
         text = (PIPELINES / f"{join}.py").read_text()
         for old, new in self.changes.items():
-            assert text.count(old) == 1, f"{join}.py no longer has {old!r} once: mend this saboteur"
+            assert text.count(old) == 1, f"{join}.py no longer has {old!r} once: repair this mutant"
             text = text.replace(old, new)
         if self.after:
             text += (
