@@ -10,6 +10,7 @@ from tests.matrix.cells import BOUNDS
 from tests.matrix.running import Outcome
 from tidemark.campaigns.state_stores import STATES
 from tidemark.formats.contract import JoinKind
+from tidemark.report.markdown import table
 
 PATH = Path(__file__).parents[1] / "results" / "JOINS.md"
 HEAD = """# Joins that were run and judged
@@ -36,12 +37,12 @@ def write(outcomes: Sequence[Outcome], spark: str) -> str:
         "A cell says how many of its runs (no-data batches on, off) held; `d`: a known defect was named;"
     ]
     lines += ["`-`: unsupported.", ""]
-    header = ["join", "bound", *STATES]
-    lines += [_row(header), _row(["---"] * len(header))]
-    for kind in JoinKind:
-        for bound in BOUNDS:
-            cells = [_cell(outcomes, (str(kind), bound, state)) for state in STATES]
-            lines.append(_row([str(kind), bound, *cells]))
+    rows = (
+        (kind, bound, *(_cell(outcomes, (str(kind), bound, state)) for state in STATES))
+        for kind in JoinKind
+        for bound in BOUNDS
+    )
+    lines += table(("join", "bound", *STATES), rows)
     lines += ["", "## The known defects that were named", ""]
     lines += _grouped(outcomes, "known defect", lambda one: ("join", one.cell[0]))
     lines += ["", "## Why cells are unsupported", ""]
@@ -67,7 +68,3 @@ def _cell(outcomes: Sequence[Outcome], wanted: tuple[str, str, str]) -> str:
         return "-"
     holding = sum(one.said in ("VALID", "known defect") for one in mine)
     return f"{holding}{' d' if any(one.said == 'known defect' for one in mine) else ''}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tidemark.report.markdown import read_table, table
+
 PROPERTY = "mutant"
 DOCUMENT = Path(__file__).parents[1] / "results" / "SCORE.md"
 PLACES = ("pipeline", "sink", "state", "evidence", "engine")
@@ -75,18 +77,13 @@ def document(lines: Sequence[Line]) -> str:
         *(f"- {text}" for text in summary(lines)),
         "",
     ]
-    table = [
-        "| place | mutant | join | killed by | tidemark | equality | count |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    table += [f"| {' | '.join(line)} |" for line in lines]
-    return HEAD + "\n".join([*head, *table]) + "\n"
+    columns = ("place", "mutant", "join", "killed by", "tidemark", "equality", "count")
+    return HEAD + "\n".join([*head, *table(columns, lines)]) + "\n"
 
 
 def read_document(text: str) -> list[Line]:
     """The lines of a document; the reverse of :func:`document`."""
-    rows = [row for row in text.splitlines() if row.startswith("| ")][1:]
-    return [Line(*(cell.strip() for cell in row.strip("|").split("|"))) for row in rows]
+    return [Line(*row) for row in read_table(text)[1:]]
 
 
 def print_score(reporter: pytest.TerminalReporter) -> None:

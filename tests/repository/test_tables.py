@@ -11,6 +11,7 @@ from tests.repository import tree
 from tidemark.campaigns.state_stores import STATES, UNSUPPORTED
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.spark.known_defects import DEFECTS
+from tidemark.report.markdown import read_table
 
 README = tree.ROOT / "README.md"
 
@@ -24,11 +25,10 @@ def numbers(pattern: str, text: str) -> list[int]:
 
 def test_the_matrix_has_every_join_bound_and_state_and_only_the_known_ones_are_unsupported():
     text = JOINS.read_text(encoding="utf-8")
-    table = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    [header, _, *rows] = table
+    [header, *rows] = read_table(text)
 
-    assert header == ["join", "bound", *STATES], f"fix: `make matrix` writes {JOINS}"
-    assert [tuple(row[:2]) for row in rows] == [(str(kind), bound) for kind in JoinKind for bound in BOUNDS]
+    assert header == ("join", "bound", *STATES), f"fix: `make matrix` writes {JOINS}"
+    assert [row[:2] for row in rows] == [(str(kind), bound) for kind in JoinKind for bound in BOUNDS]
     for row in rows:
         held = dict(zip(STATES, row[2:], strict=True))
         assert {state for state, cell in held.items() if cell == "-"} == set(UNSUPPORTED), row

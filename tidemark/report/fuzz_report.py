@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
+from tidemark.report.markdown import table
+
 if TYPE_CHECKING:
     from tidemark.campaigns.fuzz import Outcome, Progress
 
@@ -54,11 +56,8 @@ def _joins(done: Sequence[Outcome]) -> Iterator[str]:
     """Seeds by join and bound."""
     kinds, bounds = sorted({one.kind for one in done}), sorted({one.bound for one in done})
     counted = Counter((one.bound, one.kind) for one in done)
-    yield f"| bound | {' | '.join(kinds)} |"
-    yield f"|---|{'---:|' * len(kinds)}"
-    for bound in bounds:
-        yield f"| {bound} | {' | '.join(str(counted[bound, kind] or '-') for kind in kinds)} |"
-    yield ""
+    rows = ((bound, *(counted[bound, kind] or "-" for kind in kinds)) for bound in bounds)
+    yield from (*table(("bound", *(f"{kind}:" for kind in kinds)), rows), "")
 
 
 def _sorts(progress: Progress) -> Iterator[str]:

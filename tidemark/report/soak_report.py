@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark.report.markdown import table
+
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakRun
 
@@ -95,12 +97,11 @@ def _points(soak: Soak, sorts: Sequence[tuple[str, str]]) -> Iterator[str]:
         done[met["fault"], met["point"], met["join"]] += met["done"]
         missed[met["fault"], met["point"]] += met["missed"]
     yield from ("## What was done, at which point", "")
-    yield f"| fault | point | {' | '.join([*pipelines, 'done', 'missed'])} |"
-    yield f"|---|---|{'---:|' * (len(pipelines) + 2)}"
+    rows = []
     for fault, point in sorted({*sorts, *missed}):
         counts = [done[fault, point, name] for name in pipelines]
-        cells = [str(count or "-") for count in (*counts, sum(counts), missed[fault, point])]
-        yield f"| {fault} | {point} | {' | '.join(cells)} |"
+        rows.append((fault, point, *(count or "-" for count in (*counts, sum(counts), missed[fault, point]))))
+    yield from table(("fault", "point", *(f"{name}:" for name in (*pipelines, "done", "missed"))), rows)
     each = [[done[fault, point, name] > 0 for name in pipelines] for fault, point in sorts]
     yield ""
     yield (
@@ -118,12 +119,12 @@ def _recovery(soak: Soak) -> Iterator[str]:
         "In seconds: from a strike to the commit of its batch, an outage included.",
         "",
     )
-    yield "| of | faults | least | median | worst |"
-    yield "|---|---:|---:|---:|---:|"
-    for name, found in soak.recovery().items():
-        times = " | ".join(f"{found[which]:.1f}" for which in ("least", "median", "worst"))
-        yield f"| {name} | {found['faults']} | {times} |"
-    yield ""
+    times = ("least", "median", "worst")
+    rows = (
+        (name, found["faults"], *(f"{found[which]:.1f}" for which in times))
+        for name, found in soak.recovery().items()
+    )
+    yield from (*table(("of", "faults:", *(f"{name}:" for name in times)), rows), "")
 
 
 def _joins(soak: Soak) -> Iterator[str]:
@@ -132,16 +133,22 @@ def _joins(soak: Soak) -> Iterator[str]:
     for one in soak.runs:
         groups[one.pipeline, one.sink].append(one)
     yield from ("## Joins and sinks", "")
-    yield "| join | sink | runs | verdicts | rows judged | batches run again | duplicates by contract |"
-    yield "|---|---|---:|---|---:|---:|---:|"
+    head = (
+        "join",
+        "sink",
+        "runs:",
+        "verdicts",
+        "rows judged:",
+        "batches run again:",
+        "duplicates by contract:",
+    )
+    rows = []
     for (pipeline, sink), runs in sorted(groups.items()):
         verdicts = _list(Counter(one.verdict for one in runs))
-        numbers = [
-            sum(getattr(one, name) for one in runs) for name in ("rows_judged", "batches_again", "duplicates")
-        ]
-        shown = " | ".join(f"{number:,}" for number in numbers)
-        yield f"| {pipeline} | {sink} | {len(runs)} | {verdicts} | {shown} |"
-    yield ""
+        counts = ("rows_judged", "batches_again", "duplicates")
+        numbers = [f"{sum(getattr(one, name) for one in runs):,}" for name in counts]
+        rows.append((pipeline, sink, len(runs), verdicts, *numbers))
+    yield from (*table(head, rows), "")
 
 
 def _runs(soak: Soak) -> Iterator[str]:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect, Version
+from tidemark.report.markdown import table
 
 Answer = Literal["right", "wrong", "unclear"]
 COLOURS = {"right": "green", "wrong": "bold red", "unclear": "bold yellow"}
@@ -93,16 +94,16 @@ def cell_text(cell: Cell | None) -> str:
 
 def terminal_table(results: Results) -> RichTable:
     """Cases down, Spark versions across."""
-    table = RichTable(title="Known defects by Spark version")
-    table.add_column("case")
+    shown = RichTable(title="Known defects by Spark version")
+    shown.add_column("case")
     for spark in results.versions:
-        table.add_column(spark, no_wrap=True)
+        shown.add_column(spark, no_wrap=True)
     for defect in DEFECTS:
         for case in defect.cases:
             cells = [results.cell(case, spark) for spark in results.versions]
-            shown = [Text(cell_text(cell), style=COLOURS[cell.answer] if cell else "") for cell in cells]
-            table.add_row(case.says, *shown, end_section=case is defect.cases[-1])
-    return table
+            texts = [Text(cell_text(cell), style=COLOURS[cell.answer] if cell else "") for cell in cells]
+            shown.add_row(case.says, *texts, end_section=case is defect.cases[-1])
+    return shown
 
 
 def notes(results: Results) -> Iterator[str]:
@@ -130,22 +131,17 @@ def _opening(results: Results) -> Iterator[str]:
         "An empty cell: that Spark does not know what the case is about.",
         "",
     )
-    yield f"| Spark | {' | '.join(results.versions)} |"
-    yield f"|---|{'---|' * len(results.versions)}"
-    for part in ("connector", "kafka", "python", "java"):
-        yield f"| {part} | {' | '.join(known.get(part, '?') for known in results.versions.values())} |"
-    yield ""
+    programs = ("connector", "kafka", "python", "java")
+    rows = ((name, *(known.get(name, "?") for known in results.versions.values())) for name in programs)
+    yield from (*table(("Spark", *results.versions), rows), "")
 
 
 def _rows(results: Results) -> Iterator[str]:
-    yield f"| case | {' | '.join(results.versions)} |"
-    yield f"|---|{'---|' * len(results.versions)}"
-    for defect in DEFECTS:
-        for case in defect.cases:
-            texts = [cell_text(results.cell(case, spark)) for spark in results.versions]
-            shown = [f"**{text}**" if "wrong" in text else text for text in texts]
-            yield f"| {case.says} | {' | '.join(shown)} |"
-    yield ""
+    rows = []
+    for case in (case for defect in DEFECTS for case in defect.cases):
+        texts = [cell_text(results.cell(case, spark)) for spark in results.versions]
+        rows.append((case.says, *(f"**{text}**" if "wrong" in text else text for text in texts)))
+    yield from (*table(("case", *results.versions), rows), "")
 
 
 def _sections(results: Results) -> Iterator[str]:
