@@ -47,7 +47,7 @@ def test_the_readme_has_the_numbers_of_the_matrix_and_of_the_score():
     assert numbers(r"(\d+) mutants in .{0,120}? (\d+) checks, must be caught", readme) == numbers(
         r"(\d+) mutants, (\d+) lines, 0 of them not run", score
     )
-    equality = numbers(r"equality: (\d+) of \d+ caught, \d+ missed, (\d+) false positives", score)
+    equality = numbers(r"equality: (\d+) of \d+ killed, \d+ survived, (\d+) false positives", score)
     count = numbers(r"count: (\d+) of", score)
     assert numbers(
         r"catches (\d+) of them and rejects (\d+) sound inputs, a poll that counts rows catches (\d+)", readme
