@@ -96,7 +96,8 @@ class KafkaOut:
         if timestamp_ms <= 0:
             raise UsageError(
                 f"a record of {record.topic!r} has the timestamp {timestamp_ms}",
-                hint="Kafka's client writes the current time instead; use 1 or more",
+                hint="Kafka's client would write the current time instead: use 1 or more,"
+                " or leave timestamp_ms out for arrival_ms",
             )
         topic = self.topics[record.topic]
         while True:
@@ -107,7 +108,7 @@ class KafkaOut:
                     record.key_bytes(),
                     record.partition,
                     timestamp=timestamp_ms,
-                    headers=list(record.headers) or None,
+                    headers=record.header_values() or None,
                 )
                 break
             except BufferError:

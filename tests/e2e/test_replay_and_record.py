@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tidemark import paths
 from tidemark.errors import EXIT_USAGE, DeadlineExceeded, UsageError
 from tidemark.formats.contract import Contract
-from tidemark.formats.trace import Header, Record, TopicSpec, TraceReader, write_trace
+from tidemark.formats.trace import Base64, Header, Record, TopicSpec, TraceReader, write_trace
 from tidemark.kafka import client as kafka
 from tidemark.kafka.record import RecordOptions, record
 from tidemark.runner.programs import Program, program_environment
@@ -100,7 +100,7 @@ def test_everything_that_a_record_can_have_survives(stack, topics, tmp_path):
             topic="a",
             arrival_ms=3,
             value="käse \u0000 \U0001f9c0",
-            headers=[("h", "1"), ("h", None), ("", "")],
+            headers=[("h", "1"), ("h", None), ("", ""), ("h", Base64(b"\xff\x00\xc3"))],
         ),
         Record(topic="a", arrival_ms=4, value_base64="/wD+", key_base64="gA==", partition=1),
         Record(topic="a", arrival_ms=5, value="ahead", timestamp_ms=9_999_999_999_999, partition=1),
@@ -112,6 +112,12 @@ def test_everything_that_a_record_can_have_survives(stack, topics, tmp_path):
     published(stack, tmp_path / "odd.jsonl", names)
     record(stack.bootstrap_servers, RecordOptions(topics=names), tmp_path / "back.jsonl", lambda _done: None)
 
+    messages = kafka.read_messages(stack.bootstrap_servers, names["a"], {0: 3})
+    assert [message.headers() for message in messages if message.headers()] == [
+        [("h", b"1"), ("h", None), ("", b""), ("h", b"\xff\x00\xc3")]
+    ]
+    [shown] = [row for row in kafka.read_all(stack.bootstrap_servers, names["a"]) if row.headers]
+    assert shown.headers == odd[2].headers
     back = read(tmp_path / "back.jsonl")
     odd[4].arrival_ms, odd[4].timestamp_ms = 9_999_999_999_999, None  # Kafka knows one time of a record
     assert back == odd

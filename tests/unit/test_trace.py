@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import BrokenTrace, UsageError
-from tidemark.formats.trace import Header, Record, TopicSpec, TraceReader, trace_sha256, write_trace
+from tidemark.formats.evidence import OutputRecord
+from tidemark.formats.trace import (
+    Base64,
+    Header,
+    Record,
+    TopicSpec,
+    TraceReader,
+    header_value,
+    trace_sha256,
+    write_trace,
+)
 
 HEADER = Header(tidemark_trace=1, pace="backlog", topics={"a": TopicSpec(3), "b": TopicSpec()}, slices=4)
 TEXT = st.text(alphabet=st.characters(exclude_categories=("Cs",)))
@@ -20,7 +31,7 @@ RECORDS = st.lists(
         arrival_ms=st.integers(1, 2**48),
         value=st.none() | TEXT,
         key=st.none() | TEXT,
-        headers=st.lists(st.tuples(TEXT, st.none() | TEXT), max_size=3),
+        headers=st.lists(st.tuples(TEXT, st.none() | TEXT | st.binary().map(Base64)), max_size=3),
         timestamp_ms=st.none() | st.integers(1, 2**48),
         event_ms=st.none() | st.integers(-(2**48), 2**48),
         slice=st.just(0),
@@ -46,6 +57,22 @@ def test_what_is_written_is_read(folder, name, records):
 def test_bytes_that_are_no_text_travel_as_base64():
     record = Record(topic="a", arrival_ms=1, value_base64="/wA=", key_base64="/g==")
     assert (record.value_bytes(), record.key_bytes()) == (b"\xff\x00", b"\xfe")
+
+
+@given(value=st.none() | st.binary())
+def test_the_value_of_a_header_loses_nothing(value):
+    record = Record(topic="a", arrival_ms=1, headers=[("h", header_value(value))])
+    [(_, back)] = msgspec.json.decode(msgspec.json.encode(record), type=Record).header_values()
+    assert (back.encode() if isinstance(back, str) else back) == value
+
+
+def test_the_bytes_of_a_header_are_shown_and_are_not_the_text_that_shows_them():
+    headers = [("h", header_value(b"\\xff")), ("h", header_value(b"\xff"))]
+    assert headers == [("h", "\\xff"), ("h", Base64(b"\xff"))]
+    assert msgspec.json.encode(headers[1]) == b'["h",{"base64":"/w=="}]'
+    shown = OutputRecord(partition=0, offset=0, headers=headers)
+    assert shown.header("h") == "\\xff"
+    assert shown.header("other") is None
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,9 @@ typed. JSON Lines files may be compressed (``.zst``).
     {"partition": 0, "offset": 0, "key": null, "value": "{...}", "timestamp_ms": 1767225600000,
      "headers": [["query", "b2f0..."], ["batch", "0"], ["partition", "1"], ["attempt", "0"]]}
 
+    A header's value is text, ``null``, or ``{"base64": "/w=="}`` for bytes that are no UTF-8, as in the trace. Such
+    bytes of a key or value are shown as ``\\xNN``. ``timestamp_ms`` is 0 also for a record that has no timestamp.
+
 ``state.jsonl``     the join's state after some batches, a line for each row in it; may be missing::
 
     {"batch": 3, "side": "left", "key": ["u7", null], "time_us": 1767225600000000, "ref": [0, 17], "matched": false}
@@ -57,9 +60,12 @@ typed. JSON Lines files may be compressed (``.zst``).
 
     {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
 
-``progress.jsonl``  Spark's own progress reports, as they are. ``verdict.json``  the judgement. ``logs/``  logs of the
-programs, what Spark's event log says of the query, and under faults those of driver and executors. ``code.zip``  the
-code that ran. ``contract.json``  the contract by itself.
+``progress.jsonl``  Spark's own progress reports, as they are.
+``verdict.json``    the judgement.
+``logs/``           logs of the programs, what Spark's event log says of the query, and under faults those of driver and
+                    executors.
+``code.zip``        the code that ran.
+``contract.json``   the contract by itself.
 """
 
 from __future__ import annotations
@@ -75,7 +81,7 @@ from tidemark.errors import BrokenEvidence
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, write_lines
-from tidemark.formats.trace import TraceReader
+from tidemark.formats.trace import Base64, HeaderValue, TraceReader
 
 FORMAT = 1
 
@@ -141,8 +147,15 @@ class OutputRecord(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     offset: int
     value: str | None = None
     key: str | None = None
-    headers: list[tuple[str, str | None]] = []
+    headers: list[tuple[str, HeaderValue]] = []
     timestamp_ms: int = 0
+
+    def header(self, name: str) -> str | None:
+        """The last value of a header, as text; bytes that are no UTF-8 are shown as ``\\xNN``."""
+        for found, value in reversed(self.headers):
+            if found == name:
+                return value.base64.decode(errors="backslashreplace") if isinstance(value, Base64) else value
+        return None
 
 
 class StateRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):

@@ -23,7 +23,8 @@ Record (only ``topic`` and ``arrival_ms`` must be there):
 ``value``, ``key``   text, or ``null`` (a missing value is a tombstone); ``value_base64``, ``key_base64`` for bytes
                      that are no UTF-8.
 ``partition``        0 unless said.
-``headers``          list of ``[name, text-or-null]``.
+``headers``          list of ``[name, value]``; a value is text, ``null``, or ``{"base64": "/w=="}`` for bytes
+                     that are no UTF-8.
 ``timestamp_ms``     Kafka's record timestamp; ``arrival_ms`` unless said.
 ``event_ms``         event time, for people and charts; the judge reads the value instead.
 ``slice``            0 unless said; never smaller than that of the record before.
@@ -70,6 +71,15 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     goals: list[str] = []
 
 
+class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Bytes that are no UTF-8, as JSON has them: ``{"base64": "/w=="}``."""
+
+    base64: bytes
+
+
+HeaderValue = str | Base64 | None
+
+
 class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One input record."""
 
@@ -78,7 +88,7 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     arrival_ms: int
     partition: int = 0
     key: str | None = None
-    headers: list[tuple[str, str | None]] = []
+    headers: list[tuple[str, HeaderValue]] = []
     timestamp_ms: int | None = None
     event_ms: int | None = None
     slice: int = 0
@@ -92,6 +102,20 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     def key_bytes(self) -> bytes | None:
         """The key as Kafka stores it."""
         return _bytes(self.key, self.key_base64)
+
+    def header_values(self) -> list[tuple[str, str | bytes | None]]:
+        """The headers as Kafka's client takes them."""
+        return [(name, value.base64 if isinstance(value, Base64) else value) for name, value in self.headers]
+
+
+def header_value(data: bytes | str | None) -> HeaderValue:
+    """A header's value as a trace and an output record have it: nothing of it is lost."""
+    if not isinstance(data, bytes):
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return Base64(data)
 
 
 _encoder = msgspec.json.Encoder()

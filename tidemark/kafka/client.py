@@ -5,7 +5,8 @@ Everything is read at ``read_committed``. ``read_all`` reads what is there now; 
 nothing more comes: until the high watermark (``end``), the last stable offset (``stable``) and the reader's
 position agree on every partition, and still do after a second look. Offsets are end-exclusive.
 
-Bytes that are no UTF-8 are kept visible: ``\\\\xff`` instead of a character that nobody wrote.
+Bytes of keys and values that are no UTF-8 are kept visible: ``\\xff`` instead of a character that nobody wrote.
+Values of headers keep theirs (``tidemark.formats.trace.Base64``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -29,6 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.evidence import OutputRecord
+from tidemark.formats.trace import header_value
 from tidemark.waiting import wait_until
 
 TOPIC_SETTINGS = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
@@ -45,6 +48,9 @@ TOPIC_S = 30.0
 
 DRAIN_S = 60.0
 """Calibration: 100,000 records are read in a second; a transaction that nobody ends is aborted after its timeout."""
+
+TOPIC_CHECK_S = 2.0
+"""Calibration: records come every 50 ms while there are some; a broker answers for its topics in 5-50 ms."""
 
 NO_ANSWER = (
     KafkaError._TRANSPORT,
@@ -222,8 +228,8 @@ def output_record(message: Message) -> OutputRecord:
         offset=message.offset() or 0,
         value=visible(message.value()),
         key=visible(message.key()),
-        headers=[(name, visible(value)) for name, value in headers(message)],
-        timestamp_ms=timestamp_ms if kind else 0,
+        headers=[(name, header_value(value)) for name, value in headers(message)],
+        timestamp_ms=timestamp_ms if kind != TIMESTAMP_NOT_AVAILABLE else 0,
     )
 
 
@@ -234,7 +240,7 @@ def headers(message: Message) -> list[tuple[str, bytes | None]]:
 
 
 def visible(data: bytes | str | None) -> str | None:
-    """Bytes as text; what is no UTF-8 is shown as ``\\\\xNN``."""
+    """Bytes as text; what is no UTF-8 is shown as ``\\xNN``."""
     return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
 
 
@@ -243,6 +249,8 @@ class _Reader:
 
     def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int]) -> None:
         self._broker = broker
+        self._topic = topic
+        self._last_error = ""
         self._consumer = Consumer(
             {
                 **_client(broker),
@@ -253,6 +261,7 @@ class _Reader:
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 50,
                 "queued.min.messages": 200_000,
+                "error_cb": self._note,
             }
         )
         self.position = dict(offsets)
@@ -278,6 +287,7 @@ class _Reader:
                 assert partition is not None
                 assert offset is not None
                 self.position[partition] = offset + 1
+                self._last_error = ""
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 if partition is not None and offset is not None:
@@ -286,20 +296,54 @@ class _Reader:
                 raise TestbedError(
                     f"cannot read from {_address(self._broker)!r}", detail=error.str(), hint=SEE_LOG
                 )
+            else:
+                self._note(error)
 
     def some(self, describe: Callable[[], str], timeout_s: float) -> Iterator[Message]:
-        """At least one step forward: messages, or a new position. Raises ``DeadlineExceeded`` if there is
-        none.
+        """At least one step forward: messages, or a new position.
+
+        The client of a consumer says nothing of a topic that was deleted: without progress the cluster is asked.
+
+        Raises:
+            DeadlineExceeded: there is no progress for ``timeout_s``.
+            TestbedError: the topic is gone, which two answers in a row say, or the last one at the deadline.
         """
         before = dict(self.position)
-        deadline = time.monotonic() + timeout_s
+        now_s = time.monotonic()
+        deadline_s, check_s, missing = now_s + timeout_s, now_s + TOPIC_CHECK_S, 0
         while self.position == before:
             yield from self.poll()
-            if time.monotonic() > deadline:
+            now_s = time.monotonic()
+            if self.position != before or now_s < min(check_s, deadline_s):
+                continue
+            missing = missing + 1 if self._is_missing() else 0
+            check_s = time.monotonic() + TOPIC_CHECK_S
+            is_late = now_s >= deadline_s
+            if missing >= 2 or (missing and is_late):
+                raise TestbedError(
+                    f"topic {self._topic!r} was deleted while it was read",
+                    detail=f"read up to {self.position}; last error: {self._last_error or 'none'}",
+                    hint="the cluster no longer lists it: create it and run again",
+                )
+            if is_late:
                 raise DeadlineExceeded(
                     f"waited {timeout_s:g} s for {describe()}",
-                    hint="a writer that died in a transaction blocks readers until that times out",
+                    detail=f"last error: {self._last_error}" if self._last_error else "",
+                    hint=SEE_LOG
+                    if self._last_error
+                    else "a writer that died in a transaction blocks readers until that times out",
                 )
+
+    def _is_missing(self) -> bool:
+        """Whether the cluster answers, and does not list the topic."""
+        try:
+            return self._topic not in self._consumer.list_topics(timeout=TRY_S).topics
+        except KafkaException as exception:
+            self._note(exception.args[0])
+            return False
+
+    def _note(self, error: KafkaError) -> None:
+        self._last_error = error.str()
 
 
 def _client(broker: Broker) -> dict[str, str | int | float | bool]:

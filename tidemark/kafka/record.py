@@ -6,8 +6,8 @@ in the order of the topics, then of the partitions, which is the order of a gene
 with bounded memory.
 
 What Kafka does not know is not in the trace: slices are cut by arrival time if asked for, event times are
-there if a contract tells how to read them. Bytes that are no UTF-8 are kept as base64 in values and keys,
-and shown as ``\\\\xNN`` in headers.
+there if a contract tells how to read them. Bytes that are no UTF-8 are kept as base64 in values, keys and
+headers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Contract
@@ -111,6 +111,7 @@ def _partition(messages: Iterator[Message], name: str, contract: Contract | None
     latest_ms = 1
     for message in messages:
         shown = kafka.output_record(message)
+        has_none = message.timestamp()[0] == TIMESTAMP_NOT_AVAILABLE
         latest_ms = max(latest_ms, shown.timestamp_ms)
         value, value_base64 = _text(message.value())
         key, key_base64 = _text(message.key())
@@ -122,7 +123,7 @@ def _partition(messages: Iterator[Message], name: str, contract: Contract | None
             key=key,
             key_base64=key_base64,
             arrival_ms=latest_ms,
-            timestamp_ms=None if shown.timestamp_ms in (0, latest_ms) else shown.timestamp_ms,
+            timestamp_ms=None if has_none or shown.timestamp_ms == latest_ms else shown.timestamp_ms,
             event_ms=event.time_us // 1000 if event else None,
             partition=shown.partition,
             headers=shown.headers,

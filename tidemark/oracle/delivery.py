@@ -41,7 +41,7 @@ def resent(manifest: Manifest, faults: Sequence[Fault], output: Iterable[OutputR
         return frozenset()
     copies, seen = set(), set()
     for record in output:
-        end = ends.get(dict(record.headers).get("batch") or "", {}).get(record.partition)
+        end = ends.get(record.header("batch") or "", {}).get(record.partition)
         if end is None:
             continue
         sent = record.partition, record.key, record.value, tuple(record.headers), record.timestamp_ms

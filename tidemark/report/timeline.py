@@ -42,7 +42,7 @@ def _written(run: RunDirectory, contract: Contract | Chain) -> tuple[Counter[int
     nulls: Counter[int] = Counter()
     right = None if isinstance(contract, Chain) else contract.output.right_id
     for record in run.output():
-        batch = dict(record.headers).get("batch") or ""
+        batch = record.header("batch") or ""
         if not batch.isdigit():
             continue
         is_null = right is not None and _field(record.value, right) is None

@@ -90,8 +90,7 @@ class Output:
             self.by_batch.setdefault(one.batch, Counter())[one.values] += 1
 
     def _batch(self, record: OutputRecord) -> int:
-        headers = dict(record.headers)
-        text, query = headers.get("batch"), headers.get("query")
+        text, query = record.header("batch"), record.header("query")
         if text is None or not text.isdecimal():
             raise ValueError(f"its header 'batch' is {text!r}")
         self._query = self._query or query  # the manifest may not say: then the first record does

@@ -52,12 +52,11 @@ class OutputReader:
 
     def read(self, record: OutputRecord) -> Read:
         """The row that a record claims to be."""
-        headers = dict(record.headers)
-        text = headers.get("batch")
+        text = record.header("batch")
         if text is None or not text.isdecimal():
             needed = ", ".join(HEADERS)
             return _corrupt(f"its header 'batch' is {text!r}; the headers of an output record are {needed}")
-        query = headers.get("query")
+        query = record.header("query")
         if query is None or query != self._query:
             if query is None or self._query is not None:
                 return _corrupt(f"its header 'query' is {query!r}; this query is {self._query!r}")
