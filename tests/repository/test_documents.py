@@ -30,6 +30,7 @@ DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "tidemark/sink/README.md",
     "tests/results/JOINS.md", "tests/results/SCORE.md", "tests/golden/README.md", "spark_bugs/README.md",
     *(name for name in MADE_BY_HOURS if (tree.ROOT / name).is_file()),
+    *sorted(tree.name_of(path) for path in (tree.ROOT / "docs").rglob("*.md")),
 )  # fmt: skip
 README = tree.ROOT / "README.md"
 PROGRAMS = {
