@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.processes import ProcessId
-from tidemark.stack import cold_start, component_readiness, readiness
+from tidemark.stack import cold_start, readiness
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import LOOPBACK, free_ports
 from tidemark.stack.install import jars
@@ -88,7 +88,7 @@ class OwnBroker:
     def start(self) -> None:
         """Start it, again after a kill, and wait until a record goes through it."""
         self._runtime.start([self.part])
-        readiness.round_trip(self.bootstrap, lambda: component_readiness.must_live(self._runtime, self.part))
+        readiness.round_trip(self.bootstrap, lambda: readiness.must_live(self._runtime, self.part))
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

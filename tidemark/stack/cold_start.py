@@ -13,7 +13,7 @@ from pathlib import Path
 from tidemark import paths
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.processes import base_environment, spawn
-from tidemark.stack import component_readiness, readiness
+from tidemark.stack import readiness
 from tidemark.stack.api import DRIVER, ComponentKind, Say
 from tidemark.stack.backends import Backend, runtime_of
 from tidemark.stack.components import launch_specs
@@ -103,23 +103,23 @@ def _start_all(state: StateFolder, record: StackRecord, runtime: Runtime, say: S
 
     def all_live() -> None:
         for component in started:
-            component_readiness.must_live(runtime, component)
+            readiness.must_live(runtime, component)
 
     nodes = range(1, len(record.kafka_ports) + 1)
     master = launch_specs.master(state, record)
     begin(master, *(launch_specs.broker(state, record, node) for node in nodes))
-    component_readiness.await_master(runtime, master)
+    readiness.await_master(runtime, master)
     say("starting the workers")
     workers = [launch_specs.worker(state, record, number) for number in range(1, record.workers + 1)]
     begin(*workers)
     for worker in workers:
-        component_readiness.await_worker(runtime, worker)
+        readiness.await_worker(runtime, worker)
     say("starting the driver")  # not sooner: the master would put both executors on the worker that it knows
     driver = launch_specs.driver(state, record, DRIVER, free_ports(1)[0], {})
     begin(driver)
     with readiness.open_probe(state, record.python) as probe:
         readiness.round_trip(launch_specs.bootstrap_servers(record), all_live, brokers=len(nodes))
-        component_readiness.await_driver(runtime, driver)
+        readiness.await_driver(runtime, driver)
         say("running a job on every worker")
         places = readiness.warm_up(probe, driver, launch_specs.executors_of_a_driver(record), all_live)
     _must_be_everywhere(state, record, places)

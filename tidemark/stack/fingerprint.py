@@ -23,7 +23,7 @@ from tidemark.processes import INHERITED
 from tidemark.stack.api import DRIVER
 from tidemark.stack.backends import Backend
 from tidemark.stack.components import cds, launch_specs
-from tidemark.stack.components.plan import planned
+from tidemark.stack.components.plan import planned_record
 from tidemark.stack.install.spark_install import spark_class_path, versions_of
 from tidemark.stack.registry import ComponentRecord, StackRecord, StateFolder, Supplies
 from tidemark.stack.spec import StackSpec
@@ -80,7 +80,7 @@ def _stand_in(backend: Backend) -> StackRecord:
     )
     ports = {"kafka_ports": spec.brokers, "controller_ports": spec.brokers, "worker_ports": spec.workers}
     numbers = {name: [1 + number for number in range(count)] for name, count in ports.items()}
-    return planned(spec, supplies, "", None, **numbers, master_port=1)
+    return planned_record(spec, supplies, "", None, **numbers, master_port=1)
 
 
 def _components(state: StateFolder, record: StackRecord) -> Iterator[ComponentRecord]:

@@ -15,13 +15,13 @@ from uuid import uuid4
 from tidemark import paths
 from tidemark.errors import TestbedError
 from tidemark.processes import ProcessId
-from tidemark.stack import cold_start, external
+from tidemark.stack import cold_start
 from tidemark.stack.api import Say
 from tidemark.stack.backends import Backend, backend_of, runtime_of
-from tidemark.stack.external import ExternalStack
+from tidemark.stack.external_stack import ExternalStack, check_and_describe
 from tidemark.stack.fingerprint import digest_of
-from tidemark.stack.managed import RunningStack
 from tidemark.stack.registry import Lease, StackRecord, StateFolder
+from tidemark.stack.running_stack import RunningStack
 from tidemark.stack.spec import StackSpec
 
 AnyStack = RunningStack | ExternalStack
@@ -127,7 +127,7 @@ def _build(
         state.add("leases", Lease(ProcessId.own()), "starting")
         cold_start.ensure_reaper(state)
         if backend is None:
-            record = external.noted(state, spec, digest)
+            record = check_and_describe(state, spec, digest)
         else:
             record = cold_start.cold_start(state, backend, digest, progress)
         record.ready = True

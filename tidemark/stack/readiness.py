@@ -1,25 +1,99 @@
-"""Readiness: the stack does its work. A record goes through the broker and back; a job runs on every worker."""
+"""When a component, or the whole stack, is ready: it does its work, not merely listens on a port.
+
+The master is elected, a worker is registered, a driver accepts clients. Of a whole stack: a record makes the round trip
+through the brokers, and a job runs on every executor. Each wait ends early when the component dies; the error then
+shows the end of its log.
+"""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.errors import DaemonDied, TestbedError
+from tidemark.errors import DaemonDied, DeadlineExceeded, TestbedError
 from tidemark.processes import Conversation, base_environment
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StateFolder
+from tidemark.stack.runtime import Runtime
 from tidemark.waiting import wait_until
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+UP_S = 180.0
+"""Calibration: 2 to 8 s on two free cores; four times that on a machine that runs a test suite as well."""
 ROUND_TRIP_S = 120.0
-"""Calibration: 0.3 s on a broker that is up; a broker that just got its port may take seconds to elect itself."""
-PLACE_S = 180.0
-"""Calibration: 3 to 5 s in a cold driver, of which most is the start of two executors."""
+"""Calibration: 0.3 s on a broker that is up; a broker that has just opened its port may need seconds to join."""
+ANSWER_S = 180.0
+"""Calibration: 3 to 5 s in a cold driver, most of it the start of two executors."""
+_LOG_LINES = 200
+_STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _PROGRAM = Path(__file__).parent / "inside" / "connect_client.py"
+
+
+def must_live(runtime: Runtime, component: ComponentRecord) -> None:
+    """Raise ``DaemonDied``, with the end of its log, if a component that was started is gone."""
+    if not runtime.runs(component):
+        raise DaemonDied(
+            f"the {component.name} died while starting",
+            detail=f"the end of its log:\n{log_tail(runtime, component)}",
+            hint="`tidemark doctor` checks Java, memory, disk and ports",
+        )
+
+
+def log_tail(runtime: Runtime, component: ComponentRecord) -> str:
+    """The end of a component's log since its start, without the frames of Java stack traces."""
+    lines = runtime.log(component, _LOG_LINES, since_start=True).splitlines()
+    messages = [line for line in lines if not _STACK_FRAME.match(line)]
+    return "\n".join(messages[-15:]) or "(empty)"
+
+
+def await_log(runtime: Runtime, component: ComponentRecord, *texts: str, timeout_s: float = UP_S) -> None:
+    """Wait until a component has logged one of ``texts`` since its start."""
+
+    def logged() -> bool:
+        log = runtime.log(component, since_start=True)
+        return any(text in log for text in texts)
+
+    _await(runtime, component, logged, f"to log {' or '.join(map(repr, texts))}", timeout_s)
+
+
+def await_driver(runtime: Runtime, component: ComponentRecord, timeout_s: float = UP_S) -> None:
+    """Wait until a driver serves at its address; raises ``DaemonDied`` if another program has taken its port."""
+    _await(
+        runtime, component, lambda: runtime.serves(component), f"to serve at {component.address}", timeout_s
+    )
+
+
+def await_master(runtime: Runtime, component: ComponentRecord) -> None:
+    """Wait until the master is elected and, after a restart, has recovered its workers and applications.
+
+    The master ignores a worker that registers earlier, and the worker retries only after seconds.
+    """
+    await_log(runtime, component, "New state: ALIVE", "resuming operations")
+
+
+def await_worker(runtime: Runtime, component: ComponentRecord) -> None:
+    """Wait until the master has accepted a worker."""
+    await_log(runtime, component, "Successfully registered with master")
+
+
+def _await(
+    runtime: Runtime, component: ComponentRecord, condition: Callable[[], bool], what: str, timeout_s: float
+) -> None:
+    try:
+        wait_until(
+            condition,
+            timeout_s,
+            lambda: f"the {component.name} {what}",
+            unless=lambda: must_live(runtime, component),
+        )
+    except DeadlineExceeded as error:
+        error.detail = f"the end of its log:\n{log_tail(runtime, component)}"
+        error.hint = "stop other programs if the machine is busy; `tidemark doctor` checks the rest"
+        raise
 
 
 def round_trip(bootstrap: str, unless: Callable[[], object], *, brokers: int = 1) -> None:
@@ -42,66 +116,76 @@ def round_trip(bootstrap: str, unless: Callable[[], object], *, brokers: int = 1
     producer = Producer({**client, "acks": "all"})
     consumer = Consumer({**client, "group.id": topic, "enable.auto.commit": False})
     try:
-        wanted = NewTopic(topic, 1, brokers, config={"min.insync.replicas": "1"})
-        made = admin.create_topics([wanted], operation_timeout=30)[topic]
+        new_topic = NewTopic(topic, 1, brokers, config={"min.insync.replicas": "1"})
+        created = admin.create_topics([new_topic], operation_timeout=30)[topic]
         wait_until(
-            made.done, ROUND_TRIP_S, lambda: f"the broker at {bootstrap} to create a topic", unless=unless
+            created.done, ROUND_TRIP_S, lambda: f"the broker at {bootstrap} to create a topic", unless=unless
         )
-        made.result()
+        created.result()
         producer.produce(topic, b"ready", partition=0)
         producer.poll(0)
         consumer.assign([TopicPartition(topic, 0, 0)])
 
-        def back() -> bool:
+        def returned() -> bool:
             producer.poll(0)
             message = consumer.poll(0.05)
             return message is not None and message.error() is None and message.value() == b"ready"
 
         wait_until(
-            back, ROUND_TRIP_S, lambda: f"a record to come back from {bootstrap}", unless=unless, poll_s=0
+            returned,
+            ROUND_TRIP_S,
+            lambda: f"a record to come back from {bootstrap}",
+            unless=unless,
+            poll_s=0,
         )
         admin.delete_topics([topic])[topic].result()
     except KafkaException as error:
         raise TestbedError(
-            f"the broker at {bootstrap} does not pass a record on",
+            f"a test record could not be written to and read from the broker at {bootstrap}",
             detail=str(error),
-            hint="`tidemark doctor` looks at memory, disk and ports",
+            hint="`tidemark doctor` checks memory, disk and ports",
         ) from error
     finally:
         consumer.close()
 
 
 def _await_brokers(admin: AdminClient, bootstrap: str, count: int, unless: Callable[[], object]) -> None:
-    """Wait until ``count`` brokers are there, and what they replicate is on as many of them as it can be.
+    """Wait until ``count`` brokers are registered and every partition has as many in-sync replicas as it can have.
 
-    One by itself names no controller until it takes part: a client that heard so once asks again only minutes later.
+    A broker that has not joined the cluster yet reports no controller. A client that has received such an answer asks
+    again only minutes later.
     """
     from confluent_kafka import KafkaException
 
-    seen = "no answer"
+    state = "no answer"
 
-    def whole() -> bool:
-        nonlocal seen
+    def in_sync() -> bool:
+        nonlocal state
         try:
-            known = admin.list_topics(timeout=5)
+            cluster = admin.list_topics(timeout=5)
         except KafkaException as error:
-            seen = str(error)
+            state = str(error)
             return False
-        if known.controller_id < 0:
-            seen = "no controller"
+        if cluster.controller_id < 0:
+            state = "no controller"
             return False
-        components = [component for topic in known.topics.values() for component in topic.partitions.values()]
-        behind = sum(len(component.isrs) < min(count, len(component.replicas)) for component in components)
-        seen = f"{len(known.brokers)} brokers, {behind} of {len(components)} partitions behind"
-        return len(known.brokers) >= count and not behind
+        partitions = [
+            partition for topic in cluster.topics.values() for partition in topic.partitions.values()
+        ]
+        behind = sum(len(partition.isrs) < min(count, len(partition.replicas)) for partition in partitions)
+        state = f"{len(cluster.brokers)} brokers, {behind} of {len(partitions)} partitions under-replicated"
+        return len(cluster.brokers) >= count and not behind
 
     wait_until(
-        whole, ROUND_TRIP_S, lambda: f"{count} brokers at {bootstrap} to be in step: {seen}", unless=unless
+        in_sync,
+        ROUND_TRIP_S,
+        lambda: f"{count} brokers at {bootstrap} to be in sync; last state: {state}",
+        unless=unless,
     )
 
 
 def open_probe(state: StateFolder, python: str) -> Conversation:
-    """A client in the interpreter of the stack's clients. Opened early, it imports PySpark while the daemons start."""
+    """A Spark Connect client in the stack's own interpreter; it imports PySpark while the daemons start."""
     env = base_environment(**{TOKEN_VARIABLE: state.token() or ""})
     return Conversation(
         [python, "-I", str(_PROGRAM)], log=state.path / "logs" / "probe.log", cwd=state.path, env=env
@@ -113,33 +197,35 @@ def warm_up(
 ) -> list[Path]:
     """Run a one-row job on each of ``count`` executors; returns their folders (worker folder/application/executor)."""
     seen: set[Path] = set()
-    why = ""
+    failure = ""
 
-    def everywhere() -> bool:
-        nonlocal why
-        answer = probe.ask({"do": "place", "remote": driver.address, "count": count}, PLACE_S, unless=unless)
-        why = answer.get("error", "")
-        seen.update(Path(place) for place in answer.get("places", ()))
+    def every_executor() -> bool:
+        nonlocal failure
+        answer = probe.ask(
+            {"do": "locate", "remote": driver.address, "count": count}, ANSWER_S, unless=unless
+        )
+        failure = answer.get("error", "")
+        seen.update(Path(folder) for folder in answer.get("folders", ()))
         return len(seen) >= count
 
     try:
         wait_until(
-            everywhere,
-            PLACE_S,
+            every_executor,
+            ANSWER_S,
             lambda: (
-                f"a one-row job on each of {count} executors of {driver.name}; seen: {sorted(map(str, seen))}"
+                f"a one-row job on each of {count} executors of {driver.name}; it ran in: {sorted(map(str, seen))}"
             ),
             unless=unless,
         )
     except DaemonDied:
         raise
     except TestbedError as error:
-        raise type(error)(error.message, detail=why or error.detail, hint=error.hint) from error
+        raise type(error)(error.message, detail=failure or error.detail, hint=error.hint) from error
     return sorted(seen)
 
 
 def release_session(probe: Conversation, remote: str, session_id: str, user_id: str) -> str:
-    """Release a Connect session and so end its queries; returns why that failed, or nothing."""
-    question = {"do": "release", "remote": remote, "session_id": session_id, "user_id": user_id}
-    answer = probe.ask(question, PLACE_S)
+    """Release a Connect session, which stops its queries; returns why that failed, or an empty string."""
+    request = {"do": "release", "remote": remote, "session_id": session_id, "user_id": user_id}
+    answer = probe.ask(request, ANSWER_S)
     return str(answer.get("error", ""))

@@ -1,7 +1,8 @@
-"""How the parts of a stack are run: as processes of this machine (``processes``), or in containers (``containers``).
+"""The protocol of a runtime: how one backend starts, signals and inspects the components of a stack.
 
-Free of both. A runtime knows how to do a thing to a part; what is done when, and what it means, is the same for all
-(:mod:`tidemark.stack.managed`). It holds nothing that is not on disk or in the engine, so that any program may use one.
+``local.process_runtime`` and ``compose.container_runtime`` implement it. When each operation is used is the same for
+both (:mod:`tidemark.stack.running_stack`). A runtime keeps no state of its own: everything is on disk or in the
+container engine, so any number of programs may each have one.
 """
 
 from __future__ import annotations
@@ -15,62 +16,65 @@ from tidemark.stack.registry import ComponentRecord, Target
 
 
 class Runtime(Protocol):
-    """What a backend has to know of parts, and of executors inside of workers."""
+    """Operations on components, and on the executors inside workers."""
 
     def start(self, components: Sequence[ComponentRecord]) -> None:
-        """Start parts, and note in their records which process each is; does not wait for them to be up."""
+        """Start components and record the process of each; does not wait until they are ready."""
 
     def runs(self, component: ComponentRecord) -> bool:
-        """Whether a part runs or is paused."""
+        """Whether a component runs or is paused."""
 
     def statuses(self, components: Sequence[ComponentRecord]) -> list[ComponentStatus]:
-        """The state of parts."""
+        """The states of components."""
 
     def end(self, component: ComponentRecord, ask_s: float) -> None:
-        """Ask a part to end, kill it if it lives ``ask_s`` later, and wait until it is gone; 0 kills at once."""
+        """Ask a component to end, kill it if it still lives after ``ask_s`` seconds, and wait until it is gone.
+
+        ``ask_s=0`` kills at once.
+        """
 
     def forget(self, component: ComponentRecord) -> None:
-        """Remove what is left of a part that has ended."""
+        """Remove what a component that has ended left behind."""
 
     def log(self, component: ComponentRecord, lines: int | None = None, *, since_start: bool = False) -> str:
-        """The end of a part's log: the last ``lines``, or all; of its last start only, if so wished."""
+        """A component's log: the last ``lines`` or everything, optionally only since its last start."""
 
     def serves(self, component: ComponentRecord) -> bool:
-        """Whether a driver takes connections at its address; raises ``DaemonDied`` if somebody else does.
+        """Whether a driver accepts connections; raises ``DaemonDied`` if another program has taken its port.
 
-        A driver that cannot have its port does not end by itself.
+        A driver that cannot bind its port does not end by itself.
         """
 
     def executors(self, app_id: str, workers: Sequence[ComponentRecord]) -> list[Executor]:
         """The living executors of an application on these workers, in any order.
 
-        Also what one is just starting, which is not one: it has the command line of its parent until it executes its
-        own.
+        May include a process that an executor has just forked: until it executes its own program it has its parent's
+        command line.
         """
 
     def end_executor(self, executor: Executor) -> None:
         """SIGKILL an executor, and wait until it is gone."""
 
     def wrap(self, argv: Sequence[str], folder: Path) -> list[str]:
-        """The command that runs another where the stack's JVMs run, with this folder in sight."""
+        """The command that runs ``argv`` where the stack's JVMs run, with access to ``folder``."""
 
     def target(self, component: ComponentRecord) -> Target:
-        """What is stopped when a part is."""
+        """What to suspend for a component."""
 
     def executor_target(self, executor: Executor) -> Target:
-        """What is stopped when an executor is."""
+        """What to suspend for an executor."""
 
     def network_target(self, component: ComponentRecord) -> Target:
-        """What is cut off when a part is; raises ``UsageError`` where there is no network to cut it off."""
+        """What to disconnect for a network partition; raises ``UsageError`` where there is no container network."""
 
     def suspend(self, target: Target) -> bool:
-        """Stop (or cut off) a target, and wait until it is; ``False`` if it does not live."""
+        """Suspend (or disconnect) a target and wait until it is; ``False`` if it does not run."""
 
     def resume(self, target: Target) -> None:
-        """Let a target go on; nothing happens to one that goes on, or is gone."""
+        """Resume (or reconnect) a target; does nothing to one that runs already or is gone."""
 
     def lives(self, target: Target) -> bool:
-        """Whether a target exists, stopped or not."""
+        """Whether a target exists, suspended or not."""
 
     def end_all(self, logs: Path | None) -> None:
-        """End everything that carries the stack's token; first put logs that are not files into the folder ``logs``."""
+        """End everything that carries the stack's token; first save logs that are not files in the folder ``logs``."""

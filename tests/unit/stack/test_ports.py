@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from tidemark.errors import PortTaken
-from tidemark.stack.components.ports import LOOPBACK, asked_port, can_bind, free_ports, listens
+from tidemark.stack.components.ports import LOOPBACK, can_bind, free_ports, listens, requested_port
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def test_free_ports_are_not_those_of_outgoing_connections():
 
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error(taken):
     with pytest.raises(PortTaken, match=str(taken)) as error:
-        asked_port(taken)
+        requested_port(taken)
     assert "--kafka-port" in error.value.hint
     assert error.value.exit_code == 4
 
 
-def test_whether_somebody_listens_is_seen(taken):
+def test_a_listening_server_is_detected(taken):
     assert listens(taken)
     assert not listens(free_ports(1)[0])

@@ -1,4 +1,4 @@
-"""What a stack will be, before anything of it is started: its record, with ports that are free."""
+"""The record of a stack before anything of it is started, with its free ports chosen."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from tidemark.stack.components.ports import asked_port, free_ports
+from tidemark.stack.components.ports import free_ports, requested_port
 from tidemark.stack.registry import StackRecord, Supplies
 from tidemark.stack.spec import StackSpec
 
 
 def published_ports(spec: StackSpec, others: int = 0) -> tuple[list[int], Iterator[int]]:
-    """The brokers' ports, the first of them as asked for, and ``others`` more that are free too."""
-    asked = None if spec.kafka_port is None else asked_port(spec.kafka_port)
-    ports = iter([port for port in free_ports(1 + spec.brokers + others) if port != asked])
-    return [asked or next(ports), *(next(ports) for _ in range(spec.brokers - 1))], ports
+    """The brokers' ports, the first as requested, and an iterator over ``others`` more free ports."""
+    requested = None if spec.kafka_port is None else requested_port(spec.kafka_port)
+    ports = iter([port for port in free_ports(1 + spec.brokers + others) if port != requested])
+    return [requested or next(ports), *(next(ports) for _ in range(spec.brokers - 1))], ports
 
 
-def planned(
+def planned_record(
     spec: StackSpec,
     supplies: Supplies,
     digest: str,

@@ -1,7 +1,7 @@
 """Free TCP ports on the loopback address.
 
-A port is taken below the range that the system hands out for outgoing connections, by binding to it: nothing else is
-likely to take it between that bind and the daemon's own, and a start that loses that race is made again.
+A free port is found by binding to it, below the range that the system uses for outgoing connections. Another program
+may take it before the daemon binds to it; that is unlikely, and a cold start then tries again with other ports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _EPHEMERAL_ELSEWHERE = 32768
 def can_bind(port: int) -> bool:
     """Whether a server could listen on this port of the loopback address now."""
     with socket.socket() as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: TIME_WAIT is no obstacle
+        server.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as Java does: a port in TIME_WAIT counts as free
         try:
             server.bind((LOOPBACK, port))
             server.listen(1)
@@ -32,14 +34,14 @@ def can_bind(port: int) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections on this port of the loopback address."""
+    """Whether a server accepts connections on this port of the loopback address."""
     with socket.socket() as client:
         client.settimeout(1.0)
         return client.connect_ex((LOOPBACK, port)) == 0
 
 
-def answers(host: str, port: int) -> bool:
-    """Whether somebody accepts connections on a port of another address, which may be far away."""
+def accepts_connections(host: str, port: int) -> bool:
+    """Whether a server accepts connections at an address that may be on another machine."""
     try:
         socket.create_connection((host, port), timeout=5).close()
     except OSError:
@@ -48,7 +50,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different ports that can be bound; raises ``TestbedError`` if there are none."""
+    """``count`` different ports that can be bound; raises ``TestbedError`` if there are not as many."""
     highest = min(_first_ephemeral(), 65536)
     lowest = min(_LOWEST, highest // 2)
     choice = random.Random(os.urandom(8))
@@ -60,19 +62,19 @@ def free_ports(count: int) -> list[int]:
         if len(found) == count:
             return found
     raise TestbedError(
-        f"no {count} free ports between {lowest} and {highest}",
-        detail="binding to random ports of 127.0.0.1 failed again and again",
-        hint="`tidemark doctor` looks at the loopback address",
+        f"fewer than {count} free ports between {lowest} and {highest}",
+        detail=f"binding to {200 * count} random ports of {LOOPBACK} did not find them",
+        hint="`tidemark doctor` checks the loopback address",
     )
 
 
-def asked_port(port: int) -> int:
+def requested_port(port: int) -> int:
     """``port`` itself; raises ``PortTaken`` if it cannot be bound."""
     if not can_bind(port):
         raise PortTaken(
-            f"port {port} is taken",
+            f"port {port} is in use",
             detail=f"another program listens on {LOOPBACK}:{port}",
-            hint="choose another with --kafka-port, or leave it out to get a free one",
+            hint="choose another --kafka-port, or omit the option to get a free port",
         )
     return port
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidemark import paths
 from tidemark.errors import ContainerEngineError, JavaError
 from tidemark.stack.api import Say
-from tidemark.stack.components.plan import planned, published_ports
+from tidemark.stack.components.plan import planned_record, published_ports
 from tidemark.stack.compose import docker_engine, image
 from tidemark.stack.compose.orphans import remove_orphans
 from tidemark.stack.install.spark_install import spark_class_path, versions_of
@@ -70,7 +70,7 @@ class ComposeBackend:
         """Free ports for what is published; the others are those that everybody uses."""
         spec = self.spec
         kafka, _ = published_ports(spec)
-        return planned(
+        return planned_record(
             spec,
             supplies,
             digest,

@@ -1,13 +1,14 @@
-"""A Spark Connect client that is asked, and answers, in JSON lines; the end of its input ends it.
+"""A Spark Connect client that takes requests, and answers them, as JSON lines; it ends with its standard input.
 
-Runs in the stack's own interpreter, which has PySpark and perhaps nothing of tidemark.
+Runs in the stack's own interpreter, which has PySpark but not necessarily tidemark.
 
-``{"do": "place", "remote": ..., "count": n}``    runs n one-row tasks, answers ``{"places": [folder of each]}``
+``{"do": "locate", "remote": ..., "count": n}``    runs n one-row tasks; answers
+``{"folders": [working folder of each]}``
 ``{"do": "release", "remote": ..., "session_id": ..., "user_id": ...}``    ends a session and its queries
-``{"do": "examine", "remote": ..., "bootstrap": ..., "folder": ...}``    has Kafka read and a folder written; answers
+``{"do": "examine", "remote": ..., "bootstrap": ..., "folder": ...}``    reads Kafka and writes to a folder; answers
 ``{"versions": {...}, "conf": {...}}`` of the driver
 
-A question that fails is answered ``{"error": "..."}``.
+The answer to a request that fails is ``{"error": "..."}``.
 """
 
 from __future__ import annotations
@@ -27,44 +28,44 @@ from pyspark.sql.types import StringType
 _RELEASE_S = 30
 
 
-def place(question: dict[str, Any]) -> dict[str, Any]:
+def locate(request: dict[str, Any]) -> dict[str, Any]:
     """The working folders of the Python workers that ran ``count`` one-row tasks."""
-    session = SparkSession.builder.remote(question["remote"]).create()
+    session = SparkSession.builder.remote(request["remote"]).create()
     try:
 
-        def where(_number: int) -> str:
+        def working_folder(_number: int) -> str:
             import os
             from threading import Event
 
             Event().wait(0.1)  # long enough that one executor cannot take all tasks
             return os.getcwd()
 
-        rows = session.range(0, question["count"], 1, question["count"])
-        placed: Any = udf(where, StringType(), useArrow=False)
-        rows = rows.select(placed(rows.id).alias("place"))
-        return {"places": [row.place for row in rows.collect()]}
+        rows = session.range(0, request["count"], 1, request["count"])
+        located: Any = udf(working_folder, StringType(), useArrow=False)
+        rows = rows.select(located(rows.id).alias("folder"))
+        return {"folders": [row.folder for row in rows.collect()]}
     finally:
         session.stop()
 
 
-def release(question: dict[str, Any]) -> dict[str, Any]:
-    """Release a session of which only the ids are known; its streaming queries are stopped by that."""
-    request = ReleaseSessionRequest(
-        session_id=question["session_id"],
-        user_context=UserContext(user_id=question["user_id"]),
+def release(request: dict[str, Any]) -> dict[str, Any]:
+    """Release a session of which only the ids are known, which stops its streaming queries."""
+    message = ReleaseSessionRequest(
+        session_id=request["session_id"],
+        user_context=UserContext(user_id=request["user_id"]),
         client_type="tidemark",
     )
     stub: Any = SparkConnectServiceStub
-    with DefaultChannelBuilder(question["remote"]).toChannel() as channel:
-        stub(channel).ReleaseSession(request, timeout=_RELEASE_S)
+    with DefaultChannelBuilder(request["remote"]).toChannel() as channel:
+        stub(channel).ReleaseSession(message, timeout=_RELEASE_S)
     return {}
 
 
-def examine(question: dict[str, Any]) -> dict[str, Any]:
-    """See that a driver has the Kafka connector and reaches Kafka; have a Python worker's rows written to a folder."""
-    session = SparkSession.builder.remote(question["remote"]).create()
+def examine(request: dict[str, Any]) -> dict[str, Any]:
+    """Check that a driver has the Kafka connector and reaches Kafka, and writes a Python worker's rows to a folder."""
+    session = SparkSession.builder.remote(request["remote"]).create()
     try:
-        kafka = session.read.format("kafka").option("kafka.bootstrap.servers", question["bootstrap"])
+        kafka = session.read.format("kafka").option("kafka.bootstrap.servers", request["bootstrap"])
         kafka.option("subscribePattern", "tidemark-no-such-topic").load().count()
 
         def version(_number: int) -> str:
@@ -72,11 +73,11 @@ def examine(question: dict[str, Any]) -> dict[str, Any]:
 
             return platform.python_version()
 
-        asked: Any = udf(version, StringType(), useArrow=False)
+        python_version: Any = udf(version, StringType(), useArrow=False)
         numbers = session.range(0, 1, 1, 1)
-        rows = numbers.select(asked(numbers.id).alias("python"))
+        rows = numbers.select(python_version(numbers.id).alias("python"))
         python = rows.collect()[0].python
-        rows.write.json(Path(question["folder"]).as_uri())
+        rows.write.json(Path(request["folder"]).as_uri())
         names = ("spark.app.id", "spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.compress")
         conf = {name: session.conf.get(name, "") for name in names}
         return {"versions": {"spark": session.version, "python": python}, "conf": conf}
@@ -85,12 +86,12 @@ def examine(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer one question a line."""
+    """Answer one request per line."""
     for line in sys.stdin:
-        question = json.loads(line)
+        request = json.loads(line)
         try:
-            answer = {"place": place, "release": release, "examine": examine}[question["do"]](question)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
+            answer = {"locate": locate, "release": release, "examine": examine}[request["do"]](request)
+        except Exception as error:  # noqa: BLE001 (every failure is an answer)
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidemark.stack.api import Say
-from tidemark.stack.components.plan import planned, published_ports
+from tidemark.stack.components.plan import planned_record, published_ports
 from tidemark.stack.install import hadoop_defaults_jar
 from tidemark.stack.install import jars as jar_cache
 from tidemark.stack.install.spark_install import spark_class_path, versions_of
@@ -52,7 +52,7 @@ class LocalBackend:
         """Free ports for every part."""
         spec = self.spec
         kafka, ports = published_ports(spec, 1 + spec.brokers + spec.workers)
-        return planned(
+        return planned_record(
             spec,
             supplies,
             digest,

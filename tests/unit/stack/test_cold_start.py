@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.errors import DaemonDied, TestbedError
-from tidemark.stack import StackSpec, cold_start, component_readiness
+from tidemark.stack import StackSpec, cold_start, readiness
 from tidemark.stack.components.ports import LOOPBACK
 from tidemark.stack.install import jars
 from tidemark.stack.install.toolchain import find_spark
@@ -58,7 +58,7 @@ def test_a_drivers_port_that_was_lost_is_seen(state, component, sleeper):
         address = f"sc://{LOOPBACK}:{somebody.getsockname()[1]}"
         driver = component("driver", "driver", address=address, process=sleeper())
         with pytest.raises(DaemonDied, match="did not get its port") as error:
-            component_readiness.await_driver(ProcessRuntime(state), driver)
+            readiness.await_driver(ProcessRuntime(state), driver)
     assert address in error.value.detail
 
 
@@ -107,5 +107,5 @@ def test_the_last_words_of_a_part_say_what_happened_and_not_where_in_the_code(st
         + "\tat org.apache.spark.Somewhere.in(Spark.scala:1)\n" * 40
         + "\t... 12 more\n"
     )
-    said = component_readiness.log_tail(ProcessRuntime(state), driver)
+    said = readiness.log_tail(ProcessRuntime(state), driver)
     assert said == "Exception in thread main java.io.IOException: No space left on device"

@@ -1,8 +1,8 @@
-"""A stack that somebody else runs: used as it is, never started, ended or harmed.
+"""A stack that somebody else operates: tidemark uses it as it is, and never starts, ends or disturbs it.
 
-Known are Kafka's address, that of a Spark Connect server, and a folder that both sides see. Whatever needs a process
-of it is refused with a clear error; everything else works. A driver cannot be held while a slice is published, so a
-``stepped`` slice may fall into two batches, which the run notes.
+tidemark knows the address of Kafka, the address of a Spark Connect server, and a folder that both sides see. Operations
+on its processes raise ``UsageError``; everything else works. Its driver cannot be suspended while a slice is published,
+so the rows of a ``stepped`` slice may be read in two batches; the run notes that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from uuid import uuid4
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.stack import readiness
 from tidemark.stack.api import DRIVER, ComponentKind, ComponentState, ComponentStatus, Driver, Executor
-from tidemark.stack.components.plan import planned
-from tidemark.stack.components.ports import answers
-from tidemark.stack.managed import noted_session
+from tidemark.stack.components.plan import planned_record
+from tidemark.stack.components.ports import accepts_connections
 from tidemark.stack.registry import StackRecord, StateFolder, Supplies
+from tidemark.stack.running_stack import recorded_session
 from tidemark.stack.spec import External, StackSpec
 
 _COMPONENTS = ("broker", DRIVER)
@@ -32,77 +32,77 @@ class ExternalStack:
     """An external stack; see :class:`tidemark.stack.api.Stack` for what each method promises."""
 
     def __init__(self, state: StateFolder, record: StackRecord) -> None:
-        assert record.external is not None, "its spec has made sure"
+        assert record.external is not None, "StackSpec requires it for this backend"
         self._state = state
         self._record = record
         self._external: External = record.external
 
     @property
     def spec(self) -> StackSpec:
-        """What was asked for."""
+        """The spec that the stack was recorded with."""
         return self._record.spec
 
     @property
     def bootstrap_servers(self) -> str:
-        """Kafka's address for this machine."""
+        """Kafka's address as this machine sees it."""
         return self._external.bootstrap_servers
 
     @property
     def bootstrap_inside(self) -> str:
-        """Kafka's address for driver and executors."""
+        """Kafka's address as driver and executors see it."""
         return self._external.bootstrap_inside or self._external.bootstrap_servers
 
     @property
     def state_dir(self) -> Path:
-        """What is noted of the stack; its own data are elsewhere."""
+        """The folder with tidemark's record of the stack; the stack's own data are elsewhere."""
         return self._state.path
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of what runs."""
+        """The versions that the stack runs."""
         return dict(self._record.versions)
 
     def components(self, kind: ComponentKind | None = None) -> list[str]:
-        """What is known of it: one component of each of two kinds, called as its kind is."""
+        """The known components: one broker and one driver, named after their kind."""
         return [name for name in _COMPONENTS if kind in (None, name)]
 
     def status(self) -> list[ComponentStatus]:
-        """Whether something listens at its addresses."""
+        """Whether its addresses accept connections."""
         return [
             _status(name, address)
             for name, address in zip(_COMPONENTS, _addresses(self._external), strict=True)
         ]
 
     def start(self, component: str, *, warm: bool = True) -> None:  # noqa: ARG002 (the protocol's)
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("start", component)
 
     def stop(self, component: str) -> None:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("stop", component)
 
     def kill(self, component: str) -> None:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("kill", component)
 
     def pause(self, component: str) -> None:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("pause", component)
 
     def resume(self, component: str) -> None:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("resume", component)
 
     def partition_network(self, component: str) -> None:
-        """Refused."""
-        self._refuse("cut off", component)
+        """Raises ``UsageError``."""
+        self._refuse("disconnect", component)
 
     def heal_network(self, component: str) -> None:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("reconnect", component)
 
     def logs(self, component: str, lines: int | None = 50) -> str:  # noqa: ARG002 (the protocol's)
-        """Nothing: its logs are where it runs."""
+        """Empty: the logs are on the machines of the stack."""
         self._known(component)
         return ""
 
@@ -111,42 +111,42 @@ class ExternalStack:
         if name != DRIVER:
             self._known(name)
             raise UsageError(
-                f"{name!r} is not a driver", hint="of an external stack `driver` is the only one"
+                f"{name!r} is not a driver", hint="the only driver of an external stack is `driver`"
             )
         folder, app_id = self._record.spark_conf.get("event-logs", ""), self._record.spark_conf["app-id"]
         found = sorted(Path(folder).glob(f"{app_id}*")) if folder else []
         return Driver(name, self._external.remote, app_id, found[-1] if found else None)
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:  # noqa: ARG002 (the protocol's)
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("start", name)
 
     def executors(self, driver: str) -> list[Executor]:
-        """Refused: its processes are not to be seen from here."""
-        self._refuse("look at the executors of", driver)
+        """Raises ``UsageError``: its processes cannot be seen from this machine."""
+        self._refuse("list the executors of", driver)
 
     def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("kill", f"executor {executor} of {driver}")
 
     def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("pause", f"executor {executor} of {driver}")
 
     def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
-        """Refused."""
+        """Raises ``UsageError``."""
         self._refuse("resume", f"executor {executor} of {driver}")
 
     def suspended(self, driver: str) -> AbstractContextManager[None]:
-        """Holds nothing: a slice that is published meanwhile may be torn."""
+        """Does not suspend the driver: a slice published meanwhile may be read in two batches."""
         self._known(driver)
         return contextlib.nullcontext()
 
     @contextlib.contextmanager
     def register_session(self, session_id: str, driver: str, *, user_id: str | None = None) -> Iterator[None]:
-        """Note a Connect session for the length of the block."""
+        """Record a Connect session for the length of the block."""
         self._known(driver)
-        with noted_session(self._state, session_id, self._external.remote, user_id):
+        with recorded_session(self._state, session_id, self._external.remote, user_id):
             yield
 
     def work_dir(self, name: str) -> Path:
@@ -168,55 +168,56 @@ class ExternalStack:
         gone = [component for component in self.status() if component.state is not ComponentState.RUNNING]
         if gone:
             raise TestbedError(
-                f"the {gone[0].name} of the external stack does not answer",
+                f"the {gone[0].name} of the external stack cannot be reached",
                 detail=f"nothing listens at {gone[0].address}",
-                hint="start it where it belongs, or forget it: `tidemark down`",
+                hint="start it, or remove the record of this stack: `tidemark down`",
             )
         return []
 
     def clean_up_orphans(self) -> None:
-        """Nothing was done to it."""
+        """Nothing to do: tidemark starts and suspends nothing of it."""
 
     def _known(self, component: str) -> None:
         if component not in _COMPONENTS:
             raise UsageError(
-                f"the stack has no part {component!r}",
-                detail=f"of an external stack are known: {', '.join(_COMPONENTS)}",
+                f"the stack has no component {component!r}",
+                detail=f"the components of an external stack are {', '.join(_COMPONENTS)}",
                 hint="`tidemark status` shows them",
             )
 
-    def _refuse(self, what: str, component: str) -> NoReturn:
+    def _refuse(self, action: str, component: str) -> NoReturn:
         raise UsageError(
-            f"cannot {what} {component}: the stack is external",
-            detail=f"{self._external.remote} belongs to somebody else, and its processes are not ours to touch",
-            hint="faults need a stack of one's own: `tidemark up --backend local` or `--backend compose`",
+            f"cannot {action} {component}: the stack is external",
+            detail=f"tidemark does not operate the stack at {self._external.remote}",
+            hint="fault injection needs a stack that tidemark runs: `tidemark up --backend local` or "
+            "`--backend compose`",
         )
 
 
-def noted(state: StateFolder, spec: StackSpec, digest: str) -> StackRecord:
-    """The record of an external stack that was seen to work: a record goes through, a job runs, the folder is shared.
+def check_and_describe(state: StateFolder, spec: StackSpec, digest: str) -> StackRecord:
+    """Check an external stack and return its record: Kafka passes a test record, a job runs, the folder is shared.
 
-    Raises ``TestbedError`` if it does not.
+    Raises ``TestbedError`` if a check fails.
     """
     external = spec.external
-    assert external is not None, "its spec has made sure"
+    assert external is not None, "StackSpec requires it for this backend"
     for name, address in zip(_COMPONENTS, _addresses(external), strict=True):
         if _status(name, address).state is not ComponentState.RUNNING:
             raise TestbedError(
-                f"no {name} answers at {address}",
-                detail="nothing takes connections there",
+                f"no {name} can be reached at {address}",
+                detail="nothing listens there",
                 hint="--bootstrap takes HOST:PORT of a broker, --remote sc://HOST:PORT of a Spark Connect server",
             )
     readiness.round_trip(external.bootstrap_servers, lambda: None)
     answer = _examine(state, spec, external)
     conf = dict(answer["conf"])
     spark_conf = {"app-id": conf["spark.app.id"], "event-logs": event_log_folder(conf)}
-    return planned(spec, Supplies(versions=answer["versions"]), digest, spark_conf)
+    return planned_record(spec, Supplies(versions=answer["versions"]), digest, spark_conf)
 
 
 def _examine(state: StateFolder, spec: StackSpec, external: External) -> dict[str, Any]:
     folder = Path(external.shared_dir) / f"tidemark-{uuid4().hex[:8]}"
-    question = {
+    request = {
         "do": "examine",
         "remote": external.remote,
         "bootstrap": external.bootstrap_inside or external.bootstrap_servers,
@@ -224,10 +225,10 @@ def _examine(state: StateFolder, spec: StackSpec, external: External) -> dict[st
     }
     try:
         with readiness.open_probe(state, str(spec.python)) as probe:
-            answer = probe.ask(question, readiness.PLACE_S)
+            answer = probe.ask(request, readiness.ANSWER_S)
     except DeadlineExceeded as error:
         raise TestbedError(
-            f"no Spark Connect server answers at {external.remote}",
+            f"no Spark Connect server can be reached at {external.remote}",
             detail=error.detail,
             hint="--remote takes sc://host:port of a Spark Connect server",
         ) from error
@@ -236,16 +237,18 @@ def _examine(state: StateFolder, spec: StackSpec, external: External) -> dict[st
         shutil.rmtree(folder, ignore_errors=True)
     if "error" in answer or not written:
         raise TestbedError(
-            f"the external stack at {external.remote} will not do",
-            detail=str(answer.get("error", f"what it wrote to {external.shared_dir} is not to be seen here")),
-            hint="it needs the Kafka connector, Python workers of this minor version, Kafka's address as it sees it "
-            "(--bootstrap-inside), and to see --shared-dir under the same path",
+            f"the external stack at {external.remote} cannot be used",
+            detail=str(
+                answer.get("error", f"its files in {external.shared_dir} are not visible on this machine")
+            ),
+            hint="it needs the Kafka connector, Python workers of this minor version, Kafka's address as Spark sees it "
+            "(--bootstrap-inside), and --shared-dir under the same path",
         )
     return answer
 
 
 def event_log_folder(conf: Mapping[str, str]) -> str:
-    """Where a Spark application with these settings writes its event log, if this machine can see that."""
+    """The folder of a Spark application's event log, or an empty string if this machine cannot read it."""
     if conf.get("spark.eventLog.enabled") != "true" or conf.get("spark.eventLog.compress") == "true":
         return ""
     address = urlparse(conf.get("spark.eventLog.dir", ""))
@@ -259,7 +262,7 @@ def _addresses(external: External) -> tuple[str, str]:
 
 def _status(name: str, address: str) -> ComponentStatus:
     host, _, port = address.removeprefix("sc://").split("/")[0].rpartition(":")
-    there = port.isdigit() and answers(host, int(port))
+    listening = port.isdigit() and accepts_connections(host, int(port))
     return ComponentStatus(
-        name, ComponentState.RUNNING if there else ComponentState.STOPPED, None, address, 0
+        name, ComponentState.RUNNING if listening else ComponentState.STOPPED, None, address, 0
     )

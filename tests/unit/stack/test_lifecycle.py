@@ -12,7 +12,7 @@ import pytest
 
 from tidemark.errors import DaemonDied, TestbedError, UnknownStack
 from tidemark.processes import ProcessId, end, marked, tail
-from tidemark.stack import StackSpec, cold_start, current, down, lease, managed, up
+from tidemark.stack import StackSpec, cold_start, current, down, lease, running_stack, up
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, Lease, StateFolder
@@ -23,7 +23,7 @@ HOLDER = """
 import signal, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from tests.unit.stack.test_leasing import Boot
+from tests.unit.stack.test_lifecycle import Boot
 from tidemark.stack import StackSpec, cold_start, lease
 cold_start.cold_start = Boot()
 with lease(StackSpec(), home=Path(sys.argv[1])):
@@ -74,7 +74,7 @@ def home(tmp_path):
 def fake_start(monkeypatch):
     fake = Boot()
     monkeypatch.setattr(cold_start, "cold_start", fake)
-    monkeypatch.setattr(managed.RunningStack, "_bring_up", lambda *_: None)
+    monkeypatch.setattr(running_stack.RunningStack, "_bring_up", lambda *_: None)
     return fake
 
 

@@ -1,4 +1,4 @@
-"""Which processes of this machine count as executors of a driver."""
+"""What a running stack lists: its components, and the executors of a driver."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import permutations
 import pytest
 
 from tidemark.processes import ProcessId
-from tidemark.stack.api import Executor
+from tidemark.stack.api import ComponentKind, Executor
 from tidemark.stack.local.process_runtime import ProcessRuntime
-from tidemark.stack.managed import RunningStack, without_forks
+from tidemark.stack.running_stack import RunningStack, without_forks
 
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -59,3 +59,25 @@ def test_a_stack_lists_executors_in_order_whatever_the_runtime_finds_first(state
             return executors[::-1]
 
     assert RunningStack(state, stack_record, Runtime(state)).executors("driver") == executors
+
+
+def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, component):
+    state.make()
+    for name, kind in {
+        "broker": "broker",
+        "master": "master",
+        "worker-1": "worker",
+        "driver": "driver",
+    }.items():
+        state.write_component(component(name, kind))
+    for name in ("broker-events", "master-data", "worker-pay"):
+        state.write_component(component(name, "driver", owner=ProcessId.own()))
+    stack = RunningStack(state, stack_record, ProcessRuntime(state))
+
+    assert {kind.value: stack.components(kind) for kind in ComponentKind} == {
+        "broker": ["broker"],
+        "master": ["master"],
+        "worker": ["worker-1"],
+        "driver": ["driver", "broker-events", "master-data", "worker-pay"],
+    }
+    assert len(stack.components()) == 7

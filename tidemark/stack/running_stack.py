@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from tidemark.errors import TestbedError, UsageError
 from tidemark.processes import ProcessId
-from tidemark.stack import component_readiness, readiness, suspension
+from tidemark.stack import readiness, suspension
 from tidemark.stack.api import DRIVER, ComponentKind, ComponentStatus, Driver, Executor
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import free_ports
@@ -77,7 +77,7 @@ class RunningStack:
             if not self._runtime.runs(record):
                 self._runtime.start([record])
                 if record.kind is ComponentKind.DRIVER and not warm:
-                    component_readiness.await_driver(self._runtime, record)
+                    readiness.await_driver(self._runtime, record)
                 else:
                     self._bring_up(record)
 
@@ -184,7 +184,7 @@ class RunningStack:
     @contextmanager
     def register_session(self, session_id: str, driver: str, *, user_id: str | None = None) -> Iterator[None]:
         """Note a Connect session for the length of the block."""
-        with noted_session(self._state, session_id, self._component(driver).address, user_id):
+        with recorded_session(self._state, session_id, self._component(driver).address, user_id):
             yield
 
     def work_dir(self, name: str) -> Path:
@@ -219,22 +219,22 @@ class RunningStack:
                 brokers = [other for other in self._state.components() if other.kind is ComponentKind.BROKER]
                 readiness.round_trip(
                     self.bootstrap_servers,
-                    lambda: component_readiness.must_live(self._runtime, component),
+                    lambda: readiness.must_live(self._runtime, component),
                     brokers=sum(self._runtime.runs(broker) for broker in brokers),
                 )
             case ComponentKind.MASTER:
-                component_readiness.await_master(self._runtime, component)
+                readiness.await_master(self._runtime, component)
             case ComponentKind.WORKER:
-                component_readiness.await_worker(self._runtime, component)
+                readiness.await_worker(self._runtime, component)
             case ComponentKind.DRIVER:
                 with readiness.open_probe(self._state, self._record.python) as probe:
-                    component_readiness.await_driver(self._runtime, component)
+                    readiness.await_driver(self._runtime, component)
                     count = launch_specs.executors_of_a_driver(self._record)
                     readiness.warm_up(
                         probe,
                         component,
                         count,
-                        lambda: component_readiness.must_live(self._runtime, component),
+                        lambda: readiness.must_live(self._runtime, component),
                     )
 
     def _end(self, name: str, ask_s: float) -> ComponentRecord:
@@ -288,7 +288,7 @@ def without_forks(executors: Iterable[Executor]) -> list[Executor]:
 
 
 @contextmanager
-def noted_session(state: StateFolder, session_id: str, remote: str, user_id: str | None) -> Iterator[None]:
+def recorded_session(state: StateFolder, session_id: str, remote: str, user_id: str | None) -> Iterator[None]:
     """Note a Connect session for the length of the block; the reaper releases it if this process dies."""
     name = uuid4().hex
     user = user_id if user_id is not None else os.getenv("SPARK_USER", os.getenv("USER", ""))
