@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import os
 import platform
 import shlex
@@ -22,9 +23,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,9 @@ from tests.matrix.running import Outcome
 from tests.mutants.__main__ import SELECTING
 from tests.mutants.score import PROPERTY, Line, summary
 from tidemark import paths
-from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID
+from tidemark.campaigns.campaign import Campaign, read_journal
+from tidemark.errors import UsageError
+from tidemark.report.markdown import table
 
 DOCUMENT = Path(__file__).parent / "results" / "LONG.md"
 AIM_MINUTES = 90
@@ -49,11 +51,10 @@ REST_S = 5.0
 """Calibration: what a part printed last is read in milliseconds; longer only if it left somebody who holds its pipe."""
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True):
     """What a part counted, by name; ``problem`` says why that does not show that the part held."""
 
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = {}
     notes: tuple[str, ...] = ()
     problem: str = ""
 
@@ -74,20 +75,19 @@ class Part:
         return shlex.join(["python", *self.argv[1:]])
 
 
-@dataclass(frozen=True)
-class Done:
-    """What became of a part; ``before``: in an earlier run, with the same code."""
+class Done(msgspec.Struct, frozen=True):
+    """What became of a part; ``date`` and ``machine`` where they are not the same for all."""
 
-    part: Part
-    exit_code: int
+    name: str
     seconds: float
     tally: Tally
-    before: bool = False
+    date: str = ""
+    machine: str = ""
 
     @property
     def problem(self) -> str:
         """Why it did not hold; empty if it did."""
-        return f"exit code {self.exit_code}" if self.exit_code else self.tally.problem
+        return self.tally.problem
 
     @property
     def counted(self) -> str:
@@ -95,13 +95,12 @@ class Done:
         return ", ".join(f"{count:,} {name}" for name, count in self.tally.counts.items())
 
 
-@dataclass(frozen=True)
-class Kept:
-    """``build/long/*.json``: a part that held, and the SHA-256 of the code with which it did."""
-
-    code_sha256: str
-    seconds: float
-    tally: Tally
+def campaign(name: str, journal: Path, *, resume: bool, keep_going: bool = True) -> Campaign[Part, Done]:
+    """The campaign of parts, of which one that failed is run again by ``resume``."""
+    return Campaign(
+        name, Done, lambda done: not done.problem, lambda part: part.name, journal=journal, resume=resume,
+        keep_going=keep_going, keep_failures=False, say=print,
+    )  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
@@ -121,7 +120,10 @@ def main(arguments: list[str]) -> int:
     chosen = [part for part in parts(logs, args.words) if part.name in (args.only or part.name)]
     os.chdir(paths.root())
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the part, too
-    return carry_out(chosen, logs, None if args.only else DOCUMENT, resume=args.resume)
+    try:
+        return carry_out(chosen, logs, None if args.only else DOCUMENT, resume=args.resume)
+    except UsageError as error:
+        parser.error(str(error))
 
 
 def must_select_nothing(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -132,19 +134,19 @@ def must_select_nothing(parser: argparse.ArgumentParser, words: Sequence[str]) -
 
 def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
     """The parts, in their order; what they count goes below ``logs``."""
-    tests, alone = logs / "tests.xml", logs / "alone.xml"
+    tests, exclusive = logs / "tests.xml", logs / "exclusive.xml"
     killed, outcomes = logs / "mutants.xml", logs / "matrix.jsonl"
     run = (sys.executable, "-m")
     marked = "long and {} and not mutants and not regressions".format
     return (
         Part(
             "tests", "the tests that are marked `long`",
-            (*run, "pytest", *words, "-m", marked("not alone"), f"--junit-xml={tests}"), tests, read_rest,
+            (*run, "pytest", *words, "-m", marked("not exclusive"), f"--junit-xml={tests}"), tests, read_rest,
         ),
         Part(
-            "alone", "those that need the machine to themselves",
-            (*run, "pytest", "-o", "faulthandler_timeout=900", "-m", marked("alone"), f"--junit-xml={alone}"),
-            alone, read_junit,
+            "exclusive", "those that need the machine to themselves",
+            (*run, "pytest", "-o", "faulthandler_timeout=900", "-m", marked("exclusive"), f"--junit-xml={exclusive}"),
+            exclusive, read_junit,
         ),
         Part(
             "mutants", "every mutant, and bugs that Spark once had",
@@ -160,31 +162,18 @@ def parts(logs: Path, words: Sequence[str] = ()) -> tuple[Part, ...]:
 def carry_out(chosen: Sequence[Part], logs: Path, document: Path | None, *, resume: bool = False) -> int:
     """Run the parts one after the other, print what became of them, and write the document if all held."""
     logs.mkdir(parents=True, exist_ok=True)
-    earlier = {part.name: kept(part, logs) if resume else None for part in chosen}
-    for part in chosen:
-        if earlier[part.name] is None:
-            part.counted.unlink(
-                missing_ok=True
-            )  # the matrix appends; and old counts are no proof of this run
-            _kept_in(part, logs).unlink(missing_ok=True)
-    done: list[Done] = []
-    with suppress(KeyboardInterrupt):
-        for number, part in enumerate(chosen, start=1):
-            before = earlier[part.name]
-            again = "" if before is None else ": held before, with the same code"
-            print(f"== {number} of {len(chosen)}: {part.what}: {part.command}{again}", flush=True)
-            done.append(before or run(part, logs / f"{part.name}.log"))
-            keep(done[-1], logs)
+    done = campaign("long", logs / "parts.jsonl", resume=resume)
+
+    def run_part(part: Part) -> Done:
+        part.counted.unlink(missing_ok=True)  # old counts are no proof of this run
+        number = chosen.index(part) + 1
+        print(f"== {number} of {len(chosen)}: {part.what}: {part.command}", flush=True)
+        return run(part, logs / f"{part.name}.log")
+
+    done.run(chosen, run_part)
     for line in said(done, chosen, logs):
         print(line)
-    if len(done) < len(chosen):
-        return EXIT_INTERRUPTED
-    if any(one.problem for one in done):
-        return EXIT_INVALID
-    if document is not None:
-        document.write_text(text(done, machine(), datetime.now(UTC).date().isoformat()), encoding="utf-8")
-        print(f"written: {document}")
-    return EXIT_VALID
+    return done.finish(document, lambda: text(done, chosen, machine(), datetime.now(UTC).date().isoformat()))
 
 
 def run(part: Part, log: Path) -> Done:
@@ -207,28 +196,10 @@ def run(part: Part, log: Path) -> Done:
         raise
     finally:
         reader.join(REST_S)
-    return Done(part, child.returncode, time.monotonic() - begun, _read(part))
-
-
-def keep(done: Done, logs: Path) -> None:
-    """Note a part that held, so that it need not be run again."""
-    if not done.problem:
-        held = Kept(paths.code_sha256(), done.seconds, done.tally)
-        _kept_in(done.part, logs).write_bytes(msgspec.json.encode(held))
-
-
-def kept(part: Part, logs: Path) -> Done | None:
-    """What became of a part in an earlier run, if it held and the code is the same."""
-    try:
-        held = msgspec.json.decode(_kept_in(part, logs).read_bytes(), type=Kept)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
-    same = held.code_sha256 == paths.code_sha256()
-    return Done(part, 0, held.seconds, held.tally, before=True) if same else None
-
-
-def _kept_in(part: Part, logs: Path) -> Path:
-    return logs / f"{part.name}.json"
+    tally = _read(part)
+    if child.returncode:
+        tally = msgspec.structs.replace(tally, problem=f"exit code {child.returncode}")
+    return Done(part.name, round(time.monotonic() - begun, 1), tally)
 
 
 def _pass_on(source: IO[bytes], log: Path) -> None:
@@ -254,13 +225,13 @@ def _read(part: Part) -> Tally:
         return part.read(part.counted)
     except FileNotFoundError:
         return Tally(problem=f"it left no {part.counted}")
-    except (ET.ParseError, msgspec.DecodeError) as error:
+    except (ET.ParseError, UsageError) as error:
         return Tally(problem=f"{part.counted} cannot be read: {error}")
 
 
 def read_matrix(log: Path) -> Tally:
-    """The matrix's own log: a JSON line for each cell."""
-    outcomes = [msgspec.json.decode(line, type=Outcome) for line in log.read_bytes().splitlines()]
+    """The journal of the matrix."""
+    outcomes = [outcome for _, outcome in read_journal(log, Outcome)]
     said = Counter(one.said for one in outcomes)
     counts = {
         "runs": len(outcomes) - said["unsupported"],
@@ -310,20 +281,28 @@ def collected() -> int:
     return sum(line.startswith("tests/") and "::" in line for line in listed.splitlines())
 
 
-def said(done: Sequence[Done], chosen: Sequence[Part], logs: Path) -> Iterator[str]:
+def said(done: Campaign[Part, Done], chosen: Sequence[Part], logs: Path) -> Iterator[str]:
     """What became of each part, for the screen."""
     yield "== summary"
-    for one in done:
-        outcome = f"FAILED: {one.problem}" if one.problem else "held"
-        yield f"{one.part.name:<9} {duration(one.seconds):>12}  {outcome}; {one.counted or 'nothing counted'}"
-    for number, part in enumerate(chosen[len(done) :]):
-        yield f"{part.name:<9} {'-':>12}  {'not begun' if number else 'interrupted'}"
+    missing = "interrupted"
+    for part in chosen:
+        if one := done.outcomes.get(part.name):
+            before = " in an earlier run" if part.name in done.earlier else ""
+            outcome = f"FAILED: {one.problem}" if one.problem else f"held{before}"
+            yield f"{part.name:<9} {duration(one.seconds):>12}  {outcome}; {one.counted or 'nothing counted'}"
+        else:
+            yield f"{part.name:<9} {'-':>12}  {missing}"
+            missing = "not begun"
     yield f"logs in {logs}"
 
 
-def text(done: Sequence[Done], where: str, date: str) -> str:
+def text(done: Campaign[Part, Done], chosen: Sequence[Part], where: str, date: str) -> str:
     """The document."""
-    total = duration(sum(one.seconds for one in done))
+    ran = [(part, done.outcomes[part.name]) for part in chosen]
+    total = duration(sum(one.seconds for _, one in ran))
+    rows = [(part.name, part.what, duration(one.seconds), one.counted) for part, one in ran]
+    notes = [f"- {one.name}: {note}" for _, one in ran for note in one.tally.notes]
+    notes += [f"- {name}: held in an earlier run, with the same code" for name in done.earlier]
     lines = [
         "# The long run",
         "",
@@ -331,19 +310,17 @@ def text(done: Sequence[Done], where: str, date: str) -> str:
         "",
         f"{date}, {where}: **{total}**. The aim is {AIM_MINUTES} minutes on two cores.",
         "",
-        "| part | what | time | counted |",
-        "|---|---|---:|---|",
+        *table(("part", "what", "time:", "counted"), rows),
+        "",
+        "What was run:",
+        "",
+        *(f"- {part.name}: `{part.command}`" for part in chosen),
+        *(("", "What they said besides:", "", *notes) if notes else ()),
     ]
-    lines += [
-        f"| {one.part.name} | {one.part.what} | {duration(one.seconds)} | {one.counted} |" for one in done
-    ]
-    lines += ["", "What was run:", "", *(f"- {one.part.name}: `{one.part.command}`" for one in done)]
-    notes = [f"- {one.part.name}: {note}" for one in done for note in one.tally.notes]
-    notes += [f"- {one.part.name}: held in an earlier run, with the same code" for one in done if one.before]
-    lines += ["", "What they said besides:", "", *notes] if notes else []
     return "\n".join(lines) + "\n"
 
 
+@functools.cache
 def machine() -> str:
     """Cores, memory and versions."""
     from tidemark.stack import spec_to_lease

@@ -10,42 +10,35 @@ row is broken. Logs and counts are in ``build/chaos``. Exit code 0 if they held,
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from statistics import median
 
-import msgspec
 import psutil
+from msgspec.structs import replace
 
-from tests.long import Done, Part, duration, machine, must_select_nothing, read_junit, run
+from tests.long import Done, Part, campaign, duration, machine, must_select_nothing, read_junit, run
 from tidemark import paths
-from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID, DeadlineExceeded
+from tidemark.errors import DeadlineExceeded, UsageError
+from tidemark.report.markdown import table
 from tidemark.waiting import wait_until
 
 DOCUMENT = Path(__file__).parents[1] / "results" / "AGAIN.md"
 KEPT = Path(__file__).with_name("again.jsonl")
 MARK = "TIDEMARK_CHAOS_TESTS"
 """In the environment of what a run starts, but for stacks: those run in their folders."""
+MADE = (
+    "Made by `make chaos`: those of every day, so many times in a row; written only if none failed and nothing was "
+    "left of any: no process, frozen or not, no port, no lease."
+)
 GONE_S = 60.0
 """Calibration: what pytest leaves behind ends with it; a worker of a killed executor within 1 s."""
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of ``again.jsonl``: a run that held; the digest is of code, tests and lock."""
-
-    date: str
-    machine: str
-    code_sha256: str
-    seconds: float
-    counted: str
 
 
 def main(arguments: list[str]) -> int:
@@ -65,76 +58,36 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the run, too
     logs = Path("build", "chaos")
     logs.mkdir(parents=True, exist_ok=True)
-    code, where = digest(), machine()
-    held = earlier(parser, code) if args.resume else []
-    if not args.resume:
-        KEPT.unlink(missing_ok=True)
-    with suppress(KeyboardInterrupt):
-        for number in range(len(held) + 1, args.times + 1):
-            done = _once(number, args.times, args.words, logs)
-            if done.problem:
-                KEPT.unlink(missing_ok=True)
-                return EXIT_INVALID
-            held.append(_keep(done, code, where))
-    if len(held) < args.times:
-        print(f"interrupted after {len(held)} of {args.times} runs, which held; go on with --resume")
-        return EXIT_INTERRUPTED
-    DOCUMENT.write_text(text(held), encoding="utf-8")
-    print(f"written: {DOCUMENT}")
-    return EXIT_VALID
-
-
-def digest() -> str:
-    """The SHA-256 of the code, its tests, and the lock of what they run with."""
-    known, root = hashlib.sha256(paths.code_sha256().encode()), paths.root()
-    for path in (root / "requirements.lock", *sorted(root.glob("tests/**/*.py"))):
-        known.update(f"{path.relative_to(root)}\0".encode())
-        known.update(path.read_bytes())
-    return known.hexdigest()
-
-
-def earlier(parser: argparse.ArgumentParser, code: str) -> list[Held]:
-    """The runs that held before, with this very code."""
+    where, runs = machine(), [run_of(number, args.words, logs) for number in range(1, args.times + 1)]
     try:
-        held = msgspec.json.Decoder(Held).decode_lines(KEPT.read_bytes())
-    except FileNotFoundError:
-        return []
-    except msgspec.DecodeError as error:
-        parser.error(f"{KEPT} cannot be read ({error}); begin a new row without --resume")
-    if changed := [number for number, run in enumerate(held, 1) if run.code_sha256 != code]:
-        parser.error(f"run {changed[0]} in {KEPT} was of other code; begin a new row without --resume")
-    return held
+        held = campaign("chaos", KEPT, resume=args.resume, keep_going=False)
+    except UsageError as error:
+        parser.error(str(error))
+    held.run(runs, lambda part: once(part, args.times, where))
+    if held.failures:
+        KEPT.unlink(missing_ok=True)
+    elif held.interrupted:
+        print(f"interrupted after {len(held.outcomes)} of {args.times} runs, which held; go on with --resume")
+    return held.finish(DOCUMENT, lambda: text([*held.outcomes.values()]))
 
 
-def _keep(done: Done, code: str, where: str) -> Held:
-    held = Held(
-        date=datetime.now(UTC).date().isoformat(),
-        machine=where,
-        code_sha256=code,
-        seconds=round(done.seconds, 1),
-        counted=done.counted,
-    )
-    with KEPT.open("ab") as file:
-        file.write(msgspec.json.encode(held) + b"\n")
-    return held
-
-
-def _once(number: int, times: int, words: Sequence[str], logs: Path) -> Done:
+def run_of(number: int, words: Sequence[str], logs: Path) -> Part:
+    """A run of all chaos tests; words are pytest's."""
     counted = logs / f"{number}.xml"
-    counted.unlink(missing_ok=True)
     argv = (sys.executable, "-m", "pytest", *words, "-m", "chaos and not long", f"--junit-xml={counted}")
-    print(f"== run {number} of {times}: {' '.join(argv[1:])}", flush=True)
-    done = run(Part(f"run {number}", "the chaos tests", argv, counted, read_junit), logs / f"{number}.log")
-    problem = done.problem or must_be_gone()
-    print(
-        f"== run {number} of {times}: {problem or 'held'}; {duration(done.seconds)}; {done.counted}",
-        flush=True,
-    )
-    return done if done.problem or not problem else _failed(done, problem)
+    return Part(f"run {number}", "the chaos tests", argv, counted, read_junit)
 
 
-def _failed(done: Done, problem: str) -> Done:
-    return replace(done, tally=replace(done.tally, problem=problem))
+def once(part: Part, times: int, where: str) -> Done:
+    """Run them once; a run that leaves something behind does not hold."""
+    part.counted.unlink(missing_ok=True)
+    print(f"== {part.name} of {times}: {part.command}", flush=True)
+    done = run(part, part.counted.with_suffix(".log"))
+    if not done.problem and (problem := must_be_gone()):
+        done = replace(done, tally=replace(done.tally, problem=problem))
+    said = f"{done.problem or 'held'}; {duration(done.seconds)}; {done.counted}"
+    print(f"== {part.name} of {times}: {said}", flush=True)
+    return replace(done, date=datetime.now(UTC).date().isoformat(), machine=where)
 
 
 def must_be_gone() -> str:
@@ -167,31 +120,26 @@ def left() -> Iterator[str]:
                 yield f"process {process.pid}, {process.status()}: {' '.join(process.cmdline())[:120]}"
 
 
-def text(held: Sequence[Held]) -> str:
+def text(held: Sequence[Done]) -> str:
     """The document."""
     seconds = [run.seconds for run in held]
     least, middle, most = (duration(figure(seconds)) for figure in (min, median, max))
-    made = (
-        "Made by `make chaos`: those of every day, so many times in a row; written only if none failed and nothing was "
-        "left of any: no process, frozen or not, no port, no lease."
-    )
+    rows = [(number, duration(run.seconds), run.counted) for number, run in enumerate(held, 1)]
     lines = [
         "# The chaos tests, again and again",
         "",
-        made,
+        MADE,
         "",
         f"**{len(held)} runs**, {least} to {most} each, median {middle}.",
         "",
         *_sittings(held),
         "",
-        "| run | time | counted |",
-        "|---:|---:|---|",
+        *table(("run:", "time:", "counted"), rows),
     ]
-    lines += [f"| {number} | {duration(run.seconds)} | {run.counted} |" for number, run in enumerate(held, 1)]
     return "\n".join(lines) + "\n"
 
 
-def _sittings(held: Sequence[Held]) -> Iterator[str]:
+def _sittings(held: Sequence[Done]) -> Iterator[str]:
     """Which runs were on what machine, and when."""
     number = 1
     for (date, where), runs in groupby(held, lambda run: (run.date, run.machine)):

@@ -46,7 +46,7 @@ def case(sink: str) -> Case:
     )
     goals = ("rows_joined", "null_row_after_eviction")
     flush = flush_of(CONTRACT)
-    return Case("damaged", CONTRACT, records, flush, way="stepped", sink=sink, goals=goals)
+    return Case("damaged", CONTRACT, records, flush, mode="stepped", sink=sink, goals=goals)
 
 
 def _record(topic: str, key: str, at_s: int, number: int) -> Record:

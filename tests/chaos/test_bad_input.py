@@ -38,7 +38,7 @@ def joined(stack, tmp_path):
 
     def run(*records):
         case = Case(
-            name="bad input", contract=CONTRACT, records=records, flush=flush_of(CONTRACT), way="followed",
+            name="bad input", contract=CONTRACT, records=records, flush=flush_of(CONTRACT), mode="followed",
             sink="exactly-once",
         )  # fmt: skip
         with WarmDriver(stack, stack.driver(), tmp_path) as warm:

@@ -11,7 +11,7 @@ from tests.chaos.copies import copies
 from tidemark.faults.schedule import read_schedule
 from tidemark.formats.evidence import RunDirectory
 
-pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.alone]
+pytestmark = [pytest.mark.chaos, pytest.mark.long, pytest.mark.exclusive]
 
 FAULTS = (
     "driver@planned,driver@half-written*2,driver@written*2,driver@no-data,"

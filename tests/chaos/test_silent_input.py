@@ -46,7 +46,7 @@ CASE = Case(
     contract=CONTRACT,
     records=tuple(record(number, *one) for number, rows in enumerate(SLICES) for one in rows),
     flush=flush_of(CONTRACT),
-    way="stepped",
+    mode="stepped",
 )
 
 

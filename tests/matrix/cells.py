@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from tidemark.campaigns.case import NO_DATA, Case
-from tidemark.campaigns.random_cases import ARRIVAL_MS, draw_records, flush_of, make_contract
+from tidemark.campaigns.random_cases import ARRIVAL_MS, flush_of, generate_records, make_contract
 from tidemark.campaigns.state_stores import STATES, UNSUPPORTED
 from tidemark.formats.contract import Bound, Contract, JoinKind
 from tidemark.formats.trace import Record
@@ -31,7 +31,7 @@ BOUNDS = {
 }
 STATE_BATCHES = 2
 """After how many batches of a cell the state is read."""
-WAYS = ("backlog", "stepped", "interrupted")
+RUN_MODES = ("backlog", "stepped", "interrupted")
 SINKS = ("spark", "exactly-once")
 GOALS = ("rows_joined", "semi_row_emitted", "null_row_after_eviction")
 
@@ -63,18 +63,18 @@ class Cell:
         return replace(contract, left=replace(contract.left, watermark_delay_ms=None))
 
     def case(self, number: int) -> Case:
-        """What is run: the trace is the cell's own, way and sink go round by ``number``."""
+        """What is run: the trace is the cell's own, run mode and sink go round by ``number``."""
         contract, rng = self.contract(), random.Random(str(self))
-        way = WAYS[number % len(WAYS)]
+        mode = RUN_MODES[number % len(RUN_MODES)]
         return Case(
             name=str(self),
             contract=contract,
-            records=(*certain(contract), *draw_records(rng, contract, slices=3, rows=(4, 6))),
+            records=(*certain(contract), *generate_records(rng, contract, slices=3, rows=(4, 6))),
             flush=flush_of(contract, rounds=1 if self.no_data else 2),
-            way=way,
-            sink=SINKS[number // len(WAYS) % len(SINKS)],
+            mode=mode,
+            sink=SINKS[number // len(RUN_MODES) % len(SINKS)],
             conf={**STATES[self.state], **({} if self.no_data else {NO_DATA: "false"})},
-            stops=(2,) if way == "interrupted" else (),
+            stops=(2,) if mode == "interrupted" else (),
             states=STATE_BATCHES,
             goals=() if self.bound == "one watermark" else GOALS,
         )

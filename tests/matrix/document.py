@@ -16,8 +16,8 @@ PATH = Path(__file__).parents[1] / "results" / "JOINS.md"
 HEAD = """# Joins that were run and judged
 
 Made by `make matrix`: every join under every bound, on every state store and format, with no-data batches on and off,
-each over a trace of its own, in one of three ways (backlog, a slice at a time, interrupted in the middle) and with one
-of the two sinks; output, state and metrics compared with the oracle's.
+each over a trace of its own, in one of three run modes (backlog, a slice at a time, interrupted in the middle) and with
+one of the two sinks; output, state and metrics compared with the oracle's.
 """
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tests.matrix.cells import STATE_BATCHES, Cell, cells
+from tidemark.campaigns.campaign import Campaign
 from tidemark.campaigns.state_stores import UNSUPPORTED, other_than
 from tidemark.campaigns.warm_driver import WarmDriver
-from tidemark.campaigns.warm_workers import Lanes
 from tidemark.errors import PipelineFailed
 from tidemark.oracle import Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
@@ -82,14 +83,9 @@ def _not_compared(cell: Cell, spark_account: SparkAccount | None) -> Iterator[st
         yield f"the metrics of no batch were compared: {spark_account.notes}"
 
 
-def run_cells(chosen: Sequence[Cell], lanes: Lanes, say: Callable[[Outcome], None]) -> list[Outcome]:
-    """Run cells; outcomes in the order of ``chosen``."""
-    found: dict[Cell, Outcome] = {}
-
-    def work(cell: Cell, warm: WarmDriver) -> bool:
-        found[cell] = run_cell(cell, warm, lanes.folder)
-        say(found[cell])
-        return True
-
-    lanes.run(chosen, work)
-    return [found[cell] for cell in chosen]
+def campaign(**options: Any) -> Campaign[Cell, Outcome]:
+    """The campaign of cells; ``options`` are those of every campaign."""
+    return Campaign(
+        "matrix", Outcome, lambda one: one.said != "FAILED", what="cells",
+        line=lambda one: f"{one.said} {one.cell} {one.why}", **options,
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """Runs every mutant, also the long ones, prints the score and writes it down: ``python -m tests.mutants``.
 
-Arguments are pytest's; a selection of tests (``-k``) prints its score and leaves the document as it is.
+Arguments are pytest's; a selection of tests (``-k``) prints its score and leaves the document as it is. ``--resume``
+leaves out the tests that passed in an interrupted run with the same code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pytest
 
 from tests.mutants.score import Writer
 
+RESUME = "--resume"
 SELECTING = ("-k", "-m", "--lf", "--deselect")
 
 
@@ -18,8 +20,13 @@ def main(arguments: list[str]) -> int:
     """The exit code of pytest."""
     some = any(word.startswith(SELECTING) or word.startswith("tests") for word in arguments)
     everything = [] if some else ["tests/mutants", "tests/regressions"]
-    plugins = [] if some else [Writer()]
-    return pytest.main(["-m", "mutants or regressions", *everything, *arguments], plugins=plugins)
+    words = [word for word in arguments if word != RESUME]
+    writer = None if some else Writer(resume=RESUME in arguments)
+    deselecting = writer.deselecting if writer else []
+    return pytest.main(
+        ["-m", "mutants or regressions", *everything, *deselecting, *words],
+        plugins=[writer] if writer else [],
+    )
 
 
 if __name__ == "__main__":

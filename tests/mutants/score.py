@@ -9,12 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
+from tidemark import paths
+from tidemark.campaigns.campaign import Campaign
 from tidemark.report.markdown import read_table, table
 
 PROPERTY = "mutant"
 DOCUMENT = Path(__file__).parents[1] / "results" / "SCORE.md"
+JOURNAL = paths.root() / "build" / "mutants.jsonl"
 PLACES = ("pipeline", "sink", "state", "evidence", "engine")
 NAIVE = ("equality", "count")
 HEAD = """\
@@ -52,7 +56,12 @@ def lines_of(reports: Iterable[pytest.TestReport]) -> list[Line]:
         for name, value in report.user_properties
         if name == PROPERTY
     }
-    return sorted(found, key=lambda line: (PLACES.index(line.place), line))
+    return in_order(found)
+
+
+def in_order(lines: Iterable[Line]) -> list[Line]:
+    """Lines by place and name."""
+    return sorted(lines, key=lambda line: (PLACES.index(line.place), line))
 
 
 def summary(lines: Sequence[Line]) -> list[str]:
@@ -94,13 +103,34 @@ def print_score(reporter: pytest.TerminalReporter) -> None:
             reporter.write_line(text)
 
 
+class Tested(msgspec.Struct, frozen=True):
+    """A test that passed, and the lines that it left."""
+
+    lines: tuple[Line, ...]
+
+
 class Writer:
-    """A plugin that writes the document, if nothing failed."""
+    """A plugin that journals each test that passed, and writes the document if nothing failed."""
+
+    def __init__(self, *, resume: bool) -> None:
+        self._done: Campaign[str, Tested] = Campaign(
+            "mutants", Tested, lambda _: True, journal=JOURNAL, resume=resume
+        )
+
+    @property
+    def deselecting(self) -> list[str]:
+        """pytest's options that leave out the tests that are journalled."""
+        return [f"--deselect={test}" for test in self._done.earlier]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._done.record(report.nodeid, Tested(tuple(lines_of([report]))))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-        lines = lines_of(_reports(terminalreporter))
-        if exitstatus == 0 and lines:
-            DOCUMENT.write_text(document(lines))
+        tested = {**self._done.earlier, **self._done.outcomes}.values()
+        lines = {line for one in tested for line in one.lines}
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and lines:
+            DOCUMENT.write_text(document(in_order(lines)))
             terminalreporter.write_line(f"written: {DOCUMENT}")
 
 

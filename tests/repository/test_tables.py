@@ -44,13 +44,13 @@ def test_the_readme_has_the_numbers_of_the_matrix_and_of_the_score():
     assert numbers(r"JOINS.md\) of (\d+) runs", readme) == numbers(
         r"(\d+) runs, of which", JOINS.read_text(encoding="utf-8")
     )
-    assert numbers(r"(\d+) mutants in .{0,120}? (\d+) checks, must be caught", readme) == numbers(
+    assert numbers(r"(\d+) mutants in .{0,120}? (\d+) checks, must be killed", readme) == numbers(
         r"(\d+) mutants, (\d+) lines, 0 of them not run", score
     )
     equality = numbers(r"equality: (\d+) of \d+ killed, \d+ survived, (\d+) false positives", score)
     count = numbers(r"count: (\d+) of", score)
     assert numbers(
-        r"catches (\d+) of them and rejects (\d+) sound inputs, a poll that counts rows catches (\d+)", readme
+        r"kills (\d+) of them and rejects (\d+) sound inputs, a poll that counts rows kills (\d+)", readme
     ) == [*equality, *count]
 
 

@@ -37,7 +37,7 @@ def case_of(pipeline: str | Path, trace: Path, *, sink: str = SINKS[0], conf: Se
         contract=contract,
         records=records,
         flush=tuple(flush),
-        way="followed" if header.pace == "stepped" else "backlog",
+        mode="followed" if header.pace == "stepped" else "backlog",
         sink=sink,
         conf=dict(pair.split("=", 1) for pair in conf),
         states=BATCHES,

@@ -15,7 +15,7 @@ from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID
 
 
 def held(part, _log):
-    return Done(part, 0, 60.0 * int(part.name.split()[1]), Tally({"passed": 30, "failed": 0}))
+    return Done(part.name, 60.0 * int(part.name.split()[1]), Tally({"passed": 30, "failed": 0}))
 
 
 @pytest.fixture
@@ -30,7 +30,6 @@ def in_a_row(monkeypatch, tmp_path):
     monkeypatch.setattr(again.signal, "signal", lambda *_: None)
     monkeypatch.setenv(again.MARK, "")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "requirements.lock").touch()
 
     def run(times, one, *words):
         monkeypatch.setattr(again, "run", one)
@@ -51,7 +50,7 @@ def test_runs_that_held_are_told_with_the_times_of_all(in_a_row):
 
 def test_a_run_that_fails_is_the_last_and_there_is_no_document(in_a_row, capsys):
     def second_fails(part, log):
-        return Done(part, 1, 1.0, Tally()) if part.name == "run 2" else held(part, log)
+        return Done(part.name, 1.0, Tally(problem="exit code 1")) if part.name == "run 2" else held(part, log)
 
     assert in_a_row(5, second_fails) == (EXIT_INVALID, None)
     assert "run 2 of 5: exit code 1" in capsys.readouterr().out
@@ -94,7 +93,7 @@ def torn():
     again.KEPT.write_bytes(again.KEPT.read_bytes()[:-5])
 
 
-@pytest.mark.parametrize(("harm", "said"), [(of_other_code, "was of other code"), (torn, "cannot be read")])
+@pytest.mark.parametrize(("harm", "said"), [(of_other_code, "of other code"), (torn, "cannot be read")])
 def test_a_row_that_cannot_go_on_is_refused_and_stays(harm, said, in_a_row, capsys):
     in_a_row(4, interrupted_in(2))
     harm()

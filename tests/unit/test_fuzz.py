@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.test_soak import judged
 from tidemark.campaigns.fuzz import run_seed
-from tidemark.campaigns.random_cases import draw
+from tidemark.campaigns.random_cases import generate
 from tidemark.campaigns.warm_driver import CaseRun
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.evidence import RunDirectory
@@ -40,7 +40,7 @@ def test_a_query_that_fails_is_the_problem_not_the_topics_that_cannot_be_deleted
     monkeypatch.setattr(kafka, "create_topics", lambda *_: None)
     monkeypatch.setattr(kafka, "delete_topics", lambda *_: fails(TestbedError("topics cannot be deleted")))
     stack = SimpleNamespace(bootstrap_servers="here", work_dir=lambda name: tmp_path / name)
-    one = CaseRun(draw(1), RunDirectory(tmp_path / "run"), SimpleNamespace(stack=stack))
+    one = CaseRun(generate(1), RunDirectory(tmp_path / "run"), SimpleNamespace(stack=stack))
 
     with pytest.raises(PipelineFailed) as caught:
         one.go(lambda _run: fails(PipelineFailed("no such column")))

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 
-import msgspec
 import pytest
 
 from tests import long
 from tests.matrix.cells import cells
-from tests.matrix.running import Outcome
+from tests.matrix.running import Outcome, campaign
 from tests.mutants.score import Line
 from tests.repository import tree
+from tidemark.errors import UsageError
 
 KILLED = Line("sink", "drops", "inner", "lost_rows", "killed", "killed", "survived")
 ENDS_S = 60.0
@@ -38,7 +38,9 @@ def matrix_log(path, said):
         Outcome(cell=(str(cell.kind), cell.bound, cell.state, cell.no_data), said=word)
         for cell, word in zip(cells(), said, strict=False)
     ]
-    path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in outcomes))
+    journal = campaign(journal=path)
+    for one in outcomes:
+        journal.record(str(one.cell), one)
     return path
 
 
@@ -123,7 +125,7 @@ def test_a_part_runs_and_is_kept_and_passed_on(tmp_path, capfd):
         part(tmp_path, "one", "import sys; print('out'); print('err', file=sys.stderr)"), tmp_path / "log"
     )
 
-    assert (done.exit_code, done.problem, done.counted) == (0, "", "3 passed")
+    assert (done.name, done.problem, done.counted) == ("one", "", "3 passed")
     assert sorted((tmp_path / "log").read_text().split()) == ["err", "out"]
     assert sorted(capfd.readouterr().out.split()) == ["err", "out"]
 
@@ -194,8 +196,8 @@ def test_a_part_that_held_with_the_same_code_is_not_run_again_if_asked(tmp_path,
     assert long.carry_out(repaired, tmp_path, document) == 0
     assert ran.read_text() == "xxxxx"
     monkeypatch.setattr(long.paths, "code_sha256", lambda: "another")
-    assert long.carry_out(repaired, tmp_path, document, resume=True) == 0
-    assert ran.read_text() == "xxxxxxx"
+    with pytest.raises(UsageError, match="is of other code"):
+        long.carry_out(repaired, tmp_path, document, resume=True)
 
 
 @pytest.mark.parametrize("words", [["-k", "late"], ["-mlong"], ["tests/e2e"]])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.campaigns.fuzz import Outcome, Progress
+from tidemark.campaigns.fuzz import Outcome, summary
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.formats.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
 from tidemark.oracle import Finding, Verdict
@@ -152,7 +152,7 @@ def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_
     fields = {
         "kind": "inner",
         "bound": "none",
-        "way": "backlog",
+        "mode": "backlog",
         "sink": "spark",
         "verdict": "VALID",
         "state": "HDFS, 2",
@@ -163,8 +163,12 @@ def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_
         seed=5, problem="a row is lost", **known, **fields | {"kind": "left_semi", "verdict": "INVALID"}
     )
 
-    progress = Progress([broken, *sound], seconds=90.0)
-    text = fuzz_report.markdown(progress, {"spark": "4.2.0", "kafka": "4.3.1"}, "tidemark fuzz --first 3")
+    def document(*seeds):
+        command = "tidemark fuzz --first 3"
+        versions = {"spark": "4.2.0", "kafka": "4.3.1"}
+        return fuzz_report.markdown(fuzz_report.Fuzzed(seeds, summary(seeds), 90.0, versions, command))
+
+    text = document(broken, *sound)
 
     assert "**2 of 3 seeds hold** (3 to 5)" in text
     assert "Made by `tidemark fuzz --first 3`" in text
@@ -175,4 +179,4 @@ def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_
     assert "- by store and format of the state: HDFS, 2 3\n" in text
     assert "- seed 5 (left_semi, none) is INVALID: a row is lost" in text
     assert "No false alarm" not in text
-    assert "No false alarm" in fuzz_report.markdown(Progress(sound), {}, "tidemark fuzz")
+    assert "No false alarm" in document(*sound)

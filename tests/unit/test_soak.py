@@ -35,8 +35,8 @@ def soak_of(*runs):
 def test_a_schedule_is_the_seeds_and_every_sort_comes():
     assert schedule(random.Random(1), 12) == schedule(random.Random(1), 12)
     many = schedule(random.Random(2), 2000)
-    assert {(one.part, one.action, one.point) for one in many} == {
-        (part, action, point) for (part, action), points in POINTS.items() for point in points
+    assert {(one.component, one.action, one.point) for one in many} == {
+        (component, action, point) for (component, action), points in POINTS.items() for point in points
     }
     assert sorted(map(str, read_schedule(write_schedule(many)))) == sorted(map(str, many))
 

@@ -1,8 +1,7 @@
-"""Many small joins, each judged: a contract, a trace and a way to run it, on one warm driver.
+"""Campaigns: many items run and judged one after the other, or several at once, each with an outcome of its own.
 
-``case``   what a case is, and how it is written to a run directory
-``draw``   a seed -> a case: any contract, any trace, restarts anywhere
-``warm``   runs cases one after the other on a driver that is up
-``lanes``  several at once
-``fuzz``   many seeds, until one disagrees
+In the room: ``campaign`` (items, journal, resume, exit code) and what uses it (``fuzz``, ``soak``, ``versions``); cases
+(``case``, ``random_cases``, ``state_stores``) and what runs them (``warm_driver``, ``warm_workers``).
+May be used by: the command line and tests. A new campaign is a ``Campaign`` with a type of outcome, nothing more.
+Not here: how a run goes (``runner``), how it is judged (``oracle``), how a document looks (``report``).
 """

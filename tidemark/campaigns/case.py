@@ -1,6 +1,6 @@
 """A case: a contract, a trace in slices, and how the query is run over it.
 
-Free of Kafka and Spark. Three ways to run have the trigger ``AvailableNow``, under which Spark itself says when a query
+Free of Kafka and Spark. Three run modes have the trigger ``AvailableNow``, under which Spark itself says when a query
 has done all there is to do, so that nobody has to guess:
 
 ``backlog``      all slices are there, and the query reads about one of them a batch (``maxOffsetsPerTrigger``);
@@ -24,9 +24,9 @@ from typing import Literal
 from tidemark.formats.contract import Contract
 from tidemark.formats.trace import Header, Pace, Record, TopicSpec, write_trace
 
-Way = Literal["backlog", "stepped", "interrupted", "followed"]
-WAYS: tuple[Way, ...] = ("backlog", "stepped", "interrupted")
-"""Those that are drawn."""
+RunMode = Literal["backlog", "stepped", "interrupted", "followed"]
+RUN_MODES: tuple[RunMode, ...] = ("backlog", "stepped", "interrupted")
+"""Those that are generated."""
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 PARTITIONS = 2
 
@@ -44,7 +44,7 @@ class Case:
     contract: Contract
     records: tuple[Record, ...]
     flush: tuple[Record, ...]
-    way: Way = "backlog"
+    mode: RunMode = "backlog"
     sink: str = "spark"
     conf: dict[str, str] = field(default_factory=dict)
     stops: tuple[int, ...] = ()
@@ -71,8 +71,8 @@ class Case:
 
     @property
     def pace(self) -> Pace:
-        """The pace of a run that is most like this way."""
-        return "stepped" if self.way in ("stepped", "followed") else "backlog"
+        """The pace of a run that is most like this run mode."""
+        return "stepped" if self.mode in ("stepped", "followed") else "backlog"
 
     @property
     def limits(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Many seeds: a case each, drawn, run and judged, until one disagrees with what Spark did.
+"""Many seeds: a case each, generated, run and judged, until one disagrees with what Spark did.
 
 A seed *holds* if its verdict is ``VALID``, or ``INVALID`` by nothing but known defects of the engine. One that does not
 is kept as a run directory, and ``tidemark fuzz --first SEED --seeds 1`` runs it again.
@@ -7,21 +7,22 @@ is kept as a run directory, and ``tidemark fuzz --first SEED --seeds 1`` runs it
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from tidemark.campaigns.campaign import Campaign
 from tidemark.campaigns.case import Case
-from tidemark.campaigns.random_cases import draw
+from tidemark.campaigns.random_cases import generate
 from tidemark.campaigns.state_stores import named, other_than
 from tidemark.campaigns.warm_driver import WarmDriver
-from tidemark.campaigns.warm_workers import Lanes
+from tidemark.campaigns.warm_workers import WarmWorkers
 from tidemark.errors import TidemarkError
 from tidemark.formats.contract import Bound
 from tidemark.oracle import Verdict
@@ -33,7 +34,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     seed: int
     kind: str
     bound: str
-    way: str
+    mode: str
     sink: str
     state: str
     verdict: str
@@ -53,63 +54,43 @@ class Outcome(msgspec.Struct, kw_only=True):
         return not self.problem
 
 
-@dataclass
-class Progress:
-    """The seeds that are done, and how long all of them took."""
-
-    outcomes: list[Outcome] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def failures(self) -> list[Outcome]:
-        """Those that do not hold, lowest seed first."""
-        return sorted((one for one in self.outcomes if not one.holds), key=lambda one: one.seed)
-
-    def summary(self) -> dict[str, dict[str, int]]:
-        """How many seeds there were of each sort."""
-        sorts = ("verdict", "kind", "bound", "way", "sink", "state")
-        counted = {sort: Counter(str(getattr(one, sort)) for one in self.outcomes) for sort in sorts}
-        counted["defect"] = sum((Counter(dict.fromkeys(one.defects, 1)) for one in self.outcomes), Counter())
-        counted["restarts"] = Counter(f"{one.restarts}x" for one in self.outcomes)
-        totals = ("batches", "rows", "late", "restarts", "states")
-        counted["total"] = Counter(
-            {name: sum(getattr(one, name) for one in self.outcomes) for name in totals}
-        )
-        return {sort: dict(sorted(counts.items())) for sort, counts in counted.items()}
+Fuzz = Campaign[int, Outcome]
 
 
-def fuzz(
-    seeds: Iterable[int],
-    lanes: Lanes,
-    *,
-    keep_going: bool = False,
-    say: Callable[[Outcome], None] = lambda _outcome: None,
-) -> Progress:
-    """Run seeds, and stop at the first that does not hold. Raises ``TidemarkError`` if a lane cannot go on."""
-    progress, lock, start_s = Progress(), threading.Lock(), time.monotonic()
+def campaign(**options: Any) -> Fuzz:
+    """The campaign of seeds; ``options`` are those of every campaign."""
+    return Fuzz(
+        "fuzz", Outcome, lambda one: one.holds, what="seeds",
+        line=lambda one: f"seed {one.seed} ({one.kind}, {one.bound}): {one.problem or one.verdict}", **options,
+    )  # fmt: skip
 
-    def work(seed: int, warm: WarmDriver) -> bool:
-        outcome = run_seed(seed, warm, lanes.folder)
-        with lock:
-            progress.outcomes.append(outcome)
-            say(outcome)
-        return outcome.holds or keep_going
 
-    lanes.run(seeds, work)
-    progress.seconds = round(time.monotonic() - start_s, 3)
-    return progress
+def fuzz(seeds: Sequence[int], workers: WarmWorkers, seeded: Fuzz) -> None:
+    """Run seeds. Raises ``TidemarkError`` if a worker cannot go on."""
+    seeded.run(seeds, partial(run_seed, folder=workers.folder), workers)
+
+
+def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
+    """How many seeds there were of each sort."""
+    sorts = ("verdict", "kind", "bound", "mode", "sink", "state")
+    counted = {sort: Counter(str(getattr(one, sort)) for one in outcomes) for sort in sorts}
+    counted["defect"] = sum((Counter(dict.fromkeys(one.defects, 1)) for one in outcomes), Counter())
+    counted["restarts"] = Counter(f"{one.restarts}x" for one in outcomes)
+    totals = ("batches", "rows", "late", "restarts", "states")
+    counted["total"] = Counter({name: sum(getattr(one, name) for one in outcomes) for name in totals})
+    return {sort: dict(sorted(counts.items())) for sort, counts in counted.items()}
 
 
 def run_seed(seed: int, warm: WarmDriver, folder: Path) -> Outcome:
     """Run one seed; its evidence stays only if it does not hold."""
-    case, start_s = draw(seed), time.monotonic()
+    case, start_s = generate(seed), time.monotonic()
     run_dir = (folder / f"seed-{seed}").resolve()
     shutil.rmtree(run_dir, ignore_errors=True)
     outcome = Outcome(
         seed=seed,
         kind=str(case.contract.kind),
         bound=sort_of(case.contract.bound),
-        way=case.way,
+        mode=case.mode,
         sink=case.sink,
         state=named(case.conf),
         verdict="FAILED",
@@ -134,7 +115,7 @@ def _take(outcome: Outcome, case: Case, verdict: Verdict) -> None:
     outcome.verdict = verdict.verdict
     outcome.batches, outcome.rows = verdict.counts.get("batches", 0), verdict.counts.get("rows_in", 0)
     outcome.late = verdict.counts.get("late", 0)
-    outcome.restarts = len(case.stops) + case.rounds + (case.slices - 1 if case.way == "stepped" else 0)
+    outcome.restarts = len(case.stops) + case.rounds + (case.slices - 1 if case.mode == "stepped" else 0)
     outcome.defects = dict(verdict.defects_total)
     problems = _unexplained(verdict) or verdict.inconclusive
     if (spark_account := verdict.spark_account) is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tidemark.campaigns.case import NO_DATA, PARTITIONS, WAYS, Case
+from tidemark.campaigns.case import NO_DATA, PARTITIONS, RUN_MODES, Case
 from tidemark.campaigns.state_stores import SPARKS_OWN, STATES, UNSUPPORTED
 from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Output, Side, Term, WatermarkPolicy
 from tidemark.formats.events import write_time
@@ -57,18 +57,21 @@ BOUNDS: dict[JoinKind, tuple[Bound, ...]] = {
     JoinKind.FULL_OUTER: (*BOTH_SIDES, *LOWER_ONLY, *UPPER_ONLY, *LATER_WINDOW, *EARLIER_WINDOW),
 }
 
-DRAWN_STATES = (*[SPARKS_OWN] * 6, *(state for state in STATES if state not in (SPARKS_OWN, *UNSUPPORTED)))
+GENERATED_STATES = (
+    *[SPARKS_OWN] * 6,
+    *(state for state in STATES if state not in (SPARKS_OWN, *UNSUPPORTED)),
+)
 """More than half with what Spark takes by itself."""
 
 
-def draw(seed: int) -> Case:
+def generate(seed: int) -> Case:
     """The case of a seed: the same on every machine."""
     rng = random.Random(f"case-{seed}")
-    contract = draw_contract(rng, f"case_{seed}")
-    return draw_case(rng, contract, seed)
+    contract = generate_contract(rng, f"case_{seed}")
+    return generate_case(rng, contract, seed)
 
 
-def draw_contract(rng: random.Random, name: str) -> Contract:
+def generate_contract(rng: random.Random, name: str) -> Contract:
     """Any join that Spark accepts."""
     kind = rng.choice(list(JoinKind))
     contract = make_contract(name, kind, rng.choice(BOUNDS[kind]), keys=rng.choice((1, 1, 2)))
@@ -109,33 +112,35 @@ def make_contract(name: str, kind: JoinKind, bound: Bound, *, keys: int = 1) -> 
     )
 
 
-def draw_case(rng: random.Random, contract: Contract, seed: int | None = None) -> Case:
-    """A trace for a contract, and a way to run it."""
+def generate_case(rng: random.Random, contract: Contract, seed: int | None = None) -> Case:
+    """A trace for a contract, and a mode to run it in."""
     slices = rng.randint(2, 6)
-    records = draw_records(rng, contract, slices=slices, rows=rng.choice(((0, 1, 2, 4), (1, 2, 4))))
-    way = rng.choice(WAYS)
+    records = generate_records(rng, contract, slices=slices, rows=rng.choice(((0, 1, 2, 4), (1, 2, 4))))
+    mode = rng.choice(RUN_MODES)
     no_data = rng.random() < 0.75
     return Case(
         name=contract.name,
         contract=contract,
         records=records,
         flush=flush_of(contract, rounds=1 if no_data else 2),
-        way=way,
+        mode=mode,
         sink=rng.choice((*SINKS, "spark")),
-        stops=tuple(sorted(rng.sample(range(slices + 1), rng.randint(1, 2)))) if way == "interrupted" else (),
+        stops=tuple(sorted(rng.sample(range(slices + 1), rng.randint(1, 2))))
+        if mode == "interrupted"
+        else (),
         states=rng.choice((0, 0, 0, 2)),
-        conf={**({} if no_data else {NO_DATA: "false"}), **STATES[rng.choice(DRAWN_STATES)]},
+        conf={**({} if no_data else {NO_DATA: "false"}), **STATES[rng.choice(GENERATED_STATES)]},
         seed=seed,
     )
 
 
-def draw_records(
+def generate_records(
     rng: random.Random, contract: Contract, *, slices: int, rows: tuple[int, ...]
 ) -> tuple[Record, ...]:
     """A trace: in each slice one of ``rows`` records a side, around a time that goes on, and sometimes back.
 
-    It is drawn again as long as it has no record: of a run that read nothing the verdict is ``UNKNOWN`` (the anchor
-    ``all_input_read``), and rightly so. One side alone may be empty.
+    It is generated again as long as it has no record: of a run that read nothing the verdict is ``UNKNOWN`` (the
+    coverage goal ``all_input_read``), and rightly so. One side alone may be empty.
     """
     while not (records := _records(rng, contract, slices, rows)):
         pass

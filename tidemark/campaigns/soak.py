@@ -13,14 +13,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import msgspec
 
+from tidemark.campaigns.campaign import Campaign
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
 from tidemark.faults.schedule import POINTS, Sort, write_schedule
 from tidemark.formats.evidence import Fault, RunDirectory
@@ -47,7 +48,7 @@ back: with more of them a soak has fewer faults."""
 
 @dataclass(frozen=True)
 class SoakOptions:
-    """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run."""
+    """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run; ``log`` is the journal."""
 
     folder: Path
     minutes: float = 30.0
@@ -56,6 +57,8 @@ class SoakOptions:
     faults: int = 12
     pipelines: Sequence[str] = JOINS
     sinks: Sequence[str] = SINKS
+    log: Path | None = None
+    resume: bool = False
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
 
@@ -171,17 +174,28 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
 
     Ctrl-C ends it with the runs that were done.
     """
-    done, start_s = Soak(options), time.monotonic()
-    with suppress(KeyboardInterrupt):
+    done = Soak(options)
+    runs: Campaign[int, SoakRun] = Campaign(
+        f"soak: seed {options.seed}, {options.impressions} impressions, {options.faults} faults,"
+        f" {', '.join((*options.pipelines, *options.sinks))}",
+        SoakRun, lambda one: not one.findings and not one.failed, journal=options.log, resume=options.resume,
+    )  # fmt: skip
+
+    def ended(one: SoakRun) -> None:
+        done.runs.append(one)
+        done.seconds = runs.seconds
+        say(done, one)
+
+    def until_over() -> Iterator[int]:
         for number in itertools.count():
-            one = _run(options, stack, number)
-            done.runs.append(one)
-            done.seconds = time.monotonic() - start_s
-            say(done, one)
             # Not begun: a run that would end past the time by more than it would fall short of it.
-            if done.seconds + done.seconds / len(done.runs) / 2 > 60 * options.minutes:
+            if number and done.seconds + done.seconds / number / 2 > 60 * options.minutes:
                 done.over = True
-                break
+                return
+            yield number
+
+    runs.ended = ended
+    runs.run(until_over(), partial(_run, options, stack))
     return done
 
 

@@ -1,4 +1,4 @@
-"""The ways in which Spark can keep a join's state: store, format, changelog checkpointing."""
+"""How Spark can keep a join's state: store, format, changelog checkpointing."""
 
 from __future__ import annotations
 

@@ -12,9 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tidemark import paths
+from tidemark.campaigns.campaign import Campaign
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader
@@ -23,7 +26,7 @@ from tidemark.oracle.chain_judgement import unmodelled
 from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect
 from tidemark.report.versions_report import Cell, Results, answer_of, of_versions
 from tidemark.runner.one_run import describe, new_run_directory, run
-from tidemark.runner.run_options import Report, RunOptions, report_nothing
+from tidemark.runner.run_options import RunOptions
 from tidemark.stack import Stack, StackSpec, lease
 from tidemark.stack.install.jars import connector_version
 from tidemark.stack.install.toolchain import Spark, find_spark
@@ -57,34 +60,41 @@ def cases(names: Sequence[str] = ()) -> list[tuple[Defect, Case]]:
     return [(defect, case) for defect, case in every if not names or case.name in names]
 
 
-def try_all(
-    found: Sequence[Spark], every: Sequence[tuple[Defect, Case]], report: Report = report_nothing
-) -> Results:
-    """Run every case on every Spark that knows it. A failure is an unclear cell; only an interruption ends it.
+Versions = Campaign["Trial", Cell]
 
-    ``report(what, done, total)`` is called before each case, and at the end.
-    """
-    mine = {
-        spark: [(defect, case) for defect, case in every if case.is_for(spark.version)] for spark in found
-    }
-    total, cells = sum(map(len, mine.values())), list[Cell]()
-    versions: dict[str, dict[str, str]] = {}
+
+def campaign(**options: Any) -> Versions:
+    """The campaign of cells; ``options`` are those of every campaign. A cell that is not clear is tried again."""
+    return Versions(
+        "versions", Cell, lambda cell: cell.answer != "unclear", keep_failures=False, what="cases", every=1,
+        line=lambda cell: f"Spark {cell.spark}, {cell.case}: {cell.answer}", **options,
+    )  # fmt: skip
+
+
+def try_all(found: Sequence[Spark], every: Sequence[tuple[Defect, Case]], trials: Versions) -> Results:
+    """Run every case on every Spark that knows it. A failure is an unclear cell; only an interruption ends it."""
     runs = paths.runs_dir() / "versions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    mine = {
+        spark: [
+            Trial(spark, defect, case, runs / spark.version / case.name)
+            for defect, case in every
+            if case.is_for(spark.version)
+        ]
+        for spark in found
+    }
+    trials.total = sum(map(len, mine.values()))
+    versions: dict[str, dict[str, str]] = {}
     for spark, known in mine.items():
         versions[spark.version] = {"spark": spark.version}
-        report(f"Spark {spark.version}: stack", len(cells), total)
         try:
             with _stack(spark) as stack:
                 versions[spark.version] = dict(stack.versions)
-                for defect, case in known:
-                    report(f"Spark {spark.version}: {case.name}", len(cells), total)
-                    trial = _Trial(spark, stack, runs / spark.version / case.name)
-                    cells.append(trial.cell(defect, case))
+                trials.run(known, partial(Trial.cell, stack=stack))
         except TidemarkError as error:
-            tried = {cell.case for cell in cells if cell.spark == spark.version}
-            cells += [_failed(defect, case, spark, error) for defect, case in known if case.name not in tried]
-    report("done", total, total)
-    return of_versions(versions, cells)
+            trials.run(known, partial(Trial.failed, error=error))
+        if trials.interrupted:
+            break
+    return of_versions(versions, list(trials.outcomes.values()))
 
 
 @contextmanager
@@ -96,16 +106,20 @@ def _stack(spark: Spark) -> Iterator[Stack]:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """One case on one Spark; its evidence goes to ``path``."""
 
     spark: Spark
-    stack: Stack
+    defect: Defect
+    case: Case
     path: Path
 
-    def cell(self, defect: Defect, case: Case) -> Cell:
+    def __str__(self) -> str:
+        return f"{self.case.name} on Spark {self.spark.version}"
+
+    def cell(self, stack: Stack) -> Cell:
         """Run the case."""
-        folder = paths.spark_bugs_dir()
+        folder, case = paths.spark_bugs_dir(), self.case
         options = RunOptions(
             str(folder / case.pipeline),
             trace=folder / case.trace,
@@ -117,33 +131,34 @@ class _Trial:
         try:
             contract = describe(options.pipeline, self.spark.python)
             directory = new_run_directory(options, contract)
-            verdict = run(options, contract, directory, stack=self.stack).verdict
+            verdict = run(options, contract, directory, stack=stack).verdict
         except TidemarkError as error:
-            return _failed(defect, case, self.spark, error)
+            return self.failed(error)
         came = case.row in rows_of(directory)
-        inconclusive = [
+        reasons = [
             *batches_as_planned(directory),
-            *disagreement(defect, case, came, verdict, self.spark.version),
+            *disagreement(self.defect, case, came, verdict, self.spark.version),
         ]
         return Cell(
-            defect=defect.name,
+            defect=self.defect.name,
             case=case.name,
             spark=self.spark.version,
-            answer="unclear" if inconclusive else answer_of(case, came),
+            answer="unclear" if reasons else answer_of(case, came),
             came=came,
             verdict=verdict.verdict,
             findings=verdict.findings_total,
             said=verdict.findings[0].message if verdict.findings else "",
-            inconclusive=inconclusive,
+            inconclusive=reasons,
             run_dir=str(self.path),
         )
 
-
-def _failed(defect: Defect, case: Case, spark: Spark, error: TidemarkError) -> Cell:
-    words = f"{error.message} ({error.detail.splitlines()[0]})" if error.detail else error.message
-    return Cell(
-        defect=defect.name, case=case.name, spark=spark.version, answer="unclear", inconclusive=[words]
-    )
+    def failed(self, error: TidemarkError) -> Cell:
+        """The cell of a case that could not be run."""
+        words = f"{error.message} ({error.detail.splitlines()[0]})" if error.detail else error.message
+        return Cell(
+            defect=self.defect.name, case=self.case.name, spark=self.spark.version, answer="unclear",
+            inconclusive=[words],
+        )  # fmt: skip
 
 
 def rows_of(directory: RunDirectory) -> set[tuple[str | None, str | None]]:

@@ -107,7 +107,7 @@ class WarmDriver:
     def run(self, case: Case, folder: Path, drive: Callable[[CaseRun], None] | None = None) -> Verdict:
         """Run a case and judge it; the evidence is in ``folder`` afterwards.
 
-        ``drive`` does, in the place of the case's own way, what is done between topics and verdict.
+        ``drive`` does, in the place of the case's own run mode, what is done between topics and verdict.
 
         Raises:
             PipelineFailed: the query failed.
@@ -149,12 +149,12 @@ class CaseRun:
         return verdict
 
     def drive(self) -> None:
-        """The case's own way: what is published when, and when the query is stopped and started."""
+        """The case's own run mode: what is published when, and when the query is stopped and started."""
         case = self._case
-        if case.way == "followed":
+        if case.mode == "followed":
             self._follow()
             return
-        if case.way == "stepped":
+        if case.mode == "stepped":
             for number in range(case.slices):
                 self.publish("trace", number)
                 self.run_to_its_end()

@@ -1,4 +1,4 @@
-"""Several warm drivers' worth of work at once: each lane has a session and programs of its own on one driver."""
+"""Several warm drivers' worth of work at once: each worker has a session and programs of its own on one driver."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tidemark.stack import Driver, Stack
 T = TypeVar("T")
 
 PER_DRIVER = 100
-"""Items until the lanes move to another driver. Spark forgets no query that it has run: each start leaves a session
+"""Items until the workers move to another driver. Spark forgets no query that it has run: each start leaves a session
 whose StreamingQueryListenerBus hears of every task from then on. Calibration: after 60 seeds of a fuzz 223 of them took
 4 % of a driver's time, more with each seed; a new driver costs as much as four or five seeds."""
 
 
 @dataclass(frozen=True)
-class Lanes:
-    """``number`` lanes on one driver after the other; logs and evidence go below ``folder``."""
+class WarmWorkers:
+    """``number`` workers on one driver after the other; logs and evidence go below ``folder``."""
 
     stack: Stack
     folder: Path
@@ -33,9 +33,9 @@ class Lanes:
     per_driver: int = PER_DRIVER
 
     def run(self, items: Iterable[T], work: Callable[[T, WarmDriver], bool]) -> None:
-        """Have each item worked on by the next lane that is free, until ``work`` (called by threads) says False.
+        """Have each item worked on by the next worker that is free, until ``work`` (called by threads) says False.
 
-        Ctrl-C lets what runs end first, so that nothing is left behind. Raises what a lane raised.
+        Ctrl-C lets what runs end first, so that nothing is left behind. Raises what a worker raised.
         """
         waiting = iter(items)
         for turn in itertools.count():
@@ -51,7 +51,7 @@ class Lanes:
         if turn == 0 or self.stack.spec.backend == "external":
             yield self.stack.driver()
             return
-        driver = self.stack.start_driver(f"lanes-{os.getpid()}-{turn}")
+        driver = self.stack.start_driver(f"workers-{os.getpid()}-{turn}")
         try:
             yield driver
         finally:
@@ -64,8 +64,8 @@ class Lanes:
             waiting.put(item)
         stopped, errors = threading.Event(), list[BaseException]()
 
-        def lane(number: int) -> None:
-            logs = self.folder / f"lane-{number}"
+        def worker(number: int) -> None:
+            logs = self.folder / f"worker-{number}"
             logs.mkdir(parents=True, exist_ok=True)
             try:
                 with WarmDriver(self.stack, driver, logs) as warm:
@@ -80,7 +80,7 @@ class Lanes:
                 errors.append(error)
                 stopped.set()
 
-        threads = [threading.Thread(target=lane, args=(number,)) for number in range(self.number)]
+        threads = [threading.Thread(target=worker, args=(number,)) for number in range(self.number)]
         for thread in threads:
             thread.start()
         try:

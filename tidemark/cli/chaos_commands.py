@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.run_commands import check_choice, progress_shown, run_and_show
-from tidemark.cli.shared_options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Summary, Trace
+from tidemark.cli.shared_options import (
+    AsJson,
+    Conf,
+    Evidence,
+    Generate,
+    Log,
+    Pipeline,
+    Resume,
+    Sink,
+    Summary,
+    Trace,
+)
 
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakOptions
@@ -82,6 +93,8 @@ def soak_command(
     ] = None,
     folder: Evidence = None,
     markdown: Summary = None,
+    log: Log = None,
+    resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
     """Run after run under faults at named commit points, on one stack, until the time is over.
@@ -101,7 +114,7 @@ def soak_command(
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     options = SoakOptions(
         folder or paths.runs_dir() / f"soak-{stamp}-{seed}", minutes, seed, impressions, faults,
-        pipeline or JOINS, sink or SINKS,
+        pipeline or JOINS, sink or SINKS, log, resume,
     )  # fmt: skip
     with lease(spec_to_lease()) as stack, progress_shown(quiet=not sys.stderr.isatty()) as (report, say):
         heard = replace(options, report=report, say=say)

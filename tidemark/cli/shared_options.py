@@ -19,4 +19,11 @@ Conf = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark s
 Generate = Annotated[str, typer.Option(help="More options for `python -m producers generate`.")]
 Evidence = Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
+Log = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Each outcome goes there as it comes, a JSON line each.")
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Run only what is not in --log yet; code and packages must be the same."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tidemark.cli.shared_options import AsJson
-
-if TYPE_CHECKING:
-    from tidemark.runner.run_options import Report
+from tidemark.cli.run_commands import progress_shown
+from tidemark.cli.shared_options import AsJson, Log, Resume
+from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
 
 Pythons = Annotated[
     list[Path] | None,
@@ -52,6 +49,8 @@ def versions_command(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table as a document, too.")
     ] = None,
+    log: Log = None,
+    resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
     """Try the known defects of Spark's joins on several versions of it, each on a stack of its own (local processes).
@@ -61,16 +60,17 @@ def versions_command(
     """
     from rich.console import Console
 
-    from tidemark.campaigns.versions import cases, sparks, try_all
+    from tidemark.campaigns.versions import campaign, cases, sparks, try_all
     from tidemark.report import versions_report as table
     from tidemark.runner.pyspark_environments import RELEASES, folder, provide
 
     chosen = cases(case or ())
     releases = release or (() if spark else RELEASES)
-    with _progress(quiet=as_json or not sys.stderr.isatty()) as report:
-        made = [provide(one, install or folder(), lambda text: report(text, 0, 0)) for one in releases]
-        results = try_all(sparks([*(spark or ()), *made]), chosen, report)
-    if markdown is not None:
+    trials = campaign(journal=log, resume=resume)
+    with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (trials.report, trials.say):
+        made = [provide(one, install or folder(), trials.say) for one in releases]
+        results = try_all(sparks([*(spark or ()), *made]), chosen, trials)
+    if markdown is not None and not trials.interrupted:
         markdown.write_text(table.markdown(results), encoding="utf-8")
     if as_json:
         sys.stdout.write(json.dumps(results.to_json()) + "\n")
@@ -79,21 +79,5 @@ def versions_command(
         console.print(table.terminal_table(results))
         for note in table.notes(results):
             console.print(note, markup=False, soft_wrap=True)
-    raise typer.Exit(results.exit_code)
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Report]:
-    """A bar that says what is being tried, on a terminal; nothing elsewhere."""
-    if quiet:
-        yield lambda _what, _done, _total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description:<44}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("looking", total=None)
-        yield lambda what, done, total: progress.update(
-            task, description=what, completed=done, total=total or None
-        )
+    interrupted = trials.interrupted and results.exit_code != EXIT_INVALID
+    raise typer.Exit(EXIT_INTERRUPTED if interrupted else results.exit_code)

@@ -53,7 +53,7 @@ def _list(counts: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed, and every sort of fault that could be drawn: (fault, point)."""
+    """What was typed, and every sort of fault that could be generated: (fault, point)."""
 
     command: str
     sorts: Sequence[tuple[str, str]]

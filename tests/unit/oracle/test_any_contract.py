@@ -12,9 +12,16 @@ import msgspec
 import pytest
 
 from tests.unit.oracle.literal import Literal
-from tidemark.campaigns.case import NO_DATA, WAYS, Case
+from tidemark.campaigns.case import NO_DATA, RUN_MODES, Case
 from tidemark.campaigns.fuzz import sort_of
-from tidemark.campaigns.random_cases import BOUNDS, DRAWN_STATES, draw, draw_records, flush_of, make_contract
+from tidemark.campaigns.random_cases import (
+    BOUNDS,
+    GENERATED_STATES,
+    flush_of,
+    generate,
+    generate_records,
+    make_contract,
+)
 from tidemark.campaigns.state_stores import named
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Term, WatermarkPolicy
 from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
@@ -86,7 +93,7 @@ class Drawn:
 
 def drawn(seed: int) -> Drawn:
     """Every other one with the state format that has rules of its own."""
-    case = draw(seed)
+    case = generate(seed)
     rng = random.Random(seed)
     restarts = {number for number in range(1, case.slices + 2) if rng.random() < 0.2}
     return Drawn(case, restarts, form=4 if seed % 2 else 2)
@@ -132,9 +139,9 @@ def test_the_drawn_cases_have_all_there_is() -> None:
     seen: Counter[str] = Counter()
     joins: set[tuple[JoinKind, str]] = set()
     for seed in range(600):
-        case = draw(seed)
+        case = generate(seed)
         contract = case.contract
-        seen.update([case.way, case.sink, str(contract.policy), named(case.conf)])
+        seen.update([case.mode, case.sink, str(contract.policy), named(case.conf)])
         joins.add((contract.kind, sort_of(contract.bound)))
         seen["distinct delays"] += contract.left.watermark_delay_ms != contract.right.watermark_delay_ms
         values = [json.loads(record.value) for record in case.records if record.value.startswith("{")]
@@ -148,17 +155,17 @@ def test_the_drawn_cases_have_all_there_is() -> None:
         seen["one watermark"] += contract.left.watermark_delay_ms is None
         seen["no-data off"] += NO_DATA in case.conf
     assert joins == {(kind, sort_of(bound)) for kind in JoinKind for bound in BOUNDS[kind]}
-    assert {*WAYS, *SINKS, *WatermarkPolicy, *DRAWN_STATES} <= set(seen)
+    assert {*RUN_MODES, *SINKS, *WatermarkPolicy, *GENERATED_STATES} <= set(seen)
     assert min(seen.values()) > 5, seen
 
 
 @pytest.mark.parametrize("seed", [307, 2347])
 def test_a_drawn_trace_is_never_empty(seed: int) -> None:
-    assert draw(seed).records
+    assert generate(seed).records
 
 
 def test_a_trace_may_be_of_one_side_alone() -> None:
-    assert {record.topic for record in draw(22).records} == {"lefts"}
+    assert {record.topic for record in generate(22).records} == {"lefts"}
 
 
 def outer(**changes: Any) -> Contract:
@@ -217,6 +224,6 @@ def test_a_window_is_late_by_its_end() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_trace_is_the_same_whenever_it_is_drawn(seed: int) -> None:
     contract = outer()
-    once, again = (draw_records(random.Random(seed), contract, slices=3, rows=(2, 4)) for _ in range(2))
+    once, again = (generate_records(random.Random(seed), contract, slices=3, rows=(2, 4)) for _ in range(2))
     assert once == again
-    assert draw(seed) == draw(seed)
+    assert generate(seed) == generate(seed)
