@@ -63,19 +63,20 @@ def fuzz_command(
         outcomes = [*seeded.outcomes.values()]
         shown = fuzz_report.Fuzzed(outcomes, counts, seeded.seconds, stack.versions, command)
         markdown.write_text(fuzz_report.markdown(shown), encoding="utf-8")
-    if as_json:
-        import msgspec
-
-        told = {
-            "seeds": len(seeded.outcomes),
-            "seconds": round(seeded.seconds, 3),
-            "summary": counts,
-            "failures": msgspec.to_builtins(seeded.failures),
-        }
-        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
-    else:
-        _print(seeded, counts)
+    (_print_json if as_json else _print)(seeded, counts)
     raise typer.Exit(seeded.exit_code)
+
+
+def _print_json(seeded: Fuzz, summary: dict[str, dict[str, int]]) -> None:
+    import msgspec
+
+    told = {
+        "seeds": len(seeded.outcomes),
+        "seconds": round(seeded.seconds, 3),
+        "summary": summary,
+        "failures": msgspec.to_builtins(seeded.failures),
+    }
+    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
 
 
 def _print(seeded: Fuzz, summary: dict[str, dict[str, int]]) -> None:
