@@ -16,6 +16,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 # The clone's own path is part of it, because the scripts of a venv hold it.
 digest = $(shell { cat $(1); echo '$(CURDIR)'; } | sha256sum | cut -c1-16)
 LOCKED  := $(VENV)/.locked-$(call digest,requirements-build.lock requirements.lock)
+DOCS    := $(VENV)/.docs-$(call digest,requirements-docs.lock)
 PROJECT := $(VENV)/.project-$(call digest,pyproject.toml requirements-build.lock)
 
 ARGS ?=
@@ -30,7 +31,7 @@ endif
 # module has started.
 SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long mutants matrix fuzz chaos soak versions lint bench lock clean
+.PHONY: help venv up down demo smoke test long mutants matrix fuzz chaos soak versions lint bench docs lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -104,10 +105,20 @@ lint: venv ## ruff (rules and format), mypy --strict, import-linter
 bench: venv ## side-by-side measurements: ratios on the screen, JSON in bench/results
 	@$(BIN)/python -m bench $(ARGS)
 
+docs: venv $(DOCS) ## the site: docs/ as pages of HTML in build/docs; what refers to nothing fails
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --fresh-env --quiet -b html $(ARGS) docs build/docs
+	@echo 'docs: build/docs/index.html'
+
+$(DOCS): $(LOCKED)
+	@rm -f $(VENV)/.docs-*
+	@$(PIP) install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
 lock: venv ## resolve the locks anew (ARGS=--upgrade for newer versions)
 	@$(PIP) install --quiet --target build/uv --upgrade uv
 	@for lock in 'requirements.lock --universal --all-extras --group dev pyproject.toml' \
 		'requirements-build.lock --universal --group build' \
+		'requirements-docs.lock --universal --constraint requirements.lock --group docs' \
 		'compose/requirements.lock --python-platform linux --constraint requirements.lock --group containers'; do \
 		build/uv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-annotate \
 			--custom-compile-command 'make lock' $(ARGS) --output-file $$lock; done
