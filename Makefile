@@ -106,7 +106,8 @@ bench: venv ## side-by-side measurements: ratios on the screen, JSON in bench/re
 	@$(BIN)/python -m bench $(ARGS)
 
 docs: venv $(DOCS) ## the site: docs/ as pages of HTML in build/docs; what refers to nothing fails
-	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --fresh-env --quiet -b html $(ARGS) docs build/docs
+	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --fresh-env --quiet -c docs -b html $(ARGS) . build/docs
 	@echo 'docs: build/docs/index.html'
 
 $(DOCS): $(LOCKED)

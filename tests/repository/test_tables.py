@@ -1,4 +1,4 @@
-"""The tables that commands have written are about what there is today, and the README quotes them as they are."""
+"""The tables that commands have written are about what there is today, and docs/results.md quotes them as they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark.formats.contract import JoinKind
 from tidemark.oracle.spark.known_defects import DEFECTS
 from tidemark.report.markdown import read_table
 
-README = tree.ROOT / "README.md"
+RESULTS = tree.ROOT / "docs" / "results.md"
 
 
 def numbers(pattern: str, text: str) -> list[int]:
@@ -38,19 +38,21 @@ def test_the_matrix_has_every_join_bound_and_state_and_only_the_known_ones_are_u
     assert valid == [supported, valid[1], supported - valid[1]]
 
 
-def test_the_readme_has_the_numbers_of_the_matrix_and_of_the_score():
-    readme, score = README.read_text(encoding="utf-8"), SCORE.read_text(encoding="utf-8")
+def test_the_results_have_the_numbers_of_the_matrix_and_of_the_score():
+    results, score = RESULTS.read_text(encoding="utf-8"), SCORE.read_text(encoding="utf-8")
 
-    assert numbers(r"JOINS.md\) of (\d+) runs", readme) == numbers(
-        r"(\d+) runs, of which", JOINS.read_text(encoding="utf-8")
+    assert numbers(r"(\d+) runs: (\d+) `VALID`, (\d+) `INVALID`", results) == numbers(
+        r"(\d+) runs, of which (\d+) are `VALID` and (\d+) are", JOINS.read_text(encoding="utf-8")
     )
-    assert numbers(r"(\d+) mutants in .{0,120}? (\d+) checks, must be killed", readme) == numbers(
-        r"(\d+) mutants, (\d+) lines, 0 of them not run", score
+    mutants, checks = numbers(r"(\d+) mutants, (\d+) lines, 0 of them not run", score)
+    told = numbers(
+        r"(\d+) mutants, on the joins that they can harm (\d+) lines: tidemark kills (\d+) of (\d+)", results
     )
+    assert told == [mutants, checks, checks, checks]
     equality = numbers(r"equality: (\d+) of \d+ killed, \d+ survived, (\d+) false positives", score)
     count = numbers(r"count: (\d+) of", score)
     assert numbers(
-        r"kills (\d+) of them and rejects (\d+) sound inputs, a poll that counts rows kills (\d+)", readme
+        r"kills (\d+) and rejects (\d+) sound inputs; a poll that counts records kills (\d+)", results
     ) == [*equality, *count]
 
 

@@ -1,0 +1,264 @@
+"""Writes the pages of docs/reference that the source says: ``python -m docs.generate``.
+
+Command line, pytest fixtures, formats, faults, properties, exit codes, and what a stack has of ports, images and
+variables. The pages are committed, so that they can be read where the code is; a test compares them with their source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from docs.environment import VARIABLES
+from docs.markdown import inline, markdown, table
+from tidemark import errors, pytest_plugin
+from tidemark.faults import schedule
+from tidemark.formats import chain, contract, evidence, trace
+from tidemark.oracle import findings
+from tidemark.runner import RunOptions
+from tidemark.stack.components import launch_specs, ports
+from tidemark.stack.install import jars
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+NOTE = "<!-- Written by `python -m docs.generate`; not to be edited by hand. -->"
+WIDTH = 100
+FAULT_WORDS = (
+    "Without `:ACTION` it is a `kill`; a pause or an outage lasts {seconds:g} second; it is done once. "
+    "`executors` are all executors at once; `kill-twice` kills the next driver, too, while it runs the batch again. "
+    "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
+    "`executor*3`, `--kill-drivers 3` is `driver@written*3`. A fault that could not be injected at its point makes the "
+    "run `UNKNOWN`."
+)
+PORT_WORDS = (
+    "A free port is one below the range that the system uses for outgoing connections; `tidemark status` shows those "
+    "of the running stack. `--kafka-port` asks for one of Kafka's. Spark's web pages are off."
+)
+IMAGE_WORDS = (
+    "The backend `compose` has one image, `tidemark:` and a tag made of its content, from `{base}`: Debian's Java and "
+    "Python, the wheels of `compose/requirements.lock` and the jars of `tidemark/stack/install/jars.lock`. Both "
+    "backends run Kafka {kafka}."
+)
+PYTEST_WORDS = (
+    "Options of `run_pipeline(pipeline, **options)` are the fields of `RunOptions`; "
+    "[the command line](cli.md) describes them, with `python` for `--spark`. "
+    "The result has `verdict`, `run_dir`, `trace_sha256` and `command`."
+)
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of each page that the source says."""
+    written: dict[str, Callable[[], str]] = {
+        "cli": _cli,
+        "pytest": _pytest,
+        "contract": _contract,
+        "trace": lambda: _format("The trace", trace),
+        "evidence": lambda: _format("Evidence", evidence),
+        "faults": _faults,
+        "properties": _properties,
+        "exit-codes": _exit_codes,
+        "ports-images-environment": _environment,
+    }
+    return {f"{name}.md": f"{NOTE}\n\n{write().strip()}\n" for name, write in written.items()}
+
+
+def main() -> None:
+    """Write the pages that differ."""
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        path = REFERENCE / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"written: docs/reference/{name}", file=sys.stderr)
+
+
+def _cli() -> str:
+    programs = {"tidemark": "tidemark.cli", "python -m producers": "producers.__main__"}
+    shown = [
+        "# Command line",
+        (
+            "What `--help` of each command says. In a checkout the command is `.venv/bin/tidemark`; "
+            "`tidemark producers` is `python -m producers`. [Exit codes](exit-codes.md) are the same for all."
+        ),
+    ]
+    for program, module in programs.items():
+        group: Any = typer.main.get_command(importlib.import_module(module).app)
+        shown += [f"## `{program}`", _help(group, program)]
+        for name, command in group.commands.items():
+            shown += [f"### `{program} {name}`", _help(command, f"{program} {name}")]
+    return "\n\n".join(shown)
+
+
+def _help(command: Any, name: str) -> str:
+    """The help of one command as plain text, whatever the terminal is."""
+    command.rich_markup_mode = None
+    context = command.make_context(
+        name, [], resilient_parsing=True, terminal_width=WIDTH, max_content_width=WIDTH
+    )
+    said = command.get_help(context).replace("\\[", "[")
+    return "```text\n" + "\n".join(line.rstrip() for line in said.strip().splitlines()) + "\n```"
+
+
+def _pytest() -> str:
+    fields = [
+        [
+            f"`{field.name}`",
+            f"`{inspect.formatannotation(field.type)}`".replace("'", ""),
+            f"`{field.default!r}`",
+        ]
+        for field in dataclasses.fields(RunOptions)
+        if isinstance(field.default, (str, int, float, tuple, type(None)))
+    ]
+    return "\n\n".join(
+        (
+            "# pytest",
+            "The package brings a plugin; nothing has to be imported or switched on.",
+            markdown(pytest_plugin.__doc__ or ""),
+            PYTEST_WORDS,
+            table(["option", "type", "default"], fields),
+        )
+    )
+
+
+def _contract() -> str:
+    kinds = ", ".join(f"`{kind}`" for kind in contract.JoinKind)
+    return "\n\n".join(
+        (
+            _format("The contract", contract),
+            f"`kind` is one of {kinds}.",
+            "## Chains",
+            markdown(chain.__doc__ or ""),
+        )
+    )
+
+
+def _format(title: str, module: Any) -> str:
+    first, _, _ = (module.__doc__ or "").partition("\n")
+    return f"# {title}\n\n{inline(first.partition(': ')[2] or first).capitalize()}\n\n{markdown(module.__doc__ or '')}"
+
+
+def _faults() -> str:
+    rows = [
+        [f"`{component}`", f"`{action}`", " ".join(f"`{point}`" for point in points)]
+        for (component, action), points in schedule.POINTS.items()
+    ]
+    return "\n\n".join(
+        (
+            "# Faults",
+            markdown(schedule.__doc__ or ""),
+            "A fault is `COMPONENT[:ACTION][@POINT][~SECONDS][*COUNT]`; a schedule joins them by commas.",
+            table(["component", "action", "commit points, the default first"], rows),
+            FAULT_WORDS.format(seconds=_pause_s()),
+            "How a point is made, and the proof: [commit points](../explanation/commit-points.md).",
+        )
+    )
+
+
+def _pause_s() -> float:
+    """How long a pause lasts if nothing is said."""
+    [fault] = schedule.read_schedule("broker:pause")
+    return fault.seconds
+
+
+def _properties() -> str:
+    said = markdown(findings.__doc__ or "")
+    names = ", ".join(
+        f"[`{name}`](#{name})" if f"## `{name}`" in said else f"`{name}`" for name in findings.PROPERTIES
+    )
+    return f"# Properties\n\nEach finding names the property that is violated: {names}.\n\n{said}"
+
+
+def _exit_codes() -> str:
+    codes = [
+        (errors.EXIT_VALID, "`VALID`, or done"),
+        (errors.EXIT_INVALID, "`INVALID`: there is a finding; or what was compared differs"),
+        (errors.EXIT_USAGE, "wrong usage or input"),
+        (
+            errors.EXIT_UNKNOWN,
+            "`UNKNOWN`: nothing is wrong, and the run did not show all that it was asked to show",
+        ),
+        (errors.EXIT_TESTBED, "the testbed itself failed"),
+        (errors.EXIT_INTERRUPTED, "Ctrl-C, or SIGTERM"),
+    ]
+    rows = [[f"{code}", meaning] for code, meaning in codes]
+    return (
+        f"# Exit codes\n\n{table(['code', 'meaning'], rows)}\n\n## Errors\n\n{markdown(errors.__doc__ or '')}"
+    )
+
+
+def _environment() -> str:
+    base = re.search(r"^ARG BASE=(\S+)", (ROOT / "compose" / "Dockerfile").read_text(), re.MULTILINE)
+    assert base is not None
+    kafka = re.search(r"^broker org\.apache\.kafka kafka-server (\S+)", jars.LOCK.read_text(), re.MULTILINE)
+    assert kafka is not None
+    connectors = [[f"{major}.{minor}", version] for (major, minor), version in jars.CONNECTORS.items()]
+    variables = [[f"`{name}`", told.set_by, told.meaning] for name, told in sorted(VARIABLES.items())]
+    return "\n\n".join(
+        (
+            "# Ports, images, environment variables",
+            "## Ports",
+            f"Everything that is reached from this machine listens on `{ports.LOOPBACK}` only.",
+            table(["component", "backend `local`", "backend `compose`"], _port_rows()),
+            PORT_WORDS,
+            "## Images and versions",
+            IMAGE_WORDS.format(base=base[1], kafka=kafka[1]),
+            table(["Spark", "Kafka connector"], connectors),
+            "Memory of each container, from `compose/compose.yaml`:",
+            table(["service", "limit"], _memory_rows()),
+            "## Environment variables",
+            table(["variable", "set by", "meaning"], variables),
+        )
+    )
+
+
+def _port_rows() -> list[list[str]]:
+    inside = launch_specs.INSIDE_PORT
+    return [
+        [
+            "Kafka",
+            "a free port for each broker, and one for each controller",
+            f"a free port published; {inside} inside",
+        ],
+        ["Spark master", "a free port", f"{_health_port('master')} inside"],
+        ["Spark worker", "a free port for each", f"{_health_port('worker-1')} inside"],
+        ["driver (Spark Connect)", "a free port", "the same port inside, published"],
+    ]
+
+
+def _services() -> dict[str, str]:
+    """Service of the Compose file -> its lines."""
+    text = (
+        (ROOT / "compose" / "compose.yaml")
+        .read_text()
+        .partition("\nservices:\n")[2]
+        .partition("\nnetworks:")[0]
+    )
+    parts = re.split(r"^  ([\w-]+):.*$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _health_port(service: str) -> str:
+    found = re.search(r"/dev/tcp/[^/]+/(\d+)", _services()[service])
+    assert found is not None, service
+    return found[1]
+
+
+def _memory_rows() -> list[list[str]]:
+    shown, last = [], ""
+    for name, text in _services().items():
+        limit = re.search(r"mem_limit: (\w+)", text)
+        last = limit[1] if limit else last
+        shown.append([f"`{name}`", last])
+    return shown
+
+
+if __name__ == "__main__":
+    main()
