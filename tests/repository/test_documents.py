@@ -15,6 +15,7 @@ from pipelines.__main__ import names as pipelines
 from tests.conftest import TIERS
 from tests.repository import tree
 from tests.repository.test_makefile import targets
+from tests.support.document_blocks import SHELL, blocks
 from tidemark.oracle import PROPERTIES
 
 BIN = Path(sys.executable).parent
@@ -45,8 +46,10 @@ WORD = re.compile(r"[a-z][a-z_-]*")
 def code_of(text: str) -> list[str]:
     """The lines of code of a document: of blocks (of a transcript: what is typed), and between backticks."""
     lines = []
-    for block in re.findall(r"^ *```(?:sh|bash|console|text)?\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
-        joined = [line.strip() for line in block.replace("\\\n", " ").splitlines()]
+    for block in blocks(text):
+        if block.language not in (*SHELL, "text", ""):
+            continue
+        joined = [line.strip() for line in block.code.replace("\\\n", " ").splitlines()]
         typed = [line.removeprefix("$ ") for line in joined if line.startswith("$ ")]
         lines += typed or joined
     prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
