@@ -14,7 +14,7 @@ from producers.edges import EdgeMaker
 from producers.settings import BASE_MS, Settings
 from producers.watermark import PredictedWatermark
 
-DOUBT = 3
+MARGIN = 3
 """Batches: two, because of Spark's rule for the late watermark, and one for batches that are not cut as
 slices are.
 """
@@ -54,7 +54,7 @@ def late_in_any_backlog(arrivals: Arrivals, settings: Settings) -> int:
     """Rows that a catch-up of about one slice's number of records a batch drops wherever its batches begin.
 
     There a batch meets the late watermark of the batch before the one before it, so a row is late beyond
-    doubt if the watermark was past it ``DOUBT`` batches of records earlier.
+    doubt if the watermark was past it ``MARGIN`` batches of records earlier.
     """
     predicted = PredictedWatermark(settings.delays_ms)
     records = sum(map(len, arrivals.slices))
@@ -69,7 +69,7 @@ def late_in_any_backlog(arrivals: Arrivals, settings: Settings) -> int:
             if row.flaw is not Flaw.NONE:
                 continue
             predicted.observe(row.topic, row.event_ms)
-            known = len(reached) - 1 - 4 * DOUBT
+            known = len(reached) - 1 - 4 * MARGIN
             found += known >= 0 and row.event_ms <= reached[known]
     return found
 

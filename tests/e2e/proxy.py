@@ -1,7 +1,7 @@
 """A TCP proxy before a broker that knows Kafka's frames: it holds, loses or cuts off a request or an answer.
 
 A frame that is held holds back everything behind it in its direction, as a slow network does. It stays held, even if
-its sender has died meanwhile, until it is let go, lost (with all that follows it, while the connection stays open) or
+its sender has died meanwhile, until it is released, lost (with all that follows it, while the connection stays open) or
 cut off (both ends see the connection close).
 """
 

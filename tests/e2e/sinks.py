@@ -92,7 +92,7 @@ class Trap:
                 if os.path.exists(traps["fail"]):
                     raise RuntimeError(f"row {key} fails")
                 with suppress(FileNotFoundError), open(traps["hold"]) as file:
-                    file.read()  # until somebody lets go
+                    file.read()  # until the other end is closed
             return key.ljust(width)
 
         def is_written(key: str) -> bool:

@@ -60,7 +60,7 @@ def nothing_is_left(home: Path) -> None:
     )
 
 
-def test_up_is_found_mended_and_ended_and_all_files_are_the_callers(home):
+def test_a_stack_is_found_repaired_and_ended_and_all_its_files_belong_to_the_caller(home):
     first = tidemark(home, *UP)
     assert first.returncode == 0, first.stderr
     stack = json.loads(first.stdout)
@@ -99,7 +99,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
     nothing_is_left(home)
 
 
-def test_what_a_killed_test_and_its_keeper_left_is_removed_by_the_next_start(home, judged):
+def test_the_next_start_removes_what_a_killed_test_and_a_killed_reaper_left(home, judged):
     """Nobody is left who could clean up, and somebody deletes the folder: only the labels remain."""
     assert tidemark(home, *UP).returncode == 0
     state = StateFolder(home)

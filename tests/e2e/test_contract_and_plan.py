@@ -1,4 +1,4 @@
-"""What a run says before it starts: where the contract is not that of the query, and what is badly placed."""
+"""Preflight: a run reports where the contract differs from the query plan, and unsafe joins."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_a_batch_older_than_what_brokers_remember_is_refused_unless_forced(copy)
     assert copy.values() == copy.wanted()
 
 
-def test_a_row_without_a_topic_stops_the_query_and_nothing_is_lost_once_it_is_mended(copy):
+def test_a_row_without_a_topic_fails_the_query_and_no_row_is_lost_after_the_repair(copy):
     copy.feed(100)
     to_sink = lit(copy.output)
     copy.extra = {"topic": None}
@@ -178,7 +178,7 @@ def test_a_row_without_a_topic_stops_the_query_and_nothing_is_lost_once_it_is_me
     assert copy.values() == copy.wanted()
 
 
-def test_a_row_too_large_stops_the_query_and_nothing_is_lost_once_it_is_mended(copy):
+def test_a_row_too_large_fails_the_query_and_no_row_is_lost_after_the_repair(copy):
     copy.feed(100)
     huge = when(col("value") == "7", expr("repeat('x', 2000000)")).otherwise(col("value"))
     text = failure_of(copy, copy.source().withColumn("value", huge), partitions=1, key=())

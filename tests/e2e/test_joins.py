@@ -1,4 +1,4 @@
-"""The bundled joins on a real stack: no false alarm, every anchor reached, the known engine defect named."""
+"""The bundled joins on a real stack: no false positive, every coverage goal met, the known Spark defect named."""
 
 from __future__ import annotations
 

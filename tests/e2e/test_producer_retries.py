@@ -1,4 +1,4 @@
-"""What Kafka's own producer, which Spark's sink writes with, sends twice when a broker dies: why copies are excused.
+"""Kafka's own producer, which Spark's sink uses, sends records twice when a broker dies: why copies are permitted.
 
 ``tidemark/oracle/delivery.py`` says how it comes about.
 """

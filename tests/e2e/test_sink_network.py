@@ -80,7 +80,7 @@ def test_a_commit_that_is_lost_on_an_open_connection_counts_once(direction, site
 
 @pytest.mark.parametrize("through_the_proxy", [False, True])
 @pytest.mark.parametrize(("direction", "is_taken"), [(REQUEST, False), (ANSWER, True)])
-def test_a_task_killed_while_its_commit_is_on_the_way_leaves_no_doubt(
+def test_a_task_killed_while_its_commit_is_in_flight_leaves_a_definite_outcome(
     direction, is_taken, through_the_proxy, site
 ):
     told, writer, held = at_its_end(site, direction)

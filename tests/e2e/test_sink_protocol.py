@@ -167,7 +167,7 @@ GOOD_CELLS = {"partition": 0, "headers": []}
 
 
 @pytest.mark.parametrize("case", BAD_ROWS)
-def test_one_row_that_cannot_be_written_stops_the_task_and_once_it_is_mended_each_row_is_there_once(
+def test_one_row_that_cannot_be_written_fails_the_task_and_after_the_repair_each_row_is_there_once(
     case, told
 ):
     bad, hint = BAD_ROWS[case]
@@ -221,7 +221,7 @@ def test_a_commit_that_is_answered_late_counts_once(own_stack):
     assert not Writer(**told).go_on()[1]["new"]
 
 
-def test_a_task_killed_while_its_commit_is_unanswered_leaves_no_doubt(own_stack):
+def test_a_task_killed_while_its_commit_is_unanswered_leaves_a_definite_outcome(own_stack):
     with unanswered_commit(own_stack) as (told, writer):
         writer.kill()
     assert Writer(**told).go_on()[0] == "done"

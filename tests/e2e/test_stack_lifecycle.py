@@ -103,7 +103,7 @@ def processes(status):
 
 
 @pytest.mark.smoke
-def test_up_is_found_mended_and_ended(home):
+def test_a_stack_is_found_repaired_and_ended(home):
     first = tidemark(home, *UP, "--json")
     assert first.returncode == 0, first.stderr
     stack = json.loads(first.stdout)

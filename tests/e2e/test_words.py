@@ -27,7 +27,7 @@ def is_valid(verdict) -> None:
     "word",
     ["kill", pytest.param("stop", marks=pytest.mark.long), pytest.param("pause", marks=pytest.mark.long)],
 )
-def test_a_run_is_valid_after_all_parts_were_harmed_and_mended(own_stack, judged, word):
+def test_a_run_is_valid_after_every_component_was_killed_and_repaired(own_stack, judged, word):
     for part in PARTS:
         getattr(own_stack, word)(part)
         getattr(own_stack, UNDONE_BY[word])(part)
@@ -37,7 +37,7 @@ def test_a_run_is_valid_after_all_parts_were_harmed_and_mended(own_stack, judged
 @pytest.mark.long
 @pytest.mark.parametrize("word", UNDONE_BY)
 @pytest.mark.parametrize("part", PARTS)
-def test_a_run_is_valid_after_a_part_was_harmed_and_mended(own_stack, judged, part, word):
+def test_a_run_is_valid_after_a_component_was_killed_and_repaired(own_stack, judged, part, word):
     getattr(own_stack, word)(part)
     getattr(own_stack, UNDONE_BY[word])(part)
     is_valid(judged(own_stack))

@@ -59,7 +59,7 @@ def refused(cell: Cell, text: str) -> tuple[str, str]:
 def become_of(cell: Cell, verdict: Verdict) -> tuple[str, str]:
     """What a judged run says of its cell, and why: the state must have been that of its cell, and compared."""
     unknown = [one.message for one in verdict.findings if one.defect is None]
-    other_format = [doubt for doubt in verdict.inconclusive if "state format" in doubt]
+    other_format = [reason for reason in verdict.inconclusive if "state format" in reason]
     if cell.state in UNSUPPORTED:
         held = bool(other_format) and verdict.inconclusive == other_format and not unknown
         wrong = [*unknown, *verdict.inconclusive] or ["Spark kept the state as it was asked to"]
@@ -73,7 +73,7 @@ def become_of(cell: Cell, verdict: Verdict) -> tuple[str, str]:
 def _not_compared(cell: Cell, spark_account: SparkAccount | None) -> Iterator[str]:
     """What is missing for this cell's state to have been judged."""
     if spark_account is None:
-        yield "nothing of the engine's own account was judged"
+        yield "nothing of Spark's own account was judged"
         return
     if other := other_than(cell.state, spark_account):
         yield other

@@ -15,7 +15,7 @@ ON_TIME = ("--lateness", "on_time", "--edges", "0")
 """No row is late, and none lies on an edge: a trace with which a plain comparison accepts a sound pipeline."""
 ON_EDGES = ("--lateness", "on_time")
 NO_NULL_KEYS = (*ON_TIME, "--null-keys", "0")
-"""For full outer joins, which join NULL keys (a known defect of the engine)."""
+"""For full outer joins, which join NULL keys (a known defect of Spark)."""
 NULL_KEYS = (*ON_TIME, "--null-keys", "0.3")
 SENT_TWICE = (*ON_TIME, "--duplicates", "0.2")
 

@@ -91,7 +91,7 @@ def ids(output: Sequence[OutputRecord], contract: Contract) -> list[Ids]:
 
 
 def sound_rows(run: RunDirectory) -> list[Ids]:
-    """What a sound pipeline gives over the batches of a run, by the rules of the engine."""
+    """What a sound pipeline gives over the batches of a run, by the rules of Spark."""
     history = read_history(run)
     found: list[Ids] = []
     for identity in predict(history).batch_of:

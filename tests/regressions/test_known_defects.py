@@ -38,8 +38,8 @@ PROPERTIES = {
     "unused_side": {"lost_rows": 4},  # the fifth is due in a batch that never was
 }
 """What the judge finds in the run of each case, and nothing else."""
-DOUBTS = {"same_window_left_semi": ["rows_came"], "unused_side": ["flushed", "rows_came"]}
-"""The anchors that are not reached where the engine gives nothing at all."""
+INCONCLUSIVE = {"same_window_left_semi": ["rows_came"], "unused_side": ["flushed", "rows_came"]}
+"""The coverage goals that are not met where Spark emits nothing at all."""
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_the_defect_is_found_and_named(defect, case, shown):
     assert verdict.findings_total == PROPERTIES[case.name]
     assert {finding.defect for finding in verdict.findings} == {defect.name}
     assert verdict.known_defects == {defect.name: defect.text}
-    assert [name for name in verdict.asked if not verdict.goals[name]] == DOUBTS.get(case.name, [])
-    assert len(verdict.inconclusive) == len(DOUBTS.get(case.name, []))
+    assert [name for name in verdict.asked if not verdict.goals[name]] == INCONCLUSIVE.get(case.name, [])
+    assert len(verdict.inconclusive) == len(INCONCLUSIVE.get(case.name, []))
     assert (case.row in rows) != case.is_right
 
 

@@ -177,7 +177,7 @@ QUERIES: dict[str, Build] = {
     "window": in_windows("leftOuter", "i.w = c.w"),
     "window_order": in_windows("inner", "i.w.end >= c.w.end"),
     "filters": filtered,
-    "timeless": null_time,
+    "null_event_time": null_time,
     "renamed": renamed,
     "arrival_time": arrival_time,
     "other_column": other_column,

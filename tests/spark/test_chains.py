@@ -1,4 +1,4 @@
-"""The judge's model of a chain against the engine: random chains, random records, restarts; see ``chain_fuzz``."""
+"""The judge's model of a chain against Spark: random chains, random records, restarts; see ``chain_fuzz``."""
 
 from __future__ import annotations
 

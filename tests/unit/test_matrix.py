@@ -60,7 +60,7 @@ def test_a_run_that_was_as_its_cell_says_and_was_compared_counts():
         ({"metric_batches": 0}, "the metrics of no batch were compared"),
         ({"findings": [UNKNOWN]}, "another row"),
         ({"findings": [KNOWN, UNKNOWN]}, "another row"),
-        ({"inconclusive": ["an anchor was not reached"]}, "an anchor was not reached"),
+        ({"inconclusive": ["a coverage goal was not met"]}, "a coverage goal was not met"),
         ({"findings": [KNOWN], "inconclusive": ["a check raised"]}, "a check raised"),
     ],
 )

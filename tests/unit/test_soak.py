@@ -89,7 +89,7 @@ def test_a_finding_or_a_run_that_failed_is_not_overlooked():
     assert soak_of(ran(0, [fault()]), ran(1, [fault()], "FAILED", problem="no disk")).exit_code == 3
     assert soak_of(ran(0, [fault()], "INVALID", known_defects=["left-semi"])).exit_code == 0
     missed, unread = (
-        f"the anchor {name!r} was asked for and not reached" for name in ("every_fault_done", "flushed")
+        f"the coverage goal {name!r} is required and was not met" for name in ("every_fault_done", "flushed")
     )
     assert soak_of(ran(0, [fault()], "UNKNOWN", inconclusive=[missed])).exit_code == 0
     assert soak_of(ran(0, [fault()], "UNKNOWN", inconclusive=[missed, unread])).exit_code == 3
@@ -133,8 +133,8 @@ def test_the_document_adds_up_runs_of_a_join_and_a_sink():
     assert "| inner | spark | 2 | VALID 1, UNKNOWN 1 | 300 | 2 | 1,200 |" in text
 
 
-def test_the_document_names_doubts_and_what_does_not_hold():
-    missed = "the anchor 'every_fault_done' was asked for and not reached"
+def test_the_document_names_inconclusive_runs_and_what_does_not_hold():
+    missed = "the coverage goal 'every_fault_done' is required and was not met"
     found = ran(1, [fault()], "INVALID", findings={"duplicate_rows": 2})
     sound = document(
         ran(0, [fault()], "UNKNOWN", inconclusive=[missed]),

@@ -203,6 +203,6 @@ def test_batches_that_read_the_trace_slice_by_slice_are_as_planned(evidence, pac
 @pytest.mark.parametrize(
     ("pace", "ends"), [("stepped", (2, 2, 3)), ("backlog", (1, 1, 2, 3)), ("backlog", (2, 3))]
 )
-def test_other_batches_are_a_doubt(evidence, pace, ends) -> None:
-    [doubt] = batches_as_planned(evidence(pace, *ends))
-    assert "slice by slice" in doubt
+def test_other_batches_are_inconclusive(evidence, pace, ends) -> None:
+    [reason] = batches_as_planned(evidence(pace, *ends))
+    assert "slice by slice" in reason

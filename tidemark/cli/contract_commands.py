@@ -32,7 +32,7 @@ def contract_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold a pipeline's contract against its plan, and warn of joins that are badly placed.
+    """Compare a pipeline's contract with its query plan, and warn of unsafe joins.
 
     Exit code 0, or 1 where contract and plan differ.
     """

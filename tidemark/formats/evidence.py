@@ -9,11 +9,11 @@ typed. JSON Lines files may be compressed (``.zst``).
      "inputs": {
         "impressions": {"topic": "run7-impressions", "start_offsets": {"0": 0}, "end_offsets": {"0": 812}},
         "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
-     "anchors": ["flushed"]}
+     "goals": ["flushed"]}
 
     ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
     published. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``backend``, ``sink``, ``query_id``,
-    ``started_utc``, ``command`` (that reproduces the run), ``notes``, ``state``. ``anchors`` are those asked for.
+    ``started_utc``, ``command`` (that reproduces the run), ``notes``, ``state``. ``goals``: coverage goals required.
     ``state`` says how Spark kept the join's state, as the checkpoint has it, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}

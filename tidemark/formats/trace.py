@@ -15,7 +15,7 @@ Header:
             ``arrival_ms``.
 ``topics``  logical name -> number of partitions.
 ``slices``  number of slices (at least 1).
-``seed``, ``generator``, ``counts``, ``anchors``   optional: how it was made, what is in it (numbers for the report),
+``seed``, ``generator``, ``counts``, ``goals``     optional: how it was made, what is in it (numbers for the report),
             and what a run of it is asked to reach (``tidemark.oracle.coverage``).
 
 Record (only ``topic`` and ``arrival_ms`` must be there):

@@ -4,11 +4,10 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
 :class:`Evidence` (a ``tidemark.formats.evidence.RunDirectory`` does) and returns a :class:`Verdict`.
 
     history      what was written and which batch read it
-    operational  what the engine's own rules give     (opinion 1)
-    declarative  what SQL gives                       (opinion 2)
-    checks       what came out                        (opinion 3), compared row by row
-    engine       its state, metrics and executors (opinion 3, too)
-    anchors      what had to happen for silence to mean anything
+    model        what Spark's rules give
+    sql          what SQL gives
+    compare      what was observed, compared row by row: output, state, metrics
+    coverage     what a run must have exercised before "nothing wrong" means anything
     verdict      all of it, put together
     chain        the same for what is more than one join, or none (``tidemark.formats.chain``)
 """

@@ -1,6 +1,6 @@
 """What a run of a chain consisted of, and which interesting things it reached.
 
-Free of I/O. Anchors are named as in ``tidemark.oracle.coverage``. Chains have three of their own, which are
+Free of I/O. Coverage goals are named as in ``tidemark.oracle.coverage``. Chains have three of their own, which are
 always asked for where the chain has such a step:
 
 ``rows_came``           a right row that no sentinel is part of came in its batch
@@ -26,7 +26,7 @@ FAR_MS = 1 << 52
 
 
 def asked(history: History, faults: Sequence[Fault]) -> list[str]:
-    """The anchors that this run has to reach.
+    """The coverage goals that this run has to meet.
 
     Of those that a trace asks for, what holds for any join of its topics and need not for this chain is left out: a
     NULL may be in a field that the chain does not read, a row below the watermark in a window that is still open.
@@ -63,7 +63,7 @@ def reached(
     faults: Sequence[Fault],
     permitted: Mapping[int, int],
 ) -> dict[str, bool]:
-    """Each anchor that a chain knows, and whether the run reached it."""
+    """Each coverage goal that a chain knows, and whether the run met it."""
     return {
         "flushed": _flushed(history, predicted),
         "all_input_read": _all_read(history),

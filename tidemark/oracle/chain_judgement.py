@@ -36,7 +36,7 @@ from tidemark.oracle.sql.chain_answer import ChainAnswer
 T = TypeVar("T")
 KIND = "chain"
 SOUND = Rules(right_first=False, drops_sides=False)
-"""Those of an engine without a known defect."""
+"""Those of a Spark without a known defect."""
 
 
 def judge_chain(run: Evidence) -> Verdict:
@@ -54,12 +54,12 @@ def judge_chain(run: Evidence) -> Verdict:
 
 
 def unmodelled(spark: str | None) -> str:
-    """The doubt about a run of a Spark whose rules the model was never held against."""
+    """Why a run is inconclusive on a Spark that the model was never compared with."""
     return f"the rules of Spark {spark} were not compared with the model of a chain"
 
 
 class _Judgement:
-    """The stages of one judgement; a stage that raises leaves a doubt."""
+    """The stages of one judgement; a stage that raises makes the verdict inconclusive."""
 
     def __init__(self, history: History, output: Output) -> None:
         self.history = history
@@ -78,7 +78,7 @@ class _Judgement:
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: dict[str, bool] = {}
-        predicted = self.stage("the engine's own rules", lambda: self.predict(self.rules(), self.choice))
+        predicted = self.stage("Spark's rules", lambda: self.predict(self.rules(), self.choice))
         if predicted is not None:
             if self.choice.unseen:
                 self.inconclusive.append(
@@ -96,11 +96,13 @@ class _Judgement:
             counts = counted or {}
             if counts:
                 reached = self.stage(
-                    "the anchors",
+                    "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
         self.inconclusive += [
-            f"the anchor {name!r} was asked for and not reached" for name in asked if not reached.get(name)
+            f"the coverage goal {name!r} is required and was not met"
+            for name in asked
+            if not reached.get(name)
         ]
         return Verdict(
             verdict=self.verdict(),
@@ -119,7 +121,7 @@ class _Judgement:
         )
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
-        """Do a part of the judgement; what it raises is a doubt, but broken evidence is the caller's."""
+        """Do a part of the judgement; what it raises makes the verdict inconclusive; broken evidence is raised."""
         try:
             return work()
         except TidemarkError:
@@ -169,15 +171,13 @@ class _Judgement:
         self.finding_log.add(Finding(property="wrong_watermarks", message=message, batch=first.batch))
 
     def compare_oracles(self, predicted: Predicted) -> Defect:
-        """What a known defect of the engine changes; any other difference becomes a finding."""
+        """What a known defect of Spark changes; any other difference becomes a finding."""
         sources = range(len(self.history.chain.sources))
         given = [[row for batch in self.history.batches for row in batch.rows[source]] for source in sources]
         oracle_name = ChainAnswer(predicted.model, given)
         sql, ours = Counter(map(predicted.shape.shorten, oracle_name.rows().elements())), predicted.all()
         for broken in oracle_name.broken:
-            self.finding_log.add(
-                Finding(property="oracles_disagree", message=f"in the engine's own rules {broken}")
-            )
+            self.finding_log.add(Finding(property="oracles_disagree", message=f"in Spark's rules {broken}"))
         holds_back = predicted.model.silent > 0  # then SQL, too, goes by a watermark that is held back
         if sql == ours and not holds_back:
             return Defect()
@@ -188,9 +188,9 @@ class _Judgement:
             if right == sound.all() and (right == sql or holds_back):
                 return Defect(name, lost=right - ours, added=ours - right)
         for values, who in [(one, "SQL gives") for one in (sql - ours).elements()] + [
-            (one, "the engine's own rules give") for one in (ours - sql).elements()
+            (one, "Spark's rules give") for one in (ours - sql).elements()
         ]:
-            message = f"{who} {show(self.history.chain, values)}, the other opinion does not"
+            message = f"{who} {show(self.history.chain, values)}, the other oracle does not"
             self.finding_log.add(Finding(property="oracles_disagree", message=message))
         return Defect()
 

@@ -1,6 +1,6 @@
-"""Anchors: what a run has to reach before "nothing was wrong" means anything.
+"""Coverage goals: what a run has to meet before "nothing was wrong" means anything.
 
-Free of I/O. An anchor that was asked for and not reached makes the verdict ``UNKNOWN``. ``flushed`` and
+Free of I/O. A coverage goal that is required and not met makes the verdict ``UNKNOWN``. ``flushed`` and
 ``all_input_read`` are asked of every run, ``every_fault_done`` of every run with faults; the manifest asks
 for more. One that the kind of join cannot reach is not asked.
 
@@ -49,7 +49,7 @@ def reached(
     faults: Sequence[Fault],
     permitted: Mapping[int, int],
 ) -> dict[str, bool]:
-    """Each anchor of this kind of join, and whether the run reached it."""
+    """Each coverage goal of this kind of join, and whether the run met it."""
     return {
         "flushed": _flushed(history, prediction),
         "all_input_read": _all_read(history),
@@ -76,7 +76,7 @@ def written_kills(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def written_kills_doubled(faults: Sequence[Fault], permitted: Mapping[int, int]) -> bool:
-    """Whether there are such kills, and rows of each of their batches came again (``excused``: batch -> how many)."""
+    """Whether there are such kills, and rows of each of their batches came again (``permitted``: batch -> how many)."""
     batches = {fault.batch for fault in written_kills(faults)}
     return bool(batches) and all(batch is not None and permitted.get(batch, 0) > 0 for batch in batches)
 
@@ -91,7 +91,7 @@ def hit_running_batches(faults: Sequence[Fault]) -> bool:
 
 
 def asked(history: History, faults: Sequence[Fault]) -> list[str]:
-    """The anchors that this run has to reach; those that its kind of join cannot reach are left out."""
+    """The coverage goals that this run has to meet; those that its kind of join cannot meet are left out."""
     names = [*ALWAYS_REQUIRED, *(["every_fault_done"] if faults else []), *history.manifest.goals]
     kind = history.contract.kind
     return [name for name in dict.fromkeys(names) if kind in _KINDS.get(name, (kind,))]

@@ -1,4 +1,4 @@
-"""Rows that come again and are no finding: what the delivery at-least-once excuses. Exactly-once excuses nothing.
+"""Permitted duplicates: rows that may come again under at-least-once delivery. Exactly-once permits none.
 
 Free of I/O. Rows of a batch that was run again, or of which a task failed, may come again. And so may records that
 Kafka's producer sent twice because a broker was killed while they were on the way. An idempotent producer may have five

@@ -147,7 +147,7 @@ class Finding(msgspec.Struct, kw_only=True, frozen=True):
     """``message`` is one sentence that says what is wrong and why.
 
     ``row`` names the ids, ``written`` the input records (``topic/partition/offset``), ``read`` the output
-    record (``partition/offset``; ``None``: it never came), ``defect`` a known defect of the engine.
+    record (``partition/offset``; ``None``: it never came), ``defect`` a known defect of Spark.
     """
 
     property: str

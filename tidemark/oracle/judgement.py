@@ -1,14 +1,14 @@
-"""The judgement of one run: opinions, checks and anchors, put together.
+"""The judgement of one run: oracles, comparisons and coverage goals, put together.
 
 Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict:
 
 ``INVALID``  at least one finding. It outranks everything.
-``UNKNOWN``  no finding, but an anchor that was asked for was not reached, or there is a doubt: a check
+``UNKNOWN``  no finding, but a coverage goal was not met, or something is inconclusive: a check
              raised, or the evidence does not hold what the checkpoint says was read.
 ``VALID``    neither. Uncertain is never counted as passed.
 
-Three opinions are compared: what the engine's own rules give (``operational``), what SQL gives
-(``declarative``), and what came out (``checks``) with what the engine says of itself (``engine``). A
+Three answers are compared: what Spark's rules give (``model``), what SQL gives
+(``sql``), and what was observed: the output, and Spark's own account of state and metrics. A
 disagreement between two of them is a finding. A Spark before 4.2, whose own rules are not modelled, is judged by SQL
 and its output alone (``answer``).
 """
@@ -47,9 +47,9 @@ class Verdict(msgspec.Struct, kw_only=True):
     """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property,
     ``unexplained_total`` those that no known defect explains, ``defects_total`` the others by known defect.
 
-    ``anchors`` says for each that this kind of join knows whether it was reached, ``asked`` which had to be;
-    ``known_defects`` explains the engine defects that findings name; ``doubts`` are what makes a verdict
-    ``UNKNOWN``; ``opinions`` are those that the output was compared with; ``engine`` is what the engine said of its
+    ``goals`` says for each coverage goal of this kind of join whether it was met, ``asked`` which had to be;
+    ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
+    ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``spark_account`` is what Spark said of its
     state and of itself.
     """
 
@@ -102,7 +102,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class _Judgement:
-    """The stages of one judgement; a stage that raises leaves a doubt, and those that need it are not run."""
+    """The stages of one judgement; a stage that raises is inconclusive, and those that need it are not run."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -127,12 +127,13 @@ class _Judgement:
             comparison = Comparison(history, prediction, defects, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
             spark_account = self.stage(
-                "the engine's state", lambda: check_spark_account(history, prediction, run, self.finding_log)
+                "Spark's state", lambda: check_spark_account(history, prediction, run, self.finding_log)
             )
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:
                 found = self.stage(
-                    "the anchors", lambda: goals.reached(history, prediction, counts, faults, seen.permitted)
+                    "the coverage goals",
+                    lambda: goals.reached(history, prediction, counts, faults, seen.permitted),
                 )
                 reached = found or {}
         self.inconclusive += [_not_met(name, reached) for name in asked if not reached.get(name)]
@@ -160,7 +161,7 @@ class _Judgement:
         history = self.history
         if self.oracles == ALONE:
             return self.stage("the declarative answer", lambda: expect(history, run.output()))
-        prediction = self.stage("the engine's own rules", lambda: predict(history))
+        prediction = self.stage("Spark's rules", lambda: predict(history))
         if prediction is None:
             return None
         self.stage("watermarks", lambda: check_watermarks(history, prediction, self.finding_log))
@@ -168,7 +169,7 @@ class _Judgement:
         return prediction, defects or Defects()
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
-        """Do a part of the judgement; what it raises is a doubt, but broken evidence is the caller's."""
+        """Do a part of the judgement; what it raises makes the verdict inconclusive; broken evidence is raised."""
         try:
             return work()
         except TidemarkError:
@@ -178,7 +179,7 @@ class _Judgement:
             return None
 
     def compare_oracles(self, prediction: Prediction) -> Defects:
-        """What known defects of the engine change; any other difference becomes a finding."""
+        """What known defects of Spark change; any other difference becomes a finding."""
         history = self.history
         partners, words = Partners(history), Wording(history, prediction)
         defects = Defects()
@@ -188,17 +189,17 @@ class _Judgement:
             if defect:
                 defects.lost[identity] = defect
             else:
-                self.disagree(identity, "SQL gives", "the engine's own rules do not", words)
+                self.disagree(identity, "SQL gives", "Spark's rules do not", words)
         for identity in less:
             defect = defect_that_adds(history, prediction, partners, identity)
             if defect:
                 defects.added[identity] = defect
             else:
-                self.disagree(identity, "the engine's own rules give", "SQL does not", words)
+                self.disagree(identity, "Spark's rules give", "SQL does not", words)
         return defects
 
     def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
-        """Two opinions differ in a row, and nobody knows why."""
+        """Two oracles differ in a row, and no known defect explains it."""
         if self.finding_log.wants("oracles_disagree"):
             message = f"{who} {words.output_row(identity)}, {who_not}"
             self.finding_log.add(words.finding("oracles_disagree", identity, message))
@@ -214,5 +215,5 @@ class _Judgement:
 
 def _not_met(name: str, reached: dict[str, bool]) -> str:
     if reached and name not in reached:
-        return f"the anchor {name!r} was asked for, which is none of: {', '.join(reached)}"
-    return f"the anchor {name!r} was asked for and not reached"
+        return f"the coverage goal {name!r} is required, which is none of: {', '.join(reached)}"
+    return f"the coverage goal {name!r} is required and was not met"

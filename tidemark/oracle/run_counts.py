@@ -1,4 +1,4 @@
-"""What a run consisted of, in numbers for the report and for the anchors. Sentinels are not counted as rows.
+"""What a run consisted of, in numbers for the report and for the coverage goals. Sentinels are not counted as rows.
 
 Free of I/O. ``rows_in`` ``late`` ``unreadable`` ``null_key`` ``duplicate_events`` (an id seen before on its
 side) and ``edge`` (within 1 ms of the late watermark) count input rows, ``<topic>_in`` ``<topic>_late`` those

@@ -1,4 +1,4 @@
-"""Before a run: what Spark's plan says of a join, where the contract says otherwise, and where it is badly placed.
+"""Before a run: what Spark's plan says of a join, where the contract says otherwise, and where the join is unsafe.
 
 Free of I/O. ``read_plan`` reads the text that ``DataFrame.explain()`` prints of a streaming query; ``compare`` holds
 it against the contract; ``advise`` warns where Spark accepts a join whose state is never removed or whose NULL row can

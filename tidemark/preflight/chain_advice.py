@@ -1,4 +1,4 @@
-"""Where Spark accepts a chain of steps that is badly placed, by what the chain says; its plan is not read.
+"""Unsafe chains that Spark accepts, by what the chain says; its plan is not read.
 
 Free of I/O. ``tidemark.preflight.join_lints`` says the same of a single join.
 """
@@ -14,7 +14,7 @@ from tidemark.preflight.join_lints import Advice, loses_semi_rows
 
 
 def advise_chain(described: Chain, spark_version: str) -> Iterator[Advice]:
-    """What is badly placed in it."""
+    """What is unsafe in it."""
     for source in optimized(described).unread:
         if source.watermark_delay_ms is not None:
             yield Advice(

@@ -1,4 +1,4 @@
-"""Where Spark accepts a join that is badly placed: state that is never removed, a NULL row that can be wrong.
+"""Unsafe joins that Spark accepts: state that is never removed, a NULL row that can be wrong.
 
 Free of I/O. Read from the plan where there is one (what Spark will clean up is written in it), else from the contract
 alone. The rules are those of ``StreamingSymmetricHashJoinHelper.getStateWatermarkPredicates`` and
@@ -63,7 +63,7 @@ class _Side:
 
 
 def advise(contract: Contract, plan: QueryPlan | None, spark_version: str = "") -> list[Advice]:
-    """All that is badly placed about a join. With ``plan`` ``None``, or one of several joins, by the contract alone."""
+    """All that is unsafe about a join. With ``plan`` ``None``, or one of several joins, by the contract alone."""
     laid = lay(contract, plan, plan.joins[0]) if plan is not None and len(plan.joins) == 1 else None
     sides = _of_contract(contract) if laid is None else tuple(_of_plan(paired, laid) for paired in laid.sides)
     found = [*_state(sides), *_equal_times(sides), *_null_time(sides)]

@@ -37,7 +37,7 @@ def print_verdict(
     for line in _findings(verdict):
         console.print(line)
     for reason in verdict.inconclusive:
-        console.print(Text(f"  doubt: {reason}", style="yellow"))
+        console.print(Text(f"  inconclusive because {reason}", style="yellow"))
     if trace_sha256:
         console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
     console.print(f"{'evidence':<15}{run_dir}", markup=False)

@@ -1,4 +1,4 @@
-"""What the engine said of its state, as lines of the table."""
+"""Spark's own account of its state, as lines of the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN = 3
 
 
 def state_lines(spark_account: SparkAccount | None) -> Iterable[tuple[str, str]]:
-    """Name and value of each line; none for evidence without anything about the engine."""
+    """Name and value of each line; none for evidence without Spark's account."""
     if spark_account is None:
         return
     if spark_account.format is not None:

@@ -25,7 +25,7 @@ COMMAND = "tidemark versions --markdown FILE"
 class Cell(msgspec.Struct, kw_only=True, frozen=True):
     """One case on one Spark. ``came``: whether the telling row is in the output; ``None``: the run failed.
 
-    ``said`` is an example of what the judge found, ``doubts`` are what makes a cell unclear.
+    ``said`` is an example of what the judge found, ``inconclusive`` are the reasons that make a cell unclear.
     """
 
     defect: str

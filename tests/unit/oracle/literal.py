@@ -1,4 +1,4 @@
-"""The engine's rules for any contract, as literally as they can be written down: dictionaries, and a loop for all.
+"""Spark's rules for any contract, as literally as they can be written down: dictionaries, and a loop for all.
 
 Independent of ``tidemark.oracle`` on purpose. It reads the JSON of the records by itself, and follows a contract from
 what a user wrote to rows per batch.

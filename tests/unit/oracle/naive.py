@@ -1,4 +1,4 @@
-"""The engine's rules once more, as slowly and literally as they can be written down: lists, and a loop for
+"""Spark's rules once more, as slowly and literally as they can be written down: lists, and a loop for
 every question.
 
 Independent of ``tidemark.oracle`` on purpose; that the two agree on random histories is a test of both.

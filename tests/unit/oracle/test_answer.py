@@ -33,7 +33,7 @@ def test_right_rows_are_right_in_any_batch() -> None:
         assert verdict.counts["late"] == 1
 
 
-def test_a_newer_spark_is_judged_by_both_opinions() -> None:
+def test_a_newer_spark_is_judged_by_both_oracles() -> None:
     run = outer().out(0, "i1 c1").out(2, "i2 -").out(4, "i3 -")
     run.versions = {"spark": "4.2.0"}
     verdict = run.verdict()

@@ -145,7 +145,7 @@ def test_which_of_two_rows_with_a_key_is_kept_is_read_from_the_output():
     assert properties(both) == {"phantom_rows": 1}
 
 
-def test_before_a_join_nobody_sees_which_row_is_kept_and_that_is_a_doubt():
+def test_before_a_join_the_row_that_is_kept_cannot_be_observed_and_the_verdict_is_inconclusive():
     run = ChainRun(ONCE_JOINED).batch("i1 x 10, i1 y 11", "c1 x 12", out="i1 c1").flush(watermark=11)
     verdict = run.judge()
 
@@ -294,11 +294,11 @@ def test_nothing_is_compared_behind_a_batch_that_is_missing():
 
 def test_a_run_that_was_not_flushed_or_whose_limit_was_not_reached_is_unknown():
     assert (
-        "the anchor 'flushed' was asked for and not reached"
+        "the coverage goal 'flushed' is required and was not met"
         in ChainRun(COUNTS).batch("c1 u 3").judge().inconclusive
     )
     inconclusive = ChainRun(FIRST).batch("i1 x 1", out="i1").judge().inconclusive
-    assert inconclusive == ["the anchor 'limit_reached' was asked for and not reached"]
+    assert inconclusive == ["the coverage goal 'limit_reached' is required and was not met"]
 
 
 def test_a_left_semi_join_in_a_chain_loses_rows_by_the_known_defect_and_only_since_4_2():
@@ -341,7 +341,7 @@ def test_a_left_semi_join_of_windowed_aggregates_gives_nothing_since_4_2():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sql_gives_what_the_rules_give(shape):
     for seed in range(3):
-        history = make_history(Random(f"opinions-{seed}"), shape)
+        history = make_history(Random(f"oracles-{seed}"), shape)
         model = Model(history.chain, Rules(right_first=False))
         given, out = [[] for _ in history.chain.sources], []
         for phase in history.phases:

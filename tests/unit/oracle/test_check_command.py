@@ -74,7 +74,7 @@ def test_a_finding_is_shown_and_exits_with_1(typed: Path) -> None:
     assert "the NULL row of i2 (impressions/0/1, key v, 2026-01-01T00:00:05.000Z" in done.output
 
 
-def test_a_doubt_is_shown_and_exits_with_3(typed: Path) -> None:
+def test_an_inconclusive_verdict_says_why_and_exits_with_3(typed: Path) -> None:
     lines = (typed / "batches.jsonl").read_text().splitlines()
     (typed / "batches.jsonl").write_text("\n".join(lines[:2]) + "\n")
     output = (typed / "output.jsonl").read_text().splitlines()

@@ -6,9 +6,9 @@ import json
 import random
 
 import pytest
+from tests.unit.oracle.test_opinions import random_run
 
 from tests.unit.oracle.histories import QUERY, Run
-from tests.unit.oracle.test_opinions import random_run
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 
@@ -76,7 +76,7 @@ def test_one_record_changed_is_one_kind_of_finding(how: str) -> None:
         at = rng.randrange(len(run.records)) if run.records else 0
         ends = [plan.end_offsets["impressions"]["0"] for plan in run.plans]
         if not run.records or any(plan.runs > 1 for plan in run.plans):
-            continue  # a batch that was run again excuses a repeat
+            continue  # a batch that was run again permits a repeat
         if how == "moved ahead" and dict(run.records[at].headers)["batch"] == "0":
             continue
         assert ends == sorted(ends)

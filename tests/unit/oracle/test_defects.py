@@ -34,7 +34,7 @@ def test_a_defect_without_ends_is_in_every_version(spark: str) -> None:
 @pytest.mark.parametrize(
     ("spark", "affected"), [("4.0.0", False), ("4.1.9", True), ("4.2.0", False), ("", False)]
 )
-def test_a_defect_that_was_mended_has_a_last_version(spark: str, affected: bool) -> None:
+def test_a_fixed_defect_has_a_last_version(spark: str, affected: bool) -> None:
     assert Defect("mended", "", (), first=(4, 1), last=(4, 1)).affects(spark) is affected
 
 

@@ -1,4 +1,4 @@
-"""What the engine says of itself: its state and its metrics, each damage by its name, and where the state was."""
+"""What Spark says of itself: its state and its metrics, each damage by its name, and where the state was."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.oracle.test_opinions import random_run
 
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
-from tests.unit.oracle.test_opinions import random_run
 from tidemark.formats.evidence import ExecutorAssignment, StateInfo, StateRow
 from tidemark.oracle.compare.state_locality import Locality
 from tidemark.oracle.findings import EXAMPLES_KEPT
@@ -208,9 +208,7 @@ def test_a_finding_says_who_says_what_and_why() -> None:
 
     assert leak.property == "leaked_state"
     assert "Spark's state after batch 3 has i1 (impressions/0/0, key a" in leak.message
-    assert leak.message.endswith(
-        "the engine's own rules do not: it was stored in batch 0 and removed in batch 2"
-    )
+    assert leak.message.endswith("Spark's rules do not: it was stored in batch 0 and removed in batch 2")
     assert leak.written == ["impressions/0/0"]
 
 

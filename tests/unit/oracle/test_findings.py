@@ -152,7 +152,7 @@ def test_a_wrong_watermark_is_one_finding_however_many_batches_it_is_wrong_in() 
 
 
 @pytest.mark.parametrize("delivery", list(Delivery))
-def test_a_repeat_in_a_batch_that_was_run_again_is_excused_only_at_least_once(delivery: Delivery) -> None:
+def test_a_repeat_in_a_batch_that_was_run_again_is_permitted_only_at_least_once(delivery: Delivery) -> None:
     for again in ({"runs": 2}, {"failed_tasks": 1}):
         run = outer().out(0, "i1 c1")
         run.plans[0] = msgspec.structs.replace(run.plans[0], **again)
@@ -165,7 +165,7 @@ def test_a_repeat_in_a_batch_that_was_run_again_is_excused_only_at_least_once(de
             assert verdict.findings_total == {"duplicate_rows": 1}
 
 
-def test_a_repeat_is_not_excused_by_another_batch_that_was_run_again() -> None:
+def test_a_repeat_is_not_permitted_by_another_batch_that_was_run_again() -> None:
     run = outer().out(0, "i1 c1").out(2, "i1 c1")
     run.plans[2] = msgspec.structs.replace(run.plans[2], failed_tasks=3)
     assert run.findings() == {"duplicate_rows": 2}

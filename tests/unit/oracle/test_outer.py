@@ -1,4 +1,4 @@
-"""Right and full outer joins: their own rules, each damage by its name, and what the engine gets wrong."""
+"""Right and full outer joins: their own rules, each damage by its name, and what Spark gets wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which copies are the producer's, made because a broker was killed: those, and no others, are excused."""
+"""Which copies are the producer's, made because a broker was killed: those, and no others, are permitted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def twice(fault: Fault, **copy: Any) -> Verdict:
     return run.verdict()
 
 
-def test_the_same_record_sent_again_when_the_broker_came_back_is_excused_and_counted() -> None:
+def test_a_record_resent_after_a_broker_restart_is_permitted_and_counted() -> None:
     verdict = twice(death())
 
     assert verdict.verdict == "VALID"
@@ -66,14 +66,14 @@ def test_a_record_that_is_not_the_same_one_is_a_finding(copy: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("proof", [{"ends": [1]}, {"ends": {"zero": 1}}])
-def test_a_proof_that_cannot_be_read_is_a_doubt_and_excuses_nothing(proof: dict[str, Any]) -> None:
+def test_a_proof_that_cannot_be_read_is_inconclusive_and_permits_nothing(proof: dict[str, Any]) -> None:
     verdict = twice(death(proof=proof))
 
     assert verdict.findings_total["duplicate_rows"] == 1
     assert any(reason.startswith("copies could not be judged") for reason in verdict.inconclusive)
 
 
-def test_an_exactly_once_sink_is_excused_nothing() -> None:
+def test_an_exactly_once_sink_has_no_permitted_duplicates() -> None:
     run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").flush().out(0, "i1 c1")
     run.delivery, run.journal = Delivery.EXACTLY_ONCE, [death()]
 
@@ -91,7 +91,7 @@ def test_two_rows_that_are_owed_are_no_copies_however_alike_their_records() -> N
 
 
 @pytest.mark.parametrize(("journal", "found"), [([death()], {}), ([], {"duplicate_rows": 1})])
-def test_of_a_chain_they_are_excused_as_well(journal: list[Fault], found: dict[str, int]) -> None:
+def test_they_are_permitted_in_a_chain_as_well(journal: list[Fault], found: dict[str, int]) -> None:
     run = ChainRun(ONCE).batch("i1 x 10", out="i1 10")
     run.records.append(msgspec.structs.replace(run.records[0], offset=1))
     run.delivery, run.journal = Delivery.AT_LEAST_ONCE, journal

@@ -1,4 +1,4 @@
-"""Each rule of the engine, on a history small enough to be checked by hand.
+"""Each rule of Spark, on a history small enough to be checked by hand.
 
 Where nothing else is said the watermark delays are 0 s and a click belongs to an impression if it comes within 5 s
 after it: an impression at ``t`` expires when the watermark passes ``t + 5 s``, a click when it passes ``t``. Each batch

@@ -1,4 +1,4 @@
-"""Anchors, doubts and the three values; contracts without refs; what a check that raises comes to."""
+"""Coverage goals, inconclusive checks and the three verdicts; contracts without refs; a check that raises."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GOALS = (
 )
 
 
-def test_a_run_that_reaches_every_anchor_is_valid() -> None:
+def test_a_run_that_meets_every_goal_is_valid() -> None:
     run = whole()
     run.goals = list(GOALS)
     verdict = run.verdict()
@@ -85,24 +85,24 @@ def test_an_goal_that_is_required_and_not_met_is_unknown(goal: str) -> None:
     verdict = run.verdict()
     assert verdict.verdict == "UNKNOWN"
     assert verdict.exit_code == 3
-    assert verdict.inconclusive == [f"the anchor {goal!r} was asked for and not reached"]
+    assert verdict.inconclusive == [f"the coverage goal {goal!r} is required and was not met"]
 
 
-def test_an_anchor_that_this_join_cannot_reach_is_not_asked() -> None:
+def test_a_goal_that_this_join_cannot_meet_is_not_required() -> None:
     run = Run("inner").batch("i1 a 10").flush()
     run.goals = ["null_row_after_eviction", "semi_row_emitted"]
     assert run.verdict().verdict == "VALID"
     assert run.verdict().asked == ["flushed", "all_input_read"]
 
 
-def test_an_anchor_that_nobody_knows_is_a_doubt() -> None:
+def test_an_unknown_goal_is_inconclusive() -> None:
     run = Run().batch("i1 a 10").flush()
     run.goals = ["world_peace"]
     assert run.verdict().verdict == "UNKNOWN"
     assert "none of: flushed" in run.verdict().inconclusive[0]
 
 
-def test_a_finding_outranks_a_doubt() -> None:
+def test_a_finding_outranks_an_inconclusive_check() -> None:
     run = whole().without("i1 c1")
     run.goals = ["duplicate_permitted"]
     assert run.verdict().verdict == "INVALID"
@@ -112,16 +112,16 @@ def test_a_finding_outranks_a_doubt() -> None:
 def test_a_run_that_was_not_flushed_is_unknown_and_owes_nothing_yet() -> None:
     verdict = Run("left_outer").batch("i1 a 10, i2 b 11", "c1 a 12", out="i1 c1").batch().verdict()
     assert verdict.findings == []
-    assert verdict.inconclusive == ["the anchor 'flushed' was asked for and not reached"]
+    assert verdict.inconclusive == ["the coverage goal 'flushed' is required and was not met"]
 
 
-def test_input_that_no_committed_batch_read_is_a_doubt() -> None:
+def test_input_that_no_committed_batch_read_is_inconclusive() -> None:
     run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").batch()
     run.rows[LEFT_TOPIC].append("i2 b 11")
-    assert "the anchor 'all_input_read' was asked for and not reached" in run.verdict().inconclusive
+    assert "the coverage goal 'all_input_read' is required and was not met" in run.verdict().inconclusive
 
 
-def test_a_batch_that_read_more_than_the_evidence_holds_is_a_doubt() -> None:
+def test_a_batch_that_read_more_than_the_evidence_holds_is_inconclusive() -> None:
     run = Run().batch("i1 a 10", "c1 a 12", out="i1 c1").flush()
     run.plans[-1] = msgspec.structs.replace(run.plans[-1], end_offsets={LEFT_TOPIC: {"0": 7}})
     assert "evidence has only 0 of 5 records" in run.verdict().inconclusive[0]
@@ -170,17 +170,19 @@ def test_each_driver_killed_with_rows_written_has_to_double_some_or_the_kill_pro
 
     assert judged(0, 1).verdict == "VALID"
     assert judged(0).inconclusive == judged(1).inconclusive == judged().inconclusive == [
-        "the anchor 'written_kills_doubled' was asked for and not reached"
+        "the coverage goal 'written_kills_doubled' is required and was not met"
     ]  # fmt: skip
 
 
-def test_a_fault_that_missed_is_a_doubt() -> None:
+def test_a_fault_that_was_not_injected_is_inconclusive() -> None:
     run = whole()
     run.journal = [Fault(fault="KillExecutor", at_utc="-", done=False)]
-    assert run.verdict().inconclusive == ["the anchor 'every_fault_done' was asked for and not reached"]
+    assert run.verdict().inconclusive == ["the coverage goal 'every_fault_done' is required and was not met"]
 
 
-def test_a_check_that_raises_is_a_doubt_and_the_others_still_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_raises_is_inconclusive_and_the_others_still_judge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fails(*_: Any) -> None:
         raise ZeroDivisionError("seven")
 
@@ -192,7 +194,7 @@ def test_a_check_that_raises_is_a_doubt_and_the_others_still_judge(monkeypatch: 
     monkeypatch.setattr(judging, "predict", fails)
     verdict = whole().verdict()
     assert verdict.verdict == "UNKNOWN"
-    assert "the engine's own rules could not be judged: ZeroDivisionError: seven" in verdict.inconclusive
+    assert "Spark's rules could not be judged: ZeroDivisionError: seven" in verdict.inconclusive
 
 
 def test_broken_evidence_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +213,7 @@ def test_offsets_of_a_partition_that_is_no_number_are_broken_evidence() -> None:
         run.verdict()
 
 
-def test_opinions_that_disagree_without_the_known_defect_are_a_finding(
+def test_oracles_that_disagree_without_a_known_defect_are_a_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     right = judging.right_answer

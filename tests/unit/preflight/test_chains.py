@@ -1,4 +1,4 @@
-"""Chains that Spark accepts and that are badly placed."""
+"""Unsafe chains that Spark accepts."""
 
 from __future__ import annotations
 

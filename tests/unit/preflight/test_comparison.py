@@ -42,7 +42,9 @@ FITTING = {
     ),
     "window": contract("left_outer", **KEYS_OF_WINDOWS),
     "window_order": contract(bound=Bound(0, None, window_ms=10_000)),
-    "timeless": contract("left_outer", left={"keeps_null_event_time": True}, right={"keeps_null_event_time": True}),
+    "null_event_time": contract(
+        "left_outer", left={"keeps_null_event_time": True}, right={"keeps_null_event_time": True}
+    ),
     "renamed": contract("left_outer"),
     "ids_of_a_range": contract(),
     "ids_of_a_semi_join": contract("left_semi"),
@@ -154,7 +156,7 @@ LIES = {
         "nothing of it",
     ),
     "rows without time": (
-        contract("left_outer"), "timeless", "filters of impressions",
+        contract("left_outer"), "null_event_time", "filters of impressions",
         "rows without impression_time are filtered out", "rows without impression_time reach the join",
     ),
     "no rows without time": (

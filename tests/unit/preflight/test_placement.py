@@ -1,4 +1,4 @@
-"""Joins that Spark accepts and that are badly placed; by plan and by contract."""
+"""Unsafe joins that Spark accepts, found by plan and by contract."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_plan_and_contract_lead_to_the_same_warnings(case, with_plan):
         ("inner", "window_order", "state_never_removed", "w.end >= w.end", "nothing else"),
         (
             "left_outer",
-            "timeless",
+            "null_event_time",
             "null_event_times",
             "whose impression_time is NULL",
             "before withWatermark",

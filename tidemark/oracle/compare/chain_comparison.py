@@ -1,7 +1,7 @@
 """What came out of a chain, compared with what was predicted: values by batch, each row as often as it is owed.
 
 Free of I/O. The words are those of ``tidemark.oracle.findings``. Rows of a batch behind a gap are not compared; a batch
-owes its rows once it is committed; ``at-least-once`` excuses a row that comes again in a batch that ran again, and a
+owes its rows once it is committed; ``at-least-once`` permits a row that comes again in a batch that ran again, and a
 record that was sent twice (``tidemark.oracle.delivery``).
 """
 
@@ -41,7 +41,7 @@ class Predicted:
 
 @dataclass
 class Defect:
-    """A known defect of the engine, the right rows that it loses and the wrong ones that it gives."""
+    """A known defect of Spark, the right rows that it loses and the wrong ones that it gives."""
 
     name: str = ""
     lost: Counter[Values] = field(default_factory=Counter)
@@ -95,7 +95,7 @@ class Comparison:
         self._late: set[Values] = set()
         self.counts: Counter[str] = Counter()
         self.permitted: Counter[int] = Counter()
-        """Batch -> rows that came again in it, and were excused."""
+        """Batch -> rows that came again in it, and were permitted."""
 
     def run(self, without_late_filter: Predicted | None) -> Counter[str]:
         """Compare all of it; returns counts. ``without_late_filter``: what late rows would have given."""
@@ -180,7 +180,7 @@ class Comparison:
             return
         owed = self._known[came.batch][came.values]
         why = (
-            f"came again; the batch owes it {'once' if owed == 1 else f'{owed} times'}, and excuses no repeat"
+            f"came again; the batch owes it {'once' if owed == 1 else f'{owed} times'}, and permits no repeat"
         )
         self._add("duplicate_rows", came, why)
 

@@ -151,7 +151,7 @@ class Explain:
             return "phantom_rows", f"came, but not {self._distance(left, right)}"
         return (
             "oracles_disagree",
-            "came, and keys and times match, but the engine's own rules do not give it",
+            "came, and keys and times match, but Spark's rules do not give it",
         )
 
     def _wrong_null(self, left: int, batch: int) -> Reason:

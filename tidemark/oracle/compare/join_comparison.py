@@ -1,13 +1,13 @@
-"""The third opinion is Spark's: every output record, compared by identity and batch with what was predicted.
+"""What Spark wrote: every output record, compared by identity and batch with what was predicted.
 
 Free of I/O. ``Comparison.run`` returns what it saw; findings go into the book. Rules that are a choice:
 
 * A batch owes its rows once it is committed. The rows of a batch that was planned and never committed may
   come.
-* Delivery ``at-least-once`` excuses a row that comes again *in its own batch* if that batch was run again or
+* Delivery ``at-least-once`` permits a row that comes again *in its own batch* if that batch was run again or
   a task of it failed, and a record that the producer sent twice because a broker died (``repeats.py``);
-  ``exactly-once`` excuses nothing. A row that comes again in another batch is never excused.
-* In a left semi join every repeat that is not excused is ``repeated_semi_rows``; in the others
+  ``exactly-once`` permits no repeat. A row that comes again in another batch is never permitted.
+* In a left semi join every repeat that is not permitted is ``repeated_semi_rows``; in the others
   ``duplicate_rows``.
 * A row with a late input is ``late_rows_joined``, whatever kind of row it is; so is a semi row all of whose
   partners were late.
@@ -43,12 +43,12 @@ _PLACE_MASK = (1 << _PLACE_BITS) - 1
 
 @dataclass
 class Defects:
-    """What known defects of the engine do to this run: identity -> the defect's name."""
+    """What known defects of Spark do to this run: identity -> the defect's name."""
 
     lost: dict[int, str] = field(default_factory=dict)
-    """Rows that are right, and that this engine does not give."""
+    """Rows that are right, and that this Spark does not emit."""
     added: dict[int, str] = field(default_factory=dict)
-    """Rows that this engine gives, and that are wrong."""
+    """Rows that this Spark emits, and that are wrong."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Seen:
     """Identity of each right row -> the batch that it is due in; once it came, ``~place`` (below 0) of that record."""
     counts: Counter[str] = field(default_factory=Counter)
     permitted: Counter[int] = field(default_factory=Counter)
-    """Batch -> rows that came again in it, and were excused."""
+    """Batch -> rows that came again in it, and were permitted."""
 
     def came(self, identity: int) -> bool:
         """Whether a right row came."""
@@ -159,7 +159,7 @@ class Comparison:
             return
         why = "that batch was run once, none of its tasks failed, and its producer sent it once"
         if self._history.manifest.delivery is Delivery.EXACTLY_ONCE:
-            why = "exactly-once excuses no repeat"
+            why = "exactly-once permits no repeat"
         first = self.seen.came_at(identity)
         text = f"came again in batch {came.batch}, after output {first}, and {why}"
         self._add(self._repeat, identity, lambda: text, came)
@@ -188,7 +188,7 @@ class Comparison:
         self._add(name, identity, lambda: self._explain.owed(identity, batch), Came(batch, None))
 
     def _judge_lost(self, identity: int) -> None:
-        """A right row that the engine does not give, by a known defect."""
+        """A right row that Spark does not emit, by a known defect."""
         defect = self._defects.lost[identity]
         batch = self._history.rows.batch[first_of(identity)]
         if self.seen.came(identity) or not self._owing[batch]:
@@ -197,7 +197,7 @@ class Comparison:
         self._add(name, identity, lambda: why, Came(batch, None), defect=defect)
 
     def _judge_added(self, identity: int) -> None:
-        """A wrong row that the engine gives, by a known defect."""
+        """A wrong row that Spark emits, by a known defect."""
         if self.seen.came(identity):
             defect, batch = self._defects.added[identity], self._predicted[identity]
             name, why = self._explain.added_by_spark(identity, batch, defect)
@@ -205,7 +205,7 @@ class Comparison:
             self._add(name, identity, lambda: why, came, defect=defect)
 
     def _unexpected(self, identity: int, came: Came, place: int) -> None:
-        """A row that the operational opinion does not have."""
+        """A row that the model does not predict."""
         if identity in self._defects.lost:
             self.seen.awaited.setdefault(identity, ~place)
             name, why = "oracles_disagree", "came, which is right, although the rules of this Spark lose it"

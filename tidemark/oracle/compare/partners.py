@@ -1,7 +1,7 @@
-"""Who could have matched whom: an index of rows by key, for explaining and for the test of a known
+"""Candidate partners: an index of rows by key, for explaining and for the test of a known
 defect.
 
-Free of any opinion: rows of every fate but those without an event are in it. Built when it is first asked,
+Decides nothing: rows of every disposition but those without an event are in it. Built on first use,
 because a run that is right never asks.
 """
 

@@ -1,4 +1,4 @@
-"""The engine's own account of a run: its state, its metrics, and where its state was.
+"""Spark's own account of a run: its state, its metrics, and where its state was.
 
 Free of I/O. Spark's output is not all that Spark says: after each batch it also has a state, and reports how many rows
 it stored (``numRowsUpdated``), removed, dropped as late, and keeps. All of that follows from the rules that
@@ -45,7 +45,7 @@ METRICS = {
 
 
 class SparkAccount(msgspec.Struct, kw_only=True):
-    """``engine`` of the verdict.
+    """``spark_account`` of the verdict.
 
     ``state_batches`` are the batches whose state was compared, ``metric_batches`` how many reports were; ``rows`` sums
     what Spark reported (``kept`` is the most of any batch); ``times_ms`` has the least, the median and the most of the
@@ -66,7 +66,7 @@ class SparkAccount(msgspec.Struct, kw_only=True):
 def check_spark_account(
     history: History, prediction: Prediction, run: Evidence, finding_log: FindingLog
 ) -> SparkAccount:
-    """Compare what the engine says of itself; what is wrong goes into the book."""
+    """Compare what Spark says of itself; what is wrong goes into the finding log."""
     info = history.manifest.state
     spark_account = SparkAccount()
     if info is not None:

@@ -1,4 +1,4 @@
-"""The third opinion's state: what Spark kept after a batch, compared with what its own rules keep.
+"""The state: what Spark kept after a batch, compared with what its own rules keep.
 
 Free of I/O. Rows are compared as multisets of side, key, time and place in the input; what the state of a side does
 not have (the optimizer leaves out columns that nobody needs) is not compared. ``matched`` is compared on the preserved
@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 
 class PredictedState:
-    """The state that the engine's own rules keep after each batch."""
+    """The state that Spark's rules keep after each batch."""
 
     def __init__(self, history: History, prediction: Prediction) -> None:
         self._history = history
@@ -98,11 +98,11 @@ class StateComparison:
         ours, theirs = Counter(rows.values()), Counter(_as_kept(row, known) for row in found)
         for kept in (theirs - ours).elements():
             found_row = self._name("leaked_state", side, kept)
-            message = f"Spark's state after batch {batch} has {found_row}; the engine's own rules do not"
+            message = f"Spark's state after batch {batch} has {found_row}; Spark's rules do not"
             self._add("leaked_state", batch, side, kept, f"{message}: {self._why_not(side, kept)}")
         for kept in (ours - theirs).elements():
             missing_row = self._name("lost_state", side, kept)
-            message = f"by the engine's own rules the state after batch {batch} has {missing_row};"
+            message = f"by Spark's rules the state after batch {batch} has {missing_row};"
             self._add("lost_state", batch, side, kept, f"{message} Spark's state has not")
         if side in PRESERVED.get(self._history.contract.kind, ()):
             matched_in = self._matched_in
@@ -133,7 +133,7 @@ class StateComparison:
                 flagged = self._name("wrong_flags", side, kept)
                 message = (
                     f"Spark's state after batch {batch} says that {flagged} {said} matched;"
-                    f" by the engine's own rules it {rather}"
+                    f" by Spark's rules it {rather}"
                 )
                 self._add("wrong_flags", batch, side, kept, message)
 
@@ -170,7 +170,7 @@ class StateComparison:
         return next((row for row in readable if self._predicted.kept(row, known) == kept), None)
 
     def _why_not(self, side: int, kept: Kept) -> str:
-        """Why a row is not in the state by the engine's own rules."""
+        """Why a row is not in the state by Spark's rules."""
         row = self._row(side, kept) if self._finding_log.wants("leaked_state") else None
         if row is None:
             return "no such record was published"

@@ -1,6 +1,6 @@
 """What happened to a chain: which rows of which source each batch read.
 
-Free of I/O and of any opinion. A record is known by its number, in the order in which it was published; sentinels come
+Free of I/O; decides nothing. A record is known by its number, in the order in which it was published; sentinels come
 last.
 """
 

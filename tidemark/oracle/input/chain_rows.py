@@ -1,4 +1,4 @@
-"""From output records to rows: which batch wrote which values. Free of I/O and of any opinion."""
+"""From output records to rows: which batch wrote which values. Free of I/O; decides nothing."""
 
 from __future__ import annotations
 

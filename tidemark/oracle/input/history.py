@@ -1,6 +1,6 @@
 """What happened, in columns: every input record as a row, every planned batch as two lists of rows.
 
-Free of I/O, of clients and of any opinion: it reads an :class:`Evidence` and knows which batch read which
+Free of I/O and of clients; decides nothing: it reads an :class:`Evidence` and knows which batch read which
 row, but not which row was late. A row is an ``int``; the columns of :class:`Rows` are indexed by it. A
 million rows take about 200 MB, so there is no object per row.
 

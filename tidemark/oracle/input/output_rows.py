@@ -1,6 +1,6 @@
 """From an output record to the rows it claims to be made of.
 
-Free of any opinion about whether the row is right. Two ways: a contract with refs gives the Kafka positions
+Does not decide whether the row is right. Two ways: a contract with refs gives the Kafka positions
 of both inputs, so each output row is unique; without refs there are only ids, an event that was sent twice
 has two rows of one id, and output is a multiset: a record is taken for the expected row of its ids that has
 not come yet, one of its own batch first.

@@ -1,4 +1,4 @@
-"""The engine's own rules, for a chain: batch after batch, with the watermark that its input gives.
+"""The model of a chain: Spark's rules, batch after batch, with the watermark that its input gives.
 
 Free of I/O. One watermark for the whole query, from the latest event times of its sources (``WatermarkTracker``); from
 it each step has its own, which is the least that its inputs hand on, and never below 0

@@ -1,4 +1,4 @@
-"""The first opinion: the engine's own rules, replayed over the batches that the checkpoint names.
+"""The model of a join: Spark's rules, replayed over the batches that the checkpoint names.
 
 Free of Spark and of I/O. It is the row-by-row model of Spark 4.2's stream-stream join that was fuzzed against the
 engine itself. Per batch N, with ``eviction_watermark`` W[N] and ``late_watermark`` W[N-1] (0 for the first batch; not

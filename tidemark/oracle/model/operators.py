@@ -31,7 +31,7 @@ from tidemark.oracle.spark.time_ranges import US_PER_MS, bound_ms, window
 
 @dataclass(frozen=True)
 class Rules:
-    """How the engine behaves; ``keep_late`` is one that drops nothing, to tell what late rows would have made.
+    """How Spark behaves; ``keep_late`` is one that drops nothing, to tell what late rows would have made.
 
     ``right_first``: a left semi join takes the right rows of a batch first (SPARK-55973, since 4.2).
     ``drops_sides``: what ``tidemark.oracle.spark.join_elimination`` takes out is not run, and its watermarks
@@ -48,7 +48,7 @@ Choose = Callable[["Machine", list[Row], int], list[Row]]
 
 
 def first_come(_machine: Machine, rows: list[Row], many: int) -> list[Row]:
-    """The choice of an engine that reads everything in order."""
+    """The choice of a Spark that reads everything in order."""
     return rows[:many]
 
 

@@ -1,7 +1,7 @@
 """The known defects of Spark's stream-stream join, as data: what is wrong, in which versions, and what shows it.
 
-Free of everything. A *defect* is a row that SQL gives and the engine does not, or the other way round, on default
-settings and with the engine's own rules followed to the letter. A finding that is one names it, and the verdict stays
+Free of everything. A *defect* is a row that SQL gives and Spark does not, or the other way round, on default
+settings and with Spark's rules followed to the letter. A finding that is one names it, and the verdict stays
 ``INVALID``. A *case* is a pipeline and a trace of the folder ``defects``, and one telling row of its output.
 
 Not a defect but a rule, which the oracle follows: a query that was started again has forgotten the latest event time of
@@ -203,7 +203,7 @@ BY_NAME = {defect.name: defect for defect in DEFECTS}
 KNOWN_DEFECTS = {defect.name: defect.text for defect in DEFECTS}
 
 FIRST_MODELLED: Version = (4, 2)
-"""The oldest Spark whose row rules the operational opinion knows."""
+"""The oldest Spark whose row rules the model knows."""
 
 
 def minor_version(spark: str) -> Version | None:
@@ -215,7 +215,7 @@ def minor_version(spark: str) -> Version | None:
 
 
 def is_modelled(versions: Mapping[str, str]) -> bool:
-    """Whether the operational opinion knows the Spark of a run; one that is not named is taken for the newest."""
+    """Whether the model knows the Spark of a run; one that is not named is taken for the newest."""
     return (minor_version(versions.get("spark", "")) or FIRST_MODELLED) >= FIRST_MODELLED
 
 

@@ -1,4 +1,4 @@
-"""The second opinion on a chain: plain SQL over the rows that were not late where they arrived, run by DuckDB.
+"""The SQL oracle of a chain: plain SQL over the rows that were not late where they arrived, run by DuckDB.
 
 Free of Spark and of I/O. Which rows each step dropped as late, and the watermarks at the end, are the model's.
 Lateness depends on how rows fell into batches; once it is known which rows each step dropped, the answer of a step to

@@ -1,15 +1,15 @@
-"""The second opinion: one SQL join over the rows that were not late, run by DuckDB.
+"""The SQL oracle: one SQL join over the rows that were not late, run by DuckDB.
 
 Free of Spark and of I/O; DuckDB works in memory. Which rows were late, and the last watermark, are those of the
 replay (``operational``), and so is the arithmetic of bounds; nothing of its batches, probing, state and eviction is
 used here. Lateness depends on how rows fell into batches; once it is
-known which rows were accepted, the right answer does not (``tests/unit/oracle/test_opinions.py`` shows it on
+known which rows were accepted, the right answer does not (``tests/unit/oracle/test_oracles.py`` shows it on
 random histories): pairs; for an outer join a NULL row for each accepted row of a preserved side that is final
 and has no accepted partner; for a left semi join each accepted left row that has one. A row is final when no
 row that may still come can match it: it fails the condition on its own side, has no event time, or lies too far
 before the last watermark.
 
-Where it differs from the operational opinion the engine itself is wrong; such defects are known by name
+Where it differs from the model, Spark itself is wrong; such defects are known by name
 (``defects.py``).
 """
 
@@ -135,7 +135,7 @@ def spark_joins_nulls(history: History, identity: int) -> bool:
 def defect_that_loses(
     history: History, prediction: Prediction, partners: Partners, identity: int
 ) -> str | None:
-    """The known defect for which the engine does not give a right row."""
+    """The known defect for which Spark does not emit a right row."""
     is_null = right_of(identity) is None and history.contract.kind in PRESERVED
     if spark_loses(history, prediction, partners, first_of(identity)):
         return LEFT_SEMI_LOSES_SAME_BATCH_ROWS
@@ -158,7 +158,7 @@ def defect_that_loses(
 def defect_that_adds(
     history: History, prediction: Prediction, partners: Partners, identity: int
 ) -> str | None:
-    """The known defect for which the engine gives a wrong row."""
+    """The known defect for which Spark emits a wrong row."""
     first, right, rows = first_of(identity), right_of(identity), history.rows
     if spark_joins_nulls(history, identity) and right is not None and rows.key[first] == rows.key[right]:
         return FULL_OUTER_JOINS_NULL_KEYS
@@ -250,7 +250,7 @@ def _final_us(history: History, prediction: Prediction, side: int) -> int:
 
 
 def differences(said: Sequence[int], predicted: dict[int, int]) -> tuple[list[int], list[int]]:
-    """Identities that only the declarative opinion has, and those that only the operational one has."""
+    """Identities that only the SQL oracle has, and those that only the model has."""
     more = [identity for identity in said if identity not in predicted]
     if len(said) - len(more) == len(predicted):
         return more, []
