@@ -92,7 +92,7 @@ def test_findings_are_named_counted_and_shown_a_few_at_a_time(capsys):
     assert f"row {SHOWN - 1} never came" in said
     assert f"row {SHOWN} never came" not in said
     assert f"… and {8 - SHOWN} more" in said
-    assert "doubt: a check raised" in said
+    assert "inconclusive because a check raised" in said
 
 
 def test_the_picture_of_a_run_has_a_line_for_each_batch(tmp_path):

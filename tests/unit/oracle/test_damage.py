@@ -6,9 +6,9 @@ import json
 import random
 
 import pytest
-from tests.unit.oracle.test_opinions import random_run
 
 from tests.unit.oracle.histories import QUERY, Run
+from tests.unit.oracle.test_oracles import random_run
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 

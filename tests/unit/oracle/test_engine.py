@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.oracle.test_opinions import random_run
 
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
+from tests.unit.oracle.test_oracles import random_run
 from tidemark.formats.evidence import ExecutorAssignment, StateInfo, StateRow
 from tidemark.oracle.compare.state_locality import Locality
 from tidemark.oracle.findings import EXAMPLES_KEPT
