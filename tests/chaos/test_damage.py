@@ -1,6 +1,6 @@
 """A checkpoint damaged between two runs of a query: its rows are right, or it stops, says why, and goes on once mended.
 
-What is to be expected is in the name of each test, and as a table in ``ARCHITECTURE.md``.
+What is to be expected is in the name of each test, and as a table in ``docs/explanation/commit-points.md``.
 """
 
 from __future__ import annotations
