@@ -79,20 +79,20 @@ class OwnBroker:
         self.state.write_component(part)
 
     @property
-    def part(self) -> ComponentRecord:
+    def component(self) -> ComponentRecord:
         """How it is started, and which process it is."""
-        part = self.state.part("broker")
-        assert part is not None
-        return part
+        component = self.state.component("broker")
+        assert component is not None
+        return component
 
     def start(self) -> None:
         """Start it, again after a kill, and wait until a record goes through it."""
-        self._runtime.start([self.part])
-        readiness.round_trip(self.bootstrap, lambda: readiness.must_live(self._runtime, self.part))
+        self._runtime.start([self.component])
+        readiness.round_trip(self.bootstrap, lambda: readiness.must_live(self._runtime, self.component))
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
-        self._runtime.end(self.part, 0)
+        self._runtime.end(self.component, 0)
 
     @property
     def jars(self) -> list[str]:
@@ -101,7 +101,7 @@ class OwnBroker:
 
     def log(self) -> str:
         """What it has logged."""
-        return self._runtime.log(self.part)
+        return self._runtime.log(self.component)
 
 
 @contextmanager
