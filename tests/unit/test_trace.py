@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,3 +136,38 @@ def test_a_hundred_thousand_records_are_written_and_read_in_a_second_of_work(tmp
     with TraceReader(tmp_path / "t.jsonl") as reader:
         assert sum(1 for _ in reader) == n
     assert time.process_time() - start_s < 3  # 0.25 s where nothing else runs
+
+
+def compressed_trace(path: Path) -> bytes:
+    write_trace(path, HEADER, (Record(topic="a", arrival_ms=n, key=f"{n:x}") for n in range(1, 40_000)))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("cut", [1, 40, 40_000])
+def test_a_compressed_trace_that_was_cut_off_is_broken(tmp_path, cut):
+    path = tmp_path / "t.jsonl.zst"
+    path.write_bytes(compressed_trace(path)[:-cut])
+    with TraceReader(path) as reader, pytest.raises(BrokenTrace, match=r"t\.jsonl\.zst' cannot be") as broken:
+        list(reader)
+    assert "ends within a zstd frame" in broken.value.detail
+    with pytest.raises(BrokenTrace, match=r"t\.jsonl\.zst' cannot be decompressed"):
+        trace_sha256(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zstd frame"])
+def test_a_compressed_trace_without_a_frame_is_broken(tmp_path, content):
+    (tmp_path / "t.jsonl.zst").write_bytes(content)
+    with pytest.raises(BrokenTrace, match=r"t\.jsonl\.zst' cannot be decompressed"):
+        TraceReader(tmp_path / "t.jsonl.zst")
+
+
+def test_a_compressed_trace_of_several_frames_is_read_whole(tmp_path):
+    plain, path = tmp_path / "t.jsonl", tmp_path / "t.jsonl.zst"
+    records = [Record(topic="a", arrival_ms=n) for n in range(1, 100)]
+    sha256 = write_trace(plain, HEADER, records)
+    path.write_bytes(
+        b"".join(zstandard.compress(line) for line in plain.read_bytes().splitlines(keepends=True))
+    )
+    with TraceReader(path) as reader:
+        assert list(reader) == records
+    assert trace_sha256(path) == sha256

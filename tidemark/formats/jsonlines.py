@@ -10,20 +10,27 @@ import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 import zstandard
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 _BLOCK_BYTES = 1 << 20
+_COMPRESSED_BYTES = 1 << 16
 
 T = TypeVar("T")
 
 
 def open_lines(path: Path) -> IO[bytes]:
-    """Open a file of lines for reading, decompressing it if its name ends in ``.zst``."""
+    """Open a file of lines for reading, decompressing it if its name ends in ``.zst``.
+
+    Reading a compressed file raises ``zstandard.ZstdError`` where it is damaged, and where it ends too early.
+    """
     if path.suffix == ".zst":
-        return io.BufferedReader(zstandard.open(path, "rb"), _BLOCK_BYTES)
+        return io.BufferedReader(_Frames(path.open("rb")), _BLOCK_BYTES)
     return path.open("rb")
 
 
@@ -50,6 +57,54 @@ def read_blocks(file: IO[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[l
                     yield items
                     raise
         yield items
+
+
+class _Frames(io.RawIOBase):
+    """The content of a file of zstd frames, one after another.
+
+    The readers of ``zstandard`` take the end of the file for the end of a frame that was cut off, and read no more than
+    the first frame unless told to. This one raises ``zstandard.ZstdError`` for a file that does not end with a frame.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._is_within_frame = True  # an empty file has no frame
+        self._compressed = b""
+        self._content = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Always: this is a file for reading."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill ``buffer`` with content; the number of bytes, 0 at the end."""
+        with memoryview(buffer) as view:
+            while not self._content and self._advance():
+                pass
+            length = min(len(view), len(self._content))
+            view[:length] = self._content[:length]
+        self._content = self._content[length:]
+        return length
+
+    def _advance(self) -> bool:
+        """Decompress the next piece of the file; False at its end."""
+        compressed = self._compressed or self._file.read(_COMPRESSED_BYTES)
+        if not compressed:
+            if self._is_within_frame:
+                raise zstandard.ZstdError("the file ends within a zstd frame: its end is missing")
+            return False
+        if not self._is_within_frame:
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._content = memoryview(self._frame.decompress(compressed))
+        self._is_within_frame = not self._frame.eof
+        self._compressed = self._frame.unused_data if self._frame.eof else b""
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
 
 
 def line_number(path: Path, item: int) -> int:

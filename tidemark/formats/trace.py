@@ -126,7 +126,8 @@ _record_decoder = msgspec.json.Decoder(Record)
 class TraceReader:
     """An open trace: ``header`` is read at once, iterating yields the records. A context manager.
 
-    Raises ``BrokenTrace`` with file name, line number and reason for a line that cannot be read.
+    Raises ``BrokenTrace`` with file name, line number and reason for a line that cannot be read, and for a compressed
+    file that is damaged or ends too early.
     """
 
     def __init__(self, path: Path) -> None:
@@ -168,7 +169,7 @@ class TraceReader:
                         last_slice = record.slice
                     yield record
         except zstandard.ZstdError as error:
-            raise self._broken(number + 2, error) from error
+            raise _damaged(self.path, error) from error
         except msgspec.DecodeError as error:
             # In the item behind the last one that was given; the header is the first.
             raise self._broken(line_number(self.path, number + 2), error) from error
@@ -186,7 +187,9 @@ class TraceReader:
                 raise ValueError(f"format {header.tidemark_trace}; this version reads format {FORMAT}")
             if header.slices < 1 or not header.topics:
                 raise ValueError("a trace has at least one slice and one topic")
-        except (msgspec.DecodeError, ValueError, zstandard.ZstdError) as error:
+        except zstandard.ZstdError as error:
+            raise _damaged(self.path, error) from error
+        except (msgspec.DecodeError, ValueError) as error:
             raise self._broken(1, error) from error
         return header
 
@@ -204,12 +207,23 @@ def write_trace(path: Path, header: Header, records: Iterable[Record]) -> str:
 
 
 def trace_sha256(path: Path) -> str:
-    """The digest of a trace's uncompressed bytes (hexadecimal)."""
+    """The digest of a trace's uncompressed bytes (hexadecimal); raises ``BrokenTrace`` if they cannot be read."""
     digest = hashlib.sha256()
-    with open_lines(path) as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
+    try:
+        with open_lines(path) as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    except zstandard.ZstdError as error:
+        raise _damaged(path, error) from error
     return digest.hexdigest()
+
+
+def _damaged(path: Path, error: zstandard.ZstdError) -> BrokenTrace:
+    return BrokenTrace(
+        f"trace {str(path)!r} cannot be decompressed",
+        detail=str(error),
+        hint="copy or generate it again",
+    )
 
 
 def _chain(header: Header, records: Iterable[Record]) -> Iterator[Header | Record]:

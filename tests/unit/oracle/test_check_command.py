@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import zstandard
 from typer.testing import CliRunner
 
 from tidemark.cli import app
+from tidemark.errors import EXIT_USAGE, TidemarkError
 
 MANIFEST = """
 {"tidemark_evidence": 1, "delivery": "at-least-once", "contract": {
@@ -82,3 +84,19 @@ def test_an_inconclusive_verdict_says_why_and_exits_with_3(typed: Path) -> None:
     done = CliRunner().invoke(app, ["check", str(typed)])
     assert done.exit_code == 3
     assert "flushed" in done.output
+
+
+@pytest.mark.parametrize("name", ["output", "batches", "trace", "flush"])
+def test_a_compressed_file_that_was_cut_off_is_named_and_exits_with_2(typed: Path, name: str) -> None:
+    plain, compressed = typed / f"{name}.jsonl", typed / f"{name}.jsonl.zst"
+    whole = zstandard.compress(plain.read_bytes())
+    plain.unlink()
+    compressed.write_bytes(whole)
+    assert CliRunner().invoke(app, ["check", str(typed)]).exit_code == 0
+
+    compressed.write_bytes(whole[:-40])
+    error = CliRunner().invoke(app, ["check", str(typed)]).exception
+    assert isinstance(error, TidemarkError)
+    assert error.exit_code == EXIT_USAGE
+    assert str(compressed) in error.message
+    assert "ends within a zstd frame" in error.detail
