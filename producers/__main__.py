@@ -81,9 +81,7 @@ def generate(
         bound_ms=bound_ms,
     )
     sha256, header = write(settings, writable(out))
-    print_json(
-        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "goals": header.goals}
-    )
+    print_trace(sha256, header)
 
 
 @app.command()
@@ -98,9 +96,7 @@ def flights(
 
     settings = FlightSettings(month=month or None, pace=parse_pace(pace), slice_hours=slice_hours)
     sha256, header = write(settings, writable(out))
-    print_json(
-        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "goals": header.goals}
-    )
+    print_trace(sha256, header)
 
 
 @app.command()
@@ -166,8 +162,8 @@ def sentinels(
     print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
 
 
-def say_what_it_is(sha256: str, header: Header) -> None:
-    """The result of making a trace."""
+def print_trace(sha256: str, header: Header) -> None:
+    """The result of a command that made a trace."""
     about = {"counts": header.counts, "slices": header.slices, "goals": header.goals}
     print_json({"trace_sha256": sha256, **about})
 

@@ -37,11 +37,10 @@ _LOOK_S = 0.1
 class KafkaOut:
     """An open producer. ``topics`` maps the trace's logical names to Kafka's. A context manager."""
 
-    def __init__(self, bootstrap: str, topics: Mapping[str, str], *, delivery_s: float = DELIVERY_S) -> None:
+    def __init__(self, bootstrap: str, topics: Mapping[str, str]) -> None:
         self.bootstrap = bootstrap
         self.topics = dict(topics)
         self.sent: Counter[str] = Counter()
-        self._delivery_s = delivery_s
         self._since_poll = 0
         self._failed: tuple[KafkaError, str] | None = None
         self._last_trouble = ""
@@ -56,7 +55,7 @@ class KafkaOut:
                 "message.max.bytes": LARGEST_BYTES,
                 "queue.buffering.max.messages": QUEUE_RECORDS,
                 "queue.buffering.max.kbytes": 256 * 1024,
-                "message.timeout.ms": int(delivery_s * 1000),
+                "message.timeout.ms": int(DELIVERY_S * 1000),
                 "delivery.report.only.error": True,
                 "on_delivery": self._delivered,
                 "error_cb": self._trouble,
@@ -128,7 +127,7 @@ class KafkaOut:
         """Return when every record sent so far is acknowledged; raises what went wrong with one that was
         not.
         """
-        deadline = time.monotonic() + self._delivery_s + ACK_GRACE_S
+        deadline = time.monotonic() + DELIVERY_S + ACK_GRACE_S
         while len(self._producer):
             self._producer.flush(_LOOK_S)
             self._look(0)

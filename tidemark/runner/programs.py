@@ -48,8 +48,7 @@ def program_environment(code: Path | None) -> dict[str, str]:
     return environment
 
 
-def run_program(arguments: Sequence[str], *, timeout_s: float, code: Path | None = None,
-                python: Path | None = None) -> str:  # fmt: skip
+def run_program(arguments: Sequence[str], *, timeout_s: float, python: Path | None = None) -> str:
     """Run ``python -m ARGUMENTS`` to its end and return what it printed.
 
     Raises the ``TidemarkError`` that its exit code stands for, with the program's own words.
@@ -58,7 +57,7 @@ def run_program(arguments: Sequence[str], *, timeout_s: float, code: Path | None
     try:
         done = subprocess.run(
             command,
-            env=program_environment(code),
+            env=program_environment(None),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -50,21 +50,19 @@ def log_tail(runtime: Runtime, component: ComponentRecord) -> str:
     return "\n".join(messages[-15:]) or "(empty)"
 
 
-def await_log(runtime: Runtime, component: ComponentRecord, *texts: str, timeout_s: float = UP_S) -> None:
+def await_log(runtime: Runtime, component: ComponentRecord, *texts: str) -> None:
     """Wait until a component has logged one of ``texts`` since its start."""
 
     def logged() -> bool:
         log = runtime.log(component, since_start=True)
         return any(text in log for text in texts)
 
-    _await(runtime, component, logged, f"to log {' or '.join(map(repr, texts))}", timeout_s)
+    _await(runtime, component, logged, f"to log {' or '.join(map(repr, texts))}")
 
 
-def await_driver(runtime: Runtime, component: ComponentRecord, timeout_s: float = UP_S) -> None:
+def await_driver(runtime: Runtime, component: ComponentRecord) -> None:
     """Wait until a driver serves at its address; raises ``DaemonDied`` if another program has taken its port."""
-    _await(
-        runtime, component, lambda: runtime.serves(component), f"to serve at {component.address}", timeout_s
-    )
+    _await(runtime, component, lambda: runtime.serves(component), f"to serve at {component.address}")
 
 
 def await_master(runtime: Runtime, component: ComponentRecord) -> None:
@@ -80,13 +78,11 @@ def await_worker(runtime: Runtime, component: ComponentRecord) -> None:
     await_log(runtime, component, "Successfully registered with master")
 
 
-def _await(
-    runtime: Runtime, component: ComponentRecord, condition: Callable[[], bool], what: str, timeout_s: float
-) -> None:
+def _await(runtime: Runtime, component: ComponentRecord, condition: Callable[[], bool], what: str) -> None:
     try:
         wait_until(
             condition,
-            timeout_s,
+            UP_S,
             lambda: f"the {component.name} {what}",
             unless=lambda: must_live(runtime, component),
         )

@@ -122,10 +122,6 @@ def _lists(state: StateFolder, group: str) -> list[Path]:
     return sorted((state.path / "classes" / group).glob("*.lst"))
 
 
-def _unpublished(state: StateFolder, group: str) -> Path:
-    return state.path / "classes" / f"{group}.jsa"
-
-
 def _names(lists: Iterable[Path]) -> set[str]:
     """The lines of class lists that hold for every JVM of a group: not those of classes from passing loaders."""
     lines: set[str] = set()
