@@ -1,4 +1,4 @@
-"""What a reader of a topic says when nothing comes: the topic was deleted, or its broker is gone."""
+"""The error of a reader that gets no more records: the topic was deleted, or the broker is gone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnBroker]:
 
 
 def reader_at_the_end(broker: OwnBroker, topic: str) -> Iterator[Message]:
-    """A reader that has read all that is there, and waits for one more record."""
+    """A reader that has read all records, and waits for one more."""
     kafka.create_topics(broker.bootstrap, {topic: 1})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(RECORDS):
@@ -32,7 +32,7 @@ def reader_at_the_end(broker: OwnBroker, topic: str) -> Iterator[Message]:
     return reader
 
 
-def test_a_reader_says_that_its_topic_was_deleted(broker, monkeypatch):
+def test_a_reader_reports_that_its_topic_was_deleted(broker, monkeypatch):
     monkeypatch.setattr(kafka, "DRAIN_S", 20.0)
     reader = reader_at_the_end(broker, "deleted")
     kafka.delete_topics(broker.bootstrap, ["deleted"])
@@ -43,7 +43,7 @@ def test_a_reader_says_that_its_topic_was_deleted(broker, monkeypatch):
     assert f"read up to {{0: {RECORDS}}}; last error: " in raised.value.detail
 
 
-def test_a_reader_at_its_deadline_says_that_its_topic_was_deleted(broker, monkeypatch):
+def test_a_reader_at_its_deadline_reports_that_its_topic_was_deleted(broker, monkeypatch):
     monkeypatch.setattr(kafka, "DRAIN_S", 1.0)
     reader = reader_at_the_end(broker, "deleted-late")
     kafka.delete_topics(broker.bootstrap, ["deleted-late"])
@@ -52,19 +52,21 @@ def test_a_reader_at_its_deadline_says_that_its_topic_was_deleted(broker, monkey
         next(reader)
 
 
-def test_a_reader_of_a_topic_that_is_there_blames_no_deletion(broker, monkeypatch):
+def test_a_reader_of_an_existing_topic_does_not_report_a_deletion(broker, monkeypatch):
     monkeypatch.setattr(kafka, "DRAIN_S", 6.0)
-    with pytest.raises(DeadlineExceeded, match="waited 6 s for the committed records of 'there'") as raised:
+    with pytest.raises(
+        DeadlineExceeded, match="timed out after 6 s waiting for the committed records of 'there'"
+    ) as raised:
         next(reader_at_the_end(broker, "there"))
     assert "transaction" in raised.value.hint
 
 
-def test_a_reader_whose_broker_is_gone_names_the_last_error(broker, monkeypatch):
+def test_a_reader_whose_broker_is_gone_reports_the_last_error(broker, monkeypatch):
     monkeypatch.setattr(kafka, "DRAIN_S", 6.0)
     reader = reader_at_the_end(broker, "unreachable")
     broker.kill()
     try:
-        with pytest.raises(DeadlineExceeded, match="waited 6 s for") as raised:
+        with pytest.raises(DeadlineExceeded, match="timed out after 6 s waiting for") as raised:
             next(reader)
     finally:
         broker.start()

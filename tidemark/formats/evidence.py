@@ -1,7 +1,7 @@
 """Evidence: one directory per run, enough to judge the run again without a stack.
 
-Free of Kafka and Spark. Simple enough to write by hand: ``tidemark check DIR`` judges a directory that a person
-typed. JSON Lines files may be compressed (``.zst``).
+The files are simple enough to write by hand: ``tidemark check DIR`` also judges a directory that a person typed. JSON
+Lines files may be compressed (``.zst``). This module needs neither Kafka nor Spark.
 
 ``manifest.json``   one object::
 
@@ -11,61 +11,68 @@ typed. JSON Lines files may be compressed (``.zst``).
         "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
      "goals": ["flushed"]}
 
+<<<<<<< HEAD
     ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
     published. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``backend``, ``sink``, ``query_id``,
     ``started_utc``, ``command`` (that reproduces the run), ``notes``, ``state``. ``goals``: coverage goals required.
     ``state`` says how Spark kept the join's state, as the checkpoint has it, and what was read of it::
+=======
+    ``end_offsets`` (end-exclusive, as all offsets here) say how many records of the trace and the flush were published.
+    ``goals`` are the coverage goals that the run had to meet. Optional: ``seed``, ``trace_sha256``, ``versions``,
+    ``code_sha256``, ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run), ``notes``,
+    ``state``. ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
+>>>>>>> ef408b8 (formats, kafka, sparkfiles: docstrings and messages in plain technical English)
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
-    ``format`` is the join's state format, ``changelog`` whether changelog files were written; ``asked_format`` is
-    there if the run asked for one. ``batches`` are those whose state was asked for; ``problem`` says why it was not
-    to be had, ``note`` why there was none to ask for.
+    ``format`` is the join's state format, ``changelog`` whether changelog files were written. ``asked_format`` is
+    present if the run asked for a format. ``batches`` are those after which the state was to be read. ``problem`` says
+    why reading it failed, ``note`` why there was no state to read.
 
 ``trace.jsonl``     the trace that was published, unchanged (``tidemark.formats.trace``).
 ``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
-``batches.jsonl``   one line per planned batch, by batch id::
+``batches.jsonl``   one line per planned batch, in order of batch id::
 
     {"batch": 0, "watermark_ms": 0, "end_offsets": {"impressions": {"0": 400}, "clicks": {"0": 40}},
      "committed": true, "runs": 1, "restarted": false, "failed_tasks": 0}
 
     ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how
-    often the batch was started. ``restarted`` says that the query was started again and began with this batch, be it
-    for the first time; a batch that was run again is always one. ``failed_tasks`` is how many task attempts of it did
-    not end in success (from the event logs).
+    often the batch was started. ``restarted`` means that the query was restarted and began with this batch, whether or
+    not the batch had run before; a batch that ran more than once is always ``restarted``. ``failed_tasks`` is how many
+    of its task attempts did not succeed (from the event logs).
 
-``output.jsonl``    every record of the output topic, read at read_committed::
+``output.jsonl``    every record of the output topic, read at ``read_committed``::
 
     {"partition": 0, "offset": 0, "key": null, "value": "{...}", "timestamp_ms": 1767225600000,
      "headers": [["query", "b2f0..."], ["batch", "0"], ["partition", "1"], ["attempt", "0"]]}
 
-    A header's value is text, ``null``, or ``{"base64": "/w=="}`` for bytes that are no UTF-8, as in the trace. Such
-    bytes of a key or value are shown as ``\\xNN``. ``timestamp_ms`` is 0 also for a record that has no timestamp.
+    A header's value is text, ``null``, or ``{"base64": "/w=="}`` for bytes that are not valid UTF-8, as in the
+    trace; such bytes of a key or value are written as ``\\xNN``. ``timestamp_ms`` is also 0 if the record has none.
 
-``state.jsonl``     the join's state after some batches, a line for each row in it; may be missing::
+``state.jsonl``     the join's state after some batches, one line per row; may be missing::
 
     {"batch": 3, "side": "left", "key": ["u7", null], "time_us": 1767225600000000, "ref": [0, 17], "matched": false}
 
-    ``batch`` is committed, and the rows are those that Spark kept when it ended. ``time_us`` is the event time, or the
-    end of its window; ``ref`` partition and offset of the input record. What the state does not have is ``null``.
+    The rows are those in the state when ``batch``, which is committed, had ended. ``time_us`` is the event time, or the
+    end of its window; ``ref`` is partition and offset of the input record. A field that the state lacks is ``null``.
 
-``executors.jsonl`` where the state was: the executor that ran the join on each state partition; may be missing::
+``executors.jsonl`` which executor ran the join on each state partition; may be missing::
 
     {"batch": 4, "executors": {"0": "1", "1": "0"}, "lost": ["2"]}
 
-    ``lost`` are executors that ended while this batch was the latest. Those of the driver's second run are ``2:0``,
-    ``2:1`` and so on, for each run of a driver counts its executors from 0.
+    ``lost`` are executors that ended while this batch was the latest. Every start of a driver counts its executors from
+    0: those of the second start are written ``2:0``, ``2:1`` and so on.
 
-``faults.jsonl``    the journal: what was asked, what was done, the proof::
+``faults.jsonl``    the journal of faults: what was asked for, whether it was injected, and the proof::
 
     {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
 
-``progress.jsonl``  Spark's own progress reports, as they are.
-``verdict.json``    the judgement.
-``logs/``           logs of the programs, what Spark's event log says of the query, and under faults those of driver and
-                    executors.
+``progress.jsonl``  Spark's progress reports, unchanged.
+``verdict.json``    the verdict.
+``logs/``           logs of the programs, the lines of Spark's event log about this query and, if faults were injected,
+                    the logs of driver and executors.
 ``code.zip``        the code that ran.
-``contract.json``   the contract by itself.
+``contract.json``   the contract alone.
 """
 
 from __future__ import annotations
@@ -87,7 +94,7 @@ FORMAT = 1
 
 
 class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a logical input topic was published, and which of its offsets this run wrote."""
+    """The Kafka topic of a logical input topic, and the offsets that this run wrote to it."""
 
     topic: str
     start_offsets: dict[str, int]
@@ -151,7 +158,7 @@ class OutputRecord(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     timestamp_ms: int = 0
 
     def header(self, name: str) -> str | None:
-        """The last value of a header, as text; bytes that are no UTF-8 are shown as ``\\xNN``."""
+        """The last value of a header, as text; bytes that are not valid UTF-8 are shown as ``\\xNN``."""
         for found, value in reversed(self.headers):
             if found == name:
                 return value.base64.decode(errors="backslashreplace") if isinstance(value, Base64) else value
@@ -170,7 +177,7 @@ class StateRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=Fals
 
 
 class ExecutorAssignment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A line of ``executors.jsonl``: state partition -> executor, and the executors that ended meanwhile."""
+    """A line of ``executors.jsonl``: state partition -> executor, and the executors that ended during the batch."""
 
     batch: int
     executors: dict[str, str]
@@ -198,7 +205,7 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
 
 
 class InputRecord(NamedTuple):
-    """What the judge needs of a published record: topic, Kafka position, value (text if the trace has it so)."""
+    """What the oracle needs of a published record: topic, Kafka position, value (``str`` if the trace has text)."""
 
     topic: str
     partition: int
@@ -231,7 +238,7 @@ class RunDirectory:
         return read_contract(self.manifest.contract)
 
     def inputs(self) -> Iterator[InputRecord]:
-        """All records that were published, in order: the trace, then the sentinels."""
+        """All published records, in order: the trace, then the sentinels."""
         manifest = self.manifest
         spans = {
             (name, int(partition)): [topic.start_offsets.get(partition, 0), end]
@@ -254,7 +261,7 @@ class RunDirectory:
                     yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
 
     def batches(self) -> list[Batch]:
-        """The planned batches, by id."""
+        """The planned batches, in order of their ids."""
         return sorted(self._lines("batches", Batch), key=lambda batch: batch.batch)
 
     def output(self) -> Iterator[OutputRecord]:
@@ -262,7 +269,7 @@ class RunDirectory:
         return self._lines("output", OutputRecord)
 
     def faults(self) -> list[Fault]:
-        """The journal of faults; empty if there is none."""
+        """The journal of faults; empty without one."""
         return list(self._lines("faults", Fault)) if self.file("faults").is_file() else []
 
     def progress(self) -> list[dict[str, Any]]:
@@ -274,12 +281,12 @@ class RunDirectory:
         return self._lines("state", StateRow) if self.file("state").is_file() else None
 
     def executor_assignments(self) -> list[ExecutorAssignment]:
-        """Where the state was, by batch; empty if that is not known."""
+        """Which executor had which state partition, by batch; empty if that is not known."""
         if not self.file("executors").is_file():
             return []
         return sorted(
             self._lines("executors", ExecutorAssignment),
-            key=lambda executor_assignment: executor_assignment.batch,
+            key=lambda one: one.batch,
         )
 
     def file(self, name: str) -> Path:
@@ -289,12 +296,12 @@ class RunDirectory:
         return compressed if compressed.is_file() and not plain.is_file() else plain
 
     def write_lines(self, name: str, items: Iterable[Any]) -> None:
-        """Write ``NAME.jsonl``, whole or not at all."""
+        """Write ``NAME.jsonl``, completely or not at all."""
         encode = msgspec.json.Encoder().encode
         write_lines(self.path / f"{name}.jsonl", (encode(item) for item in items))
 
     def write_json(self, name: str, item: Any) -> None:
-        """Write ``NAME.json``, indented for people, whole or not at all."""
+        """Write ``NAME.json``, indented for people, completely or not at all."""
         text = msgspec.json.format(msgspec.json.encode(item), indent=2)
         part = self.path / f"{name}.json.part"
         part.write_bytes(text + b"\n")
@@ -315,12 +322,12 @@ class RunDirectory:
 
 
 def open_run(path: Path) -> RunDirectory:
-    """The run directory ``path``; raises ``BrokenEvidence`` if it is none."""
+    """The run directory ``path``; raises ``BrokenEvidence`` if it is not one."""
     if not (path / "manifest.json").is_file():
         raise BrokenEvidence(
             f"{str(path)!r} is not a run directory",
             detail="it has no manifest.json",
-            hint="`tidemark run` prints the run directory it made; by default it is below runs/",
+            hint="`tidemark run` prints the run directory that it wrote; by default it is below runs/",
         )
     return RunDirectory(path)
 

@@ -1,6 +1,6 @@
-"""JSON Lines files, plain or compressed (``.zst``), written whole or not at all.
+"""JSON Lines files, plain or compressed (``.zst``). A file is written completely or not at all.
 
-Free of any particular format: ``trace`` and ``evidence`` are the formats.
+This module knows lines and blocks of JSON, not what they mean: ``trace`` and ``evidence`` define that.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def open_lines(path: Path) -> IO[bytes]:
 
 
 def read_blocks(file: IO[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:
-    """The decoded lines of a file, many at a time, which is much faster than one by one; blank lines are left out.
+    """The decoded lines of a file in blocks, which is much faster than one by one; blank lines are skipped.
 
-    A line that cannot be decoded raises ``msgspec.DecodeError`` once all lines before it were given.
+    A line that cannot be decoded raises ``msgspec.DecodeError``, after all lines before it have been yielded.
     """
     while block := file.read(_BLOCK_BYTES):
         block += file.readline()
@@ -47,7 +47,7 @@ def read_blocks(file: IO[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[l
                 yield items
                 continue
         except msgspec.DecodeError:
-            pass  # found again below, line by line
+            pass  # the loop below finds the line
         items = []
         for line in block.split(b"\n"):
             if line and not line.isspace():
@@ -108,7 +108,7 @@ class _Frames(io.RawIOBase):
 
 
 def line_number(path: Path, item: int) -> int:
-    """The number of the line that holds a file's ``item``-th item; both count from 1, items leave out blank lines."""
+    """The line number of a file's ``item``-th item. Both count from 1; a blank line is a line and no item."""
     with open_lines(path) as file:
         numbers = (number for number, line in enumerate(file, 1) if not line.isspace())
         return next(islice(numbers, item - 1, None), 0)

@@ -1,7 +1,7 @@
 """The trace: every input record of a run, in the order in which it was produced.
 
-Free of Kafka and Spark. One JSON object a line (JSON Lines; ``.zst`` is read and written too), made to be read and
-written by hand. The first line is the header, each further line a record::
+A JSON Lines file, plain or compressed (``.zst``), simple enough to be read and written by hand. The first line is the
+header, each further line a record. This module needs neither Kafka nor Spark::
 
     {"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {"partitions": 2}, "clicks": {"partitions": 1}},
      "slices": 2}
@@ -10,24 +10,25 @@ written by hand. The first line is the header, each further line a record::
 
 Header:
 
-``pace``    ``stepped``: a slice is published, its batches are awaited, then comes the next. ``backlog``: all is
-            published, then the query starts and takes about one slice's number of records a batch. ``timed``: by
-            ``arrival_ms``.
+``pace``    ``stepped``: the next slice is published once the query has processed the one before. ``backlog``: the
+            whole trace is published before the query starts, and each batch reads about as many records as a slice has.
+            ``timed``: each record is published at its ``arrival_ms``.
 ``topics``  logical name -> number of partitions.
 ``slices``  number of slices (at least 1).
-``seed``, ``generator``, ``counts``, ``goals``     optional: how it was made, what is in it (numbers for the report),
-            and what a run of it is asked to reach (``tidemark.oracle.coverage``).
+``seed``, ``generator``   optional: how the trace was made.
+``counts``  optional: how many records of each sort it has; shown in the report.
+``goals``   optional: the coverage goals that a run of this trace has to meet (``tidemark.oracle.coverage``).
 
-Record (only ``topic`` and ``arrival_ms`` must be there):
+Record (``topic`` and ``arrival_ms`` are required):
 
-``value``, ``key``   text, or ``null`` (a missing value is a tombstone); ``value_base64``, ``key_base64`` for bytes
-                     that are no UTF-8.
-``partition``        0 unless said.
+``value``, ``key``   text, or ``null`` (a record without a value is a tombstone); ``value_base64``, ``key_base64`` for
+                     bytes that are not valid UTF-8.
+``partition``        the partition; default 0.
 ``headers``          list of ``[name, value]``; a value is text, ``null``, or ``{"base64": "/w=="}`` for bytes
-                     that are no UTF-8.
-``timestamp_ms``     Kafka's record timestamp; ``arrival_ms`` unless said.
-``event_ms``         event time, for people and charts; the judge reads the value instead.
-``slice``            0 unless said; never smaller than that of the record before.
+                     that are not valid UTF-8.
+``timestamp_ms``     Kafka's record timestamp; default ``arrival_ms``.
+``event_ms``         event time, for people and charts; the oracle reads it from the value instead.
+``slice``            default 0; never less than that of the record before.
 
 The digest of a trace is the SHA-256 of its uncompressed bytes. The offset of a record is its index among the
 trace's records of the same topic and partition, plus the partition's end offset before publishing.
@@ -53,7 +54,7 @@ FORMAT = 1
 
 
 class TopicSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a logical topic is laid out."""
+    """The layout of a logical topic: its number of partitions."""
 
     partitions: int = 1
 
@@ -72,7 +73,7 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """Bytes that are no UTF-8, as JSON has them: ``{"base64": "/w=="}``."""
+    """Bytes that are not valid UTF-8, in JSON as ``{"base64": "/w=="}``."""
 
     base64: bytes
 
@@ -109,7 +110,7 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
 
 
 def header_value(data: bytes | str | None) -> HeaderValue:
-    """A header's value as a trace and an output record have it: nothing of it is lost."""
+    """A header's value as traces and output records store it, without loss."""
     if not isinstance(data, bytes):
         return data
     try:
@@ -124,7 +125,7 @@ _record_decoder = msgspec.json.Decoder(Record)
 
 
 class TraceReader:
-    """An open trace: ``header`` is read at once, iterating yields the records. A context manager.
+    """An open trace: ``header`` is read when it is opened, iterating yields the records. A context manager.
 
     Raises ``BrokenTrace`` with file name, line number and reason for a line that cannot be read, and for a compressed
     file that is damaged or ends too early.
@@ -135,7 +136,7 @@ class TraceReader:
         if not path.is_file():
             raise UsageError(
                 f"there is no trace {str(path)!r}",
-                hint="`tidemark producers generate --out FILE` makes one",
+                hint="`tidemark producers generate --out FILE` generates one",
             )
         self._file = open_lines(path)
         try:
@@ -156,7 +157,7 @@ class TraceReader:
 
     def __iter__(self) -> Iterator[Record]:
         places = {(name, n) for name, spec in self.header.topics.items() for n in range(spec.partitions)}
-        last_slice, number = 0, 0  # number: how many records were looked at
+        last_slice, number = 0, 0  # number: records read so far
         try:
             for records in read_blocks(self._file, _record_decoder):
                 for record in records:
@@ -171,7 +172,7 @@ class TraceReader:
         except zstandard.ZstdError as error:
             raise _damaged(self.path, error) from error
         except msgspec.DecodeError as error:
-            # In the item behind the last one that was given; the header is the first.
+            # The broken item follows the last one that was yielded; the header is item 1.
             raise self._broken(line_number(self.path, number + 2), error) from error
         except ValueError as error:
             raise self._broken(line_number(self.path, number + 1), error) from error
@@ -195,14 +196,14 @@ class TraceReader:
 
     def _broken(self, line: int, error: Exception) -> BrokenTrace:
         return BrokenTrace(
-            f"line {line} of {str(self.path)!r} is not a line of a trace",
+            f"line {line} of {str(self.path)!r} is not a valid line of a trace",
             detail=str(error),
             hint="the docstring of tidemark/formats/trace.py describes the format",
         )
 
 
 def write_trace(path: Path, header: Header, records: Iterable[Record]) -> str:
-    """Write a trace, whole or not at all, and return its SHA-256 (hexadecimal)."""
+    """Write a trace, completely or not at all, and return its SHA-256 (hexadecimal)."""
     return write_lines(path, (_encoder.encode(item) for item in _chain(header, records)))
 
 

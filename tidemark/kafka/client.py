@@ -1,12 +1,11 @@
-"""The harness's Kafka client: topics, offsets, and reading what a query wrote. The only one outside the
-producers.
+"""The harness's Kafka client: topics, offsets, and reading what a query wrote.
 
-Everything is read at ``read_committed``. ``read_all`` reads what is there now; ``drain`` reads until
-nothing more comes: until the high watermark (``end``), the last stable offset (``stable``) and the reader's
-position agree on every partition, and still do after a second look. Offsets are end-exclusive.
+Records are read at ``read_committed``. ``read_all`` reads up to the last stable offset at the time of the call.
+``drain`` reads until the output is complete: until the high watermark (``end``), the last stable offset (``stable``)
+and the reader's position agree on every partition, and still agree ``SETTLE_S`` later. Offsets are end-exclusive.
 
-Bytes of keys and values that are no UTF-8 are kept visible: ``\\xff`` instead of a character that nobody wrote.
-Values of headers keep theirs (``tidemark.formats.trace.Base64``).
+Bytes of keys and values that are not valid UTF-8 are written as ``\\xff``, never as a replacement character. Values of
+headers are kept without loss (``tidemark.formats.trace.Base64``).
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ from tidemark.formats.trace import header_value
 from tidemark.waiting import wait_until
 
 TOPIC_SETTINGS = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
-"""Traces keep their own timestamps, of years ago or far ahead: a broker must neither delete nor refuse them."""
+"""Records keep the timestamps of their trace, years ago or far ahead: no broker may delete or reject them for that."""
 
 ANSWER_S = 15.0
-"""Calibration: a broker answers an admin request in 5-50 ms; one that is just starting within 5 s."""
+"""Calibration: a broker answers an admin request in 5-50 ms, a broker that is starting within 5 s."""
 
 TRY_S = 3.0
-"""Calibration: as ANSWER_S, of one try: who asks a leader that has just died, asks another one next time."""
+"""Calibration: as ANSWER_S, for one attempt: after a leader has died, the next attempt goes to its successor."""
 
 TOPIC_S = 30.0
-"""Calibration: a topic has its leaders 10-100 ms after it was created."""
+"""Calibration: a new topic has its leaders after 10-100 ms."""
 
 DRAIN_S = 60.0
-"""Calibration: 100,000 records are read in a second; a transaction that nobody ends is aborted after its timeout."""
+"""Calibration: 100,000 records are read in a second; the broker aborts an abandoned transaction after its timeout."""
 
 TOPIC_CHECK_S = 2.0
-"""Calibration: records come every 50 ms while there are some; a broker answers for its topics in 5-50 ms."""
+"""Calibration: a fetch returns within 50 ms while there are records; the broker lists its topics in 5-50 ms."""
 
 NO_ANSWER = (
     KafkaError._TRANSPORT,
@@ -58,10 +57,10 @@ NO_ANSWER = (
     KafkaError._TIMED_OUT,
     KafkaError.REQUEST_TIMED_OUT,
 )
-"""Nobody was there to ask."""
+"""Error codes that mean that no broker answered."""
 
 SETTLE_S = 1.0
-"""How long an output must stay as it is to count as finished: a late duplicate is a finding."""
+"""How long an output must stay unchanged to count as complete: a late duplicate is a finding."""
 
 NOT_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -73,25 +72,23 @@ NOT_YET = (
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 )
-"""What a broker says of a partition that it has just been given, or has just come back with, and what a client makes of
-it: ask again.
-"""
+"""Error codes for a partition whose leader is just changing or coming back: the request is repeated."""
 
 SEE_LOG = "the broker's log says more: `tidemark status` names it"
 BATCH_RECORDS = 10_000
 _POLL_S = 0.1
 
 Broker = str | Mapping[str, str]
-"""A broker's ``HOST:PORT``, or the client's settings, ``bootstrap.servers`` among them, for one that wants a login."""
+"""A broker's ``HOST:PORT``, or client settings with ``bootstrap.servers``, for a broker that requires a login."""
 
 Ends = dict[str, dict[int, int]]
 T = TypeVar("T")
 
 
 def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
-    """Create topics (name -> partitions) that keep records of any age; wait until each has its leaders.
+    """Create topics (name -> partitions) that keep records of any age, and wait until each has its leaders.
 
-    They have as many replicas as the broker gives by default (``default.replication.factor``).
+    The number of replicas is the broker's default (``default.replication.factor``).
     """
     admin = _admin(broker)
     wanted = [
@@ -112,42 +109,43 @@ def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
         )
 
     wait_until(led, TOPIC_S, lambda: f"leaders of the topics {', '.join(layout)}")
-    _ends(admin, broker, layout, committed=False)  # a leader that is named may not know it yet
+    _ends(admin, broker, layout, committed=False)  # a leader in the metadata may not yet know that it leads
 
 
 def delete_topics(broker: Broker, topics: Collection[str]) -> None:
-    """Delete topics; one that is not there is as good as deleted."""
-    admin = _admin(broker)  # kept by name: a client that nobody holds is closed under its own requests
+    """Delete topics; a topic that does not exist counts as deleted."""
+    admin = _admin(broker)  # named, because a client without a reference is closed during its requests
     for name, future in admin.delete_topics(list(topics)).items() if topics else ():
         with _answered(broker, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
             future.result(ANSWER_S)
 
 
 def partitions(broker: Broker) -> dict[str, int]:
-    """The topics that there are, with their numbers of partitions."""
+    """All topics of the cluster, with their numbers of partitions."""
     return {name: len(topic.partitions) for name, topic in _metadata(_admin(broker), broker).items()}
 
 
 def end_offsets(broker: Broker, topics: Collection[str]) -> Ends:
-    """Topic -> partition -> end offset: the high watermark. Raises ``UsageError`` for a topic that is not
-    there.
-    """
+    """Topic -> partition -> end offset (the high watermark). Raises ``UsageError`` for a topic that does not exist."""
     return _ends(_admin(broker), broker, topics, committed=False)
 
 
 def stable_offsets(broker: Broker, topics: Collection[str]) -> Ends:
-    """Topic -> partition -> last stable offset: where a reader at read_committed stops."""
+    """Topic -> partition -> last stable offset: where a reader at ``read_committed`` stops."""
     return _ends(_admin(broker), broker, topics, committed=True)
 
 
 def start_offsets(broker: Broker, topics: Collection[str]) -> Ends:
-    """Topic -> partition -> first offset that is still there."""
+    """Topic -> partition -> the first offset that has not been deleted."""
     return _offsets(_admin(broker), broker, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def watched_ends(broker: Broker, topic: str) -> Iterator[Callable[[], dict[int, int]]]:
-    """Tells the end offset of each partition, rows of open transactions included, in 1-2 ms: its client stays."""
+    """Yields a function that returns each partition's end offset, open transactions included, in 1-2 ms.
+
+    The function is that fast because its client stays connected.
+    """
     settings = {**_client(broker), "group.id": "tidemark-watcher", "isolation.level": "read_uncommitted"}
     consumer = Consumer({**settings, "enable.auto.commit": False})
     places = [TopicPartition(topic, number) for number in end_offsets(broker, [topic])[topic]]
@@ -156,13 +154,13 @@ def watched_ends(broker: Broker, topic: str) -> Iterator[Callable[[], dict[int, 
         return {place.partition: consumer.get_watermark_offsets(place, ANSWER_S)[1] for place in places}
 
     try:
-        yield lambda: _told(broker, f"the offsets of {topic!r}", ends)
+        yield lambda: _retried(broker, f"the offsets of {topic!r}", ends)
     finally:
         consumer.close()
 
 
 def read_all(broker: Broker, topic: str) -> Iterator[OutputRecord]:
-    """The committed records of a topic, up to its last stable offset of now; by partition, each in order."""
+    """The committed records of a topic, up to its present last stable offset; each partition in order."""
     stable = stable_offsets(broker, [topic])[topic]
     yield from map(output_record, read_messages(broker, topic, stable))
 
@@ -176,23 +174,22 @@ def read_messages(
     ) as reader:
         while not reader.has_reached(stable):
             for message in reader.some(lambda: f"the committed records of {topic!r} up to {stable}", DRAIN_S):
-                if (message.offset() or 0) < stable[message.partition() or 0]:  # more may have come meanwhile
+                if (message.offset() or 0) < stable[message.partition() or 0]:  # later records are left out
                     yield message
 
 
 def drain(
     broker: Broker, topic: str, *, settle_s: float = SETTLE_S, timeout_s: float = DRAIN_S
 ) -> Iterator[OutputRecord]:
-    """The committed records of a topic until no more come.
+    """The committed records of a topic, until no more follow.
 
     Raises:
-        DeadlineExceeded: for ``timeout_s`` nothing came and the offsets still disagree (a transaction that
-        is open).
+        DeadlineExceeded: no record came for ``timeout_s``, and the offsets still disagree (an open transaction).
     """
     admin = _admin(broker)
     seen: tuple[dict[int, int], dict[int, int]] = {}, {}
 
-    def looked() -> dict[int, int] | None:
+    def settled_ends() -> dict[int, int] | None:
         """The end of each partition, if nothing lies between it and the last stable offset."""
         ends = _ends(admin, broker, [topic], committed=False)[topic]
         stable = _ends(admin, broker, [topic], committed=True)[topic]
@@ -208,7 +205,7 @@ def drain(
             return f"{topic!r} to settle: position {reader.position}, end {seen[0]}, last stable {seen[1]}"
 
         while True:
-            ends = looked()
+            ends = settled_ends()
             if ends is None or not reader.has_reached(ends):
                 settled_s = finished = None
                 yield from map(output_record, reader.some(described, timeout_s))
@@ -240,12 +237,12 @@ def headers(message: Message) -> list[tuple[str, bytes | None]]:
 
 
 def visible(data: bytes | str | None) -> str | None:
-    """Bytes as text; what is no UTF-8 is shown as ``\\xNN``."""
+    """Bytes as text; bytes that are not valid UTF-8 become ``\\xNN``."""
     return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
 
 
 class _Reader:
-    """All partitions of one topic, from these offsets on, at read_committed. A context manager."""
+    """Reads all partitions of a topic from these offsets on, at ``read_committed``. A context manager."""
 
     def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int]) -> None:
         self._broker = broker
@@ -254,7 +251,7 @@ class _Reader:
         self._consumer = Consumer(
             {
                 **_client(broker),
-                "group.id": "tidemark-reader",  # must be there, and is not used: offsets are never committed
+                "group.id": "tidemark-reader",  # required by the client, and unused: offsets are never committed
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -280,7 +277,7 @@ class _Reader:
         return all(self.position.get(partition, 0) >= offset for partition, offset in offsets.items())
 
     def poll(self) -> Iterator[Message]:
-        """What has arrived, maybe nothing."""
+        """The messages that have arrived, possibly none."""
         for message in self._consumer.consume(BATCH_RECORDS, _POLL_S):
             error, partition, offset = message.error(), message.partition(), message.offset()
             if error is None:
@@ -300,13 +297,14 @@ class _Reader:
                 self._note(error)
 
     def some(self, describe: Callable[[], str], timeout_s: float) -> Iterator[Message]:
-        """At least one step forward: messages, or a new position.
+        """Read until there is progress: messages, or a new position.
 
-        The client of a consumer says nothing of a topic that was deleted: without progress the cluster is asked.
+        A consumer is not notified when its topic is deleted, so a reader without progress lists the topics every
+        ``TOPIC_CHECK_S``.
 
         Raises:
-            DeadlineExceeded: there is no progress for ``timeout_s``.
-            TestbedError: the topic is gone, which two answers in a row say, or the last one at the deadline.
+            DeadlineExceeded: there was no progress for ``timeout_s``.
+            TestbedError: the topic was missing twice in a row, or at the deadline.
         """
         before = dict(self.position)
         now_s = time.monotonic()
@@ -327,15 +325,15 @@ class _Reader:
                 )
             if is_late:
                 raise DeadlineExceeded(
-                    f"waited {timeout_s:g} s for {describe()}",
+                    f"timed out after {timeout_s:g} s waiting for {describe()}",
                     detail=f"last error: {self._last_error}" if self._last_error else "",
                     hint=SEE_LOG
                     if self._last_error
-                    else "a writer that died in a transaction blocks readers until that times out",
+                    else "an unfinished transaction blocks readers until the broker aborts it",
                 )
 
     def _is_missing(self) -> bool:
-        """Whether the cluster answers, and does not list the topic."""
+        """Whether the cluster answers and does not list the topic."""
         try:
             return self._topic not in self._consumer.list_topics(timeout=TRY_S).topics
         except KafkaException as exception:
@@ -383,33 +381,33 @@ def _offsets(
         )
     asked = {TopicPartition(name, partition): spec for name in topics for partition in known[name].partitions}
 
-    def tell() -> Ends:
+    def request() -> Ends:
         ends: Ends = {name: {} for name in topics}
         answers = admin.list_offsets(asked, request_timeout=TRY_S, **options) if asked else {}
         for place, future in answers.items():
             ends[place.topic][place.partition] = future.result(ANSWER_S).offset
         return {name: dict(sorted(parts.items())) for name, parts in ends.items()}
 
-    return _told(broker, f"the offsets of {', '.join(topics)}", tell)
+    return _retried(broker, f"the offsets of {', '.join(topics)}", request)
 
 
-def _told(broker: Broker, what: str, tell: Callable[[], T]) -> T:
-    """What ``tell`` tells, in the end: a broker that has just come back is asked again."""
-    trouble = ""
+def _retried(broker: Broker, what: str, request: Callable[[], T]) -> T:
+    """The answer of ``request``, which is repeated while a broker is coming back."""
+    last_error = ""
 
-    def look() -> list[T] | None:
-        nonlocal trouble
-        with _answered(broker, f"tell {what}"):
+    def attempt() -> list[T] | None:
+        nonlocal last_error
+        with _answered(broker, f"return {what}"):
             try:
-                return [tell()]
+                return [request()]
             except KafkaException as exception:
                 if exception.args[0].code() not in (*NOT_YET, *NO_ANSWER):
                     raise
-                trouble = exception.args[0].str()
+                last_error = exception.args[0].str()
                 return None
 
     try:
-        [found] = wait_until(look, ANSWER_S, lambda: f"{what}: {trouble}")
+        [found] = wait_until(attempt, ANSWER_S, lambda: f"{what}: {last_error}")
     except DeadlineExceeded as error:
         raise _unreachable(broker, error.message) from error
     return found

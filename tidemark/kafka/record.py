@@ -1,13 +1,12 @@
-"""A trace from topics that are there: of any Kafka, whoever wrote them.
+"""Records the topics of any Kafka cluster as a trace.
 
-All partitions are merged by record timestamp, each in its own order; records with the same timestamp come
-in the order of the topics, then of the partitions, which is the order of a generated trace:
-``record(replay(trace))`` is the trace again. Read at read_committed, up to the last stable offsets of now,
-with bounded memory.
+All partitions are merged by record timestamp; each keeps its own order. Records with equal timestamps are ordered by
+topic, then by partition, as in a generated trace, so ``record(replay(trace))`` gives the same trace. The topics are
+read at ``read_committed``, up to their last stable offsets at the start, in bounded memory.
 
-What Kafka does not know is not in the trace: slices are cut by arrival time if asked for, event times are
-there if a contract tells how to read them. Bytes that are no UTF-8 are kept as base64 in values, keys and
-headers.
+A trace has two things that Kafka does not store: slices, which are cut by arrival time if ``slice_s`` is given, and
+event times, which are read from the values if there is a contract. Bytes that are not valid UTF-8 are kept as base64 in
+values, keys and headers.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ _ANY_SLICES = 2**31
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:
-    """What to record: logical name -> topic, in the order of the trace's header. ``slice_s`` 0 makes one
-    slice.
-    """
+    """What to record: logical name -> topic, in the order of the trace's header; ``slice_s`` 0 gives one slice."""
 
     topics: Mapping[str, str]
     pace: Pace = "timed"
@@ -55,7 +52,7 @@ def record(
     topics = {name: TopicSpec(len(stable[topic])) for name, topic in options.topics.items()}
     header = Header(tidemark_trace=1, pace=options.pace, topics=topics, slices=_ANY_SLICES)
     cutter = _Cutter(options.slice_s)
-    # How many slices and records there are is known only at the end, and stands in the first line.
+    # The first line has the numbers of slices and records, which are known only at the end: a draft is copied.
     draft = path.with_name(f".{path.name}.draft")
     try:
         write_trace(draft, header, cutter.cut(_merged(broker, options, stable), progress))
@@ -74,7 +71,7 @@ def record(
 
 
 class _Cutter:
-    """Numbers the slices as the records pass, and counts."""
+    """Assigns each record its slice, and counts slices and records."""
 
     def __init__(self, slice_s: float) -> None:
         self._slice_ms = round(slice_s * 1000)
@@ -96,7 +93,7 @@ class _Cutter:
 
 
 def _merged(broker: kafka.Broker, options: RecordOptions, stable: kafka.Ends) -> Iterator[Record]:
-    """Heapq's merge is stable: equal keys come in the order of the streams."""
+    """All partitions by arrival. ``heapq.merge`` is stable: equal arrivals keep the order of topics and partitions."""
     streams = [
         _partition(kafka.read_messages(broker, topic, {partition: end}), name, options.contract)
         for name, topic in options.topics.items()
@@ -106,7 +103,7 @@ def _merged(broker: kafka.Broker, options: RecordOptions, stable: kafka.Ends) ->
 
 
 def _partition(messages: Iterator[Message], name: str, contract: Contract | None) -> Iterator[Record]:
-    """The records of one partition. Arrival never goes back, whatever the timestamps do."""
+    """The records of one partition. Arrival times never decrease, even where record timestamps do."""
     side = contract.side(name) if contract else None
     latest_ms = 1
     for message in messages:
@@ -131,7 +128,7 @@ def _partition(messages: Iterator[Message], name: str, contract: Contract | None
 
 
 def _text(data: bytes | str | None) -> tuple[str | None, str | None]:
-    """Bytes as text, or else as base64."""
+    """Bytes as text or, if they are not valid UTF-8, as base64."""
     if not isinstance(data, bytes):
         return data, None
     try:

@@ -1,8 +1,8 @@
-"""Reading the checkpoint of a streaming query: what Spark planned and what it committed.
+"""Reads the checkpoint of a streaming query: which batches Spark planned, and which it committed.
 
-Free of Spark and Kafka; only reads files. ``offsets/N`` (written before batch N runs) holds a version line, a line
-of metadata, and a line per source in plan order; ``commits/N`` (written after its sink finished) holds the watermark
-of the next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2.
+Only files are read; neither Spark nor Kafka is needed. ``offsets/N`` is written before batch N runs: a version line, a
+line of metadata, and a line per source in plan order. ``commits/N`` is written when the batch's sink has finished: it
+has the watermark of the next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` of Spark 4.2.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 
 def read_query_id(folder: str) -> str:
-    """The id of the query that a checkpoint belongs to, which it keeps over its runs.
+    """The id of the query that a checkpoint belongs to; a restart does not change it.
 
     Raises:
-        OSError: there is none, or not yet.
-        ValueError, KeyError, TypeError: the file is not whole, or of another form.
+        OSError: there is no such file, or not yet.
+        ValueError, KeyError, TypeError: the file is incomplete, or has another format.
     """
     with open(os.path.join(folder, "metadata"), encoding="utf-8") as file:
         return str(json.load(file)["id"])
@@ -34,7 +34,7 @@ class PlannedBatch(NamedTuple):
     end_offsets: dict[str, dict[str, int]]
 
     def has_read(self, wanted: Mapping[str, Mapping[int, int]] | Mapping[str, Mapping[str, int]]) -> bool:
-        """Whether it ends at or after these offsets: topic -> partition -> end."""
+        """Whether the batch ends at or after these offsets: topic -> partition -> end."""
         return all(
             self.end_offsets.get(topic, {}).get(str(partition), 0) >= end
             for topic, partitions in wanted.items()
@@ -43,40 +43,40 @@ class PlannedBatch(NamedTuple):
 
 
 class Checkpoint:
-    """A checkpoint folder that a query is, or was, writing to."""
+    """The checkpoint folder of a query that runs or has run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def query_id(self) -> str:
-        """The query's id, which it keeps over its runs. Raises ``OSError`` while there is none."""
+        """The query's id; a restart does not change it. Raises ``OSError`` while there is none."""
         return read_query_id(str(self.path))
 
     def planned(self) -> list[int]:
-        """Ids of the batches that were planned, in order."""
+        """Ids of the planned batches, in order."""
         return _ids(self.path / "offsets")
 
     def committed(self) -> list[int]:
-        """Ids of the batches that were committed, in order."""
+        """Ids of the committed batches, in order."""
         return _ids(self.path / "commits")
 
     def committed_at(self, batch: int) -> datetime:
-        """When a batch was committed, by the machine's clock. Raises ``OSError`` if it is not."""
+        """When a batch was committed (the file's modification time). Raises ``OSError`` if it is not committed."""
         return datetime.fromtimestamp((self.path / "commits" / str(batch)).stat().st_mtime, UTC)
 
     def next_batch(self) -> int:
-        """The batch after the last committed one: with it a query that is started now begins."""
+        """The batch after the last committed one: a query that is started now begins with it."""
         return (self.committed() or [-1])[-1] + 1
 
     def running(self) -> int | None:
-        """The batch that is planned and not committed, if there is one."""
+        """The batch that is planned and not yet committed, if there is one."""
         planned = self.planned()
         if not planned or (self.path / "commits" / str(planned[-1])).exists():
             return None
         return planned[-1]
 
     def batch(self, batch: int) -> PlannedBatch:
-        """What was planned for one batch."""
+        """The plan of one batch: watermark and end offsets."""
         _version, metadata, *sources = (self.path / "offsets" / str(batch)).read_text().splitlines()
         offsets: dict[str, dict[str, int]] = {}
         for line in sources:
@@ -85,12 +85,12 @@ class Checkpoint:
         return PlannedBatch(batch, int(json.loads(metadata)["batchWatermarkMs"]), offsets)
 
     def partitions(self, batch: int) -> int:
-        """How many shuffle partitions a batch was planned with, which a stateful query keeps."""
+        """The number of shuffle partitions of a batch; a stateful query never changes it."""
         metadata = json.loads((self.path / "offsets" / str(batch)).read_text().splitlines()[1])
         return int(metadata["conf"]["spark.sql.shuffle.partitions"])
 
     def conf(self) -> dict[str, str]:
-        """The settings that the query keeps over all of its runs (``offsets/0``); empty if they are not to be had."""
+        """The settings that the query keeps over restarts (from ``offsets/0``); empty if they cannot be read."""
         try:
             conf = json.loads((self.path / "offsets" / "0").read_text().splitlines()[1])["conf"]
         except (OSError, ValueError, LookupError, TypeError):
@@ -98,11 +98,11 @@ class Checkpoint:
         return {name: str(value) for name, value in conf.items()} if isinstance(conf, dict) else {}
 
     def has_changelogs(self) -> bool:
-        """Whether a state store wrote changelog files, which no setting in the checkpoint tells."""
+        """Whether a state store wrote changelog files; no setting in the checkpoint says so."""
         return any((self.path / "state").rglob("*.changelog"))
 
     def next_watermark_ms(self, batch: int) -> int:
-        """The watermark that a committed batch left for the next one."""
+        """The watermark of the batch after a committed one."""
         _version, body = (self.path / "commits" / str(batch)).read_text().splitlines()[:2]
         return int(json.loads(body)["nextBatchWatermarkMs"])
 

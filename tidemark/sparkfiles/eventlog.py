@@ -1,7 +1,7 @@
-"""Spark's event log: which task attempts of which batch did not end in success, and where the join's tasks ran.
+"""Reads Spark's event log: which task attempts of which batch failed, and which executors ran the join's tasks.
 
-Free of Spark; reads the lines that ``EventLoggingListener`` writes. A shared driver's log holds many queries, so only
-the part that was appended since the run began is read, and only this query's events are kept.
+The lines are those that ``EventLoggingListener`` writes; Spark itself is not needed. The log of a shared driver holds
+many queries, so only lines that were appended since the run began are read, and only this query's events are kept.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import IO, Any
 from tidemark.formats.evidence import ExecutorAssignment
 
 IN_PROGRESS = ".inprogress"
-"""The end of the name of an event log that is being written (``EventLogFileWriter.IN_PROGRESS``)."""
+"""Suffix of an event log that is still being written (``EventLogFileWriter.IN_PROGRESS``)."""
 
 _PROGRESS = "StreamingQueryListener$QueryProgressEvent"
 _JOIN = "StreamingSymmetricHashJoin"
-"""The operator's name in the scope of the RDD that opens its state stores."""
+"""The join operator's name in the scope of the RDD that opens its state stores."""
 _HEAD = 100
-"""Characters within which a line names its event."""
+"""A line names its event within this many characters."""
 
 _KEPT = (
     '"SparkListenerJobStart"',
@@ -32,14 +32,14 @@ _KEPT = (
 
 
 def finished(path: Path) -> Path:
-    """The name of an event log once its driver has ended in order: Spark takes ``.inprogress`` off the file's name."""
+    """The path of an event log after its driver has stopped normally: Spark removes ``.inprogress`` from the name."""
     return path.with_name(path.name.removesuffix(IN_PROGRESS))
 
 
 class QueryEvents:
-    """The events of one query in the event log ``path``, from byte ``start`` on, up to ``end`` if there is one.
+    """The events of one query in the event log ``path``, from byte ``start`` up to byte ``end`` (default: all).
 
-    ``path`` may be that of a driver that runs: if it ends in the meantime, the log is read under its last name.
+    The driver may still be running. If it stops meanwhile, the log is read under its final name.
     """
 
     def __init__(self, path: Path, start: int, query_id: str, end: int | None = None) -> None:
@@ -49,7 +49,7 @@ class QueryEvents:
         self.query_id = query_id
 
     def failed_tasks(self) -> Counter[int]:
-        """Batch id -> number of task attempts that did not end in success (killed, lost, failed, resubmitted)."""
+        """Batch id -> number of task attempts that did not succeed (killed, lost, failed, resubmitted)."""
         failed: Counter[int] = Counter()
         for batch, event in self._task_ends():
             if event["Task End Reason"]["Reason"] != "Success":
@@ -57,9 +57,10 @@ class QueryEvents:
         return failed
 
     def executor_assignments(self, of_driver: int) -> Iterator[ExecutorAssignment]:
-        """For each batch the executor that ran the join on each state partition, and those that ended meanwhile.
+        """For each batch: the executor that ran the join on each state partition, and the executors that ended.
 
-        ``of_driver`` counts the drivers that the query has had from 1: it tells apart their executors.
+        ``of_driver`` is the number of the query's driver, from 1. Executor ids of different drivers are made distinct
+        with it: ``2:0`` is executor 0 of the second driver.
         """
         name = str if of_driver == 1 else lambda executor: f"{of_driver}:{executor}"
         placed: dict[int, ExecutorAssignment] = {}
@@ -84,17 +85,17 @@ class QueryEvents:
         yield from (placed[batch] for batch in sorted(placed))
 
     def progress(self) -> Iterator[dict[str, Any]]:
-        """The query's progress reports, as its own ``recentProgress`` has them."""
+        """The query's progress reports, as in ``StreamingQuery.recentProgress``."""
         for event in self._events((_PROGRESS,)):
             if event["progress"]["id"] == self.query_id:
                 yield event["progress"]
 
     def job_started(self, batch: int) -> bool:
-        """Whether the log has the start of a job of that batch."""
+        """Whether the log contains the start of a job of that batch."""
         return any(self._batch(event) == batch for event in self._events(('"SparkListenerJobStart"',)))
 
     def job_ended(self, batch: int) -> bool:
-        """Whether the log has the end of at least one job of that batch: it is written after the tasks' ends."""
+        """Whether the log contains the end of a job of that batch, which Spark logs after the ends of its tasks."""
         jobs = set()
         for event in self._events(('"SparkListenerJobStart"', '"SparkListenerJobEnd"')):
             if event["Event"] == "SparkListenerJobStart":
@@ -105,7 +106,7 @@ class QueryEvents:
         return False
 
     def excerpt(self) -> Iterator[bytes]:
-        """The lines about this query's jobs and tasks, and about executors that came and went, as Spark wrote them."""
+        """The lines about this query's jobs and tasks, and about executors added or removed, as Spark wrote them."""
         stages: set[int] = set()
         for line, event in self._lines(_KEPT):
             if event["Event"] == "SparkListenerJobStart" and self._batch(event) is not None:
