@@ -1,7 +1,7 @@
 """The command line of the producers: ``python -m producers generate | flights | replay | sentinels``.
 
-Every command prints one JSON line on standard output; progress and errors go to standard error. Exit codes
-are those of ``tidemark.errors``.
+Every command prints one JSON line on standard output; progress and errors go to standard error. The exit codes are
+those of ``tidemark.errors``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from tidemark.formats.chain import read_contract
 from tidemark.formats.trace import Header, TraceReader, write_trace
 
 CONNECT_S = 10.0
-"""Calibration: a broker that runs answers a metadata request in milliseconds, one that is starting within 5
-s.
-"""
+"""Calibration: a running broker answers a metadata request in milliseconds, one that is starting within 5 s."""
 
 STDIN = 0
 
 app = typer.Typer(
     name="python -m producers",
-    help="Makes traces and publishes them to Kafka.",
+    help="Generates traces and publishes them to Kafka.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -45,24 +43,40 @@ Out = Annotated[Path, typer.Option(help="The trace to write; a name in .zst is c
 @app.command()
 def generate(
     out: Out,
-    seed: Annotated[int, typer.Option(help="Same seed and options, same bytes.")] = DEFAULTS.seed,
-    impressions: Annotated[int, typer.Option(help="How many, edge rows not counted.")] = DEFAULTS.impressions,
-    ctr: Annotated[float, typer.Option(help="Share of the impressions that is clicked.")] = DEFAULTS.ctr,
+    seed: Annotated[int, typer.Option(help="The same seed and options give the same bytes.")] = DEFAULTS.seed,
+    impressions: Annotated[
+        int, typer.Option(help="Number of impressions, edge rows excluded.")
+    ] = DEFAULTS.impressions,
+    ctr: Annotated[
+        float, typer.Option(help="Click-through rate: share of impressions with a click.")
+    ] = DEFAULTS.ctr,
     slices: Annotated[
-        int, typer.Option(help="0: 4, from 1,000 impressions on 6, from 5,000 on 12.")
+        int, typer.Option(help="Number of slices; 0 means 4, 6 from 1,000 impressions on, 12 from 5,000 on.")
     ] = DEFAULTS.slices,
     pace: Annotated[str, typer.Option(help="stepped, backlog or timed.")] = DEFAULTS.pace,
-    lateness: Annotated[str, typer.Option(help="MODEL[:SHARE][*AMOUNT], joined by +.")] = DEFAULTS.lateness,
-    partitions: Annotated[int, typer.Option(help="Of each topic.")] = DEFAULTS.partitions,
-    unreadable: Annotated[float, typer.Option(help="Share without event time.")] = DEFAULTS.unreadable,
-    null_keys: Annotated[float, typer.Option(help="Share without a join key.")] = DEFAULTS.null_keys,
-    duplicates: Annotated[float, typer.Option(help="Share sent twice.")] = DEFAULTS.duplicates,
-    edges: Annotated[int, typer.Option(help="How often each edge is placed per slice.")] = DEFAULTS.edges,
-    impression_delay_ms: Annotated[int, typer.Option(help="The pipeline's own.")] = DEFAULTS.delays_ms[0],
-    click_delay_ms: Annotated[int, typer.Option(help="The pipeline's own.")] = DEFAULTS.delays_ms[1],
-    bound_ms: Annotated[int, typer.Option(help="A click matches up to this long after.")] = DEFAULTS.bound_ms,
+    lateness: Annotated[
+        str, typer.Option(help="Lateness models: MODEL[:SHARE][*AMOUNT], joined by +.")
+    ] = DEFAULTS.lateness,
+    partitions: Annotated[int, typer.Option(help="Partitions of each topic.")] = DEFAULTS.partitions,
+    unreadable: Annotated[
+        float, typer.Option(help="Share of records that cannot be read or have no event time.")
+    ] = DEFAULTS.unreadable,
+    null_keys: Annotated[
+        float, typer.Option(help="Share of records without a join key.")
+    ] = DEFAULTS.null_keys,
+    duplicates: Annotated[float, typer.Option(help="Share of records sent twice.")] = DEFAULTS.duplicates,
+    edges: Annotated[int, typer.Option(help="How often each slice has each edge row.")] = DEFAULTS.edges,
+    impression_delay_ms: Annotated[
+        int, typer.Option(help="The pipeline's watermark delay.")
+    ] = DEFAULTS.delays_ms[0],
+    click_delay_ms: Annotated[int, typer.Option(help="The pipeline's watermark delay.")] = DEFAULTS.delays_ms[
+        1
+    ],
+    bound_ms: Annotated[
+        int, typer.Option(help="A click matches up to this long after its impression.")
+    ] = DEFAULTS.bound_ms,
 ) -> None:
-    """Make a trace of ad impressions and clicks."""
+    """Generate a trace of ad impressions and clicks."""
     from producers.generate import write
 
     settings = Settings(
@@ -89,9 +103,9 @@ def flights(
     out: Out,
     month: Annotated[int, typer.Option(min=0, max=12, help="1 to 12; 0 is the whole year.")] = 1,
     pace: Annotated[str, typer.Option(help="stepped, backlog or timed.")] = "stepped",
-    slice_hours: Annotated[float, typer.Option(help="Hours of arrivals in a slice.")] = 24,
+    slice_hours: Annotated[float, typer.Option(help="Hours of arrivals per slice.")] = 24,
 ) -> None:
-    """Make a trace of real departures of 2013 from New York, and the hourly weather there."""
+    """Generate a trace from real data: departures from New York in 2013, and the hourly weather there."""
     from producers.flights import FlightSettings, write
 
     settings = FlightSettings(month=month or None, pace=parse_pace(pace), slice_hours=slice_hours)
@@ -103,16 +117,20 @@ def flights(
 def replay(
     trace: Annotated[Path, typer.Argument(help="The trace to publish.")],
     bootstrap: Annotated[str, typer.Option(help="HOST:PORT of a broker.")],
-    topic: Annotated[list[str], typer.Option(help="LOGICAL=TOPIC, for each topic of the trace.")] = [],  # noqa: B006
-    pace: Annotated[str, typer.Option(help="backlog or timed; the trace's own if not said.")] = "",
-    speed: Annotated[float, typer.Option(help="Of the pace timed: 1 is real time.")] = 1.0,
-    interactive: Annotated[bool, typer.Option(help="Publish slice N on `publish N` from stdin.")] = False,
+    topic: Annotated[
+        list[str], typer.Option(help="LOGICAL=TOPIC, for each topic of the trace; repeatable.")
+    ] = [],  # noqa: B006
+    pace: Annotated[str, typer.Option(help="backlog or timed; default: the pace of the trace.")] = "",
+    speed: Annotated[float, typer.Option(help="Speed of the pace timed: 1 is real time.")] = 1.0,
+    interactive: Annotated[
+        bool, typer.Option(help="Publish slice N when `publish N` is read from standard input.")
+    ] = False,
     end_with_stdin: Annotated[bool, typer.Option(help="Stop when standard input is closed.")] = False,
     connect_s: Annotated[float, typer.Option(help="How long to wait for the broker.")] = CONNECT_S,
 ) -> None:
     """Publish a trace."""
     from producers.kafka_out import KafkaOut
-    from producers.replay import publish_all, publish_timed, publish_when_told
+    from producers.replay import publish_all, publish_on_request, publish_timed
 
     if end_with_stdin and not interactive:
         _end_with_stdin()
@@ -121,14 +139,14 @@ def replay(
         chosen = pace or reader.header.pace
         if not interactive and chosen not in ("backlog", "timed"):
             raise UsageError(
-                f"the pace {chosen!r} needs somebody who says when a slice has been processed",
-                hint="give --interactive, or --pace backlog, or use `tidemark replay --checkpoint`",
+                f"the pace {chosen!r} needs a program that knows when a slice has been processed",
+                hint="use --interactive, --pace backlog, or `tidemark replay --checkpoint`",
             )
         total = sum(reader.header.counts.get(name, 0) for name in reader.header.topics)
         with KafkaOut(bootstrap, topics) as out:
             out.check_topics(reader.header, connect_s)
             if interactive:
-                publish_when_told(reader.header, reader, out, commands=sys.stdin, answers=sys.stdout)
+                publish_on_request(reader.header, reader, out, commands=sys.stdin, answers=sys.stdout)
                 return
             start_s = time.monotonic()
             with progress_bar("publish", total) as progress:
@@ -142,19 +160,19 @@ def replay(
 
 @app.command()
 def sentinels(
-    contract: Annotated[Path, typer.Argument(help="A contract, as JSON.")],
-    trace: Annotated[Path, typer.Argument(help="The trace that they are to follow.")],
+    contract: Annotated[Path, typer.Argument(help="The pipeline's contract, a JSON file.")],
+    trace: Annotated[Path, typer.Argument(help="The trace that the sentinels follow.")],
     out: Out,
-    rounds: Annotated[int, typer.Option(min=1, help="Each round is a slice.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds; each is a slice.")] = 1,
 ) -> None:
-    """Make the records that flush a join after a trace: one per input, far in the future."""
+    """Make the sentinels that flush a join after a trace: one record per input, far in the future."""
     from producers.sentinels import make_sentinels
 
     try:
         described = msgspec.json.decode(contract.read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"{str(contract)!r} is no contract",
+            f"{str(contract)!r} is not a contract",
             detail=str(error),
             hint="`python -m pipelines NAME --describe` prints one",
         ) from error
@@ -163,13 +181,13 @@ def sentinels(
 
 
 def print_trace(sha256: str, header: Header) -> None:
-    """The result of a command that made a trace."""
+    """Print the result of a command that generated a trace."""
     about = {"counts": header.counts, "slices": header.slices, "goals": header.goals}
     print_json({"trace_sha256": sha256, **about})
 
 
 def print_json(answer: dict[str, Any]) -> None:
-    """The one line of a command's result."""
+    """Print a command's result, one JSON line."""
     print(json.dumps(answer), flush=True)
 
 
@@ -182,12 +200,12 @@ def _topics(pairs: list[str], header: Header) -> dict[str, str]:
 
 
 def _end_with_stdin() -> None:
-    """Stop as Ctrl-C does when standard input is closed, so that nobody publishes for a parent that died."""
+    """Stop as by Ctrl-C when standard input is closed, so that this process does not outlive its parent."""
 
     def watch() -> None:
-        # Not sys.stdin: its lock, held by a thread that waits, would be in the way when the interpreter ends.
+        # Not sys.stdin: a waiting thread would hold its lock and block the end of the interpreter.
         while os.read(STDIN, 4096):
-            pass  # what is said there is not for us
+            pass  # the content is ignored
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -201,16 +219,16 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def writable(path: Path) -> Path:
-    """``path``, if a file can be put there."""
+    """``path``, if a file can be written there; raises ``UsageError`` if not."""
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {str(path.parent)!r}", hint="make it first")
+        raise UsageError(f"there is no folder {str(path.parent)!r}", hint="create it first")
     if path.is_dir():
         raise UsageError(f"{str(path)!r} is a folder", hint="give the name of a file")
     return path
 
 
 def main() -> NoReturn:
-    """Run a command and leave with its exit code; an error is three lines, never a traceback."""
+    """Run a command and exit with its code; an error is printed as three lines, never as a traceback."""
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         app(standalone_mode=True)

@@ -1,7 +1,7 @@
-"""From drafts to slices: sort by arrival, cut, place the edge rows, predict what is late.
+"""Arranges drafts in slices: cuts them by arrival time, adds the edge rows, sorts, predicts which rows are late.
 
-Free of I/O. Slices are equal stretches of arrival time; the last one takes all that comes after. A slice
-without a record is left out, for there would be no batch to wait for.
+Pure, without I/O. Slices are intervals of arrival time of equal length; the last one also has all later records. An
+empty slice is left out, because no batch would follow it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from producers.edges import EdgeMaker
 from producers.settings import BASE_MS, Settings
 from producers.watermark import PredictedWatermark
 
-MARGIN = 3
-"""Batches: two, because of Spark's rule for the late watermark, and one for batches that are not cut as
-slices are.
-"""
+UNCERTAIN_BATCHES = 3
+"""Two for Spark's rule for the late watermark, and one because batches are not cut where slices are."""
 
 
 @dataclass
 class Arrivals:
-    """The finished slices; the watermark that each of them meets, and how many rows are late, under
-    ``stepped``.
-    """
+    """The finished slices; for pace ``stepped``, the late watermark of each and the number of late rows."""
 
     slices: list[list[Draft]] = field(default_factory=list)
     watermarks_ms: list[int] = field(default_factory=list)
@@ -32,7 +28,7 @@ class Arrivals:
 
 
 def arrange(drafts: Iterable[Draft], settings: Settings, edges: EdgeMaker) -> Arrivals:
-    """Cut the drafts into slices and put edge rows where the watermark will be."""
+    """Cut the drafts into slices and add edge rows around the watermark that each slice will have."""
     predicted, arrivals = PredictedWatermark(settings.delays_ms), Arrivals()
     for index, rows in enumerate(_cut(drafts, settings)):
         if not rows:
@@ -51,10 +47,10 @@ def arrange(drafts: Iterable[Draft], settings: Settings, edges: EdgeMaker) -> Ar
 
 
 def late_in_any_backlog(arrivals: Arrivals, settings: Settings) -> int:
-    """Rows that a catch-up of about one slice's number of records a batch drops wherever its batches begin.
+    """The rows that a catch-up drops as late, wherever its batches begin. A batch has about as many records as a slice.
 
-    There a batch meets the late watermark of the batch before the one before it, so a row is late beyond
-    doubt if the watermark was past it ``MARGIN`` batches of records earlier.
+    The late watermark of a batch stems from the batch two before it. A row is therefore late in any case if the
+    watermark had passed it ``UNCERTAIN_BATCHES`` batches of records earlier.
     """
     predicted = PredictedWatermark(settings.delays_ms)
     records = sum(map(len, arrivals.slices))
@@ -69,7 +65,7 @@ def late_in_any_backlog(arrivals: Arrivals, settings: Settings) -> int:
             if row.flaw is not Flaw.NONE:
                 continue
             predicted.observe(row.topic, row.event_ms)
-            known = len(reached) - 1 - 4 * MARGIN
+            known = len(reached) - 1 - 4 * UNCERTAIN_BATCHES
             found += known >= 0 and row.event_ms <= reached[known]
     return found
 
@@ -83,11 +79,10 @@ def _cut(drafts: Iterable[Draft], settings: Settings) -> list[list[Draft]]:
 
 
 def _observe(rows: list[Draft], predicted: PredictedWatermark) -> None:
-    """Let the watermark see the rows.
+    """Advance the predicted watermark by these rows.
 
-    A join kind may filter rows without a key below the watermark, and another may not: such a row must
-    never be the latest of its input, or the watermark would depend on the kind. One that would be gets its
-    key back.
+    Some join kinds filter rows without a key below the watermark, others do not. If such a row were the latest of its
+    input, the watermark would depend on the join kind: it is given its key back.
     """
     keyless = []
     for row in rows:
@@ -103,7 +98,7 @@ def _observe(rows: list[Draft], predicted: PredictedWatermark) -> None:
 
 
 def _late(rows: Iterable[Draft], watermark_ms: int) -> int:
-    """Rows with key and time at or before the watermark; a microsecond after it is not late."""
+    """The number of rows with a key and a time at or before the watermark; one microsecond after it is not late."""
     return sum(
         1
         for row in rows

@@ -1,9 +1,7 @@
-"""A record before it is written down: what an event is, when it happens, when it arrives, what is wrong
-with it.
+"""The draft: a record of a trace before it is encoded, with event time, arrival time and deliberate flaws.
 
-Free of I/O. Drafts are plain mutable objects, because a trace has millions of them: each stage of the
-generator (streams, lateness, flaws, arrival) fills in its own fields, and ``values`` turns the result into
-JSON.
+Pure, without I/O. Drafts are plain mutable objects, because a trace has millions of them. Each stage of the generator
+(streams, lateness, flaws, arrival) sets its own fields, and ``values`` encodes the result as JSON.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ MOST_PARTITIONS = 10_000
 
 
 class Flaw(IntEnum):
-    """What is wrong with a record on purpose. The last three are *unreadable*: filtered below the
-    watermark.
-    """
+    """A deliberate flaw of a record. The last three make it *unreadable*: it is filtered out below the watermark."""
 
     NONE = 0
     NULL_KEY = 1
@@ -28,11 +24,10 @@ class Flaw(IntEnum):
 
 
 class Draft(msgspec.Struct, gc=False):
-    """One record to be. ``topic`` is an index into ``settings.TOPICS``; ``ad`` and ``page`` are indexes
-    into pools.
+    """A future record. ``topic`` is an index into ``settings.TOPICS``; ``ad`` and ``page`` are indexes into pools.
 
-    ``arrival_ms`` starts as the event time; lateness is added to it. ``sub_us`` are microseconds beyond
-    ``event_ms``.
+    ``arrival_ms`` starts as the event time; the lateness models add to it. ``sub_us`` is the rest of the event time
+    beyond ``event_ms``, in microseconds.
     """
 
     topic: int
@@ -49,8 +44,8 @@ class Draft(msgspec.Struct, gc=False):
 
 
 def arrival_order(draft: Draft) -> int:
-    """The order of a trace: by arrival, then topic, then partition, as one number (a third faster than a tuple).
+    """The sort key of a trace: arrival, then topic, then partition, in one number (a third faster than a tuple).
 
-    ``tidemark record`` merges partitions in the same order, ties included.
+    ``tidemark record`` merges partitions in the same order, also for equal arrivals.
     """
     return (draft.arrival_ms * 2 + draft.topic) * MOST_PARTITIONS + draft.partition

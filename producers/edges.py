@@ -1,9 +1,8 @@
-"""Rows on the edge: exactly at, just before and just after the moments at which the answer changes.
+"""Edge rows: exactly at, just before and just after the event times at which the result of a join changes.
 
-Free of I/O. Every edge row has a user of its own, so that what becomes of it depends on nothing else. ``W``
-is the predicted watermark after a slice, ``B`` the time bound: a click matches from ``impression_time`` to
-``impression_time + B``, both included; a row is late from ``W`` downwards; an unmatched impression is given
-up at ``W - B - 1 ms`` and below.
+Pure, without I/O. Every edge row has a user of its own, so its result depends on no other row. ``W`` is the predicted
+watermark after a slice, ``B`` the time bound. A click matches from ``impression_time`` to ``impression_time + B``, both
+included. A row is late at ``W`` and before. An unmatched impression is evicted at ``W - B - 1 ms`` and before.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from producers.entities import ADS, PAGES, partition_of
 from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, Settings
 
 BOUND_EDGES = ((0, 0), (-1, 0), (0, 1), (1, 0), (1, 1), (1, 1000))
-"""Click time as (bounds, microseconds) after the impression; -1 stands for 1 ms before it."""
+"""Click times after the impression as (time bounds, microseconds); -1 means 1 ms before the impression."""
 
 AROUND_MS = ((-1, 0), (0, 0), (0, 1), (1, 0))
-"""Milliseconds and microseconds from the moment itself."""
+"""Milliseconds and microseconds after the exact time."""
 
 
 @dataclass
 class EdgeMaker:
-    """Makes edge rows; counts them, to give each its own user."""
+    """Makes edge rows, and counts them to give each its own user."""
 
     rng: Random
     settings: Settings
@@ -32,7 +31,7 @@ class EdgeMaker:
     users: int = 0
 
     def bound_edges(self) -> list[Draft]:
-        """In each slice an impression for each edge of the time bound, with its click; all on time."""
+        """For each slice and each edge of the time bound, an impression with its click; all arrive on time."""
         rows: list[Draft] = []
         for index in range(self.settings.wanted_slices):
             for _ in range(self.settings.edges):
@@ -46,9 +45,7 @@ class EdgeMaker:
         return rows
 
     def late_edges(self, watermark_ms: int, slice_index: int) -> list[Draft]:
-        """Rows of both topics around ``W`` (late at and below it), and pairs of which both, or one, are in
-        time.
-        """
+        """Rows of both topics around ``W`` (late at and before it), and pairs of which both or one are on time."""
         rows: list[Draft] = []
         for _ in range(self.settings.edges):
             rows += [
@@ -61,9 +58,7 @@ class EdgeMaker:
         return self._arriving_in(rows, slice_index)
 
     def eviction_edges(self, before_ms: int, after_ms: int, slice_index: int) -> list[Draft]:
-        """Unmatched impressions given up exactly at the watermark after this slice, or just not; none if
-        late.
-        """
+        """Unmatched impressions that the watermark after this slice just evicts or just keeps; none if all are late."""
         last_ms = after_ms - self.settings.bound_ms - 1
         if last_ms - 1 <= before_ms:
             return []

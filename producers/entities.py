@@ -1,8 +1,8 @@
-"""Who and what appears in the events: users, ads with their campaigns, pages, user agents.
+"""The entities of the events: users, ads with their campaigns, pages, user agents.
 
-Free of I/O. Faker makes each pool once, from the seed; events then sample the pools, so that a million
-events cost no more of Faker than a thousand. Popularity is skewed like Zipf's law with a flattened head: a
-few users and ads are seen all the time, most hardly ever, and no single key swamps the join.
+Pure, without I/O. Faker generates each pool once from the seed, and events sample the pools, so a million events need
+no more calls of Faker than a thousand. Popularity follows Zipf's law with a flattened head: a few users and ads are
+frequent, most are rare, and no single key dominates the join.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zlib import crc32
 
 from faker import Faker
 
-# No Firefox among the browsers: Faker dates its Gecko anywhere up to the year 9999.
+# No Firefox among the browsers: Faker gives its Gecko engine dates up to the year 9999.
 CAMPAIGNS = 40
 ADS = 400
 PAGES = 300
@@ -24,7 +24,7 @@ IMPRESSIONS_PER_USER = 4
 
 
 class Pools(NamedTuple):
-    """What Faker made."""
+    """The pools that Faker generated."""
 
     names: list[str]
     campaigns: list[str]
@@ -48,13 +48,13 @@ class Entities:
         self.page_weights = zipf_weights(PAGES, exponent=1.0, flat=2)
 
     def agent_of(self, user: str) -> int:
-        """The browser of a user, an index into ``user_agents``: always the same one."""
+        """The user agent of a user, as an index into ``user_agents``: always the same for the same user."""
         return crc32(user.encode()) % USER_AGENTS
 
 
 @lru_cache(maxsize=4)
 def make_pools(seed: int) -> Pools:
-    """The pools of a seed, whatever the size of the trace."""
+    """The pools for a seed; they do not depend on the size of the trace."""
     fake = Faker("en_US")
     fake.seed_instance(seed)
     browsers = (fake.chrome, fake.chrome, fake.safari, fake.opera, fake.internet_explorer)

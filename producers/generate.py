@@ -1,7 +1,7 @@
-"""The generator: settings in, trace out. Pure and seeded; the same settings give the same bytes.
+"""The generator of impressions and clicks: from settings to a trace. The same settings give the same bytes.
 
-Free of I/O but for writing the file. Each stage has a random stream of its own, so that turning one dial
-does not reshuffle the rest: with another lateness the same people click on the same ads.
+Its only I/O is writing the file. Each stage has its own random stream, so changing one setting leaves the other stages
+as they are: with another lateness, the same users click on the same ads.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tidemark.formats.trace import Header, TopicSpec
 
 UNREADABLE = (Flaw.NOT_JSON, Flaw.NO_TIME, Flaw.NULL_TIME)
 AT_LEAST = 3
-"""Records of each kind of flaw that even a tiny trace gets."""
+"""The least number of records with each kind of flaw, also in a tiny trace."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A generated trace, not yet written; ``chunks`` of lines can be iterated once."""
+    """A generated trace that is not yet written; ``chunks`` of lines can be iterated once."""
 
     header: Header
     chunks: Iterator[bytes]
@@ -40,7 +40,7 @@ class Trace:
 
 
 def generate(settings: Settings) -> Trace:
-    """Make the trace that ``settings`` describe."""
+    """Generate the trace that ``settings`` describe."""
     entities = Entities(settings.seed, settings.impressions)
     impressions = streams.impressions(_stage(settings, "impressions"), settings, entities)
     clicks = streams.clicks(_stage(settings, "clicks"), settings, impressions)
@@ -85,7 +85,7 @@ def _spoil(rng: Random, drafts: list[Draft], settings: Settings) -> None:
 
 
 def _sent_again(rng: Random, drafts: list[Draft], settings: Settings) -> list[Draft]:
-    """Second records of some events, as a producer without idempotence sends them after a timeout."""
+    """Second records of some events, as a producer without idempotence sends after a timeout."""
     again = []
     for index in _picked(rng, len(drafts), settings.duplicates):
         first = drafts[index]
@@ -107,9 +107,7 @@ def _sent_again(rng: Random, drafts: list[Draft], settings: Settings) -> list[Dr
 
 
 def _picked(rng: Random, n: int, share: float) -> list[int]:
-    """A share of the indexes below ``n``, but at least a few of them, so that a small trace has some of
-    everything.
-    """
+    """A random share of the indexes below ``n``, but at least ``AT_LEAST`` of them if the share is not 0."""
     picked = list(some(rng, n, share))
     least = min(AT_LEAST, n) if share else 0
     return picked if len(picked) >= least else sorted(rng.sample(range(n), least))
@@ -143,9 +141,7 @@ def _counts(arrivals: Arrivals, duplicates: int, settings: Settings) -> dict[str
 
 
 def _goals(arrivals: Arrivals, counts: dict[str, int], settings: Settings) -> list[str]:
-    """What a run of the trace must reach. Under other paces than ``stepped`` only what no batching can take
-    away.
-    """
+    """The coverage goals of a run of this trace; for other paces than ``stepped``, those that any batching meets."""
     stepped = settings.pace == "stepped"
     late = {"stepped": arrivals.late, "backlog": 0, "timed": 0}[settings.pace]
     if settings.pace == "backlog":

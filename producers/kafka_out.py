@@ -1,8 +1,8 @@
-"""The producer: records of a trace into Kafka, exactly where and as the trace says.
+"""The Kafka producer: sends the records of a trace with their partition, key, value, headers and timestamp.
 
-Idempotent and ``acks=all``, so that a retry neither doubles nor reorders anything: the duplicates of a
-trace are the trace's own. Delivery is reported only for errors, which keeps Python out of the way of a
-hundred thousand acknowledgements a second.
+The client is idempotent with ``acks=all``, so a retry neither duplicates nor reorders records: every duplicate in Kafka
+is one of the trace. Only failed deliveries call back into Python, which would not keep up with a hundred thousand
+acknowledgements a second.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.trace import Header, Record
 
 DELIVERY_S = 120.0
-"""Calibration: a broker that was killed is back in 7-14 s; a busy machine takes a few times that."""
+"""Calibration: a killed broker is back in 7-14 s, on a busy machine in a few times that."""
 
 ACK_GRACE_S = 10.0
-"""The client gives a record up by itself after ``DELIVERY_S``; this is for one that does not."""
+"""The client gives up a record after ``DELIVERY_S``; this is added in case it does not."""
 
 POLL_EVERY = 2_000
-"""Records between two looks for errors: a look costs about as much as a record."""
+"""Records between two checks for errors: a check costs about as much as a record."""
 
 QUEUE_RECORDS = 200_000
 LARGEST_BYTES = 100_000_000
-"""How large a record may be is for the broker to say (``max.message.bytes`` of the topic)."""
+"""Above any limit of a broker, which decides how large a record may be (``max.message.bytes`` of the topic)."""
 
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 class KafkaOut:
-    """An open producer. ``topics`` maps the trace's logical names to Kafka's. A context manager."""
+    """An open producer. ``topics`` maps the logical topics of the trace to topics in Kafka. A context manager."""
 
     def __init__(self, bootstrap: str, topics: Mapping[str, str]) -> None:
         self.bootstrap = bootstrap
@@ -43,7 +43,7 @@ class KafkaOut:
         self.sent: Counter[str] = Counter()
         self._since_poll = 0
         self._failed: tuple[KafkaError, str] | None = None
-        self._last_trouble = ""
+        self._last_error = ""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -58,7 +58,7 @@ class KafkaOut:
                 "message.timeout.ms": int(DELIVERY_S * 1000),
                 "delivery.report.only.error": True,
                 "on_delivery": self._delivered,
-                "error_cb": self._trouble,
+                "error_cb": self._note_error,
                 "log_level": 0,
             }
         )
@@ -73,12 +73,12 @@ class KafkaOut:
             self._producer.purge()
 
     def check_topics(self, header: Header, timeout_s: float) -> None:
-        """Raise unless the broker answers and has every topic of the trace, with at least its partitions."""
+        """Check that the broker answers and has all topics of the trace, each with enough partitions; raises if not."""
         try:
             known = self._producer.list_topics(timeout=timeout_s).topics
         except KafkaException as error:
             self._producer.poll(0)
-            raise unreachable(self.bootstrap, self._last_trouble or str(error.args[0].str())) from error
+            raise unreachable(self.bootstrap, self._last_error or str(error.args[0].str())) from error
         for logical, spec in header.topics.items():
             topic = self.topics[logical]
             there = len(known[topic].partitions) if topic in known else 0
@@ -86,11 +86,11 @@ class KafkaOut:
                 has = f"topic {topic!r} has {there} partitions" if there else f"there is no topic {topic!r}"
                 raise UsageError(
                     f"{has}; the trace needs {spec.partitions}",
-                    hint="create it first: `tidemark replay --create` does",
+                    hint="create it first, for instance with `tidemark replay --create`",
                 )
 
     def send(self, record: Record) -> None:
-        """Queue one record; raises what went wrong with an earlier one."""
+        """Queue one record. Raises the error of an earlier record, if its delivery failed."""
         timestamp_ms = record.arrival_ms if record.timestamp_ms is None else record.timestamp_ms
         if timestamp_ms <= 0:
             raise UsageError(
@@ -111,31 +111,29 @@ class KafkaOut:
                 )
                 break
             except BufferError:
-                self._look(_LOOK_S)
+                self._poll(_POLL_S)
             except KafkaException as error:
                 raise self._refused(error.args[0], topic) from error
         self.sent[topic] += 1
         self._since_poll += 1
         if self._since_poll >= POLL_EVERY:
-            self._look(0)
+            self._poll(0)
 
     def check(self) -> None:
-        """Serve the client; raises what went wrong with a record that was sent."""
-        self._look(0)
+        """Process the client's callbacks. Raises the error of an earlier record, if its delivery failed."""
+        self._poll(0)
 
     def wait_for_acks(self) -> None:
-        """Return when every record sent so far is acknowledged; raises what went wrong with one that was
-        not.
-        """
+        """Wait until every record sent so far is acknowledged. Raises the error of one whose delivery failed."""
         deadline = time.monotonic() + DELIVERY_S + ACK_GRACE_S
         while len(self._producer):
-            self._producer.flush(_LOOK_S)
-            self._look(0)
+            self._producer.flush(_POLL_S)
+            self._poll(0)
             if time.monotonic() > deadline:
-                raise unreachable(self.bootstrap, self._last_trouble or "records were not acknowledged")
-        self._look(0)
+                raise unreachable(self.bootstrap, self._last_error or "records were not acknowledged")
+        self._poll(0)
 
-    def _look(self, timeout_s: float) -> None:
+    def _poll(self, timeout_s: float) -> None:
         self._since_poll = 0
         self._producer.poll(timeout_s)
         if self._failed is not None:
@@ -145,8 +143,8 @@ class KafkaOut:
         if error is not None and self._failed is None:
             self._failed = error, message.topic() or "?"
 
-    def _trouble(self, error: KafkaError) -> None:
-        self._last_trouble = error.str()
+    def _note_error(self, error: KafkaError) -> None:
+        self._last_error = error.str()
 
     def _refused(self, error: KafkaError, topic: str) -> TidemarkError:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
@@ -156,9 +154,9 @@ class KafkaOut:
                 hint="raise max.message.bytes of the topic, or shorten the record",
             )
         if error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            return unreachable(self.bootstrap, self._last_trouble or error.str())
+            return unreachable(self.bootstrap, self._last_error or error.str())
         return TestbedError(
-            f"topic {topic!r} did not take a record",
+            f"topic {topic!r} rejected a record",
             detail=error.str(),
             hint="the broker's log says more: `tidemark status` names it",
         )

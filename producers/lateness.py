@@ -1,22 +1,21 @@
-"""How late events arrive: named models that compose.
+"""Lateness models: how much later than its event time a record arrives.
 
-Free of I/O and of clocks. ``arrival = event time + lateness``, and the lateness of an event is the sum of
-what each model adds to it. A mix is written ``MODEL[:SHARE][*AMOUNT]`` joined by ``+``, for instance
-``on_time+long_tail:0.05*2+burst:0.1*1.5``: the share says how much of the trace a model touches, the amount
-is in units of the pipeline's own watermark delay.
+Pure, without I/O and clocks. ``arrival = event time + lateness``; each model of a mix adds to the lateness of a record.
+A mix is written ``MODEL[:SHARE][*AMOUNT]`` joined by ``+``, for instance ``on_time+long_tail:0.05*2+burst:0.1*1.5``.
+The share is the part of the trace that a model affects; the amount is in units of the pipeline's watermark delay.
 
 ====================  ================  ============================================================================
 model                 share of          adds
 ====================  ================  ============================================================================
-on_time               the events        the network: some milliseconds, at most 1 % of a unit times the amount
-uniform               the events        evenly between nothing and the amount
-long_tail             the events        a Pareto tail that starts at nothing: half the events wait less than 0.6 of
-                                        the amount, one in a hundred more than 20 times (cut there)
-burst                 the running time  one region (a quarter of the users) is cut off for the amount; what happened
-                                        meanwhile arrives when it is back, all at once
-straggling_partition  the running time  one partition of one topic arrives later by the amount
-skewed_clock          the users         a clock ahead or behind by the amount: ahead makes an event *arrive early*,
-                                        and so moves the watermark on for everybody
+on_time               the events        network latency: some milliseconds, at most 1 % of the amount
+uniform               the events        a delay uniformly distributed from 0 to the amount
+long_tail             the events        a Pareto-distributed delay from 0: half the events wait less than 0.6 of the
+                                        amount, one in a hundred more than 20 times the amount (cut off there)
+burst                 the event time    outages as long as the amount of one region (a quarter of the users): its events
+                                        of that time arrive together when the outage ends
+straggling_partition  the event time    one partition of one topic arrives later by the amount
+skewed_clock          the users         a clock that is ahead or behind by the amount. A clock that is ahead makes an
+                                        event *arrive early*, which advances the watermark for all users
 ====================  ================  ============================================================================
 """
 
@@ -36,12 +35,12 @@ DEFAULT_LATENESS = (
     "on_time+uniform:0.15*1+long_tail:0.12*1+burst:0.2*1.5+straggling_partition:0.3*0.5+skewed_clock:0.02*0.1"
 )
 LONGEST_TAIL = 20
-"""Amounts after which the long tail is cut: beyond it a row is late whatever happens."""
+"""The long tail is cut off at this many amounts: a row beyond is late in any case."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Where a model works: the start and length of the event time, the number of partitions of each topic."""
+    """The range of event time that models apply to, and the number of partitions of each topic."""
 
     start_ms: int
     duration_ms: int
@@ -50,7 +49,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Lateness:
-    """One model of a mix, by name."""
+    """One model of a mix: its name, share and amount."""
 
     model: str
     share: float
@@ -62,7 +61,7 @@ Model = Callable[[Random, Sequence[Draft], "Dose"], None]
 
 @dataclass(frozen=True)
 class Dose:
-    """A model's dials in this trace: the amount is in milliseconds here."""
+    """A model's settings in this trace, with the amount in milliseconds."""
 
     share: float
     amount_ms: int
@@ -76,14 +75,14 @@ def parse_lateness(text: str) -> list[Lateness]:
         match = re.fullmatch(r"\s*(\w+)(?::([\d.]+))?(?:\*([\d.]+))?\s*", term)
         if match is None or match[1] not in MODELS:
             raise UsageError(
-                f"{term.strip()!r} is no lateness model",
+                f"{term.strip()!r} is not a lateness model",
                 hint=f"write MODEL[:SHARE][*AMOUNT], joined by '+'; models: {', '.join(MODELS)}",
             )
         try:
             share, amount = float(match[2] or 1), float(match[3] or 1)
         except ValueError as error:
             raise UsageError(
-                f"{term.strip()!r} has a bad number", hint="for instance long_tail:0.05*2"
+                f"{term.strip()!r} has an invalid number", hint="for instance long_tail:0.05*2"
             ) from error
         if share > 1:
             raise UsageError(
@@ -96,13 +95,13 @@ def parse_lateness(text: str) -> list[Lateness]:
 def make_late(
     rng: Random, drafts: Sequence[Draft], mix: Sequence[Lateness], unit_ms: int, stretch: Stretch
 ) -> None:
-    """Add the lateness of every model of ``mix`` to the arrival of the drafts."""
+    """Add the lateness of every model of ``mix`` to the arrival times of the drafts."""
     for item in mix:
         MODELS[item.model](rng, drafts, Dose(item.share, round(item.amount * unit_ms), stretch))
 
 
 def some(rng: Random, n: int, share: float) -> Iterator[int]:
-    """The indexes below ``n`` that a coin of probability ``share`` picks; costs only as much as it picks."""
+    """Indexes below ``n``, each picked with probability ``share``; the cost grows with the number picked, not ``n``."""
     if share >= 1:
         yield from range(n)
     elif share > 0:

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, where that is a terminal; nothing elsewhere."""
+"""A progress bar on standard error if that is a terminal; otherwise no output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yields the function to be told how much is done; ``total`` 0 is an unknown amount."""
+    """Yields a function to report progress to; ``total`` 0 means that the total is unknown."""
     if not sys.stderr.isatty():
         yield lambda _done: None
         return

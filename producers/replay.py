@@ -1,14 +1,14 @@
-"""Publishing a trace: the same partitions, order, keys, headers and timestamps, at one of three paces.
+"""Publishes a trace with its partitions, order, keys, headers and timestamps, at one of three paces.
 
 ``backlog``  everything at once.
 ``timed``    by ``arrival_ms``, in real time or ``speed`` times as fast.
-``stepped``  slice by slice, when told: a program that knows when a slice has been processed asks for the next one.
+``stepped``  slice by slice, on request: another program knows when a slice is processed, and requests the next.
 
-It asks on standard input::
+Requests are lines on standard input::
 
     publish 3            ->  {"published": 3, "records": 812}
 
-Each answer means that the slice is acknowledged by the broker. Slices are asked for in ascending order.
+An answer means that the broker has acknowledged the slice. Slices are requested in ascending order.
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ from tidemark.formats.trace import Header, Record
 from tidemark.waiting import pause
 
 FLUSH_AHEAD_S = 0.002
-"""A timed record that is due within this time is sent at once: the client waits longer than that to fill a
-batch.
-"""
+"""A timed record that is due within this time is sent at once: the client waits longer to fill a batch."""
 
 Progress = Callable[[int], None]
 
 
 def publish_all(records: Iterable[Record], out: KafkaOut, progress: Progress) -> int:
-    """Publish at once; ``progress`` is told now and then how many records were sent. Returns how many in
-    all.
-    """
+    """Publish without pauses. ``progress`` is called now and then with the number sent; returns the total."""
     count = 0
     for record in records:
         out.send(record)
@@ -47,10 +43,11 @@ def publish_all(records: Iterable[Record], out: KafkaOut, progress: Progress) ->
 
 
 def publish_timed(records: Iterable[Record], out: KafkaOut, progress: Progress, *, speed: float = 1.0) -> int:
-    """Publish each record when its arrival is due, ``speed`` times as fast as real time. Returns how many."""
+    """Publish each record at its arrival time, ``speed`` times as fast as real time; returns the number of records."""
     if speed <= 0:
         raise UsageError(
-            f"the speed is {speed:g}", hint="1 is real time, 60 a minute of the trace per second"
+            f"the speed is {speed:g}",
+            hint="give more than 0: 1 is real time, 60 publishes a minute of the trace per second",
         )
     count, start_s, first_ms = 0, time.monotonic(), None
     for record in records:
@@ -67,10 +64,10 @@ def publish_timed(records: Iterable[Record], out: KafkaOut, progress: Progress, 
     return count
 
 
-def publish_when_told(
+def publish_on_request(
     header: Header, records: Iterable[Record], out: KafkaOut, *, commands: TextIO, answers: TextIO
 ) -> None:
-    """Answer ``publish N`` lines until ``commands`` ends."""
+    """Publish a slice for each line ``publish N`` of ``commands``, and answer it, until ``commands`` ends."""
     slices = Slices(records)
     for line in commands:
         if not line.strip():
@@ -91,9 +88,7 @@ def say(answer: dict[str, Any], answers: TextIO) -> None:
 
 
 class Slices:
-    """The slices of a trace, one at a time; the next is read ahead, for a driver may be held while it is
-    published.
-    """
+    """The slices of a trace, one at a time. The next is read ahead, so that a suspended driver need not wait for it."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records: Iterator[Record] = iter(records)
@@ -103,16 +98,14 @@ class Slices:
         self.prefetch()
 
     def take(self, wanted: int) -> list[Record]:
-        """The records of slice ``wanted``, maybe none. Raises ``UsageError`` for one that was taken or
-        passed over.
-        """
+        """The records of slice ``wanted``, possibly none. Raises ``UsageError`` if the slice is out of order."""
         self.prefetch()
         following = self._ahead[0].slice if self._ahead else None
         if wanted <= self._taken or (following is not None and wanted > following):
             raise UsageError(
-                f"slice {wanted} is asked for after slice {self._taken}",
+                f"slice {wanted} was requested after slice {self._taken}",
                 detail=f"the next slice with records is {following}" if following is not None else "",
-                hint="ask for the slices in ascending order, each once, leaving none out",
+                hint="request the slices in ascending order, each once and without gaps",
             )
         self._taken = wanted
         if following != wanted:
@@ -138,6 +131,7 @@ def _wanted(line: str, slices: int) -> int:
     word, _, number = line.strip().partition(" ")
     if word != "publish" or not number.isdecimal() or int(number) >= slices:
         raise UsageError(
-            f"cannot do {line.strip()!r}", hint=f"write `publish N` with N from 0 to {slices - 1}, one a line"
+            f"{line.strip()!r} is not a request",
+            hint=f"write `publish N` with N from 0 to {slices - 1}, one per line",
         )
     return int(number)

@@ -1,9 +1,9 @@
-"""The sentinels: one record per input, so far in the future that everything a join owes must come out.
+"""Sentinels: one record per input, so far in the future that the query must emit every row that it still owes.
 
-Free of Kafka and Spark. A sentinel must reach the watermark node: a record that a filter below it drops
-moves nothing, and under the policy ``min`` the query would wait for ever. So it is a copy of the last
-readable record of its input, which has passed those filters, with an id, a time and keys of its own; the
-keys of the inputs differ, so the sentinels match nothing, not even each other.
+Pure, without Kafka and Spark. A sentinel must reach the watermark node: a record that a filter below the node drops
+does not move the watermark, and with policy ``min`` the query would then wait forever. A sentinel is therefore a copy
+of the last readable record of its input, which has passed those filters, with an id, time and keys of its own. The
+keys differ between inputs, so sentinels match no row, not even each other.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tidemark.formats.events import read_event, write_time
 from tidemark.formats.trace import Header, Record, TraceReader
 
 MARGIN_MS = 3_600_000
-"""An hour beyond what is needed, so that nobody has to count strict bounds and milliseconds."""
+"""An hour more than necessary, so that strict bounds and single milliseconds do not matter."""
 
 
 def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -> tuple[Header, list[Record]]:
-    """The sentinels for a trace. Each round is a slice of its own and an hour later than the one before.
+    """The sentinels for a trace. Each round is a slice, an hour later than the one before.
 
-    A second round is for a query that was restarted after the first: its watermark cannot move, and the
-    no-data batch is not run, before every input has brought a new record.
+    A query that was restarted after the first round needs a second one: until every input has a new record, its
+    watermark does not move and it runs no no-data batch.
     """
     sides = _sides(contract)
     with TraceReader(path) as reader:
@@ -40,7 +40,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
                     f"the trace {str(path)!r} has no topic {side.topic!r}",
                     hint=f"contract {contract.name!r} reads {' and '.join(repr(one.topic) for one in sides)}",
                 )
-        latest_us, templates = _look_through(reader, sides)
+        latest_us, templates = _scan(reader, sides)
         topics = reader.header.topics
     reach_ms = _reach_ms(contract)
     delay_ms = max(side.watermark_delay_ms or 0 for side in sides)
@@ -56,7 +56,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
 
 
 def _sides(contract: Contract | Chain) -> tuple[Side, ...]:
-    """Each input; of a chain each topic, with all of its text fields as keys."""
+    """The inputs of a contract; for a chain its topics, with all their text fields as keys."""
     if isinstance(contract, Contract):
         return contract.left, contract.right
     sides: dict[str, Side] = {}
@@ -76,7 +76,7 @@ def _sides(contract: Contract | Chain) -> tuple[Side, ...]:
 
 
 def _reach_ms(contract: Contract | Chain) -> int:
-    """How far a row's time reaches: over the bound of a join, over all bounds and windows of a chain."""
+    """How far a row can reach in event time: the bound of a join, or all bounds and windows of a chain together."""
     if isinstance(contract, Contract):
         return _bound_ms(contract.bound)
     bounds = sum(_bound_ms(step.bound) for step in contract.steps if isinstance(step, Join))
@@ -87,7 +87,7 @@ def _bound_ms(bound: Bound) -> int:
     return max(abs(end) for end in (bound.lower_ms or 0, bound.upper_ms or 0))
 
 
-def _look_through(records: Iterable[Record], sides: Iterable[Side]) -> tuple[int, dict[str, dict[str, Any]]]:
+def _scan(records: Iterable[Record], sides: Iterable[Side]) -> tuple[int, dict[str, dict[str, Any]]]:
     by_topic = {side.topic: side for side in sides}
     templates: dict[str, dict[str, Any]] = {topic: {} for topic in by_topic}
     last: dict[str, bytes] = {}
@@ -131,8 +131,8 @@ def _sentinel(side: Side, template: dict[str, Any], time_ms: int, *, slice_index
 
 
 def _key_value(side: Side, like: object) -> object:
-    """A key that nothing else has, of the type of ``like``: a schema would read another type as NULL."""
-    # The largest numbers that still are a Spark INT, apart from each other by topic.
+    """A unique key of the type of ``like``: a schema reads a value of another type as NULL."""
+    # Near the largest Spark INT, and different for each topic.
     number = 2_000_000_000 + crc32(side.topic.encode()) % 100_000_000
     if type(like) is float:
         return float(number)

@@ -1,6 +1,6 @@
-"""What a generated trace is made from: one frozen object, checked when it is built.
+"""The settings of a generated trace: one frozen object, validated when it is created.
 
-Free of I/O. Everything that decides the bytes of a trace is here; the same settings give the same bytes.
+Pure, without I/O. The settings decide every byte of a trace: the same settings give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from tidemark.errors import UsageError
 from tidemark.formats.trace import PACES, Pace
 
 BASE_MS = 1_767_225_600_000
-"""2026-01-01T00:00:00Z: where the event time of every generated trace starts. No clock is read."""
+"""2026-01-01T00:00:00Z, the first event time of every generated trace. No clock is read."""
 
 TOPICS = ("impressions", "clicks")
 IMPRESSIONS, CLICKS = 0, 1
 
 SLICES = ((1_000, 4), (5_000, 6))
-"""Impressions below which so many slices do; a larger trace gets ``MOST_SLICES``. A slice costs a run a second."""
+"""(impressions, slices) of a trace with fewer impressions; a larger one has ``MOST_SLICES``. A slice takes a second."""
 
 MOST_SLICES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The dials of the generator. Shares are fractions of the records; delays and bound are the pipeline's
-    own.
-    """
+    """The generator's settings. Shares are fractions of the records; delays and bound are those of the pipeline."""
 
     seed: int = 1
     impressions: int = 20_000
@@ -58,31 +56,27 @@ class Settings:
 
     @property
     def unit_ms(self) -> int:
-        """The unit that lateness is dialled in: the longest watermark delay, for it rules under the policy
-        ``min``.
-        """
+        """The unit of lateness amounts: the longest watermark delay, which is decisive under the policy ``min``."""
         return max(*self.delays_ms, 1)
 
     @property
     def span_ms(self) -> int:
-        """The event time that passes in one slice: long enough that what arrives early in it can expire at
-        its end.
-        """
+        """The event time of one slice: long enough that a row from its start can be evicted at its end."""
         return max(3 * max(self.unit_ms, self.bound_ms) // 2, 1_000)
 
     @property
     def wanted_slices(self) -> int:
-        """The slices asked for, or as many as suit the size."""
+        """The number of slices that was set or, if none was, one that suits the size."""
         return self.slices or next((few for below, few in SLICES if self.impressions < below), MOST_SLICES)
 
     @property
     def duration_ms(self) -> int:
-        """The event time that the impressions cover."""
+        """The range of event time of the impressions."""
         return self.wanted_slices * self.span_ms
 
 
 def parse_pace(text: str) -> Pace:
-    """The pace of that name; raises ``UsageError``."""
+    """The pace of that name; raises ``UsageError`` if there is none."""
     for pace in PACES:
         if pace == text:
             return pace

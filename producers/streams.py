@@ -1,8 +1,8 @@
-"""Ad impressions and clicks in event time, as they look in the field.
+"""Generates ad impressions and clicks in event time, with realistic proportions.
 
-Free of I/O. Impressions come at random moments, more in the middle of the trace than at its ends; a share
-of them (the click-through rate) is clicked, mostly after a few seconds, some long after the time bound of
-the join, a few of them two or three times; a few clicks belong to no impression at all.
+Pure, without I/O. Impressions have random times, denser in the middle of the trace than at its ends. A share of them
+(the click-through rate) is clicked: mostly after a few seconds, some long after the time bound of the join, a few two
+or three times. A few clicks belong to no impression.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from producers.lateness import some
 from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, Settings
 
 CLICK_MEDIAN = 0.15
-"""Half of all clicks come within this part of the time bound (3 s of 20 s)."""
+"""Half of all clicks follow within this fraction of the time bound (3 s of 20 s)."""
 
 CLICK_SIGMA = 1.0
-"""Spread of the click delay (logarithmic): about 3 % of the clicks come after the bound."""
+"""Standard deviation of the logarithm of the click delay: about 3 % of the clicks follow after the bound."""
 
 CLICK_LONGEST = 4.0
-"""Bounds after which nobody clicks any more."""
+"""The longest click delay, in time bounds."""
 
 PAGE_DRAWS = 10_007
-"""Pages repeat after so many impressions: nobody joins on them, and drawing one costs as much as drawing a user."""
+"""Pages repeat after this many impressions: no join uses them, and sampling one costs as much as sampling a user."""
 
 SECOND_CLICK_P = 0.06
 ORPHAN_CLICK_P = 0.01
 
 
 def impressions(rng: Random, settings: Settings, entities: Entities) -> list[Draft]:
-    """``settings.impressions`` drafts in the order of their event time."""
+    """``settings.impressions`` drafts in order of event time."""
     n, users = settings.impressions, entities.users
     half = settings.duration_ms / 2
     moments = sorted([BASE_MS + int(_wave(rng.random()) * half) for _ in range(n)])
@@ -67,5 +67,5 @@ def clicks(rng: Random, settings: Settings, seen: list[Draft]) -> list[Draft]:
 
 
 def _wave(x: float) -> float:
-    """Maps 0..1 to 0..2 so that the middle is a little denser than the ends."""
+    """Maps 0..1 to 0..2 so that the middle is slightly denser than the ends."""
     return 2 * (x - 0.25 * x * (1 - x) * (2 * x - 1))

@@ -1,8 +1,8 @@
-"""Drafts as lines of a trace: impressions and clicks as JSON, in records as JSON.
+"""Encodes drafts as lines of a trace: the event as a JSON value, inside the record's JSON.
 
-Free of I/O. A line is a template filled with pieces that were encoded once: encoding each value, and then each record
-around it, would cost more than all the rest of the generator. A test reads and writes the lines by the format's own
-module and wants the same bytes. The event time comes last, so that a value cut off in the middle has none.
+Pure, without I/O. A line is a template filled with fragments that were encoded once, because encoding each value and
+then each record would cost more than the rest of the generator. A test decodes and encodes the lines with
+``tidemark.formats.trace`` and expects the same bytes. The event time is the last field, so a truncated value has none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHUNK_LINES = 2_000
 
 
 class LineWriter:
-    """Writes the drafts of one trace. Each pool is there twice: as it stands in a value, and as in a line."""
+    """Encodes the drafts of one trace. It holds each pool twice: encoded for a value, and escaped for a line."""
 
     def __init__(self, entities: Entities, partitions: int) -> None:
         ads = [f'"ad_id":{dumps(ad)}' for ad in entities.ads]
@@ -51,14 +51,14 @@ class LineWriter:
         self._partitions = ["", *(f',"partition":{number}' for number in range(1, partitions))]
 
     def chunks(self, slices: list[list[Draft]]) -> Iterator[bytes]:
-        """The lines of all records, some thousands at a time, without the last line end."""
+        """The lines of all records in chunks of ``CHUNK_LINES``; the last line of a chunk has no newline."""
         for index, drafts in enumerate(slices):
             for start in range(0, len(drafts), CHUNK_LINES):
                 lines = self._lines(drafts[start : start + CHUNK_LINES], index)
                 yield "\n".join(lines).encode()
 
     def _lines(self, drafts: list[Draft], index: int) -> list[str]:
-        """One slice's lines. Written out, because this loop is half of all the work."""
+        """Lines of one slice. The loop is written without helper calls, because it is half of the generator's time."""
         impression, click = LINES
         shown_ads, ads = self._ads_in_line
         pages, agents, partitions, time = (
@@ -94,7 +94,7 @@ class LineWriter:
         return lines
 
     def _record(self, draft: Draft, index: int) -> Record:
-        """What is out of the ordinary: a flaw, or microseconds."""
+        """The record of a draft with a flaw or with microseconds."""
         user, time = f'"user_id":"{draft.user}",', f'"{write_time(draft.event_ms * 1000 + draft.sub_us)}"'
         event_ms: int | None = draft.event_ms
         key: str | None = draft.user
@@ -136,5 +136,5 @@ class LineWriter:
 
 
 def _escaped(pieces: list[str]) -> list[str]:
-    """Pieces of a JSON value as they stand in the JSON string that holds it."""
+    """Fragments of a JSON value, escaped for the JSON string that contains the value."""
     return [dumps(piece)[1:-1] for piece in pieces]

@@ -1,9 +1,9 @@
-"""The watermark that a trace will have under the pace ``stepped``, known before it is published.
+"""Predicts the watermark of a trace with pace ``stepped`` before it is published.
 
-Free of I/O. Each slice is one batch, followed by a no-data batch, so while slice ``k + 1`` is read both
-watermarks (the one for late rows and the one for eviction) are what they became after slice ``k``: under
-the policy ``min`` the least over the inputs of (greatest event time seen, floored to milliseconds, minus
-the delay), never going back, and 0 until every input has been seen.
+Pure, without I/O. Each slice is one batch, followed by a no-data batch. While slice ``k + 1`` is read, the late
+watermark and the eviction watermark are therefore both the watermark after slice ``k``: with policy ``min``, the
+minimum over the inputs of (greatest event time, floored to milliseconds, minus the delay). It never decreases, and is
+0 until every input has had a row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 
 class PredictedWatermark:
-    """Observe the rows of a slice, then close it. ``value_ms`` is the watermark that the next slice meets."""
+    """Observe the rows of a slice, then close it. ``value_ms`` is then the watermark for the next slice."""
 
     def __init__(self, delays_ms: Sequence[int]) -> None:
         self.delays_ms = tuple(delays_ms)
@@ -20,13 +20,13 @@ class PredictedWatermark:
         self.value_ms = 0
 
     def observe(self, side: int, event_ms: int) -> None:
-        """A row of input ``side`` that reaches the watermark node."""
+        """Count a row of input ``side`` that reaches the watermark node."""
         latest = self.latest_ms[side]
         if latest is None or event_ms > latest:
             self.latest_ms[side] = event_ms
 
     def close_slice(self) -> int:
-        """The watermark after the slice."""
+        """End the slice; returns the watermark after it."""
         reached = [
             0 if latest is None else latest - delay
             for latest, delay in zip(self.latest_ms, self.delays_ms, strict=True)

@@ -35,7 +35,11 @@ def test_generate_prints_one_json_line(tmp_path):
         (["generate", "--out", "{dir}/none/t.jsonl"], EXIT_USAGE, "there is no folder"),
         (["generate", "--out", "{dir}"], EXIT_USAGE, "is a folder"),
         (["generate", "--out", "{dir}/t.jsonl", "--pace", "fast"], EXIT_USAGE, "there is no pace 'fast'"),
-        (["generate", "--out", "{dir}/t.jsonl", "--lateness", "x"], EXIT_USAGE, "'x' is no lateness model"),
+        (
+            ["generate", "--out", "{dir}/t.jsonl", "--lateness", "x"],
+            EXIT_USAGE,
+            "'x' is not a lateness model",
+        ),
         (["replay", "{dir}/none.jsonl", "--bootstrap", "127.0.0.1:1"], EXIT_USAGE, "there is no trace"),
         (["replay", "{dir}/broken.jsonl", "--bootstrap", "127.0.0.1:1"], EXIT_USAGE, "line 1 of"),
         (["replay", "{dir}/whole.jsonl", "--bootstrap", "127.0.0.1:1"], EXIT_USAGE, "'stepped' needs"),
@@ -47,7 +51,7 @@ def test_generate_prints_one_json_line(tmp_path):
         (
             ["sentinels", "{dir}/none.json", "{dir}/whole.jsonl", "--out", "{dir}/f"],
             EXIT_USAGE,
-            "is no contract",
+            "is not a contract",
         ),
     ],
 )
