@@ -1,8 +1,8 @@
-"""The programs under test: one streaming join each, ``python -m pipelines NAME``.
+"""The programs under test, one streaming query each: ``python -m pipelines NAME``.
 
-A pipeline is a file with a ``CONTRACT`` (what it promises) and a function ``build(left, right)`` that takes the two
-Kafka DataFrames and returns the joined rows. It is written against the ordinary DataFrame API and does not know
-whether it runs in a driver of its own or through Spark Connect. A file of one's own may also have ``to_sink(records)``,
-which turns the output records (``key``, ``value``) into what the sink is given; without it the provenance headers are
-added.
+A pipeline is a file with a ``CONTRACT`` (what it promises) and a function ``build(left, right)`` that takes the Kafka
+DataFrames of its inputs and returns the output rows. It uses the ordinary DataFrame API, so the same file runs in a
+classic driver or through Spark Connect. A pipeline may also have ``to_sink(records)``, which maps the output records
+(``key``, ``value``) to the columns for the sink; without it the provenance headers are added. The pipelines import the
+formats and the sink, and never the oracle or the stack: a pipeline must not know that it is tested.
 """

@@ -1,11 +1,11 @@
-"""Runs one pipeline: ``python -m pipelines NAME``, or a file of one's own: ``python -m pipelines PATH.py``.
+"""Runs one pipeline: ``python -m pipelines NAME``, or a file of the user: ``python -m pipelines PATH.py``.
 
-``--describe`` prints the contract as JSON. Otherwise the query is started on a driver (``--remote``), and the program
-speaks JSON lines: ``{"event": "started", ...}``, an answer to each command on its standard input (``status``,
-``stop``, and then ``state JSON``, which writes the join's state to a file), and ``{"event": "failed", ...}`` when the
-query has ended by itself. With ``--wait`` it only gets ready, and starts the query at the first line of input that is
-not ``plan``, which is answered with ``{"event": "plan", ...}``: the physical plan as text. The end of standard input
-stops the query, so none outlives the process that asked for it.
+``--describe`` prints the contract as JSON. Without it, the program starts the query on a driver (``--remote``) and
+prints JSON lines: ``{"event": "started", ...}``, then an answer to each command on its standard input (``status``;
+``stop``; after ``stop`` also ``state JSON``, which writes the join's state to a file), and ``{"event": "failed", ...}``
+if the query has failed. With ``--wait`` it first answers each line ``plan`` with ``{"event": "plan", ...}``, the
+physical plan as text, and starts the query at the first other line. The end of standard input stops the query, so no
+query outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ NOT_PIPELINES = {"__main__", "described", "events", "failure", "query", "serve",
 
 
 def names() -> list[str]:
-    """The bundled pipelines: one file each."""
-    found = pkgutil.iter_modules(pipelines.__path__)  # also where the package is inside a zip
+    """The names of the bundled pipelines, one file each."""
+    found = pkgutil.iter_modules(pipelines.__path__)  # also works inside a zip
     return sorted(module.name for module in found if module.name not in NOT_PIPELINES)
 
 
 def load(name: str) -> ModuleType | SimpleNamespace:
-    """The module of a bundled pipeline or of a file, or what a contract describes; raises ``UsageError``."""
+    """The pipeline of this name, Python file or contract file (``.json``); raises ``UsageError``."""
     if name.endswith(".json"):
         return read_contract(name)
     if name.endswith(".py"):
@@ -57,13 +57,13 @@ def load(name: str) -> ModuleType | SimpleNamespace:
     else:
         raise UsageError(
             f"there is no pipeline {name!r}",
-            hint=f"there are {', '.join(names())}; or give the path of a Python file with one",
+            hint=f"the bundled pipelines are {', '.join(names())}; or give the path of a Python file",
         )
     for needed in ("CONTRACT", "build"):
         if not hasattr(module, needed):
             raise UsageError(
                 f"pipeline {name!r} has no {needed}",
-                hint="a pipeline is a CONTRACT and a function build(left, right); see pipelines/inner.py",
+                hint="a pipeline has a CONTRACT and a function build(left, right); see pipelines/inner.py",
             )
     return module
 
@@ -78,7 +78,7 @@ def main() -> int:
             return 0
         with open_session(args) as session:
             records = build_records(session, module, args)
-            if args.wait and not _told_to_start(session, records):
+            if args.wait and not _is_started(session, records):
                 return 0
             query = start_records(records, module, args)
             _say("started", query_id=str(query.id), run_id=str(query.runId))
@@ -90,15 +90,15 @@ def main() -> int:
         return error.exit_code
 
 
-def _told_to_start(session: SparkSession, records: DataFrame) -> bool:
-    """Answer ``plan`` until anything else is said; whether there was anything else."""
+def _is_started(session: SparkSession, records: DataFrame) -> bool:
+    """Answer lines ``plan`` until another line comes. Whether one came: False at the end of input."""
     while (line := sys.stdin.readline()).strip() == "plan":
         _say("plan", **explain(session, records))
     return line != ""
 
 
 def _serve(query: StreamingQuery, write: Callable[[dict[str, Any]], int]) -> int:
-    """Answer commands until the end of input."""
+    """Answer commands until the end of input; returns the exit code."""
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")
         failure = query.exception()
@@ -120,12 +120,12 @@ def _serve(query: StreamingQuery, write: Callable[[dict[str, Any]], int]) -> int
 
 
 def _state(write: Callable[[dict[str, Any]], int], wanted: str) -> dict[str, Any]:
-    """How many rows the state had, or why it cannot be read: ``note`` if that is as it should be, else ``problem``."""
+    """The number of rows in the state; ``note`` if there is no state to read, ``problem`` if reading it failed."""
     try:
         return {"rows": write(json.loads(wanted))}
     except StateProblem as error:
         return {"note": str(error)}
-    except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
+    except Exception as error:  # noqa: BLE001 (any error is the answer)
         return {"problem": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
 
 
@@ -143,24 +143,24 @@ def _pair(text: str) -> tuple[str, str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pipelines", description=__doc__)
     parser.add_argument("pipeline", help=f"one of {', '.join(names())}, or the path of a Python file")
-    parser.add_argument("--describe", action="store_true", help="print the contract as JSON and end")
+    parser.add_argument("--describe", action="store_true", help="print the contract as JSON and exit")
     parser.add_argument("--remote", help="the driver: sc://HOST:PORT/;session_id=UUID")
     parser.add_argument("--bootstrap", help="Kafka's bootstrap servers, HOST:PORT[,...]")
     parser.add_argument(
-        "--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC, for each input"
+        "--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC; once for each input"
     )
     parser.add_argument("--output", help="the output topic")
-    parser.add_argument(
-        "--sink", choices=SINKS, default=SINKS[0], help="what writes the output (%(default)s)"
-    )
-    parser.add_argument("--checkpoint", help="the checkpoint folder, as the driver sees it")
+    parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="the sink (default: %(default)s)")
+    parser.add_argument("--checkpoint", help="the checkpoint folder, as a path on the driver")
     parser.add_argument("--query-name", default="tidemark", help="the query's name in Spark")
     parser.add_argument("--trigger-ms", type=int, default=0, help="processing-time trigger, in milliseconds")
     parser.add_argument(
         "--max-offsets", type=_pair, action="append", default=[], help="LOGICAL=maxOffsetsPerTrigger"
     )
-    parser.add_argument("--wait", action="store_true", help="start the query at the first line of input")
-    parser.add_argument("--conf", type=_pair, action="append", default=[], help="NAME=VALUE of the session")
+    parser.add_argument("--wait", action="store_true", help="start the query only at a line of input")
+    parser.add_argument(
+        "--conf", type=_pair, action="append", default=[], help="NAME=VALUE, a setting of the session"
+    )
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""How many clicks of each 10 seconds belong to an impression of each ad: a join, and an aggregation of its rows."""
+"""Per ad and 10 seconds, the number of clicks that follow an impression: an aggregation after a join."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONTRACT = Chain(
 
 
 def build(impressions: DataFrame, clicks: DataFrame) -> DataFrame:
-    """Join two Kafka streams of JSON records, and count."""
+    """Join two Kafka streams of JSON records, and count the joined rows per window."""
     has_keys = "user_id IS NOT NULL AND ad_id IS NOT NULL"
     shown = read_json(impressions, "impression", IMPRESSION, "impression_time").where(has_keys)
     clicked = read_json(clicks, "click", CLICK, "click_time").where(has_keys)

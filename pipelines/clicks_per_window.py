@@ -1,4 +1,4 @@
-"""How often each user clicked in each 10 seconds."""
+"""The number of clicks per user and 10 seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTRACT = Chain(
 
 
 def build(clicks: DataFrame) -> DataFrame:
-    """Count a Kafka stream of JSON records."""
+    """Count a Kafka stream of JSON records per window."""
     clicked = read_json(clicks, "click", CLICK, "click_time").where("user_id IS NOT NULL")
     counted = (
         clicked.withWatermark("click_time", "20 seconds")

@@ -1,10 +1,10 @@
-"""A join made from its contract alone: what ``python -m pipelines CONTRACT.json`` runs.
+"""Builds a join from its contract alone: ``python -m pipelines CONTRACT.json`` runs it.
 
-The contract is taken literally, as a user would write it in the DataFrame API: filters on a side before its watermark,
-conditions in the join, ``where`` on the joined row. Ids and keys are read as STRING, fields that filters compare as
-BIGINT, and the output has the columns that the contract names and no others; but for a join without a time bound,
-whose output has ``left_time`` and ``right_time`` as well. Nothing else would read them, and what nobody reads Spark
-leaves out before the join, and with the time the watermark by which the join drops late rows.
+The contract is translated literally into the DataFrame API: filters of a side before its watermark, conditions in the
+join, ``where`` on the joined row. Ids and keys are read as STRING, fields in comparisons as BIGINT. The output has the
+columns that the contract names and no others, with one exception: a join without a time bound also outputs
+``left_time`` and ``right_time``. Spark prunes columns that nothing reads before the join; without the time column the
+join has no watermark, and would drop no late rows.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ HOW = {
     JoinKind.LEFT_SEMI: "leftSemi",
 }
 LEFT, RIGHT = "l", "r"
-"""What the columns of a side begin with."""
+"""The prefix of a side's column names."""
 
 
 def read_contract(path: str) -> SimpleNamespace:
-    """A pipeline, ``CONTRACT`` and ``build``, from the JSON file of a contract."""
+    """The pipeline (``CONTRACT`` and ``build``) of a contract in a JSON file."""
     try:
         described = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{path!r} is no contract",
+            f"{path!r} is not a contract",
             detail=str(error),
             hint="`python -m pipelines NAME --describe` prints one",
         ) from error
@@ -55,7 +55,7 @@ def pipeline_of(contract: Contract) -> SimpleNamespace:
 
 
 def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
-    """The rows of the join, from two Kafka streams of JSON records."""
+    """The output rows of the join of two Kafka streams of JSON records."""
     lefts = side_rows(left, LEFT, contract.left, _compared(contract, LEFT), contract.bound.window_ms)
     rights = side_rows(right, RIGHT, contract.right, _compared(contract, RIGHT), contract.bound.window_ms)
     rows = lefts.join(rights, expr(" AND ".join(_conditions(contract))), HOW[contract.kind])
@@ -65,7 +65,7 @@ def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def as_columns(contract: Contract) -> Contract:
-    """The contract with the names that its fields have as columns of the join's state."""
+    """The contract with its fields renamed to the columns of the join's state."""
     sides = [
         replace(side, keys=tuple(f"{prefix}_key{at}" for at in range(len(side.keys))), time=f"{prefix}_time")
         for prefix, side in ((LEFT, contract.left), (RIGHT, contract.right))
@@ -78,7 +78,7 @@ def as_columns(contract: Contract) -> Contract:
 def side_rows(
     records: DataFrame, prefix: str, side: Side, numbers: Iterable[str], window_ms: int | None
 ) -> DataFrame:
-    """Columns ``id``, ``key0`` …, ``time`` or ``window``, the numbers, ``partition``, ``offset``: all prefixed."""
+    """A side's rows: ``id``, ``key0`` …, ``time`` or ``window``, the numbers, ``partition``, ``offset``, prefixed."""
     columns = {side.id: "id", side.time: "time"} | {name: f"key{at}" for at, name in enumerate(side.keys)}
     types = dict.fromkeys(columns, "STRING") | {side.time: "TIMESTAMP"} | dict.fromkeys(numbers, "BIGINT")
     schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
@@ -100,7 +100,7 @@ def side_rows(
         parsed = parsed.withWatermark(time, f"{side.watermark_delay_ms} milliseconds")
     if window_ms is None:
         return parsed
-    # One event time a side: Spark refuses a join with two.
+    # A side may have one event time column only: Spark rejects a join of two.
     others = [name for name in parsed.columns if name != time]
     return parsed.selectExpr(f"window({time}, '{window_ms} milliseconds') AS {prefix}_window", *others)
 
@@ -126,7 +126,7 @@ def _term(term: Term) -> str:
 
 
 def _compared(contract: Contract, prefix: str) -> list[str]:
-    """The fields of a side that filters and conditions read."""
+    """The fields of a side that filters and conditions compare."""
     side = contract.left if prefix == LEFT else contract.right
     terms = [*contract.condition, *contract.where]
     read = [term.left if prefix == LEFT else term.right for term in terms]
@@ -140,7 +140,7 @@ def _output(contract: Contract) -> list[str]:
     if output.right_id is not None:
         named[f"{RIGHT}_id"] = output.right_id
         named |= zip((f"{RIGHT}_partition", f"{RIGHT}_offset"), output.right_ref or (), strict=False)
-    if contract.bound.is_open:  # an inner join: Spark refuses all others without a bound
+    if contract.bound.is_open:  # an inner join: Spark rejects other kinds without a bound
         time = "time" if contract.bound.window_ms is None else "window"
         named |= {f"{LEFT}_{time}": "left_time", f"{RIGHT}_{time}": "right_time"}
     return [f"`{column}` AS `{name}`" for column, name in named.items()]

@@ -1,7 +1,7 @@
-"""Why a query failed, from what Spark says of it: its first words, then each cause, without plans and stack frames.
+"""Extracts the reason of a failed query from Spark's error text: the message and all causes, no plans or stack frames.
 
-Free of Spark. What stopped a query (a file that is gone, a disk that is full, a sink that refuses) is often the last
-of a row of causes, behind a condition that says no more than "An error occurred".
+Works on text, without Spark. The actual reason (a missing file, a full disk, an error of the sink) is often the last in
+a chain of causes, behind an error condition that says only "An error occurred".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINES = 40
 
 
 def reason_of(text: str) -> str:
-    """``text`` is what ``str`` gives of a ``StreamingQueryException``, with the stack trace if it has one."""
+    """The message and the causes; ``text`` is ``str`` of a ``StreamingQueryException``, with or without stack trace."""
     message, _, trace = _PYTHON_FRAME.sub("", _PLAN.sub("", text)).partition("JVM stacktrace:")
     lines: list[str] = []
     for line in message.splitlines():

@@ -1,4 +1,4 @@
-"""The first hundred impressions, whichever come first."""
+"""The first hundred impressions that the query reads."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ CONTRACT = Chain(
 
 
 def build(impressions: DataFrame) -> DataFrame:
-    """Take the beginning of a Kafka stream of JSON records."""
+    """Take the first hundred records of a Kafka stream of JSON records."""
     shown = read_json(impressions, "impression", IMPRESSION, "impression_time")
     return shown.select("impression_id", "user_id", "ad_id", "impression_time").limit(100)

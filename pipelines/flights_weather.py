@@ -1,6 +1,6 @@
-"""Every departure with the weather of its hour at its airport, or with NULL where nobody measured it.
+"""Every departure with the weather at its airport in the hour of its departure, or with NULL without a measurement.
 
-The worked example of bringing one's own events: other fields, other keys, a bound that is open at one end.
+An example for other events: other fields, one key, and a time bound that excludes one of its ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Impressions and clicks of the next 20 seconds, and each alone, with NULL, once no partner can come any more."""
+"""Impressions with their clicks of the next 20 seconds; both unmatched impressions and unmatched clicks with NULL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every impression once, however often its producer sent it."""
+"""Every impression once, even if its producer sent it several times."""
 
 from __future__ import annotations
 

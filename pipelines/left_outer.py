@@ -1,4 +1,4 @@
-"""Every impression with its clicks of the next 20 seconds, or with NULL once none can come any more."""
+"""Every impression with its clicks of the next 20 seconds, or with NULL if there were none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTRACT = Contract(
 
 
 def build(impressions: DataFrame, clicks: DataFrame, how: str = "leftOuter") -> DataFrame:
-    """Join two Kafka streams of JSON records; ``how`` is Spark's word for the kind of join."""
+    """Join two Kafka streams of JSON records; ``how`` is Spark's name of the join kind."""
     shown = read_json(impressions, "impression", IMPRESSION, "impression_time")
     clicked = read_json(clicks, "click", CLICK, "click_time")
     return (

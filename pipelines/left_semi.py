@@ -1,4 +1,4 @@
-"""Every impression that was clicked within 20 seconds, once, however often it was clicked."""
+"""Every impression with at least one click within 20 seconds, once."""
 
 from __future__ import annotations
 

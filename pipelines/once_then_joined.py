@@ -1,4 +1,4 @@
-"""Every impression with its clicks of the next 20 seconds, or with NULL; each event once, however often it was sent."""
+"""Every impression with its clicks of the next 20 seconds, or with NULL, after both inputs were deduplicated."""
 
 from __future__ import annotations
 

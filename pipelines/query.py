@@ -1,4 +1,4 @@
-"""From a pipeline's ``build`` to a running query: Kafka in, join, Kafka out."""
+"""Starts the query of a pipeline: Kafka sources, the pipeline's ``build``, and a Kafka sink."""
 
 from __future__ import annotations
 
@@ -25,24 +25,26 @@ if TYPE_CHECKING:
     ToSink = Callable[[DataFrame], DataFrame]
 
 FETCH_MAX_WAIT_MS = 20
-"""A cached consumer left a fetch waiting at the broker when its last task ended; the next batch's first fetch queues
-behind it, for Kafka's default of 500 ms in every batch."""
+"""A cached consumer leaves a fetch pending at the broker when its task ends. The first fetch of the next batch queues
+behind it: with Kafka's default, 500 ms in every batch.
+"""
 LOST_LEADER = {
     "kafka.request.timeout.ms": "5000",
     "kafka.default.api.timeout.ms": "8000",
     "fetchOffset.numRetries": "12",
 }
-"""Kafka's admin client goes on asking a leader that has died until its own deadline, by default a minute, in which the
-query stands still; then Spark asks anew, and by default gives up after three times."""
+"""Kafka's admin client keeps asking a dead leader until its deadline, by default a minute, and the query waits. Spark
+then retries, by default three times, before the query fails.
+"""
 
 SINK_PARTITIONS = 2
-"""One for each of a driver's executors."""
+"""One for each executor of a driver."""
 
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 PLAN_FIELDS = "spark.sql.debug.maxToStringFields"
 
 KEEP_ALL = 100_000
-"""Checkpoint entries and progress reports kept: more than the batches of any run, because they are its evidence."""
+"""Checkpoint entries and progress reports to keep: more than any run has batches, because they are evidence."""
 
 
 @contextmanager
@@ -50,9 +52,8 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
     """A session on the driver, with the settings of the command line."""
     session = SparkSession.builder.remote(args.remote).create()
     try:
-        session.conf.set(
-            "spark.sql.artifact.isolation.enabled", "false"
-        )  # or each query gets Pythons of its own
+        # With artifact isolation, each query would start Python workers of its own.
+        session.conf.set("spark.sql.artifact.isolation.enabled", "false")
         session.conf.set("spark.sql.streaming.minBatchesToRetain", KEEP_ALL)
         session.conf.set("spark.sql.streaming.numRecentProgressUpdates", KEEP_ALL)
         for name, value in args.conf:
@@ -63,7 +64,7 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
 
 
 def build_records(session: SparkSession, module: ModuleType | SimpleNamespace, args: Namespace) -> DataFrame:
-    """The pipeline's output as Kafka records; nothing runs yet."""
+    """The pipeline's output as Kafka records; this starts no query."""
     contract = module.CONTRACT
     if POLICY not in dict(args.conf):
         session.conf.set(POLICY, str(contract.policy))
@@ -72,8 +73,8 @@ def build_records(session: SparkSession, module: ModuleType | SimpleNamespace, a
 
 
 def explain(session: SparkSession, records: DataFrame) -> dict[str, str]:
-    """What is known of the query before it runs: its physical ``plan`` as text, and the session's ``policy``."""
-    session.conf.set(PLAN_FIELDS, KEEP_ALL)  # or the plan has "... 3 more fields" for those beyond the 25th
+    """The physical ``plan`` of the query as text, and the session's watermark ``policy``, before the query runs."""
+    session.conf.set(PLAN_FIELDS, KEEP_ALL)  # by default the plan abbreviates after 25 fields
     with redirect_stdout(StringIO()) as printed:
         records.explain(mode="simple")
     session.conf.unset(PLAN_FIELDS)
@@ -86,7 +87,7 @@ def explain(session: SparkSession, records: DataFrame) -> dict[str, str]:
 def start_records(
     records: DataFrame, module: ModuleType | SimpleNamespace, args: Namespace
 ) -> StreamingQuery:
-    """Start the query that writes these records; without ``trigger_ms`` it ends once all there is has been read."""
+    """Start the query that writes these records; without ``trigger_ms`` it ends after all available input."""
     writer = _SINKS[args.sink](records, getattr(module, "to_sink", None), args)
     writer = writer.queryName(args.query_name).outputMode("append")
     if args.trigger_ms is None:
@@ -109,16 +110,14 @@ def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
 
 
 def _keys(contract: Contract | Chain) -> Sequence[str]:
-    """The output fields of which the first that is not NULL is the record's key."""
+    """Output fields for the record's key: the first that is not NULL is used."""
     if isinstance(contract, Chain):
         return contract.output
     return [name for name in (contract.output.left_id, contract.output.right_id) if name is not None]
 
 
 def _records(rows: DataFrame, ids: Sequence[str]) -> DataFrame:
-    """Output rows as Kafka records: the left id as key (the right one where there is no left row), all columns as JSON,
-    NULLs shown.
-    """
+    """Output rows as Kafka records: the first of ``ids`` that is not NULL as key, all columns as JSON, with NULLs."""
     return rows.select(
         coalesce(*[col(name).cast("string") for name in ids]).alias("key"),
         to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value"),
@@ -126,7 +125,7 @@ def _records(rows: DataFrame, ids: Sequence[str]) -> DataFrame:
 
 
 def _exactly_once(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataStreamWriter:
-    """The sink of ``tidemark.sink``: each batch of each partition in one transaction, with an entry in its ledger."""
+    """The sink of ``tidemark.sink``: per batch and partition one transaction, with an entry in the ledger."""
     from tidemark.sink import write_exactly_once
 
     options = {
@@ -141,7 +140,7 @@ def _exactly_once(records: DataFrame, to_sink: ToSink | None, args: Namespace) -
 
 
 def _spark(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataStreamWriter:
-    """Spark's own Kafka sink, which promises no more than at-least-once."""
+    """Spark's own Kafka sink, which promises at-least-once."""
     from tidemark.sink.provenance import with_provenance
 
     whole = to_sink(records) if to_sink is not None else with_provenance(records)
@@ -159,4 +158,4 @@ _SINKS: Mapping[str, Callable[[DataFrame, ToSink | None, Namespace], DataStreamW
     "spark": _spark,
 }
 SINKS = tuple(_SINKS)
-"""What ``--sink`` takes, the default first."""
+"""The values of ``--sink``, the default first."""

@@ -1,4 +1,4 @@
-"""Every impression with its clicks of the next 20 seconds, or with NULL: the clicks on the left."""
+"""Every impression with its clicks of the next 20 seconds, or with NULL; the clicks are the left input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user who had clicked was shown in the next minute, or NULL: a join of a join, with its own left input."""
+"""Every click with the user's impressions in the minute after it, or NULL: a join whose left input is a join."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CONTRACT = Chain(
 
 
 def build(impressions: DataFrame, clicks: DataFrame) -> DataFrame:
-    """Join two Kafka streams of JSON records, and their rows with the first again."""
+    """Join two Kafka streams of JSON records, and join the result with the first stream again."""
     has_keys = "user_id IS NOT NULL AND ad_id IS NOT NULL"
     shown = (
         read_json(impressions, "impression", IMPRESSION, "impression_time")

@@ -1,11 +1,11 @@
-"""Reads the state of a join from its checkpoint, with Spark's own state data source.
+"""Reads the state of a join from its checkpoint, with Spark's state data source.
 
-A row of the state is a line of JSON (``state.jsonl`` in ``tidemark/formats/evidence.py``). What it holds
-depends on what the
-optimizer left in it: a column is looked for by the name that the contract has for it, and is NULL where there is none.
+Each row of the state becomes a line of JSON (``state.jsonl`` in ``tidemark/formats/evidence.py``). The optimizer
+decides which columns the state has: a column is found by its name in the contract, and is NULL if the state lacks it.
 
-Stores (Spark 4.2): ``SIDE-keyWithIndexToValue`` in state formats 1 to 3, ``SIDE-keyWithTsToValues`` in format 4; both
-end each row with ``matched``. From format 3 on all are in one store, and cannot be told from ``state-metadata``.
+Stores (Spark 4.2): ``SIDE-keyWithIndexToValue`` in state formats 1 to 3, ``SIDE-keyWithTsToValues`` in format 4; the
+last column of both is ``matched``. From format 3 on, all of them share one store, so ``state-metadata`` does not
+tell them apart.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 OPERATOR = "symmetricHashJoin"
 FIRST_BY_TIME = 4
-"""The first state format that is ordered by time."""
+"""The first state format whose rows are ordered by time."""
 
 
 class StateProblem(Exception):
-    """The query has not one join with a state, but none, or more."""
+    """The query does not have exactly one join with a state."""
 
 
 def write_state(session: SparkSession, checkpoint: str, contract: Contract, wanted: dict[str, Any]) -> int:
     """Write the rows of the state after each of ``wanted["batches"]`` to the file ``wanted["path"]``.
 
-    ``wanted["format"]`` is the join's state format. Returns the number of rows. Raises ``StateProblem``, and what
-    Spark raises.
+    ``wanted["format"]`` is the join's state format. Returns the number of rows. Raises ``StateProblem``, and Spark's
+    errors.
     """
     operator = _operator(session, checkpoint)
     kind = "keyWithTsToValues" if wanted["format"] >= FIRST_BY_TIME else "keyWithIndexToValue"
@@ -50,7 +50,7 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
         for name, side, ref in zip(("left", "right"), (contract.left, contract.right), refs, strict=True):
             source = session.read.format("statestore").option("operatorId", operator).option("batchId", batch)
             rows = source.option("storeName", f"{name}-{kind}").load(checkpoint)
-            if name not in known:  # the same after every batch, and to ask for it is an analysis
+            if name not in known:  # the same after every batch; reading the schema takes an analysis by Spark
                 known[name] = _line(rows.schema["value"].dataType, side, ref, window=window)
             line = to_json(known[name], {"ignoreNullFields": "false"})
             parts.append(rows.withColumns({"batch": lit(batch), "side": lit(name)}).select(line))
@@ -67,12 +67,14 @@ def _operator(session: SparkSession, checkpoint: str) -> int:
     of_partitions = stores.where(col("operatorName") == OPERATOR).select("operatorId").collect()
     joins = {int(row[0]) for row in of_partitions}
     if len(joins) != 1:
-        raise StateProblem(f"the query has {len(joins)} joins with a state; that of one can be read")
+        raise StateProblem(
+            f"the query has {len(joins)} joins with a state; only that of one join can be read"
+        )
     return joins.pop()
 
 
 def _line(value: DataType, side: Side, ref: Sequence[str] | None, *, window: bool) -> Column:
-    """A row of the state, from its columns ``key`` and ``value`` (of that type), and ``batch`` and ``side``."""
+    """A line for a row of the state, from its column ``value`` (of this type), ``batch`` and ``side``."""
     names = set(value.names) if isinstance(value, StructType) else set()
     keys = side.keys if names.issuperset(side.keys) else ()
     places = ref if ref is not None and names.issuperset(ref) else ()
@@ -92,13 +94,13 @@ def _field(name: str) -> Column:
 
 
 def _list(names: Sequence[str], kind: str) -> Column:
-    """Some fields as a list, or NULL if there are none."""
+    """These fields as an array, or NULL without any."""
     every = [_field(name).cast(kind) for name in names]
     return array(*every) if every else lit(None).cast(f"array<{kind}>")
 
 
 def _time(value: Any, time: str, *, window: bool) -> Column:
-    """The event time, or the end of the only window, in microseconds."""
+    """The event time, or the end of the only window, in microseconds since the epoch; NULL if the state lacks it."""
     fields = value.fields if isinstance(value, StructType) else []
     if window:
         ends = [

@@ -1,4 +1,4 @@
-"""How often each ad was shown in each 10 seconds, and how often it was clicked in them, or NULL if it was not."""
+"""Per ad and 10 seconds, the number of impressions and the number of clicks, or NULL without clicks."""
 
 from __future__ import annotations
 
