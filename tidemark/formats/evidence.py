@@ -1,7 +1,7 @@
 """Evidence: one directory per run, enough to judge the run again without a stack.
 
-The files are simple enough to write by hand: ``tidemark check DIR`` also judges a directory that a person typed. JSON
-Lines files may be compressed (``.zst``). This module needs neither Kafka nor Spark.
+Free of Kafka and Spark. The files are simple enough to write by hand: ``tidemark check DIR`` also judges a directory
+that a person typed. JSON Lines files may be compressed (``.zst``).
 
 ``manifest.json``   one object::
 
@@ -11,17 +11,10 @@ Lines files may be compressed (``.zst``). This module needs neither Kafka nor Sp
         "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
      "goals": ["flushed"]}
 
-<<<<<<< HEAD
-    ``end_offsets`` (end-exclusive, as all offsets here) tell how much of the trace and the flush was really
-    published. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``backend``, ``sink``, ``query_id``,
-    ``started_utc``, ``command`` (that reproduces the run), ``notes``, ``state``. ``goals``: coverage goals required.
-    ``state`` says how Spark kept the join's state, as the checkpoint has it, and what was read of it::
-=======
     ``end_offsets`` (end-exclusive, as all offsets here) say how many records of the trace and the flush were published.
     ``goals`` are the coverage goals that the run had to meet. Optional: ``seed``, ``trace_sha256``, ``versions``,
     ``code_sha256``, ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run), ``notes``,
     ``state``. ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
->>>>>>> ef408b8 (formats, kafka, sparkfiles: docstrings and messages in plain technical English)
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
@@ -46,17 +39,17 @@ Lines files may be compressed (``.zst``). This module needs neither Kafka nor Sp
     {"partition": 0, "offset": 0, "key": null, "value": "{...}", "timestamp_ms": 1767225600000,
      "headers": [["query", "b2f0..."], ["batch", "0"], ["partition", "1"], ["attempt", "0"]]}
 
-    A header's value is text, ``null``, or ``{"base64": "/w=="}`` for bytes that are not valid UTF-8, as in the
+    ``headers``: a value is text, ``null``, or ``{"base64": "/w=="}`` for bytes that are not valid UTF-8, as in the
     trace; such bytes of a key or value are written as ``\\xNN``. ``timestamp_ms`` is also 0 if the record has none.
 
 ``state.jsonl``     the join's state after some batches, one line per row; may be missing::
 
     {"batch": 3, "side": "left", "key": ["u7", null], "time_us": 1767225600000000, "ref": [0, 17], "matched": false}
 
-    The rows are those in the state when ``batch``, which is committed, had ended. ``time_us`` is the event time, or the
-    end of its window; ``ref`` is partition and offset of the input record. A field that the state lacks is ``null``.
+    ``batch`` is committed, and the rows are those in the state at its end. ``time_us`` is the event time, or the end of
+    its window; ``ref`` is partition and offset of the input record. A field that the state lacks is ``null``.
 
-``executors.jsonl`` which executor ran the join on each state partition; may be missing::
+``executors.jsonl``  which executor ran the join on each state partition; may be missing::
 
     {"batch": 4, "executors": {"0": "1", "1": "0"}, "lost": ["2"]}
 

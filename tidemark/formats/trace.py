@@ -1,7 +1,7 @@
 """The trace: every input record of a run, in the order in which it was produced.
 
-A JSON Lines file, plain or compressed (``.zst``), simple enough to be read and written by hand. The first line is the
-header, each further line a record. This module needs neither Kafka nor Spark::
+Free of Kafka and Spark. A JSON Lines file, plain or compressed (``.zst``), simple enough to be read and written by
+hand. The first line is the header, each further line a record::
 
     {"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {"partitions": 2}, "clicks": {"partitions": 1}},
      "slices": 2}
