@@ -1,4 +1,4 @@
-"""Which task attempts of which batch failed, from lines as Spark writes them."""
+"""Reading Spark's event log: failed task attempts, executors of state partitions, progress reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def log(tmp_path):
     return write
 
 
-def test_a_task_that_did_not_succeed_is_counted_for_its_batch(log):
+def test_a_task_attempt_that_did_not_succeed_is_counted_for_its_batch(log):
     path = log(
         job(1, "mine", 4, 10, 11),
         task(10, "Success"), task(11, "ExecutorLostFailure"), task(11, "TaskKilled"), task(11, "Success"),
@@ -41,7 +41,7 @@ def test_a_task_that_did_not_succeed_is_counted_for_its_batch(log):
     assert QueryEvents(path, 0, "mine").failed_tasks() == {4: 2, 5: 1}
 
 
-def test_another_query_of_the_same_driver_does_not_count(log):
+def test_tasks_of_another_query_on_the_same_driver_are_not_counted(log):
     path = log(
         job(1, "theirs", 4, 10), task(10, "ExecutorLostFailure"), job(2, "mine", 0, 11), task(11, "Success")
     )
@@ -49,14 +49,14 @@ def test_another_query_of_the_same_driver_does_not_count(log):
     assert QueryEvents(path, 0, "mine").failed_tasks() == {}
 
 
-def test_what_was_there_before_the_run_is_not_read_and_a_half_written_line_is_left_for_later(log):
+def test_lines_before_the_run_and_an_incomplete_last_line_are_not_read(log):
     old = json.dumps(job(1, "mine", 1, 9)) + "\n" + json.dumps(task(9, "TaskKilled")) + "\n"
     path = log(tail=old + json.dumps(job(2, "mine", 2, 10)) + "\n" + json.dumps(task(10, "TaskKilled"))[:-5])
 
     assert QueryEvents(path, len(old), "mine").failed_tasks() == {}
 
 
-def test_the_end_of_a_batch_is_the_end_of_one_of_its_jobs(log):
+def test_job_ended_is_true_once_a_job_of_the_batch_has_ended(log):
     path = log(job(1, "mine", 4, 10), {"Event": "SparkListenerJobEnd", "Job ID": 1}, job(2, "mine", 5, 11))
     events = QueryEvents(path, 0, "mine")
 
@@ -64,7 +64,7 @@ def test_the_end_of_a_batch_is_the_end_of_one_of_its_jobs(log):
     assert not events.job_ended(5)
 
 
-def test_the_excerpt_has_this_querys_lines_and_the_executors(log):
+def test_the_excerpt_has_the_lines_of_this_query_and_of_executors(log):
     lost = {"Event": "SparkListenerExecutorRemoved", "Executor ID": "1"}
     mine = [job(1, "mine", 4, 10), task(10, "Success"), lost]
     path = log(mine[0], job(2, "theirs", 4, 11), task(11, "Success"), mine[1], lost)
@@ -74,7 +74,7 @@ def test_the_excerpt_has_this_querys_lines_and_the_executors(log):
     )
 
 
-def test_the_progress_of_a_query_is_told_as_the_query_tells_it(log):
+def test_progress_reports_are_those_of_the_query(log):
     name = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
     reports = [{"id": query, "batchId": batch} for query, batch in (("mine", 0), ("theirs", 0), ("mine", 1))]
     path = log(*({"Event": name, "progress": report} for report in reports))
@@ -94,7 +94,7 @@ def ran(stage, partition, executor, reason="Success"):
     return {**task(stage, reason), "Task Info": info}
 
 
-def test_a_state_partition_was_where_its_task_succeeded_last(log):
+def test_a_state_partition_is_assigned_to_the_executor_of_its_last_successful_task(log):
     gone = {"Event": "SparkListenerExecutorRemoved", "Executor ID": "1"}
     path = log(
         join_job(1, 4, 10, 11),
@@ -113,7 +113,7 @@ def test_a_state_partition_was_where_its_task_succeeded_last(log):
     ]
 
 
-def test_what_a_later_run_on_the_same_driver_has_said_is_not_an_earlier_ones(log):
+def test_lines_of_a_later_run_on_the_same_driver_are_not_read(log):
     path = log(
         job(1, "mine", 4, 10), task(10, "ExceptionFailure"), job(2, "mine", 4, 11), task(11, "TaskKilled")
     )

@@ -1,4 +1,4 @@
-"""What is left of Spark's words when a query has failed: all that is wrong, and nothing else."""
+"""The reason of a failed query, extracted from Spark's error text."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ _pickle.PicklingError: Could not serialize object
 {PLAN}"""
 
 
-def test_the_cause_behind_a_condition_that_says_nothing_is_shown():
+def test_the_cause_behind_an_uninformative_error_condition_is_shown():
     first, last = reason_of(CUT).splitlines()
     assert first.startswith("(STREAM_FAILED) [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED]")
     assert last == "caused by ChecksumException: Checksum error: file:/checkpoint/3.delta at 0 exp: 1 got: 2"
 
 
-def test_a_refusal_keeps_its_reason_and_its_hint_and_loses_the_frames_of_python():
+def test_an_error_of_the_sink_keeps_its_reason_and_hint_without_python_frames():
     assert reason_of(REFUSED).splitlines()[1:] == [
         "tidemark.errors.SinkRefused: batch 0 is older than what Kafka holds: batch 1",
         "  why:  the checkpoint was rolled back",
@@ -65,5 +65,5 @@ def test_a_refusal_keeps_its_reason_and_its_hint_and_loses_the_frames_of_python(
     ]
 
 
-def test_words_without_a_plan_or_a_trace_stay_as_they_are():
+def test_a_text_without_plan_and_stack_trace_is_unchanged():
     assert reason_of("No space left on device") == "No space left on device"

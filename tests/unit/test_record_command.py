@@ -1,4 +1,4 @@
-"""What ``tidemark record`` prints."""
+"""The output of ``tidemark record``."""
 
 from __future__ import annotations
 

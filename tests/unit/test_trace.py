@@ -1,4 +1,4 @@
-"""The trace format: what is written is read, and a line that is wrong is named by its number."""
+"""The trace format: round trips, and errors that name the broken line or file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.zst"])
 @given(records=RECORDS)
-def test_what_is_written_is_read(folder, name, records):
+def test_a_trace_reads_back_as_it_was_written(folder, name, records):
     sha256 = write_trace(folder / name, HEADER, records)
     with TraceReader(folder / name) as reader:
         assert reader.header == HEADER
@@ -56,19 +56,19 @@ def test_what_is_written_is_read(folder, name, records):
     assert trace_sha256(folder / name) == sha256
 
 
-def test_bytes_that_are_no_text_travel_as_base64():
+def test_bytes_that_are_not_text_are_stored_as_base64():
     record = Record(topic="a", arrival_ms=1, value_base64="/wA=", key_base64="/g==")
     assert (record.value_bytes(), record.key_bytes()) == (b"\xff\x00", b"\xfe")
 
 
 @given(value=st.none() | st.binary())
-def test_the_value_of_a_header_loses_nothing(value):
+def test_any_header_value_survives_a_round_trip(value):
     record = Record(topic="a", arrival_ms=1, headers=[("h", header_value(value))])
     [(_, back)] = msgspec.json.decode(msgspec.json.encode(record), type=Record).header_values()
     assert (back.encode() if isinstance(back, str) else back) == value
 
 
-def test_the_bytes_of_a_header_are_shown_and_are_not_the_text_that_shows_them():
+def test_header_bytes_that_are_not_text_differ_from_the_text_that_shows_them():
     headers = [("h", header_value(b"\\xff")), ("h", header_value(b"\xff"))]
     assert headers == [("h", "\\xff"), ("h", Base64(b"\xff"))]
     assert msgspec.json.encode(headers[1]) == b'["h",{"base64":"/w=="}]'
@@ -90,7 +90,7 @@ def test_the_bytes_of_a_header_are_shown_and_are_not_the_text_that_shows_them():
         ("[1, 2]", "object"),
     ],
 )
-def test_a_broken_line_is_named_by_its_number(tmp_path, line, why):
+def test_the_error_for_a_broken_line_has_its_number(tmp_path, line, why):
     path = tmp_path / "t.jsonl"
     good = '{"topic": "a", "arrival_ms": 1, "slice": 2}'
     header = '{"tidemark_trace": 1, "pace": "backlog", "topics": {"a": {}, "b": {}}, "slices": 4}'
@@ -104,13 +104,13 @@ def test_a_broken_line_is_named_by_its_number(tmp_path, line, why):
 @pytest.mark.parametrize(
     "text", ["", "{}", "nothing", '{"tidemark_trace": 2, "pace": "backlog", "topics": {"a": {}}}']
 )
-def test_a_broken_header_is_line_1(tmp_path, text):
+def test_the_error_for_a_broken_header_has_line_1(tmp_path, text):
     (tmp_path / "t.jsonl").write_text(text)
     with pytest.raises(BrokenTrace, match="line 1 of"):
         TraceReader(tmp_path / "t.jsonl")
 
 
-def test_a_trace_that_is_not_there_is_a_usage_error(tmp_path):
+def test_a_missing_trace_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="there is no trace"):
         TraceReader(tmp_path / "none.jsonl")
 
@@ -144,7 +144,7 @@ def compressed_trace(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("cut", [1, 40, 40_000])
-def test_a_compressed_trace_that_was_cut_off_is_broken(tmp_path, cut):
+def test_a_truncated_compressed_trace_is_broken(tmp_path, cut):
     path = tmp_path / "t.jsonl.zst"
     path.write_bytes(compressed_trace(path)[:-cut])
     with TraceReader(path) as reader, pytest.raises(BrokenTrace, match=r"t\.jsonl\.zst' cannot be") as broken:
@@ -161,7 +161,7 @@ def test_a_compressed_trace_without_a_frame_is_broken(tmp_path, content):
         TraceReader(tmp_path / "t.jsonl.zst")
 
 
-def test_a_compressed_trace_of_several_frames_is_read_whole(tmp_path):
+def test_a_compressed_trace_of_several_frames_is_read_completely(tmp_path):
     plain, path = tmp_path / "t.jsonl", tmp_path / "t.jsonl.zst"
     records = [Record(topic="a", arrival_ms=n) for n in range(1, 100)]
     sha256 = write_trace(plain, HEADER, records)

@@ -87,7 +87,7 @@ def test_an_inconclusive_verdict_says_why_and_exits_with_3(typed: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["output", "batches", "trace", "flush"])
-def test_a_compressed_file_that_was_cut_off_is_named_and_exits_with_2(typed: Path, name: str) -> None:
+def test_the_error_for_a_truncated_compressed_file_names_it_and_exits_with_2(typed: Path, name: str) -> None:
     plain, compressed = typed / f"{name}.jsonl", typed / f"{name}.jsonl.zst"
     whole = zstandard.compress(plain.read_bytes())
     plain.unlink()

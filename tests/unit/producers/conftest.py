@@ -1,4 +1,4 @@
-"""A generated trace as the judge will read it: the file, its records by slice, their events."""
+"""A generated trace as the oracle reads it: the file, its records by slice, and their events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: one JSON line on success; on failure three lines, an exit code, and never a traceback."""
+"""The command line of the producers: one JSON line on success; on failure three lines, an exit code, no traceback."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_generate_prints_one_json_line(tmp_path):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line_with_a_hint(tmp_path, arguments, code, words):
+def test_a_usage_error_is_printed_with_a_hint(tmp_path, arguments, code, words):
     (tmp_path / "broken.jsonl").write_text('{"tidemark_trace": 1}\n')
     (tmp_path / "whole.jsonl").write_text('{"tidemark_trace": 1, "pace": "stepped", "topics": {"a": {}}}\n')
     failed = producers(*[str(argument).format(dir=tmp_path) for argument in arguments])
@@ -67,7 +67,7 @@ def test_what_is_wrong_is_said_in_a_line_with_a_hint(tmp_path, arguments, code, 
     assert failed.stdout == ""
 
 
-def test_a_broker_that_does_not_answer_is_the_testbed_s_failure(tmp_path):
+def test_a_broker_that_does_not_answer_is_a_testbed_error(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"tidemark_trace": 1, "pace": "backlog", "topics": {"a": {}}}\n')
     failed = producers("replay", tmp_path / "t.jsonl", "--bootstrap", "127.0.0.1:1", "--connect-s", 0.5)
     assert failed.returncode == EXIT_TESTBED

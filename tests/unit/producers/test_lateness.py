@@ -1,4 +1,4 @@
-"""Each model delays what it says, as much as it says, and models add up."""
+"""Each lateness model delays its share of the events by its amount, and the delays of several models add up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def waits_ms(drafts: list[Draft]) -> list[int]:
     return [draft.arrival_ms - draft.event_ms for draft in drafts]
 
 
-def test_on_time_is_within_a_hundredth_of_the_unit():
+def test_on_time_adds_at_most_a_hundredth_of_the_unit():
     assert 0 <= min(waits_ms(delayed("on_time"))) <= max(waits_ms(delayed("on_time"))) <= UNIT_MS // 100
 
 
@@ -40,13 +40,13 @@ def test_uniform_delays_its_share_evenly_up_to_the_amount():
     assert 0.9 * UNIT_MS < sum(waits) / len(waits) < 1.1 * UNIT_MS
 
 
-def test_the_long_tail_is_long_and_ends():
+def test_the_long_tail_is_long_and_cut_off():
     waits = sorted(waits_ms(delayed("long_tail")))
     assert waits[len(waits) // 2] < 0.7 * UNIT_MS
     assert 10 * UNIT_MS < waits[-1] <= LONGEST_TAIL * UNIT_MS
 
 
-def test_a_burst_lets_go_all_at_once():
+def test_the_events_of_an_outage_arrive_together_at_its_end():
     drafts = delayed("burst:0.1*1")
     arrivals = Counter(draft.arrival_ms for draft in drafts if draft.arrival_ms > draft.event_ms)
     [(release_ms, held)] = arrivals.items()
@@ -54,14 +54,14 @@ def test_a_burst_lets_go_all_at_once():
     assert all(release_ms - UNIT_MS <= draft.event_ms for draft in drafts if draft.arrival_ms == release_ms)
 
 
-def test_one_partition_of_one_topic_straggles_for_a_while():
+def test_one_partition_of_one_topic_is_delayed_for_its_share_of_the_time():
     touched = [draft for draft in delayed("straggling_partition:0.3*2") if draft.arrival_ms > draft.event_ms]
     assert {draft.arrival_ms - draft.event_ms for draft in touched} == {2 * UNIT_MS}
     assert len({(draft.topic, draft.partition) for draft in touched}) == 1
     assert max(d.event_ms for d in touched) - min(d.event_ms for d in touched) <= 0.3 * STRETCH.duration_ms
 
 
-def test_a_skewed_clock_is_ahead_or_behind_for_a_user_s_every_event():
+def test_a_skewed_clock_shifts_all_events_of_a_user_by_the_same_amount():
     drafts = delayed("skewed_clock:0.2*0.5")
     by_user: dict[str, set[int]] = {}
     for draft in drafts:
@@ -72,7 +72,7 @@ def test_a_skewed_clock_is_ahead_or_behind_for_a_user_s_every_event():
     assert 60 < skews[UNIT_MS // 2] + skews[-UNIT_MS // 2] < 140
 
 
-def test_models_add_up():
+def test_the_delays_of_models_add_up():
     rng = Random(1)
     drafts = [Draft(0, 0, 0, "u", 0, 0, 0, 0)]
     both = parse_lateness("straggling_partition*1+straggling_partition*3")
@@ -86,7 +86,7 @@ def test_models_add_up():
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_share_of_nothing_touches_nothing(model):
+def test_a_share_of_0_delays_no_event(model):
     if model != "on_time":
         assert not any(waits_ms(delayed(f"{model}:0*5")))
 
@@ -94,12 +94,12 @@ def test_a_share_of_nothing_touches_nothing(model):
 @pytest.mark.parametrize(
     "text", ["", "late", "uniform:", "uniform:x", "uniform**2", "uniform:0.1+", "uniform:1.01"]
 )
-def test_what_is_no_mix_is_refused(text):
+def test_an_invalid_mix_is_refused(text):
     with pytest.raises(UsageError):
         parse_lateness(text)
 
 
-def test_some_picks_about_its_share_without_looking_at_all():
+def test_some_picks_about_its_share_at_a_cost_of_its_picks():
     picked = list(some(Random(1), 100_000, 0.03))
     assert picked == sorted(set(picked))
     assert 2_700 < len(picked) < 3_300

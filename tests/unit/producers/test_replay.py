@@ -1,4 +1,4 @@
-"""Slices are handed out in order, each once, and commands are answered; without a broker."""
+"""Publishing slices on request and records by their arrival time, without a broker."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def tell(commands: str, *slices: int, of: int = 4) -> tuple[list[dict], Broker]:
     return [json.loads(line) for line in answers.getvalue().splitlines()], broker
 
 
-def test_each_slice_is_published_when_told_and_answered_when_acknowledged():
+def test_each_slice_is_published_on_request_and_answered_when_acknowledged():
     answers, broker = tell("publish 0\n\npublish 1\npublish 2\n", 0, 0, 1, 2, 2, 2, 3)
     assert answers == [{"published": k, "records": n} for k, n in ((0, 2), (1, 1), (2, 3))]
     assert [record.slice for record in broker.sent] == [0, 0, 1, 2, 2, 2]
     assert broker.acknowledged == 6
 
 
-def test_a_slice_without_records_is_published_too():
+def test_a_request_for_an_empty_slice_is_answered():
     answers, _ = tell("publish 0\npublish 1\npublish 2\npublish 3\n", 0, 2)
     assert [answer["records"] for answer in answers] == [1, 0, 1, 0]
 
@@ -64,12 +64,12 @@ def test_a_slice_out_of_order_is_refused(commands):
 
 
 @pytest.mark.parametrize("command", ["publish", "publish x", "publish 4", "publish -1", "stop"])
-def test_what_is_no_command_is_refused(command):
+def test_an_unknown_command_is_refused(command):
     with pytest.raises(UsageError, match="is not a request"):
         tell(command + "\n", 0)
 
 
-def test_the_next_slice_is_read_ahead_and_no_more():
+def test_only_the_next_slice_is_read_ahead():
     read = []
 
     def lazily():
@@ -84,7 +84,7 @@ def test_the_next_slice_is_read_ahead_and_no_more():
     assert read == [0, 0, 1, 1, 2]
 
 
-def test_timed_keeps_the_order_and_the_gaps():
+def test_the_pace_timed_keeps_the_order_and_the_gaps():
     broker, told = Broker(), []
     spread = [Record(topic="t", arrival_ms=ms) for ms in (5_000, 5_001, 5_200, 5_100)]
     assert publish_timed(spread, broker, told.append, speed=10) == 4
@@ -92,6 +92,6 @@ def test_timed_keeps_the_order_and_the_gaps():
     assert broker.acknowledged == told[-1] == 4
 
 
-def test_a_speed_of_nothing_is_refused():
+def test_a_speed_of_0_is_refused():
     with pytest.raises(UsageError):
         publish_timed([], Broker(), print, speed=0)

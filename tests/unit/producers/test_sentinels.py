@@ -1,4 +1,4 @@
-"""Sentinels reach the watermark node, match nothing, and are far enough away."""
+"""Sentinels reach the watermark node, match no row, and are far enough in the future."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def events(records: list[Record]):
     return [read_event(record.value, CONTRACT.side(record.topic)) for record in records]
 
 
-def test_they_move_the_watermark_past_everything_that_is_owed(make):
+def test_sentinels_move_the_watermark_past_every_row_that_is_still_owed(make):
     made = make(impressions=300)
     _, sentinels = make_sentinels(CONTRACT, made.path)
     latest_us = max(event.time_us for _, event in made.events() if event)
@@ -36,7 +36,7 @@ def test_they_move_the_watermark_past_everything_that_is_owed(make):
     assert [record.topic for record in sentinels] == ["impressions", "clicks"]
 
 
-def test_they_match_nothing_not_even_each_other(make):
+def test_sentinels_match_no_row_and_not_each_other(make):
     made = make(impressions=300)
     _, sentinels = make_sentinels(CONTRACT, made.path)
     keys = {event.key for event in events(sentinels)}
@@ -44,7 +44,7 @@ def test_they_match_nothing_not_even_each_other(make):
     assert not keys & {event.key for _, event in made.events() if event}
 
 
-def test_they_have_every_field_that_an_event_has(make):
+def test_sentinels_have_every_field_of_an_event(make):
     made = make(impressions=300)
     _, sentinels = make_sentinels(CONTRACT, made.path)
     whole = {
@@ -64,7 +64,7 @@ def test_each_round_is_a_slice_later_than_the_one_before(make):
     assert len({event.id for event in events(sentinels)}) == 6
 
 
-def test_a_number_for_a_key_stays_a_number_that_fits_an_int(tmp_path):
+def test_a_numeric_key_stays_a_number_that_fits_an_int(tmp_path):
     path = tmp_path / "numbers.jsonl"
     value = {"user_id": 7, "ad_id": 1.5, "impression_time": "2026-01-01T00:00:00Z"}
     header = Header(
@@ -78,7 +78,7 @@ def test_a_number_for_a_key_stays_a_number_that_fits_an_int(tmp_path):
     assert fields["user_id"] < 2**31
 
 
-def test_a_trace_for_another_pipeline_is_refused(tmp_path):
+def test_a_trace_of_another_pipeline_is_refused(tmp_path):
     path = tmp_path / "other.jsonl"
     write_trace(path, Header(tidemark_trace=1, pace="backlog", topics={"flights": TopicSpec()}), [])
     with pytest.raises(UsageError, match="has no topic 'impressions'"):

@@ -1,4 +1,4 @@
-"""What flushes a chain: a record for each topic, past all bounds and windows, with keys of its own."""
+"""Sentinels of a chain: one record per topic, past all bounds and windows, with unique keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidemark.formats.events import read_time_us
         (shown_again.CONTRACT, 80_000, 20_000),
     ],
 )
-def test_they_are_past_everything_that_a_chain_still_owes(described, reach_ms, delay_ms, make):
+def test_sentinels_are_past_every_row_that_a_chain_still_owes(described, reach_ms, delay_ms, make):
     made = make(impressions=300)
     _, sentinels = make_sentinels(described, made.path)
     latest_us = max(event.time_us for _, event in made.events() if event)
@@ -31,7 +31,7 @@ def test_they_are_past_everything_that_a_chain_still_owes(described, reach_ms, d
         assert time_us // 1000 - delay_ms - reach_ms > latest_us // 1000
 
 
-def test_a_topic_that_is_read_twice_has_one_sentinel_with_all_fields_its_own(make):
+def test_a_topic_that_is_read_twice_has_one_sentinel_with_unique_values_in_all_fields(make):
     made = make(impressions=300)
     _, (impression, click) = make_sentinels(shown_again.CONTRACT, made.path)
     shown, clicked = json.loads(impression.value), json.loads(click.value)
