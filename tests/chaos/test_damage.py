@@ -65,8 +65,8 @@ def test_a_batch_whose_commit_is_gone_is_run_again_and_doubled_only_by_sparks_ow
 @pytest.mark.parametrize(
     ("batches", "said"),
     [
-        (1, "was made of other input"),
-        (2, "is older than what Kafka holds"),
+        (1, "was read from other offsets"),
+        (2, "is older than the newest batch in Kafka"),
     ],
 )
 @pytest.mark.long

@@ -28,7 +28,7 @@ def test_a_broker_that_is_new_enough_is_accepted(site):
     told, through = site.told()
     for bootstrap in (told["bootstrap"], through["bootstrap"]):
         options = {"kafka.bootstrap.servers": bootstrap, "topic": told["topic"]}
-        assert check_cluster(read_options(options)) == {"kept_s": str(7 * 24 * 3600)}
+        assert check_cluster(read_options(options)) == {"retention_s": str(7 * 24 * 3600)}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_batch_follows_batch_and_one_that_was_rolled_back_is_refused(site):
         assert not Writer(**{**told, "batch": batch}).go_on()[1]["new"]
     word, said = Writer(**{**told, "batch": 1}).go_on()
     assert word == "failed"
-    assert "is older than what Kafka holds: batch 2" in said["message"]
+    assert "is older than the newest batch in Kafka: batch 2" in said["message"]
     assert values(told) == wanted(0, 1, 2)
 
 

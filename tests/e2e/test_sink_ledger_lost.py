@@ -32,7 +32,7 @@ def test_a_batch_in_flight_without_a_ledger_is_refused_unless_a_new_one_is_asked
 
     with pytest.raises(StreamingQueryException) as refused:
         copy.run()
-    assert f"batch {batch} of query {query.id} was begun before, but the ledger knows nothing" in str(
+    assert f"batch {batch} of query {query.id} was begun before, but the ledger has no entry" in str(
         refused.value
     )
     assert "newLedger" in str(refused.value)
@@ -61,7 +61,7 @@ def test_a_batch_that_another_sink_has_begun_is_left_to_that_sink(copy):
     copy.feed(250)
     copy.run_with_spark()
     copy.forget("commits")
-    with pytest.raises(StreamingQueryException, match="start the query with that one"):
+    with pytest.raises(StreamingQueryException, match="start the query with that sink"):
         copy.run()
 
     copy.run_with_spark()

@@ -14,7 +14,7 @@ from tests.e2e.sinks import Copy, connected
 from tests.e2e.tasks import Writer, entries, made, values, wanted
 from tidemark.errors import SinkRefused
 from tidemark.sink.cluster_check import check_cluster
-from tidemark.sink.driver.in_flight import InFlight, must_be_fresh
+from tidemark.sink.driver.in_flight import InFlight, check_age
 from tidemark.sink.sink_options import read_options
 from tidemark.waiting import wait_until
 
@@ -45,14 +45,15 @@ def test_a_broker_that_is_too_old_is_refused(tmp_path):
 )
 def test_a_batch_may_not_be_older_than_the_brokers_memory_lasts(said_s, guard_s, forgetful):
     options = {"kafka.bootstrap.servers": forgetful.bootstrap}
-    kept_s = check_cluster(read_options(options))["kept_s"]
-    assert kept_s == str(KEPT_S)
+    retention_s = check_cluster(read_options(options))["retention_s"]
+    assert retention_s == str(KEPT_S)
     if said_s is not None:
         options["expiryGuardSeconds"] = str(said_s)
-    told = read_options({**options, "offsetsKeptSeconds": kept_s})
+    told = read_options({**options, "offsetsKeptSeconds": retention_s})
     assert told.expiry_guard_s == guard_s
     assert (
-        read_options({**options, "offsetsKeptSeconds": kept_s, "ignoreExpiry": "true"}).expiry_guard_s > 1e9
+        read_options({**options, "offsetsKeptSeconds": retention_s, "ignoreExpiry": "true"}).expiry_guard_s
+        > 1e9
     )
 
 
@@ -95,4 +96,4 @@ def test_an_entry_that_the_brokers_forgot_is_a_lost_entry_and_the_guard_is_faste
         {"kafka.bootstrap.servers": told["bootstrap"], "offsetsKeptSeconds": str(KEPT_S)}
     ).expiry_guard_s
     with pytest.raises(SinkRefused, match=rf"was begun {age_s:.0f} s ago"):
-        must_be_fresh(InFlight(0, "", 0), guard_s, datetime.fromtimestamp(age_s, UTC))
+        check_age(InFlight(0, "", 0), guard_s, datetime.fromtimestamp(age_s, UTC))

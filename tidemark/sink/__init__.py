@@ -1,7 +1,9 @@
-"""What runs inside Spark's executors on behalf of a sink. Free of the harness: it travels with the query.
+"""The exactly-once Kafka sink (``write_exactly_once``), and provenance headers for Spark's own Kafka sink.
 
-``tidemark.sink.provenance`` adds headers for Spark's own Kafka sink; ``write_exactly_once`` starts the
-exactly-once sink, which is described in ``README.md`` beside this file.
+Three rooms: ``client`` runs in the program that starts the query, ``driver`` on Spark's driver, ``task`` in Spark's
+tasks; the modules beside them are shared by all three. Everything is pickled into the query, so neither the driver nor
+the executors need ``tidemark``. The code may use PySpark, pyarrow and confluent-kafka. It must not import the rest of
+``tidemark``, apart from the modules that are pickled with it. ``README.md`` has the guarantees and options.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ __all__ = ["write_exactly_once"]
 
 
 def __getattr__(name: str) -> Any:
-    """``write_exactly_once`` on demand: it needs PySpark, which the ledger and the formats do without (PEP 562)."""
+    """Load ``write_exactly_once`` on first use (PEP 562): it needs PySpark, which the ledger and the formats do not."""
     if name in __all__:
         from tidemark.sink.client import exactly_once_writer
 

@@ -1,11 +1,11 @@
-"""The exactly-once sink as a data source of Spark: format ``kafka_exactly_once``.
+"""The exactly-once sink as a Python data source of Spark: format ``kafka_exactly_once``.
 
-Use :func:`tidemark.sink.write_exactly_once`, which shuffles the rows to the partitions that this sink relies on;
-the format by itself cannot.
+Use it through :func:`tidemark.sink.write_exactly_once`, which also shuffles the rows into the partitions that the sink
+relies on; a data source cannot do that.
 
-What is here is pickled by value, because neither the driver's nor the executors' Python has ``tidemark`` installed.
-Spark does that several times a batch, in four kinds of processes, of which two have nothing to do: so this is a shell
-that pickles fast and imports nothing, and all that works is in it as bytes, pickled once.
+These classes are pickled by value, because ``tidemark`` is installed neither on the driver nor on the executors. Spark
+pickles them several times per batch, in four kinds of processes, two of which do no work. So they are a thin shell that
+pickles fast and imports nothing; the implementation is a payload of bytes inside, pickled once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "kafka_exactly_once"
-USES = "tidemark uses"
-LOADED = 2
-"""Calibration: PySpark imports pandas on the way back from the first use."""
+USE_COUNT = "tidemark uses"
+USES_TO_LOAD = 2
+"""Calibration: PySpark imports pandas when it returns from the first use."""
 
 
 @dataclass
 class Done(WriterCommitMessage):
-    """What a task tells the driver: its partition, the rows of it that are in Kafka, and whether they are new."""
+    """A task's commit message: its partition, the number of its rows in Kafka, and whether this attempt wrote them."""
 
     partition: int
     rows: int
@@ -38,10 +38,10 @@ class Done(WriterCommitMessage):
 
 
 class KafkaExactlyOnce(DataSource):
-    """Rows to Kafka, each exactly once."""
+    """Data source that writes each row to Kafka exactly once."""
 
-    parcel = b""
-    """``prepare``, ``write`` and ``give_up`` of ``tidemark.sink.entry_points``, pickled by value and compressed."""
+    payload = b""
+    """``prepare``, ``write`` and ``end_batch`` of ``tidemark.sink.entry_points``, pickled by value and compressed."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,59 +49,60 @@ class KafkaExactlyOnce(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Never read from; Spark asks all the same."""
+        """Required by Spark; the source is never read."""
         return "key BINARY, value BINARY"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
-        """A writer. What is wrong with options and columns it says on its way to the tasks."""
+        """A writer; options and columns are checked when it is pickled for the tasks."""
         columns = {field.name: field.dataType.simpleString() for field in schema.fields}
-        return Writer(self.parcel, dict(self.options), columns)
+        return KafkaStreamWriter(self.payload, dict(self.options), columns)
 
 
-class Writer(DataSourceStreamArrowWriter):
-    """Writes the partitions of one batch. Made in the driver's Python, which looks at the checkpoint; used in tasks.
+class KafkaStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the partitions of one batch. Created on the driver, which reads the checkpoint; used in tasks.
 
-    Spark makes another one when all tasks are done, which has nothing to do and never opens the parcel.
+    Spark creates a second one for ``commit``, which does nothing and never unpickles the payload.
     """
 
-    def __init__(self, parcel: bytes, options: Mapping[str, str], columns: Mapping[str, str]) -> None:
-        self._parcel = parcel
+    def __init__(self, payload: bytes, options: Mapping[str, str], columns: Mapping[str, str]) -> None:
+        self._payload = payload
         self._options = options
         self._columns = columns
         self._in_flight: tuple[int, str, bool] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """On its way to the tasks: now, and only now, the checkpoint's newest batch is the one to be written."""
-        _settle()
-        prepare, _, _ = _opened(self._parcel)
+        """Called when Spark pickles it for the tasks: only then is the checkpoint's newest batch the one to write."""
+        _freeze_loaded_modules()
+        prepare, _, _ = _unpickled(self._payload)
         return {**self.__dict__, "_in_flight": prepare(self._options, self._columns)}
 
     def write(self, iterator: Iterator[Any]) -> Done:
-        """One partition of one batch; raises what ``tidemark.sink.entry_points.write`` raises."""
-        _settle()
-        _, write, _ = _opened(self._parcel)
+        """Write one partition of one batch; raises what ``tidemark.sink.entry_points.write`` raises."""
+        _freeze_loaded_modules()
+        _, write, _ = _unpickled(self._payload)
         written = write(iterator, self._options, self._in_flight)
         return Done(written.partition, written.rows, written.new)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Nothing is left to do: each task has committed its own."""
-        _settle()
+        """Nothing to do: each task has committed its own transaction."""
+        _freeze_loaded_modules()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Nothing can be undone, and nothing need be; but readers must not wait for what a killed task left open."""
-        _, _, give_up = _opened(self._parcel)
-        give_up(self._options)
+        """End the transactions that killed tasks left open, so that readers need not wait for their timeout."""
+        _, _, end_batch = _unpickled(self._payload)
+        end_batch(self._options)
 
 
-def _settle() -> None:
-    """Once in a process, when it has loaded what it needs: Spark collects garbage after each task, and need not look at
-    all that was loaded. Counted in ``gc`` itself, because this module is another one each time it is unpickled.
+def _freeze_loaded_modules() -> None:
+    """Freeze the loaded modules once per process, so that Spark's ``gc.collect`` after each task skips them.
+
+    The counter lives in ``gc``, because this module is a new one each time it is unpickled.
     """
     known = vars(gc)
-    known[USES] = known.get(USES, 0) + 1
-    if known[USES] == LOADED:
+    known[USE_COUNT] = known.get(USE_COUNT, 0) + 1
+    if known[USE_COUNT] == USES_TO_LOAD:
         gc.freeze()
 
 
-def _opened(parcel: bytes) -> Any:
-    return pickle.loads(zlib.decompress(parcel))
+def _unpickled(payload: bytes) -> Any:
+    return pickle.loads(zlib.decompress(payload))

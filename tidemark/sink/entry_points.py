@@ -1,7 +1,8 @@
-"""What the sink does in Spark's Python processes: look at the checkpoint on the driver, write in a task.
+"""The sink's functions that Spark's Python processes call: ``prepare`` and ``end_batch`` on the driver, ``write`` in a
+task.
 
-Both functions travel as one parcel of bytes (``tidemark.sink.data_source``), and so does all that they use
-of ``tidemark``.
+They are pickled into one payload (``tidemark.sink.data_source``), together with everything of ``tidemark`` that they
+use.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 from pyspark import TaskContext
 
 from tidemark.errors import SinkRefused
-from tidemark.sink.driver.in_flight import Seen, must_be_fresh, newest, query_id
+from tidemark.sink.driver.in_flight import BatchFingerprint, check_age, newest, query_id
 from tidemark.sink.driver.takeover import end_transactions, open_ledger, take_over
 from tidemark.sink.ledger_checks import Task
 from tidemark.sink.records import check_columns
 from tidemark.sink.sink_options import SinkOptions, read_options
-from tidemark.sink.task.stream_guard import ended_in_order, input_of_task, whole
+from tidemark.sink.task.stream_guard import graceful_shutdown, guarded, task_input
 from tidemark.sink.task.transaction import Written, write_task
 
 PROPERTIES = (
@@ -26,56 +27,58 @@ PROPERTIES = (
     "spark.jobGroup.id",
     "__is_continuous_processing",
 )
-"""What Spark tells a task of its query, batch, run and mode."""
+"""Local properties in which Spark passes query, batch, run and mode to a task."""
 
 
-def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> Seen | None:
-    """On the driver, once a batch: the batch that is about to be written; ``None`` if the checkpoint is elsewhere.
+def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> BatchFingerprint | None:
+    """On the driver, once per batch: returns the batch in flight; ``None`` if the checkpoint cannot be read from here.
 
     Raises:
-        SinkRefused: options or columns will not do, the batch is too old, or it was begun in another way.
-        SinkFailed: it is run again, and Kafka does not say what of it is there.
+        SinkRefused: options or columns are invalid, the batch is too old, or it was begun with other settings.
+        SinkFailed: the batch is run again, and the ledger cannot be read.
     """
-    told = read_options(options)
-    check_columns(columns, told.topic)
-    in_flight = newest(told.checkpoint)
+    parsed = read_options(options)
+    check_columns(columns, parsed.topic)
+    in_flight = newest(parsed.checkpoint)
     if in_flight is None:
         return None
-    must_be_fresh(in_flight, told.expiry_guard_s)
-    is_begun = in_flight.time_ms < told.started_ms
-    query = query_id(told.checkpoint) if is_begun or in_flight.batch == 0 else None
+    check_age(in_flight, parsed.expiry_guard_s)
+    is_begun = in_flight.time_ms < parsed.started_ms
+    query = query_id(parsed.checkpoint) if is_begun or in_flight.batch == 0 else None
     if query is not None and is_begun:
-        take_over(query, in_flight, told)
+        take_over(query, in_flight, parsed)
     if query is not None and in_flight.batch == 0:
-        open_ledger(query, in_flight, told)
+        open_ledger(query, in_flight, parsed)
     return in_flight.batch, in_flight.offsets
 
 
-def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: Seen | None) -> Written:
+def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: BatchFingerprint | None) -> Written:
     """In a task: write its partition; raises what ``write_task`` raises."""
-    told = read_options(options)
-    with ended_in_order():
-        return write_task(whole(batches, input_of_task()), _task(told, in_flight), told)
+    parsed = read_options(options)
+    with graceful_shutdown():
+        return write_task(guarded(batches, task_input()), _task(parsed, in_flight), parsed)
 
 
-def give_up(options: Mapping[str, str]) -> None:
-    """On the driver, when a batch failed or was stopped: no reader shall wait for what a killed worker left open."""
-    told = read_options(options)
-    query = query_id(told.checkpoint)
+def end_batch(options: Mapping[str, str]) -> None:
+    """On the driver, after a batch failed or was stopped: end the transactions that killed workers left open."""
+    parsed = read_options(options)
+    query = query_id(parsed.checkpoint)
     if query is not None:
-        end_transactions(query, told)
+        end_transactions(query, parsed)
 
 
-def _task(told: SinkOptions, in_flight: Seen | None) -> Task:
+def _task(parsed: SinkOptions, in_flight: BatchFingerprint | None) -> Task:
     context = TaskContext.get()
     if context is None:
-        raise SinkRefused("the exactly-once sink runs outside of a task", hint="use it in a streaming query")
+        raise SinkRefused(
+            "the exactly-once sink was called outside of a Spark task", hint="use it in a streaming query"
+        )
     properties = {name: context.getLocalProperty(name) for name in PROPERTIES}
     query, batch, run, continuous = properties.values()
     if query is None or batch is None or continuous == "true":
         raise SinkRefused(
             f"the query runs without micro-batches: {properties}",
-            detail="the ledger is kept by batch, and there are none to keep it by",
+            detail="the ledger records batches, and this mode has none",
             hint="use a processing-time trigger or availableNow",
         )
     seen = in_flight if in_flight is not None and in_flight[0] == int(batch) else (0, "")
@@ -85,13 +88,14 @@ def _task(told: SinkOptions, in_flight: Seen | None) -> Task:
         batch=int(batch),
         partition=context.partitionId(),
         attempt=context.attemptNumber(),
-        partitions=told.partitions,
+        partitions=parsed.partitions,
         offsets=seen[1],
     )
     if task.partition >= task.partitions:
         raise SinkRefused(
-            f"there is a partition {task.partition}, but the sink was told of {task.partitions}",
-            detail="which row is in which partition decides what is written again after a failure",
-            hint="start the query with tidemark.sink.write_exactly_once, and change no data frame after it",
+            f"the data frame has a partition {task.partition}, but the sink was set up for "
+            f"{task.partitions} partitions",
+            detail="after a failure, a row must come to the same partition again; else it is lost or doubled",
+            hint="start the query with tidemark.sink.write_exactly_once, and do not transform the data frame after it",
         )
     return task

@@ -1,12 +1,12 @@
-"""The ledger: which batch of which partition of a query is in Kafka. Free of Spark.
+"""The ledger: the last batch of each partition of a query that is in Kafka. Free of Spark.
 
 An entry is a committed consumer offset: of the group ``<prefix>.<query>.<sink>.<partition>``, for partition 0 of the
 ledger topic (which stays empty). Its offset is the id of the *next* batch, its metadata an :class:`Entry` as ASCII
-JSON. It is written by the transaction that writes the rows, so either both are there or neither.
+JSON. The transaction that writes the rows commits it, so rows and entry become visible together or not at all.
 
-Reading asks for stable offsets only: while a transaction is being completed the broker answers
-``UNSTABLE_OFFSET_COMMIT``, which is asked again. An error is on the *partition* of the answer, beside an offset of
--1001: read as "none" it would write a batch twice.
+A lookup requires stable offsets: while a transaction is being completed the broker answers ``UNSTABLE_OFFSET_COMMIT``,
+and the lookup retries. The broker reports an error on the *partition* of its answer, beside an offset of -1001; code
+that read this as "no entry" would write the batch twice.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ DEFAULT_LEDGER = "tidemark-ledger"
 DEFAULT_SINK = "0"
 NONE = -1001
 TRY_S = 5.0
-"""Calibration: a coordinator answers within 1-5 ms, one that is just being elected within some seconds."""
-ASKED_S = 3600.0
-"""The longest that librdkafka takes for a request's deadline."""
-AGAIN_S = 0.005
+"""Calibration: a coordinator answers within 1-5 ms; electing a new one takes a few seconds."""
+REQUEST_S = 3600.0
+"""The longest request timeout that librdkafka accepts."""
+RETRY_S = 0.005
 """Calibration: offsets are stable 1-15 ms after the transaction that wrote them."""
 
 
 _GROUP = re.compile(r"(.+)\.([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(.+)\.([0-9]+)")
-"""Prefix and sink may have dots in them; a query's id is a UUID."""
+"""Prefix and sink may contain dots; a query's id is a UUID."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of the last batch of one partition.
+    """The last batch of one partition that is in Kafka.
 
-    ``keys`` is the fingerprint of the keys of its rows, ``offsets`` that of what the batch read (empty if nobody could
-    see it), ``layout`` that of the key expressions; ``run`` is the query's run that wrote it.
+    ``keys`` is the fingerprint of its rows' keys, ``offsets`` that of the batch's source offsets (empty if the driver
+    could not read the checkpoint), ``layout`` that of the key expressions; ``run`` is the ``runId`` that wrote it.
     """
 
     next_batch: int
@@ -59,50 +59,50 @@ class Entry:
     run: str
 
     def to_metadata(self) -> str:
-        """As it is stored: ASCII, below the broker's limit of 4096 bytes."""
+        """The entry as offset metadata: ASCII, below the broker's limit of 4096 bytes."""
         fields = {name: value for name, value in asdict(self).items() if name != "next_batch"}
         return json.dumps({"v": VERSION, **fields}, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
 class Names:
-    """How the entries of one sink of one query are named."""
+    """The names of the ledger entries of one sink of one query."""
 
     prefix: str
     query: str
     sink: str
 
     def group(self, partition: int) -> str:
-        """The group, and the transactional id, of one partition."""
+        """The group of one partition, which is also its transactional id."""
         return f"{self.prefix}.{self.query}.{self.sink}.{partition}"
 
     def partition(self, group: str) -> int | None:
-        """The partition that a group is of; ``None`` for one of somebody else."""
+        """The partition that a group belongs to; ``None`` if it is not one of this sink's groups."""
         number = group.rpartition(".")[2]
         return int(number) if number.isdecimal() and self.group(int(number)) == group else None
 
 
 def read_group(group: str) -> tuple[Names, int] | None:
-    """The names and the partition that a group stands for; ``None`` for one of somebody else."""
+    """The names and the partition of a group; ``None`` if it is not the group of an exactly-once sink."""
     found = _GROUP.fullmatch(group)
     return (Names(found[1], found[2], found[3]), int(found[4])) if found else None
 
 
 def group_metadata(group: str) -> bytes:
-    """What ``send_offsets_to_transaction`` wants of a group without members: generation -1, no member, no instance.
+    """Group metadata for ``send_offsets_to_transaction``: a group without members (generation -1, no member id).
 
-    The form is librdkafka's own (``CGMDv2``); made by hand, because its only other source is a consumer per task.
+    The format is librdkafka's own (``CGMDv2``). It is built here because otherwise each task needs a consumer for it.
     """
     return b"CGMDv2:" + struct.pack("<i", -1) + group.encode() + b"\0" + b"\0" + b"\1"
 
 
 class Reader:
-    """Reads the ledger, with a client that ``make`` makes (``admin``), and a new one for one that does not answer.
+    """Reads the ledger with an admin client (``admin``) from ``make``, and replaces a client that does not answer.
 
-    librdkafka's own deadline cannot be used for it: a request to a coordinator that runs out while the broker is down
-    ends the process when the broker is back (an assertion in ``rdkafka_queue.h``; librdkafka issue 4605, pull request
-    5397, open as of 2.16). So a request runs as long as it may, and a client that nobody waits for any more is given up
-    with it, and with its backoff, which is longest when a broker has been away for long.
+    librdkafka's request timeout cannot be used: if a request to a coordinator times out while the broker is down, an
+    assertion in ``rdkafka_queue.h`` aborts the process when the broker returns (librdkafka issue 4605, pull request
+    5397, open as of 2.16). So requests get the longest timeout, and the reader discards a client that does not answer
+    in time. This also discards its reconnect backoff, which grows while a broker is down.
     """
 
     def __init__(self, make: Callable[[], Any], ledger: str) -> None:
@@ -113,11 +113,11 @@ class Reader:
     def look_up(self, group: str, timeout_s: float, *, stable: bool = True) -> Entry | None:
         """The entry of a group, or ``None`` if there is none.
 
-        An open transaction of this name is awaited; not ``stable``, what is committed so far is taken for all.
+        With ``stable``, waits until no transaction of the group is open; without it, returns the last committed entry.
 
         Raises:
-            SinkFailed: the broker did not say within ``timeout_s``, or may not say.
-            SinkRefused: somebody else's offset is there.
+            SinkFailed: no answer within ``timeout_s``, or access is denied.
+            SinkRefused: the committed offset was not written by this sink.
         """
         from confluent_kafka import KafkaError, KafkaException
 
@@ -133,23 +133,23 @@ class Reader:
         }
         deadline = time.monotonic() + timeout_s
         while True:
-            patience_s = max(AGAIN_S, min(TRY_S, deadline - time.monotonic()))
+            request_s = max(RETRY_S, min(TRY_S, deadline - time.monotonic()))
             try:
-                place = self._ask(group, stable, patience_s)
+                place = self._ask(group, stable, request_s)
                 error = place.error
                 if error is None:
                     return read_entry(group, place.offset, place.metadata)
             except TimeoutError:
                 self.admin = self._make()
-                error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {patience_s:.3g} s")
+                error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {request_s:.3g} s")
             except KafkaException as exception:
                 error = exception.args[0]
             if error.code() not in again or time.monotonic() > deadline:
-                raise _unread(group, error, self._ledger)
-            pause(AGAIN_S)
+                raise _read_error(group, error, self._ledger)
+            pause(RETRY_S)
 
     def listed(self, names: Names) -> list[int]:
-        """The partitions of a sink that Kafka knows; raises ``SinkFailed`` if a broker does not answer."""
+        """The partitions of a sink that have a group; raises ``SinkFailed`` if a broker does not answer."""
         found = map(names.partition, self.groups())
         return [partition for partition in found if partition is not None]
 
@@ -159,44 +159,46 @@ class Reader:
 
         try:
             answer = self.admin.list_consumer_groups(request_timeout=TRY_S).result()
-            trouble = [str(error) for error in answer.errors]  # of brokers that did not answer
+            errors = [str(error) for error in answer.errors]  # of brokers that did not answer
         except KafkaException as exception:
-            trouble = [str(exception.args[0])]
-        if trouble:
+            errors = [str(exception.args[0])]
+        if errors:
             raise SinkFailed(
-                "cannot list the groups of the ledger",
-                detail=trouble[0],
-                hint="look whether the brokers can be reached, and whether this client may DESCRIBE groups",
+                "the consumer groups of the ledger could not be listed",
+                detail=errors[0],
+                hint="check that the brokers can be reached, and that this user may DESCRIBE groups",
             )
         return [group.group_id for group in answer.valid]
 
-    def _ask(self, group: str, stable: bool, patience_s: float) -> Any:
+    def _ask(self, group: str, stable: bool, request_s: float) -> Any:
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
         asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(self._ledger, 0)])]
-        answer = self.admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=ASKED_S)
-        return answer[group].result(patience_s).topic_partitions[0]
+        answer = self.admin.list_consumer_group_offsets(
+            asked, require_stable=stable, request_timeout=REQUEST_S
+        )
+        return answer[group].result(request_s).topic_partitions[0]
 
 
 def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
-    """A committed offset as an entry; raises ``SinkRefused`` for one that this sink did not write."""
+    """The entry of a committed offset; raises ``SinkRefused`` if this sink did not write it."""
     if offset == NONE:
         return None
     try:
         fields = json.loads(metadata or "")
         if fields.pop("v") != VERSION:
-            raise ValueError("another version")
+            raise ValueError("unknown version")
         return Entry(next_batch=offset, **fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SinkRefused(
-            f"the ledger entry of group {group!r} cannot be read: offset {offset}, metadata {metadata!r}",
-            detail="somebody else commits offsets under this name, or a newer version of the sink wrote it",
-            hint="set the option transactionalIdPrefix to a name that nobody else uses",
+            f"the ledger entry of group {group!r} could not be read: offset {offset}, metadata {metadata!r}",
+            detail="another application commits offsets for this group, or a newer version of the sink wrote the entry",
+            hint="set the option transactionalIdPrefix to a prefix that no other application uses",
         ) from error
 
 
 def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterator[tuple[str, Entry]]:
-    """Every entry on a cluster: (group, entry), by group. ``client`` are librdkafka's settings.
+    """Every entry on a cluster: (group, entry), sorted by group. ``client`` has librdkafka's settings.
 
     Raises:
         SinkFailed: a broker does not answer.
@@ -210,20 +212,20 @@ def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterat
             yield group, entry
 
 
-def _unread(group: str, error: Any, ledger: str) -> SinkFailed:
+def _read_error(group: str, error: Any, ledger: str) -> SinkFailed:
     code = error.name()
     if code in ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"):
         where = f"group {group!r}" if code.startswith("GROUP") else f"the ledger topic {ledger!r}"
-        hint = f"allow READ on {where}; in all, {RIGHTS}"
+        hint = f"allow READ on {where}; the full list: {RIGHTS}"
     elif code == "UNSTABLE_OFFSET_COMMIT":
         hint = (
-            "a transaction of this group has not ended: one of a task that goes on, which ends soon, or one that the "
-            "brokers have lost, which `kafka-transactions.sh find-hanging` shows; the batch is run again"
+            "a transaction of this group is still open: either its task is still running, or the transaction hangs, "
+            "which `kafka-transactions.sh find-hanging` shows; Spark retries the task"
         )
     else:
-        hint = "the batch is run again; look whether the brokers of kafka.bootstrap.servers can be reached"
+        hint = "Spark retries the task; check that the brokers of kafka.bootstrap.servers can be reached"
     return SinkFailed(
-        f"cannot read the ledger entry of group {group!r}",
-        detail=f"{error.str()} ({code}); without it nobody can say whether the rows are already in Kafka",
+        f"the ledger entry of group {group!r} could not be read",
+        detail=f"{error.str()} ({code}); without it, the sink cannot know whether the rows are already in Kafka",
         hint=hint,
     )

@@ -1,7 +1,7 @@
-"""Do the task at hand and an entry of the ledger go together? Pure: each rule that would lose or double rows if broken.
+"""Checks of a task against the ledger: each rule here loses or doubles rows if it is broken. Pure.
 
-An entry is of the batch *in flight* if it names the batch that the task is to write: then some partition of that batch
-is in Kafka already, and everything that decides which rows go to which partition must be as it was.
+An entry belongs to the batch *in flight* if it names the batch that the task is to write. Then a partition of that
+batch is already in Kafka, and everything that assigns rows to partitions must be unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidemark.sink.records import KeySum
 class Task:
     """One partition of one batch of one run of a query.
 
-    ``offsets`` is the fingerprint of what the batch reads; empty if the driver cannot see the checkpoint.
+    ``offsets`` is the fingerprint of the batch's source offsets; empty if the driver cannot read the checkpoint.
     """
 
     query: str
@@ -29,62 +29,66 @@ class Task:
     offsets: str = ""
 
     def stamp(self) -> list[tuple[str, bytes | None]]:
-        """Headers that trace a record to the task that wrote it."""
-        told = (
+        """Provenance headers: they name the task that wrote a record."""
+        fields = (
             ("query", self.query),
             ("batch", self.batch),
             ("partition", self.partition),
             ("attempt", self.attempt),
         )
-        return [(name, str(value).encode()) for name, value in told]
+        return [(name, str(value).encode()) for name, value in fields]
 
 
-def must_fit(there: Entry, mine: Entry, task: Task) -> None:
-    """Raise ``SinkRefused`` if the entry of any partition of the query forbids to write this batch as it is now."""
-    if there.next_batch > mine.next_batch:
+def check_entry(existing: Entry, new: Entry, task: Task) -> None:
+    """Raise ``SinkRefused`` if an entry of any partition of the query contradicts the batch that is to be written."""
+    if existing.next_batch > new.next_batch:
         raise SinkRefused(
-            f"batch {task.batch} of query {task.query} is older than what Kafka holds: batch {there.next_batch - 1}",
-            detail="the checkpoint was rolled back or is an old copy; written again, the rows would be there twice, "
-            "and skipped, rows that were never written would be lost",
-            hint="end the second copy of the query, if one runs; else restore the newest checkpoint, or start with a "
-            "new one, and expect duplicates",
+            f"batch {task.batch} of query {task.query} is older than the newest batch in Kafka: batch "
+            f"{existing.next_batch - 1}",
+            detail="the checkpoint was rolled back or is an old copy; writing the batch would duplicate rows, and "
+            "skipping it would lose rows that were never written",
+            hint="stop the second copy of the query, if one runs; otherwise restore the newest checkpoint, or start "
+            "with a new one, which writes duplicates",
         )
-    if there.next_batch < mine.next_batch:
+    if existing.next_batch < new.next_batch:
         return
-    unlike = (
-        _unlike("partitions", there.partitions, mine.partitions)
-        or _unlike("key expressions", there.layout, mine.layout)
-        or _unlike("topic", there.topic, mine.topic)
-        or _unlike("cluster", there.cluster, mine.cluster)
+    difference = (
+        _difference("partitions", existing.partitions, new.partitions)
+        or _difference("key expressions", existing.layout, new.layout)
+        or _difference("topic", existing.topic, new.topic)
+        or _difference("cluster", existing.cluster, new.cluster)
     )
-    if unlike:
+    if difference:
         raise SinkRefused(
-            f"batch {task.batch} of query {task.query} was begun with other settings: {unlike}",
-            detail="some of its rows are in Kafka; with these settings others of them would be lost or doubled",
-            hint="start once more with the settings of before, let the batch end, stop, and change them then",
+            f"batch {task.batch} of query {task.query} was begun with other settings: {difference}",
+            detail="some of its rows are in Kafka already; written with these settings, others would be "
+            "lost or doubled",
+            hint="restart the query with its previous settings, let the batch complete, stop it, and then change them",
         )
-    if there.offsets and mine.offsets and there.offsets != mine.offsets:
+    if existing.offsets and new.offsets and existing.offsets != new.offsets:
         raise SinkRefused(
-            f"batch {task.batch} of query {task.query} is in Kafka, but was made of other input",
-            detail=f"fingerprint of its source offsets: {there.offsets} in the ledger, {mine.offsets} now; "
-            "the checkpoint was rolled back by a batch, so the new rows would be lost",
-            hint="restore the newest checkpoint; or start with a new one, which makes a new query",
+            f"batch {task.batch} of query {task.query} is in Kafka, but was read from other offsets",
+            detail=f"fingerprint of its source offsets: {existing.offsets} in the ledger, {new.offsets} now; "
+            "the checkpoint was rolled back by one batch, so the new rows would be lost",
+            hint="restore the newest checkpoint, or start a new query with a new checkpoint",
         )
 
 
-def must_repeat(there: Entry, keys: KeySum, task: Task) -> None:
-    """Raise ``SinkRefused`` unless a partition that is in Kafka has the same keys again."""
-    if (there.rows, there.keys) == (keys.rows, str(keys)):
+def check_fingerprint(existing: Entry, keys: KeySum, task: Task) -> None:
+    """Raise ``SinkRefused`` unless a partition that is already in Kafka has the same keys when it is run again."""
+    if (existing.rows, existing.keys) == (keys.rows, str(keys)):
         return
     raise SinkRefused(
-        f"partition {task.partition} of batch {task.batch} of query {task.query} has other rows than those in Kafka: "
-        f"{keys.rows}, not {there.rows}" + (", with other keys" if there.rows == keys.rows else ""),
-        detail="run again, the key expressions gave other values, or the query gave other rows: from other input, or "
-        "from a state store that is not what it was; rows would be lost or doubled",
-        hint="use a key that depends on nothing but the input (no rand(), uuid(), current time or changing UDF), or "
-        "one partition, which needs no key; if the key is sound, compare this batch with the topic",
+        f"partition {task.partition} of batch {task.batch} of query {task.query} differs from the rows in Kafka: "
+        f"{keys.rows} rows now, {existing.rows} in Kafka"
+        + (", with other keys" if existing.rows == keys.rows else ""),
+        detail="when the batch was run again, the key expressions gave other values, or the query gave "
+        "other rows (other "
+        "input, or a state store that was not restored correctly); rows would be lost or doubled",
+        hint="use a deterministic key (no rand(), uuid(), current time or non-deterministic UDF), or one partition, "
+        "which needs no key; if the key is deterministic, compare the rows of this batch with the topic",
     )
 
 
-def _unlike(what: str, before: object, now: object) -> str:
+def _difference(what: str, before: object, now: object) -> str:
     return f"{what} {before!r} before, {now!r} now" if before != now else ""

@@ -1,8 +1,8 @@
 """Headers that trace an output record to the batch and task that wrote it.
 
-Runs on executors; free of everything but pyarrow and PySpark. The headers are ``query`` (the query's id), ``batch``
+Runs on executors; imports only pyarrow and PySpark. The headers are ``query`` (the query's id), ``batch``
 (micro-batch id), ``partition`` (partition of the writing task) and ``attempt`` (its attempt number, 0 for the first),
-all as text. They come from the task's local properties, which Spark sets in
+all as text. The values come from the task's local properties, which Spark sets in
 ``MicroBatchExecution`` (``sql.streaming.queryId``, ``streaming.sql.batchId``).
 """
 
@@ -23,10 +23,11 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def with_provenance(records: DataFrame) -> DataFrame:
-    """``records`` (columns ``key`` and ``value``, strings) plus ``headers``, in the form of Spark's Kafka sink.
+    """``records`` (string columns ``key`` and ``value``) with a column ``headers`` as Spark's Kafka sink expects it.
 
-    Apply it last: a shuffle after it would make ``partition`` that of another task. This module travels inside the
-    query, by value: executors need not have it (Spark 4.1 does not show them a session's artifacts in a stream).
+    Apply it last: after a shuffle, another task than the one in ``partition`` would write the row. This module is
+    pickled into the query by value, so executors need not have it (in Spark 4.1 a streaming query does not get the
+    session's artifacts).
     """
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     return records.mapInArrow(_stamp, COLUMNS)
@@ -35,7 +36,7 @@ def with_provenance(records: DataFrame) -> DataFrame:
 def _stamp(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     task = TaskContext.get()
     if task is None:
-        raise RuntimeError("provenance headers can only be made inside a Spark task")
+        raise RuntimeError("provenance headers can only be added inside a Spark task")
     headers = [
         ("query", task.getLocalProperty("sql.streaming.queryId")),
         ("batch", task.getLocalProperty("streaming.sql.batchId")),

@@ -1,7 +1,7 @@
-"""Arrow batches as Kafka records: the columns of Spark's own Kafka sink. Free of Spark and of Kafka.
+"""Converts Arrow batches, with the columns of Spark's own Kafka sink, to Kafka records. Free of Spark and Kafka.
 
-``value`` is needed; ``key``, ``headers``, ``topic`` and ``partition`` are taken if they are there. :data:`KEYS` is the
-column that the sink adds itself: a 64-bit hash of the key expressions, of which a partition's fingerprint is the sum.
+``value`` is required; ``key``, ``headers``, ``topic`` and ``partition`` are optional. The sink adds :data:`KEYS`
+itself: a 64-bit hash of the key expressions. The fingerprint of a partition is the sum of these hashes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 Record = tuple[str, Any, Any, int, list[tuple[str, bytes | None]] | None]
-"""Topic, value, key, partition (-1: by the key), headers."""
+"""Topic, value, key, partition (-1: chosen by the key), headers."""
 
 
 def check_columns(columns: Mapping[str, str], topic: str | None) -> None:
@@ -35,30 +35,34 @@ def check_columns(columns: Mapping[str, str], topic: str | None) -> None:
     for name, kind in columns.items():
         if name not in COLUMNS:
             raise SinkRefused(
-                f"column {name!r} has no place in a Kafka record",
-                hint="select key, value, headers, topic, partition; anything else goes into value, as with to_json",
+                f"column {name!r} is not a field of a Kafka record",
+                hint="select value, and optionally key, headers, topic, partition; put other columns into "
+                "value, for example "
+                "with to_json",
             )
         if kind not in COLUMNS[name]:
             raise SinkRefused(
-                f"column {name!r} is of type {kind}", hint=f"cast it to {' or '.join(COLUMNS[name])}"
+                f"column {name!r} has type {kind}", hint=f"cast it to {' or '.join(COLUMNS[name])}"
             )
     if "value" not in columns:
-        raise SinkRefused("there is no column 'value'", hint="select a STRING or BINARY column as value")
+        raise SinkRefused(
+            "the data frame has no column 'value'", hint="select a STRING or BINARY column as value"
+        )
     if topic is None and "topic" not in columns:
         raise SinkRefused(
-            "no topic is given", hint="set the option topic, or give the data frame a column 'topic'"
+            "no output topic is set", hint="set the option topic, or add a column 'topic' to the data frame"
         )
 
 
 class KeySum:
-    """The fingerprint of the keys of a partition's rows: their number and the sum of their hashes, in any order."""
+    """The fingerprint of a partition's keys: number of rows and sum of the key hashes, independent of row order."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._sum = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count a batch in."""
+        """Add a batch."""
         self.rows += batch.num_rows
         if KEYS in batch.schema.names:
             halves = batch.column(KEYS).view(
@@ -75,7 +79,7 @@ class KeySum:
 def records(
     batch: pa.RecordBatch, topic: str | None, stamp: list[tuple[str, bytes | None]]
 ) -> Iterator[Record]:
-    """The rows of a batch. ``stamp`` are headers that every record gets besides its own.
+    """The rows of a batch as records. ``stamp`` has headers that are added to every record.
 
     Raises:
         SinkRefused: a row has no topic.
@@ -96,14 +100,14 @@ def records(
             raise SinkRefused(
                 f"a row has no topic: value {value!r:.100}",
                 detail="the option topic is not set, and the row's column 'topic' is NULL",
-                hint="fill the column, or filter such rows out; the query goes on where it stopped",
+                hint="set the column, or filter such rows out; after a restart the query continues where it stopped",
             )
         headers = [(pair["key"], pair["value"]) for pair in pairs or ()] + stamp
         yield name, value, key, -1 if partition is None else partition, headers or None
 
 
 def plain(batch: pa.RecordBatch, topic: str | None) -> tuple[list[Any], list[Any]] | None:
-    """Values and keys, if that is all that the records have: the fast way. Else ``None``."""
+    """Fast path: values and keys, if the records have no other fields; otherwise ``None``."""
     if topic is None or {"headers", "partition", "topic"} & set(batch.schema.names):
         return None
     keys = _plain(batch, "key") if "key" in batch.schema.names else [None] * batch.num_rows
@@ -112,7 +116,7 @@ def plain(batch: pa.RecordBatch, topic: str | None) -> tuple[list[Any], list[Any
 
 def _plain(batch: pa.RecordBatch, name: str) -> list[Any]:
     column = batch.column(name)
-    if name in ("key", "value"):  # bytes, as they are, without making text of them: costs nothing
+    if name in ("key", "value"):  # avoids decoding strings; the cast is free
         large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
         column = column.cast(pa.large_binary() if large else pa.binary())
     listed: list[Any] = column.to_pylist()

@@ -1,4 +1,4 @@
-"""Entries of the ledger, as they are stored, and the rules by which they forbid to write."""
+"""Ledger entries: how they are stored, and the checks that refuse a write that contradicts them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from tidemark.errors import SinkRefused
-from tidemark.sink.driver.in_flight import local_path, must_be_fresh, newest, read_offsets
+from tidemark.sink.driver.in_flight import check_age, local_path, newest, read_offsets
 from tidemark.sink.ledger import NONE, Entry, Names, group_metadata, read_entry
-from tidemark.sink.ledger_checks import Task, must_fit, must_repeat
+from tidemark.sink.ledger_checks import Task, check_entry, check_fingerprint
 from tidemark.sink.records import KEYS, KeySum, check_columns, records
 
 TASK = Task(query="q", run="r", batch=5, partition=0, attempt=0, partitions=2)
@@ -27,12 +27,12 @@ def test_an_entry_is_stored_as_ascii_and_read_back():
 
 
 @pytest.mark.parametrize("metadata", ["", None, "somebody's", '{"v":2}', "[]"])
-def test_an_offset_of_somebody_else_is_no_entry(metadata):
-    with pytest.raises(SinkRefused, match="somebody else commits offsets"):
+def test_an_offset_that_the_sink_did_not_write_is_refused(metadata):
+    with pytest.raises(SinkRefused, match="another application commits offsets"):
         read_entry("g", 6, metadata)
 
 
-def test_the_group_without_members_is_the_one_that_a_consumer_would_name():
+def test_group_metadata_is_what_a_consumer_without_members_returns():
     group = Names("tidemark", "4a6e0f2e", "0").group(3)
     consumer = Consumer({"group.id": group, "bootstrap.servers": "localhost:1", "log_level": 0})
     assert group == "tidemark.4a6e0f2e.0.3"
@@ -40,8 +40,10 @@ def test_the_group_without_members_is_the_one_that_a_consumer_would_name():
     consumer.close()
 
 
-def test_the_batch_before_may_have_been_written_in_any_way():
-    must_fit(replace(MINE, next_batch=5, partitions=8, layout="other", topic="old", offsets="bb"), MINE, TASK)
+def test_the_previous_batch_may_have_been_written_with_other_settings():
+    check_entry(
+        replace(MINE, next_batch=5, partitions=8, layout="other", topic="old", offsets="bb"), MINE, TASK
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,18 +54,18 @@ def test_the_batch_before_may_have_been_written_in_any_way():
         ({"layout": "other"}, "key expressions"),
         ({"topic": "old"}, "topic 'old' before, 'out' now"),
         ({"cluster": "old"}, "cluster 'old' before"),
-        ({"offsets": "bb"}, "rolled back by a batch"),
+        ({"offsets": "bb"}, "rolled back by one batch"),
     ],
 )
-def test_what_was_begun_otherwise_is_refused(change, said):
+def test_a_batch_that_was_begun_with_other_settings_is_refused(change, said):
     with pytest.raises(SinkRefused) as refused:
-        must_fit(replace(MINE, **change), MINE, TASK)
+        check_entry(replace(MINE, **change), MINE, TASK)
     assert said in str(refused.value)
 
 
-def test_offsets_that_nobody_could_see_are_not_compared():
-    must_fit(replace(MINE, offsets=""), MINE, TASK)
-    must_fit(MINE, replace(MINE, offsets=""), TASK)
+def test_unknown_source_offsets_are_not_compared():
+    check_entry(replace(MINE, offsets=""), MINE, TASK)
+    check_entry(MINE, replace(MINE, offsets=""), TASK)
 
 
 def batch(*hashes):
@@ -79,7 +81,7 @@ def fingerprint(*batches):
     return keys
 
 
-def test_a_fingerprint_knows_no_order_and_no_batches():
+def test_a_fingerprint_does_not_depend_on_row_order_or_arrow_batches():
     one = fingerprint(batch(1, -2, 3), batch(2**63 - 1, -(2**63)))
     other = fingerprint(batch(-(2**63), 3, 2**63 - 1, 1, -2))
     assert (str(one), one.rows) == (str(other), other.rows)
@@ -89,11 +91,11 @@ def test_a_fingerprint_knows_no_order_and_no_batches():
 def test_a_partition_with_other_keys_is_refused():
     keys = fingerprint(batch(1, 2))
     there = replace(MINE, rows=2, keys=str(keys))
-    must_repeat(there, fingerprint(batch(2), batch(1)), TASK)
-    with pytest.raises(SinkRefused, match="2, not 2, with other keys"):
-        must_repeat(there, fingerprint(batch(1, 3)), TASK)
-    with pytest.raises(SinkRefused, match="3, not 2\n"):
-        must_repeat(there, fingerprint(batch(1, 2, 0)), TASK)
+    check_fingerprint(there, fingerprint(batch(2), batch(1)), TASK)
+    with pytest.raises(SinkRefused, match="2 rows now, 2 in Kafka, with other keys"):
+        check_fingerprint(there, fingerprint(batch(1, 3)), TASK)
+    with pytest.raises(SinkRefused, match="3 rows now, 2 in Kafka\n"):
+        check_fingerprint(there, fingerprint(batch(1, 2, 0)), TASK)
 
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767225600000,"conf":{}}\n{"in":{"0":5}}\n-\n'
@@ -109,25 +111,25 @@ def test_the_newest_batch_of_a_checkpoint_is_found(tmp_path):
     assert newest(f"file://{tmp_path}") == found
 
 
-def test_a_fingerprint_is_of_the_sources_not_of_the_time():
+def test_a_batch_fingerprint_covers_the_offsets_but_not_the_timestamp():
     again = read_offsets(10, OFFSETS.replace("1767225600000", "1767225600001"))
     other = read_offsets(10, OFFSETS.replace('"0":5', '"0":6'))
     assert again.offsets == read_offsets(10, OFFSETS).offsets != other.offsets
 
 
-def test_a_checkpoint_that_cannot_be_seen_is_not_looked_at(tmp_path):
+def test_a_checkpoint_that_cannot_be_read_from_here_is_ignored(tmp_path):
     assert newest(None) is None
     assert newest("hdfs://name/cp") is None
     assert newest(str(tmp_path / "nowhere")) is None
     assert local_path("s3a://bucket/cp") is None
 
 
-def test_a_batch_that_waited_for_longer_than_brokers_remember_is_refused():
+def test_a_batch_older_than_the_offset_retention_is_refused():
     batch = read_offsets(10, OFFSETS)
-    must_be_fresh(batch, 86_400 * 5, datetime(2026, 1, 5, tzinfo=UTC))
+    check_age(batch, 86_400 * 5, datetime(2026, 1, 5, tzinfo=UTC))
     with pytest.raises(SinkRefused, match=r"batch 10 was begun 5\.5 days ago"):
-        must_be_fresh(batch, 86_400 * 5, datetime(2026, 1, 6, 12, tzinfo=UTC))
-    must_be_fresh(batch, float("inf"), datetime(2027, 1, 6, 12, tzinfo=UTC))
+        check_age(batch, 86_400 * 5, datetime(2026, 1, 6, 12, tzinfo=UTC))
+    check_age(batch, float("inf"), datetime(2027, 1, 6, 12, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -135,16 +137,16 @@ def test_a_batch_that_waited_for_longer_than_brokers_remember_is_refused():
     [
         ({"key": "string"}, "t", "no column 'value'"),
         ({"value": "int"}, "t", "cast it to string or binary"),
-        ({"value": "string"}, None, "no topic is given"),
+        ({"value": "string"}, None, "no output topic is set"),
         (
             {"value": "string", "headers": "map<string,string>"},
             "t",
-            "'headers' is of type map<string,string>",
+            "'headers' has type map<string,string>",
         ),
-        ({"value": "string", "user": "string"}, "t", "'user' has no place"),
+        ({"value": "string", "user": "string"}, "t", "'user' is not a field"),
     ],
 )
-def test_columns_that_are_no_record_are_refused(columns, topic, said):
+def test_columns_that_do_not_make_a_kafka_record_are_refused(columns, topic, said):
     with pytest.raises(SinkRefused, match=said):
         check_columns(columns, topic)
 

@@ -1,4 +1,4 @@
-"""The one way to use the sink: from a streaming data frame to a writer that is ready to be started.
+"""The public entry point of the sink: turns a streaming data frame into a writer that is ready to start.
 
     query = (
         write_exactly_once(
@@ -11,8 +11,8 @@
         .start()
     )
 
-On Spark Connect as on a classic session. Where the rows go is decided here: row to partition must be the same function
-whenever a batch is run again, so the rows are shuffled by the key to exactly as many partitions as were asked for.
+It works on Spark Connect and on a classic session. When a batch is run again, each row must come to the same partition
+as before; so the rows are shuffled here, by the key, into exactly the requested number of partitions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pyspark.sql.functions import col, count, current_timestamp, unix_millis, xx
 
 from tidemark.errors import SinkRefused
 from tidemark.sink.cluster_check import check_cluster
-from tidemark.sink.entry_points import give_up, prepare, write
+from tidemark.sink.entry_points import end_batch, prepare, write
 from tidemark.sink.records import KEYS, check_columns
 from tidemark.sink.sink_options import SinkOptions, read_options
 
@@ -41,7 +41,7 @@ try:
     from tidemark.sink.data_source import FORMAT, KafkaExactlyOnce
 except ImportError as error:
     raise SinkRefused(
-        f"PySpark {pyspark.__version__} has no Arrow writers for streams, which the exactly-once sink is one of",
+        f"the exactly-once sink does not run on PySpark {pyspark.__version__}, which has no Arrow writers for streams",
         detail=str(error),
         hint="use PySpark 4.1 or newer, or Spark's own Kafka sink (for a pipeline of the testbed: --sink spark)",
     ) from error
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-TRAVELS = ("tidemark.sink", "tidemark.sparkfiles.checkpoint", "tidemark.errors", "tidemark.waiting")
-"""What runs in Spark's Python processes goes there by value, with the query."""
+PICKLED_BY_VALUE = ("tidemark.sink", "tidemark.sparkfiles.checkpoint", "tidemark.errors", "tidemark.waiting")
+"""Modules that are pickled by value into the query, for Spark's Python processes."""
 
 
 def write_exactly_once(
@@ -64,24 +64,25 @@ def write_exactly_once(
 ) -> DataStreamWriter:
     """A writer for ``records``, ready for ``trigger``, ``queryName`` and ``start``.
 
-    ``options`` are those of Spark's Kafka sink, and the sink's own (``tidemark/sink/README.md``). With one partition
-    a whole batch is one transaction, and no key is needed. With more, each partition is one, and ``key`` says which
-    rows belong together: columns or expressions that depend on nothing but the input. ``provenance`` adds the headers
+    ``options`` has the options of Spark's Kafka sink and the sink's own (``tidemark/sink/README.md``). With one
+    partition, a batch is one transaction and needs no key. With more, each partition of a batch is one transaction, and
+    ``key`` (deterministic columns or expressions) assigns rows to partitions. ``provenance`` adds the headers
     ``query``, ``batch``, ``partition`` and ``attempt``.
 
     Raises:
-        SinkRefused: options, columns, key or session will not do.
-        SinkFailed: the cluster, the topic or a right is missing.
+        SinkRefused: options, columns, key or session are invalid; or the check of the Kafka cluster failed.
     """
     keys: Sequence[Any] = key if isinstance(key, list | tuple) else [key]
     expressions: list[Column] = [col(name) if isinstance(name, str) else name for name in keys]
     own = {"partitions": str(partitions), "provenance": str(provenance).lower()}
-    told = read_options({**options, **own})
+    parsed = read_options({**options, **own})
     session = records.sparkSession
-    check_columns({field.name: field.dataType.simpleString() for field in records.schema.fields}, told.topic)
-    _check_session(session, told)
+    check_columns(
+        {field.name: field.dataType.simpleString() for field in records.schema.fields}, parsed.topic
+    )
+    _check_session(session, parsed)
     own["keyFingerprint"] = _check_key(records, expressions, partitions)
-    own |= _check_cluster(session, told)
+    own |= _check_cluster(session, parsed)
     if partitions > 1:
         records = records.repartition(partitions, *expressions).withColumn(KEYS, xxhash64(*expressions))
     else:
@@ -92,78 +93,81 @@ def write_exactly_once(
 
 def _register(session: SparkSession) -> None:
     with _by_value():
-        parcel = zlib.compress(cloudpickle.dumps((prepare, write, give_up)), 9)  # type: ignore[no-untyped-call]
-        session.dataSource.register(type(FORMAT, (KafkaExactlyOnce,), {"parcel": parcel}))
+        payload = zlib.compress(cloudpickle.dumps((prepare, write, end_batch)), 9)  # type: ignore[no-untyped-call]
+        session.dataSource.register(type(FORMAT, (KafkaExactlyOnce,), {"payload": payload}))
 
 
-def _check_session(session: SparkSession, told: SinkOptions) -> None:
-    if not told.checkpoint and not session.conf.get("spark.sql.streaming.checkpointLocation", None):
+def _check_session(session: SparkSession, parsed: SinkOptions) -> None:
+    if not parsed.checkpoint and not session.conf.get("spark.sql.streaming.checkpointLocation", None):
         raise SinkRefused(
-            "no checkpoint is given",
-            detail="Spark would make a temporary one, and after a restart write everything again",
-            hint="set the option checkpointLocation to a folder that stays",
+            "no checkpoint location is set",
+            detail="Spark would use a temporary checkpoint, and write all rows again after a restart",
+            hint="set the option checkpointLocation to a persistent directory",
         )
     if str(session.conf.get("spark.speculation", "false")).lower() == "true":
         raise SinkRefused(
-            "spark.speculation is on",
-            detail="a second copy of a task fences the first one, whose failure counts against spark.task.maxFailures",
+            "spark.speculation is true",
+            detail="a speculative attempt fences the first attempt, whose failure counts against "
+            "spark.task.maxFailures",
             hint="set spark.speculation to false for this application",
         )
 
 
 def _check_key(records: DataFrame, expressions: Sequence[Column], partitions: int) -> str:
-    """A fingerprint of the key: of the names that Spark gives to its expressions, for their own texts hold addresses
-    and counters of one process. Spark says whether they are deterministic, too: it allows no others in an aggregate.
+    """The fingerprint of the key: a hash of the names that Spark gives its expressions.
+
+    The text of a column object contains addresses and counters of this process. Spark also checks that the expressions
+    are deterministic, because it rejects others in an aggregate.
     """
     if partitions > 1 and not expressions:
         raise SinkRefused(
-            f"there are {partitions} partitions, but no key",
-            detail="without one, rows may go elsewhere when a batch is run again, and be lost or doubled",
-            hint="name the columns that say where a row belongs, such as key='key'; or write with one partition",
+            f"partitions is {partitions}, but no key is set",
+            detail="without a key, rows may change their partition when a batch is run again, and be lost or doubled",
+            hint="name the columns that assign rows to partitions, for example key='key'; or set partitions=1",
         )
     names: list[str] = []
     for expression in expressions if partitions > 1 else ():
         try:
             names += records.groupBy().agg(count(expression)).columns
         except AnalysisException as error:
-            hint = "use a key that depends on nothing but the input"
+            hint = "use columns or expressions that depend only on the input"
             if "NONDETERMINISTIC" in (error.getCondition() or ""):
                 raise SinkRefused(
                     f"the key {expression} is not deterministic",
-                    detail="rows would go elsewhere when a batch is run again, and be lost or doubled",
+                    detail="rows would change their partition when a batch is run again, and be lost or doubled",
                     hint=hint,
                 ) from error
             raise SinkRefused(
-                f"the key {expression} cannot be used", detail=str(error).splitlines()[0], hint=hint
+                f"the key {expression} is not valid", detail=str(error).splitlines()[0], hint=hint
             ) from error
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
 
 
-def _check_cluster(session: SparkSession, told: SinkOptions) -> dict[str, str]:
-    """Look at Kafka from where the query will: inside a task. The addresses there may be none of this machine's.
+def _check_cluster(session: SparkSession, parsed: SinkOptions) -> dict[str, str]:
+    """Check the Kafka cluster inside a task, because addresses may be valid on the executors only.
 
-    Returns what the sink is to know: the driver's clock from before, and for how long brokers keep offsets.
+    Returns options for the sink: the driver's clock, and for how long the brokers keep offsets.
     """
 
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"answer": [json.dumps(check_cluster(told))]})
+            yield pa.RecordBatch.from_pydict({"answer": [json.dumps(check_cluster(parsed))]})
 
     with _by_value():
-        looked = session.range(0, 1, 1, 1).mapInArrow(look, "answer STRING")
-        [row] = looked.withColumn("now", unix_millis(current_timestamp())).collect()
+        checked = session.range(0, 1, 1, 1).mapInArrow(check, "answer STRING")
+        [row] = checked.withColumn("now", unix_millis(current_timestamp())).collect()
     answer: dict[str, Any] = json.loads(row.answer)
     if "message" in answer:
         raise SinkRefused(answer["message"], detail=answer["detail"], hint=answer["hint"])
     return {
         "startedMs": str(row.now),
-        **({"offsetsKeptSeconds": answer["kept_s"]} if "kept_s" in answer else {}),
+        **({"offsetsKeptSeconds": answer["retention_s"]} if "retention_s" in answer else {}),
     }
 
 
 @contextmanager
 def _by_value() -> Iterator[None]:
-    modules = [sys.modules[name] for name in TRAVELS]
+    modules = [sys.modules[name] for name in PICKLED_BY_VALUE]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:

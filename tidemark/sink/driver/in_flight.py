@@ -1,8 +1,8 @@
-"""What the driver can see of the batch that is about to be written: its entry in the checkpoint. Free of Spark.
+"""Reads the batch in flight from the checkpoint's offset log. Free of Spark.
 
-Spark logs what a batch reads in ``offsets/<batch>`` before it runs it, and keeps that file until long after. Its
-fingerprint tells a batch that is run again from another one of the same number, which a checkpoint that was rolled
-back would make; its time tells whether the ledger can still be trusted, because brokers forget offsets after a while.
+Spark logs the source offsets of a batch in ``offsets/<batch>`` before it runs the batch. The fingerprint of these
+offsets distinguishes a batch that is run again from a different batch with the same id, as after a rollback of the
+checkpoint. The time of the batch shows whether its ledger entry may have expired.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tidemark.sparkfiles.checkpoint import read_query_id
 
 DAY_S = 86_400.0
 
-Seen = tuple[int, str]
-"""What tasks are told of the batch in flight: its id, and its fingerprint."""
+BatchFingerprint = tuple[int, str]
+"""What tasks receive about the batch in flight: its id and fingerprint."""
 
 
 @dataclass(frozen=True)
 class InFlight:
-    """The newest batch of a checkpoint: its id, the fingerprint of its source offsets, its time (in the file)."""
+    """The newest batch of a checkpoint: its id, the fingerprint of its source offsets, its logged timestamp."""
 
     batch: int
     offsets: str
@@ -34,7 +34,7 @@ class InFlight:
 
 
 def local_path(checkpoint: str) -> str | None:
-    """The folder, if it is one of this machine; ``None`` for one in HDFS or in an object store."""
+    """The directory, if it is on a local or mounted file system; ``None`` for HDFS and object stores."""
     parts = urlsplit(checkpoint)
     if parts.scheme in ("", "file"):
         return unquote(parts.path) if parts.scheme else checkpoint
@@ -42,7 +42,7 @@ def local_path(checkpoint: str) -> str | None:
 
 
 def query_id(checkpoint: str | None) -> str | None:
-    """The id of the query that a checkpoint belongs to; ``None`` where that cannot be seen from here."""
+    """The query id in a checkpoint; ``None`` if the checkpoint cannot be read from here."""
     folder = local_path(checkpoint) if checkpoint else None
     try:
         return read_query_id(folder) if folder else None
@@ -51,7 +51,7 @@ def query_id(checkpoint: str | None) -> str | None:
 
 
 def newest(checkpoint: str | None) -> InFlight | None:
-    """The newest batch of a checkpoint; ``None`` where there is none, or where it cannot be seen from here."""
+    """The newest batch of a checkpoint; ``None`` if it has none, or cannot be read from here."""
     folder = local_path(checkpoint) if checkpoint else None
     try:
         names = os.listdir(os.path.join(folder, "offsets")) if folder else []
@@ -61,33 +61,35 @@ def newest(checkpoint: str | None) -> InFlight | None:
         with open(os.path.join(folder, "offsets", str(max(batches))), encoding="utf-8") as file:
             return read_offsets(max(batches), file.read())
     except OSError:
-        return None  # the folder is another machine's
+        return None  # the directory is on another machine
 
 
 def read_offsets(batch: int, text: str) -> InFlight | None:
-    """An offset log entry: a version, a line of JSON about the batch, then one line per source."""
+    """Parse an offset log entry: version, batch metadata as JSON, one line per source; ``None`` if it is incomplete."""
     version, _, rest = text.partition("\n")
     about, _, sources = rest.partition("\n")
     try:
         time_ms = int(json.loads(about)["batchTimestampMs"])
     except (ValueError, KeyError, TypeError):
-        return None  # not yet written as a whole, or of a version that has another form
+        return None  # partially written, or in the format of another version
     digest = hashlib.sha256(f"{version}\n{sources.strip()}".encode()).hexdigest()
     return InFlight(batch, digest[:16], time_ms)
 
 
-def must_be_fresh(batch: InFlight, guard_s: float, now: datetime | None = None) -> None:
-    """Raise ``SinkRefused`` if the batch is so old that brokers may have forgotten whether it was written."""
+def check_age(batch: InFlight, guard_s: float, now: datetime | None = None) -> None:
+    """Raise ``SinkRefused`` if the batch is so old that its ledger entries may have expired."""
     age_s = (now or datetime.now(UTC)).timestamp() - batch.time_ms / 1000
     if age_s > guard_s:
         raise SinkRefused(
-            f"batch {batch.batch} was begun {_told(age_s)} ago, and has not ended",
-            detail="brokers forget committed offsets after offsets.retention.minutes (7 days, if nobody changed it), "
-            "so an empty ledger no longer proves that nothing was written",
-            hint="compare the topic with the batch by its header or by hand; then set the option ignoreExpiry to true "
-            "for one start (or expiryGuardSeconds, if the brokers keep offsets for longer)",
+            f"batch {batch.batch} was begun {_duration(age_s)} ago and is not complete; the limit is "
+            f"{_duration(guard_s)}",
+            detail="brokers delete committed offsets after offsets.retention.minutes (7 days by default), so a missing "
+            "ledger entry no longer proves that the batch was not written",
+            hint="check in the topic whether the rows of this batch are there; then set the option "
+            "ignoreExpiry to true "
+            "for one start (or raise expiryGuardSeconds, if the brokers keep offsets for longer)",
         )
 
 
-def _told(age_s: float) -> str:
+def _duration(age_s: float) -> str:
     return f"{age_s / DAY_S:.1f} days" if age_s > DAY_S else f"{age_s:.0f} s"

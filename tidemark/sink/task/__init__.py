@@ -1,1 +1,6 @@
-"""What runs in a task on an executor."""
+"""The task: writing one partition of one batch.
+
+In here: ``transaction``, the protocol that writes rows and ledger entry in one Kafka transaction, and ``stream_guard``,
+which detects that Spark ended the task early. It runs in the Python worker of a Spark task. It may use Kafka and its
+own input. It must not read the checkpoint, which may not exist on an executor, or rely on state of an earlier task.
+"""

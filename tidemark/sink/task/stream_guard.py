@@ -1,12 +1,12 @@
-"""Whether a task's input is whole, and whether anybody still wants its rows: what Spark tells a worker without words.
+"""Guards a task's input stream: a stream that Spark cut short must not be committed as a complete partition.
 
-Spark hands rows to a Python worker as an Arrow stream, and after its end writes one number more. A task that is killed,
-or whose input fails on the way, ends by a closed connection, which Arrow takes for an end like any other: the rows that
-came until then would be committed as if they were all, and an entry in the ledger would say so for good. So the end of
-the rows is believed only if that number follows.
+Spark sends rows to a Python worker as an Arrow stream, and then one more number. If the task is killed, or its input
+fails, Spark closes the connection, and Arrow takes this for the regular end of the stream: the rows so far would be
+committed, and the ledger would record them as the complete partition. So the guard accepts the end of the stream only
+if that number follows.
 
-When an executor ends, Spark's daemon ends its workers with a signal; whoever dies of it at once leaves a transaction
-open, and readers wait for its timeout.
+When an executor exits, Spark's daemon sends its workers a signal. A worker that exits at once leaves its transaction
+open, and readers wait for its timeout; so the signal becomes an exception, and the transaction is aborted first.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from typing import Any, NoReturn
 from tidemark.errors import SinkFailed, SinkRefused
 
 END_OF_STREAM = (-4).to_bytes(4, "big", signed=True)
-GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+CLOSED = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 SIGNALS = (signal.SIGHUP, signal.SIGTERM)
 
 
-def whole(batches: Iterable[Any], source: Any) -> Iterator[Any]:
-    """The batches, as long as Spark holds the connection; ``source`` is what they are read from.
+def guarded(batches: Iterable[Any], source: Any) -> Iterator[Any]:
+    """The batches of a task, while Spark keeps the connection ``source``, from which they are read, open.
 
     Raises:
-        SinkFailed: Spark has closed the connection before it had sent all rows, or before all were taken.
+        SinkFailed: Spark closed the connection before it had sent all rows, or before all were read.
     """
     poll = select.poll()
-    poll.register(source, GONE)
+    poll.register(source, CLOSED)
     for batch in batches:
         if poll.poll(0):
-            raise _unwanted()
+            raise _ended_early()
         yield batch
     following = source.peek(len(END_OF_STREAM))[: len(END_OF_STREAM)]
     if not following or not END_OF_STREAM.startswith(following):
-        raise _unwanted()
+        raise _ended_early()
 
 
-def input_of_task() -> Any:
-    """The connection from which the worker that this runs in reads, found in the frame of Spark's main function.
+def task_input() -> Any:
+    """The connection from which this Python worker reads, found in the stack frame of PySpark's worker main function.
 
     Raises:
-        SinkRefused: there is none, or not one that can be looked at.
+        SinkRefused: the frame or the connection was not found.
     """
     frame: Any = sys._getframe()
     while frame is not None:
@@ -56,20 +56,20 @@ def input_of_task() -> Any:
             return found
         frame = frame.f_back
     raise SinkRefused(
-        "the sink cannot see whether its input is whole",
-        detail="it looks for the connection of Spark's worker, which is elsewhere in this version of PySpark; "
-        "without it the rows of a task that was killed could pass for all there are",
-        hint="use PySpark 4.2, and leave spark.python.worker.module and spark.python.daemon.module as they are",
+        "the sink cannot verify that its input is complete",
+        detail="it did not find the input connection of PySpark's worker, which differs in this version of PySpark; "
+        "without it, the partial rows of a killed task could be committed as a complete partition",
+        hint="use PySpark 4.2, and do not set spark.python.worker.module or spark.python.daemon.module",
     )
 
 
 @contextmanager
-def ended_in_order() -> Iterator[None]:
-    """A signal to end becomes ``SystemExit``, so that what is open is closed first. Further ones change nothing."""
+def graceful_shutdown() -> Iterator[None]:
+    """Turn the first SIGTERM or SIGHUP into ``SystemExit``, so that the transaction is aborted; ignore later ones."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _end) for number in SIGNALS}
+    before = {number: signal.signal(number, _exit) for number in SIGNALS}
     try:
         yield
     finally:
@@ -77,15 +77,15 @@ def ended_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(number: int, _frame: object) -> NoReturn:
+def _exit(number: int, _frame: object) -> NoReturn:
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
-def _unwanted() -> SinkFailed:
+def _ended_early() -> SinkFailed:
     return SinkFailed(
-        "Spark has ended the task before all its rows were there",
-        detail="the query was stopped, the task was killed, or its input failed; nothing of this attempt is visible",
-        hint="nothing needs to be done: the batch is run again, as a whole",
+        "Spark ended the task before all of its rows had arrived",
+        detail="the query was stopped, the task was killed, or its input failed; no row of this attempt is visible",
+        hint="nothing needs to be done: the batch is run again",
     )

@@ -1,17 +1,17 @@
-"""The protocol by which one task writes its rows exactly once. Free of Spark; needs a broker, no mock will do.
+"""The protocol by which one task writes its rows exactly once. Free of Spark; tested against real brokers only.
 
     first rows -> new producer -> init_transactions -> look up the ledger
-      next == batch + 1   the rows are there: verify, write nothing
+      next == batch + 1   the rows are in Kafka: verify them, write nothing
       next >  batch + 1   the checkpoint is older than the topic: refuse
       else                begin -> produce -> send_offsets (the ledger entry) -> commit -> close
 
-Why it is right: at most one transaction with a given entry is ever committed. ``init_transactions`` returns only when
-every transaction of an earlier producer of this id has ended, and whoever had one can do nothing any more; the look-up
-comes after it. So a task sees its predecessor's entry, or its predecessor's rows are never seen. One producer object
-makes one transaction: within one producer epoch a delayed answer to the end of a transaction could end the next one.
+Why it is correct: at most one transaction with a given entry is ever committed. ``init_transactions`` returns only when
+every transaction of an earlier producer of this id has ended and those producers are fenced; the lookup comes after it.
+So either a task finds its predecessor's entry, or its predecessor's rows are never committed. A producer object makes
+one transaction only: within one producer epoch, a delayed EndTxn request could end the next transaction.
 
-A partition without rows does not talk to Kafka at all. Whatever goes wrong before the commit was sent aborts; when the
-answer to the commit is lost, the commit is asked again, and at last the next attempt's look-up decides.
+A partition without rows sends nothing to Kafka. An error before the commit request aborts the transaction. If the
+response to the commit is lost, the commit is retried; if that fails too, the lookup of the next attempt decides.
 """
 
 from __future__ import annotations
@@ -27,55 +27,55 @@ from tidemark.errors import SinkFailed
 from tidemark.sink.cluster_check import admin_settings
 from tidemark.sink.kafka_errors import Place, cause_of, failed, too_long
 from tidemark.sink.ledger import Entry, Names, Reader, group_metadata
-from tidemark.sink.ledger_checks import Task, must_fit, must_repeat
+from tidemark.sink.ledger_checks import Task, check_entry, check_fingerprint
 from tidemark.sink.records import KeySum, plain, records
 from tidemark.sink.sink_options import SinkOptions
 
-HIDDEN = "enable.sparse.connections"
-"""A setting that librdkafka does not document: whether it connects only when it has something to ask."""
+SPARSE_CONNECTIONS = "enable.sparse.connections"
+"""An undocumented setting of librdkafka: connect to a broker only when there is a request for it."""
 ABORT_S = 5.0
 """Calibration: an abort takes 5-20 ms."""
-ROOM_S = 0.005
+BUFFER_POLL_S = 0.005
 COMMIT = "commit its transaction"
 TRY_S = 10.0
-"""One try of a request that may be asked again: 10 times what the slowest answer of a healthy broker takes."""
+"""Timeout of one try of a request that is retried: 10 times the slowest answer of a healthy broker."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a task did: ``rows`` of its partition are in Kafka, by now (``new``) or since an earlier attempt."""
+    """Result of a task: ``rows`` of its partition are in Kafka, written by this attempt (``new``) or an earlier one."""
 
     partition: int
     rows: int
     new: bool
 
 
-def nowhere(point: str) -> None:
-    """What happens at the points of the protocol: nothing."""
+def no_hook(point: str) -> None:
+    """The default hook for protocol points: does nothing."""
 
 
 def write_task(
-    batches: Iterable[Any], task: Task, options: SinkOptions, at: Callable[[str], None] = nowhere
+    batches: Iterable[Any], task: Task, options: SinkOptions, at: Callable[[str], None] = no_hook
 ) -> Written:
-    """Write the rows (Arrow batches) of one partition of one batch, or find that they are written.
+    """Write the rows (Arrow batches) of one partition of one batch, unless the ledger shows that they are written.
 
-    ``at`` is called with the name of each point that the protocol passes.
+    ``at`` is a hook for tests, called with the name of each point of the protocol.
 
     Raises:
-        SinkRefused: settings, checkpoint and ledger contradict each other; trying again will not help.
-        SinkFailed: Kafka did not take it; nothing of this attempt is visible.
+        SinkRefused: settings, checkpoint and ledger contradict each other; a retry cannot succeed.
+        SinkFailed: a request to Kafka failed; no row of this attempt is visible.
     """
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:
         return Written(task.partition, 0, new=False)
     at("first-rows")
-    with Writer(task, options, at) as writer:
+    with TransactionWriter(task, options, at) as writer:
         entry = writer.ledger_entry()
         at("looked-up")
         if entry is not None and entry.next_batch == task.batch + 1:
             if task.partitions > 1:
-                must_repeat(entry, _fingerprint(chain([first], rows)), task)
+                check_fingerprint(entry, _fingerprint(chain([first], rows)), task)
             return Written(task.partition, entry.rows, new=False)
         count = writer.write(chain([first], rows))
         at("committed")
@@ -83,40 +83,42 @@ def write_task(
     return Written(task.partition, count, new=True)
 
 
-class Writer:
-    """One producer, and the one transaction that it makes. A context manager."""
+class TransactionWriter:
+    """One producer and its only transaction. A context manager."""
 
-    def __init__(self, task: Task, options: SinkOptions, at: Callable[[str], None] = nowhere) -> None:
+    def __init__(self, task: Task, options: SinkOptions, at: Callable[[str], None] = no_hook) -> None:
         self._task = task
         self._options = options
         self._at = at
         self._names = Names(options.prefix, task.query, options.sink)
         self._group = self._names.group(task.partition)
-        self._place = Place(self._group, options.ledger, options.topic or "that the row names")
+        self._place = Place(self._group, options.ledger, options.topic or "of the row")
         self._deadline = time.monotonic() + options.timeout_s
-        self._refused: list[Any] = []
+        self._delivery_errors: list[Any] = []
         self._cluster = ""
 
-    def __enter__(self) -> Writer:
-        self._producer = new_producer(self._options, self._group, self._note)
+    def __enter__(self) -> TransactionWriter:
+        self._producer = new_producer(self._options, self._group, self._on_delivery)
         return self
 
     def __exit__(self, *_exc: object) -> None:
         from confluent_kafka import KafkaException
 
-        close = getattr(self._producer, "close", None)  # before 2.13 a producer closes when nobody holds it
+        close = getattr(
+            self._producer, "close", None
+        )  # before 2.13 a producer closes when it is garbage-collected
         if close is not None:
             try:
                 close()
             except KafkaException:
-                return  # one that was fenced has nothing left to close; what it did not commit is not visible
+                return  # a fenced producer cannot close; its uncommitted rows are not visible
 
     def ledger_entry(self) -> Entry | None:
-        """This partition's entry, once it is certain that nobody has written this very batch in another way.
+        """This partition's entry, after checking that no other layout of this batch has been written.
 
-        For that every entry of the query is looked at the first time in a run, also those of partitions that there are
-        no longer. Where the driver sees the checkpoint, it has shut out whoever began a batch that is run again
-        (``takeover.py``), so what is committed says all; elsewhere a transaction that is open is awaited.
+        In the first batch of a run this looks up every entry of the query, also of partitions that no longer exist. If
+        the driver can read the checkpoint, it has fenced the earlier attempts already (``takeover.py``), and committed
+        entries suffice; otherwise the lookup waits for open transactions.
         """
         own, task = self.own_entry(), self._task
         if own is not None and (own.next_batch == task.batch + 1 or own.run == task.run):
@@ -126,50 +128,50 @@ class Writer:
             stable = not task.offsets
             entry = self._ledger.look_up(group, self._options.timeout_s, stable=stable)
             if entry is not None:
-                must_fit(entry, self._mine(0, ""), task)
+                check_entry(entry, self._new_entry(0, ""), task)
         return own
 
     def own_entry(self) -> Entry | None:
-        """This partition's entry. Fences whoever wrote under this name before, and then looks; the order matters."""
+        """This partition's entry. Fences earlier producers of this id before the lookup; the order matters."""
         self._ledger = ledger_reader(self._options)
         with ThreadPoolExecutor(1) as other:
             ready = other.submit(self._initialise)
-            self._cluster = self._cluster_of(self._ledger.admin)
+            self._cluster = self._cluster_id(self._ledger.admin)
             ready.result()
         own = self._ledger.look_up(self._group, self._options.timeout_s)
         if own is not None:
-            must_fit(own, self._mine(0, ""), self._task)
+            check_entry(own, self._new_entry(0, ""), self._task)
         return own
 
     def write(self, batches: Iterator[Any]) -> int:
-        """Rows and entry in one transaction; returns the number of rows."""
+        """Write rows and entry in one transaction; returns the number of rows."""
         keys: list[KeySum] = []
 
         def send() -> None:
             keys.append(self._produce(batches))
             self._at("produced")
-            self._send_entry(self._mine(keys[0].rows, str(keys[0])))
+            self._send_entry(self._new_entry(keys[0].rows, str(keys[0])))
 
         self._in_transaction(send)
         return keys[0].rows
 
     def open_ledger(self) -> None:
-        """An entry of a batch before the task's own, without rows."""
-        entry = replace(self._mine(0, ""), next_batch=self._task.batch)
+        """Write an entry without rows, for the batch before the task's own."""
+        entry = replace(self._new_entry(0, ""), next_batch=self._task.batch)
         self._in_transaction(lambda: self._send_entry(entry))
 
     def _in_transaction(self, send: Callable[[], None]) -> None:
-        """Begin, do, commit; or abort."""
+        """Begin a transaction, send, commit; abort on any error."""
         from confluent_kafka import KafkaError
 
         began = time.monotonic()
         self._deadline = began + self._options.timeout_s
-        self._step("begin a transaction", self._producer.begin_transaction)
+        self._request("begin a transaction", self._producer.begin_transaction)
         try:
             self._at("begun")
             send()
             self._at("sent-entry")
-            self._step(COMMIT, lambda: self._producer.commit_transaction(TRY_S), again=True)
+            self._request(COMMIT, lambda: self._producer.commit_transaction(TRY_S), again=True)
         except BaseException as error:
             self._abort()
             took_s = time.monotonic() - began
@@ -181,15 +183,15 @@ class Writer:
 
     def _initialise(self) -> None:
         self._at("starting")
-        self._step(
+        self._request(
             "start its producer",
             lambda: self._producer.init_transactions(min(TRY_S, self._options.timeout_s)),
             again=True,
         )
         self._at("initialised")
 
-    def _cluster_of(self, admin: Any) -> str:
-        """The cluster's id. Also where a topic that is not there is found, which a producer would await for long."""
+    def _cluster_id(self, admin: Any) -> str:
+        """The cluster's id. Also finds that the topic is missing, before the producer waits for its metadata."""
         from confluent_kafka import KafkaException
 
         topic = self._options.topic
@@ -212,10 +214,10 @@ class Writer:
                     try:
                         producer.produce(topic, value, key)
                     except BufferError:
-                        self._wait_for_room()
+                        self._wait_for_buffer()
                         self._put(topic, value, key)
                     except Exception as error:
-                        raise self._unproduced(error) from error
+                        raise self._produce_error(error) from error
             else:
                 for record in records(batch, topic, stamp):
                     self._put(*record)
@@ -230,32 +232,32 @@ class Writer:
                 self._producer.produce(topic, value, key, partition, headers=headers)
                 return
             except BufferError:
-                self._wait_for_room()
+                self._wait_for_buffer()
             except Exception as error:
-                raise self._unproduced(error) from error
+                raise self._produce_error(error) from error
 
-    def _wait_for_room(self) -> None:
-        self._producer.poll(ROOM_S)
-        if self._refused or time.monotonic() > self._deadline:
+    def _wait_for_buffer(self) -> None:
+        self._producer.poll(BUFFER_POLL_S)
+        if self._delivery_errors or time.monotonic() > self._deadline:
             raise SinkFailed(
-                "the exactly-once sink could not hand its rows to Kafka",
-                detail=self._refused[0].str()
-                if self._refused
-                else "the brokers take none, and the buffer is full",
-                hint="look whether the brokers are up, and whether the transaction's timeout is long enough",
+                "the exactly-once sink could not send its rows to Kafka",
+                detail=self._delivery_errors[0].str()
+                if self._delivery_errors
+                else "the send buffer is full, and the brokers acknowledge no records",
+                hint="check that the brokers are up, and that kafka.transaction.timeout.ms is long enough",
             )
 
     def _send_entry(self, entry: Entry) -> None:
         from confluent_kafka import TopicPartition
 
         place = TopicPartition(self._options.ledger, 0, entry.next_batch, entry.to_metadata())
-        self._step(
+        self._request(
             f"write the ledger entry of group {self._group!r}",
             lambda: self._producer.send_offsets_to_transaction([place], group_metadata(self._group), TRY_S),
             again=True,
         )
 
-    def _mine(self, rows: int, keys: str) -> Entry:
+    def _new_entry(self, rows: int, keys: str) -> Entry:
         task = self._task
         return Entry(
             next_batch=task.batch + 1,
@@ -269,31 +271,29 @@ class Writer:
             run=task.run,
         )
 
-    def _step(self, what: str, do: Callable[[], object], *, again: bool = False) -> None:
-        """Do it; ask again while Kafka says that this may help, until the deadline."""
+    def _request(self, what: str, do: Callable[[], object], *, again: bool = False) -> None:
+        """Run a request; with ``again``, retry errors that Kafka marks as retriable, until the deadline."""
         from confluent_kafka import KafkaException
 
-        is_asked_why = False
+        is_cause_requested = False
         while True:
             try:
                 do()
                 return
             except KafkaException as exception:
                 error = exception.args[0]
-                if again and error.name() == "_STATE" and not is_asked_why:
-                    is_asked_why = (
-                        True  # the transaction has failed meanwhile: asked once more, Kafka says of what
-                    )
+                if again and error.name() == "_STATE" and not is_cause_requested:
+                    is_cause_requested = True  # the transaction has failed; a second call reports the cause
                     continue
                 if not (again and error.retriable() and time.monotonic() < self._deadline):
-                    known = next(iter(self._refused), None)
-                    in_doubt = what == COMMIT and not error.txn_requires_abort()
+                    known = next(iter(self._delivery_errors), None)
+                    outcome_unknown = what == COMMIT and not error.txn_requires_abort()
                     raise failed(
-                        what, error, known=known, place=self._place, in_doubt=in_doubt
+                        what, error, known=known, place=self._place, outcome_unknown=outcome_unknown
                     ) from exception
 
     def _abort(self) -> None:
-        """So that readers need not wait; where it fails, the next producer of this name does it, or the timeout."""
+        """Abort, so that readers need not wait; if it fails, the next producer of this id or the timeout aborts."""
         from confluent_kafka import KafkaException
 
         try:
@@ -301,36 +301,36 @@ class Writer:
         except KafkaException:
             return
 
-    def _note(self, error: Any, _message: object) -> None:
+    def _on_delivery(self, error: Any, _message: object) -> None:
         if error is not None and not error.name().startswith("_PURGE"):
-            self._refused.append(error)
+            self._delivery_errors.append(error)
 
-    def _unproduced(self, error: Exception) -> Exception:
+    def _produce_error(self, error: Exception) -> Exception:
         from confluent_kafka import KafkaException
 
-        known = next(iter(self._refused), None)
+        known = next(iter(self._delivery_errors), None)
         if isinstance(error, KafkaException):
             why = cause_of(error.args[0], self._producer, ABORT_S)
-            return failed("hand a row to Kafka", why, known=known, place=self._place)
+            return failed("send a row to Kafka", why, known=known, place=self._place)
         return SinkFailed(
-            "the exactly-once sink could not hand a row to Kafka",
+            "the exactly-once sink could not send a row to Kafka",
             detail=f"{type(error).__name__}: {error}",
-            hint="look at the row's headers and partition: names of headers are text, a partition is 0 or more",
+            hint="check the row's headers and partition: header names are text, a partition is 0 or more",
         )
 
 
 def new_producer(options: SinkOptions, group: str, on_delivery: Callable[[Any, object], None]) -> Any:
-    """A producer of its own for a transactional id."""
+    """A new producer for a transactional id."""
     from confluent_kafka import Producer
 
     return _new(Producer, {**options.client, "transactional.id": group, "on_delivery": on_delivery})
 
 
 def ledger_reader(options: SinkOptions) -> Reader:
-    """For the look-up; its client waits for no timer of 50 ms before it asks for the first time."""
+    """A ledger reader whose client connects at once, instead of after a timer of 50 ms."""
     from confluent_kafka.admin import AdminClient
 
-    settings = {**admin_settings(options), HIDDEN: options.client[HIDDEN]}
+    settings = {**admin_settings(options), SPARSE_CONNECTIONS: options.client[SPARSE_CONNECTIONS]}
     return Reader(lambda: _new(AdminClient, settings), options.ledger)
 
 
@@ -340,9 +340,11 @@ def _new(kind: Any, settings: dict[str, Any]) -> Any:
     try:
         return kind(settings)
     except KafkaException as exception:
-        if HIDDEN in exception.args[0].str():  # it may go one day: only slower then
-            return kind({name: settings[name] for name in settings if name != HIDDEN})
-        raise failed("make a client of its options", exception.args[0]) from exception
+        if (
+            SPARSE_CONNECTIONS in exception.args[0].str()
+        ):  # removed in a newer librdkafka: without it the first request is only slower
+            return kind({name: settings[name] for name in settings if name != SPARSE_CONNECTIONS})
+        raise failed("create a client from its options", exception.args[0]) from exception
 
 
 def _fingerprint(batches: Iterator[Any]) -> KeySum:

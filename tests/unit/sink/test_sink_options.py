@@ -1,4 +1,4 @@
-"""What the sink is told: Spark's names, Java's names, librdkafka's names."""
+"""Options of the sink: parsing, and the translation of Java settings to librdkafka's."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def settings(**java):
     )
 
 
-def test_names_of_java_become_those_of_librdkafka():
+def test_java_settings_are_translated_to_librdkafkas():
     assert settings(max_request_size="2000000")["message.max.bytes"] == "2000000"
     assert settings(buffer_memory="33554432")["queue.buffering.max.kbytes"] == 32768
     assert settings(linger_ms="50")["linger.ms"] == "50"
 
 
-def test_a_record_goes_where_the_java_client_would_put_it():
+def test_the_default_partitioner_is_that_of_the_java_client():
     assert settings()["partitioner"] == "murmur2_random"
 
 
-def test_a_user_and_a_password_are_read_out_of_jaas():
+def test_user_and_password_are_read_from_a_jaas_configuration():
     jaas = (
         'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="it\'s=me";'
     )
@@ -35,7 +35,7 @@ def test_a_user_and_a_password_are_read_out_of_jaas():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "text"),
     [
         ("kafka.transactional.id", "mine", "transactionalIdPrefix"),
         ("kafka.acks", "1", "a transaction needs 'all'"),
@@ -44,31 +44,31 @@ def test_a_user_and_a_password_are_read_out_of_jaas():
         ("kafka.made.up", "1", "has no equivalent"),
         ("kafka.sasl.jaas.config", "com.sun.security.auth.module.Krb5LoginModule required;", "sasl.username"),
         ("kafka.ssl.truststore.location", "trust.jks", "convert it to PEM"),
-        ("kafka.transaction.timeout.ms", "soon", "whole number"),
-        ("asyncProgressTrackingEnabled", "true", "one batch id may stand for other rows"),
+        ("kafka.transaction.timeout.ms", "soon", "an integer of 1 or more"),
+        ("asyncProgressTrackingEnabled", "true", "may have other rows"),
         ("partitions", "0", "1 or more"),
         ("sinkId", "a b", "letters, digits"),
         ("provenance", "maybe", "true or false"),
         ("startingOffsets", "earliest", "has no option"),
     ],
 )
-def test_what_cannot_be_kept_is_refused(name, value, said):
+def test_an_invalid_or_unsupported_option_is_refused(name, value, text):
     with pytest.raises(SinkRefused) as refused:
         read_options(BROKER | {name: value})
-    assert said in str(refused.value)
+    assert text in str(refused.value)
     assert name.lower().removeprefix("kafka.") in str(refused.value).lower()
 
 
-def test_what_a_transaction_needs_anyway_may_be_said():
+def test_settings_that_transactions_require_may_be_set_to_the_required_value():
     assert "acks" not in settings(acks="all", enable_idempotence="true")
 
 
-def test_brokers_must_be_named():
+def test_bootstrap_servers_are_required():
     with pytest.raises(SinkRefused, match=r"kafka\.bootstrap\.servers is missing"):
         read_options({})
 
 
-def test_options_are_those_that_spark_hands_over_in_small_letters():
-    told = read_options(BROKER | {"sinkid": "b", "transactionalidprefix": "p", "checkpointlocation": "/c"})
-    assert (told.sink, told.prefix, told.checkpoint, told.partitions) == ("b", "p", "/c", 1)
-    assert told.timeout_s == 120
+def test_options_are_read_in_lower_case_as_spark_passes_them():
+    options = read_options(BROKER | {"sinkid": "b", "transactionalidprefix": "p", "checkpointlocation": "/c"})
+    assert (options.sink, options.prefix, options.checkpoint, options.partitions) == ("b", "p", "/c", 1)
+    assert options.timeout_s == 120
