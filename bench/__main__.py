@@ -20,7 +20,7 @@ from rich.table import Table
 
 from tidemark import __version__, paths
 from tidemark.errors import EXIT_TESTBED, EXIT_USAGE
-from tidemark.stack.compose.docker_engine import why_not
+from tidemark.stack.compose.docker_engine import why_unavailable
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -34,7 +34,7 @@ def names() -> list[str]:
 
 def chosen() -> list[str]:
     """The measurements that this machine can have; says which are left out, and why."""
-    reason = why_not()
+    reason = why_unavailable()
     left_out = NEED_AN_ENGINE if reason else set()
     for name in sorted(left_out):
         print(f"bench: {name} is left out: {reason}", file=sys.stderr, flush=True)

@@ -93,7 +93,7 @@ def _attempt(api: Any, container: str, seen: Rounds) -> bool:
         api.pause(container)
     except APIError as error:
         if not api.inspect_container(container)["State"]["Running"]:
-            with docker_engine.asked(f"keep {container} running"):
+            with docker_engine.engine_errors(f"keep {container} running"):
                 raise
         if error.status_code < 500:  # it believes that it is paused: what it did a moment ago comes behind
             api.unpause(container)
@@ -114,7 +114,7 @@ def container_of(api: Any, writers: int, folder: Path) -> Iterator[str]:
             detail="it is the image of the stacks",
             hint="`tidemark up --backend compose` builds it",
         )
-    with docker_engine.asked("start a container"):
+    with docker_engine.engine_errors("start a container"):
         made = api.create_container(
             name,
             [image.VENV_PYTHON, "-c", _WRITER, str(writers), "/written"],

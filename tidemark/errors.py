@@ -1,23 +1,23 @@
-"""Every error that a user of tidemark can meet.
+"""Every error that tidemark reports to its user.
 
-Free of everything: imports nothing. An error says what happened (with the value), why (``detail``) and what
-to do (``hint``), and knows the exit code of the command line:
+Imports nothing. An error says what happened (with the value), why (``detail``) and what to do (``hint``), and has the
+exit code of the command line:
 
     TidemarkError
-    ├── UsageError          2   wrong usage or input: the caller can mend it by calling differently
+    ├── UsageError          2   wrong usage or input: the caller can correct it
     │   ├── BrokenTrace         a line of a trace cannot be read
     │   ├── BrokenEvidence      a file of a run directory cannot be read
     │   ├── BrokenContract      a pipeline's contract contradicts itself
-    │   └── SinkRefused         the exactly-once sink will not write: settings, checkpoint and ledger do not fit
-    └── TestbedError        4   the testbed itself failed: the machine has to be mended
+    │   └── SinkRefused         the exactly-once sink refuses to write: settings, checkpoint and ledger do not match
+    └── TestbedError        4   the testbed itself failed: something on the machine has to be fixed
         ├── JavaError           no Java, or one that Spark cannot use
-        ├── FetchError          a jar could not be fetched, or is not the one that was locked
-        ├── ContainerEngineError         no container engine, one that will not do, or one that failed
-        ├── UnknownStack        a stack is there that this version of tidemark cannot use, only end
-        ├── DaemonDied          a process of the stack ended by itself; its last log lines are the detail
-        ├── PortTaken           a port that was asked for belongs to somebody else
+        ├── FetchError          a jar could not be fetched, or does not have the locked checksum
+        ├── ContainerEngineError    no container engine, an unsuitable one, or a failed request to it
+        ├── UnknownStack        another version of tidemark started the stack; this one can only end it
+        ├── DaemonDied          a process of the stack ended by itself; the detail is the end of its log
+        ├── PortTaken           the requested port is in use by another program
         ├── PipelineFailed      the query under test ended with an error of its own
-        ├── SinkFailed          Kafka did not take a batch of the exactly-once sink; nothing of it is visible
+        ├── SinkFailed          Kafka did not accept a batch of the exactly-once sink; none of it is visible
         └── DeadlineExceeded    a condition did not come true in time
 """
 
@@ -32,9 +32,9 @@ EXIT_INTERRUPTED = 130
 
 
 class TidemarkError(Exception):
-    """One clear error: ``message`` (what, with the value), ``detail`` (why), ``hint`` (what to do).
+    """An error with ``message`` (what happened, with the value), ``detail`` (why) and ``hint`` (what to do).
 
-    Its notes (``add_note``) are errors that followed from it, or came while it was handled; its text has them.
+    Its notes (``add_note``) are errors that followed from it, or occurred while it was handled; its text includes them.
     """
 
     exit_code = EXIT_TESTBED
@@ -74,7 +74,7 @@ class BrokenContract(UsageError):
 
 
 class SinkRefused(UsageError):
-    """The exactly-once sink will not write, because it could not keep its promise."""
+    """The exactly-once sink refuses to write, because it could not guarantee exactly-once delivery."""
 
 
 class TestbedError(TidemarkError):
@@ -88,15 +88,15 @@ class JavaError(TestbedError):
 
 
 class FetchError(TestbedError):
-    """A jar could not be fetched, or has another checksum than the lock names."""
+    """A jar could not be fetched, or does not have the locked checksum."""
 
 
 class ContainerEngineError(TestbedError):
-    """There is no container engine, it will not do, or it did not do what it was asked."""
+    """There is no container engine, it is unsuitable, or a request to it failed."""
 
 
 class UnknownStack(TestbedError):
-    """A stack is there that another version of tidemark started, or whose record is damaged."""
+    """Another version of tidemark started the stack, or its record is damaged."""
 
 
 class DaemonDied(TestbedError):
@@ -104,7 +104,7 @@ class DaemonDied(TestbedError):
 
 
 class PortTaken(TestbedError):
-    """A port that was asked for is in use."""
+    """The requested port is in use."""
 
 
 class PipelineFailed(TestbedError):
@@ -112,7 +112,7 @@ class PipelineFailed(TestbedError):
 
 
 class SinkFailed(TestbedError):
-    """Kafka did not take what the exactly-once sink wrote; the batch is run again."""
+    """Kafka did not accept a batch of the exactly-once sink; the batch is retried."""
 
 
 class DeadlineExceeded(TestbedError):

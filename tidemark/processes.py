@@ -1,9 +1,8 @@
-"""Child processes: start them in a session of their own, know them again, ask them to end, kill them.
+"""Child processes: start them in a session of their own, identify, signal, end and kill them.
 
-Free of anything that knows Kafka or Spark. Linux only: a process is known by its id *and* by when the kernel started
-it, in clock ticks since a boot, as ``/proc`` has both; so that an id which the system has given to somebody else is
-never signalled, and a clock that is set does not make another process of it.
-Every log goes to a file; nothing blocks on a pipe.
+Knows nothing of Kafka or Spark. Linux only. A process is identified by its id *and* its start time in clock ticks since
+the boot, both from ``/proc``: a reused id is never signalled, and setting the clock does not change an identity. Every
+log goes to a file; nothing blocks on a pipe.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from tidemark.errors import DaemonDied, DeadlineExceeded
 from tidemark.waiting import wait_until
 
 ASK_S = 5.0
-"""Calibration: a broker or a driver that is asked to stop takes 1 to 3 s on a busy machine."""
+"""Calibration: a broker or a driver takes 1 to 3 s from SIGTERM to its end on a busy machine."""
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
-"""The variables of this shell that a daemon is given; see :func:`base_environment`."""
+"""The variables of the shell that a daemon inherits; see :func:`base_environment`."""
 KILL_S = 10.0
-"""Calibration: the kernel ends a killed JVM in well under 1 s; more only where the disk hangs."""
+"""Calibration: the kernel ends a killed JVM in well under 1 s; later only if the disk hangs."""
 SHOWN_S = 30.0
-"""Calibration: microseconds; more only where the machine hangs."""
+"""Calibration: microseconds; later only if the machine hangs."""
 _TAIL_BYTES = 64 * 1024
 
 _children: list[subprocess.Popen[bytes]] = []
@@ -44,10 +43,10 @@ _children: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True, order=True)
 class ProcessId:
-    """Which process it is: ``pid``, ``start_ticks`` (clock ticks from the boot to its start), and which boot.
+    """The identity of a process: ``pid``, ``start_ticks`` (clock ticks from the boot to its start), and the boot.
 
-    Free of the wall clock. psutil's ``create_time`` is not: it adds the time of the boot, which the kernel computes
-    from the wall clock, and which moves when that is set.
+    Independent of the wall clock. psutil's ``create_time`` is not: it adds the time of the boot, which the kernel
+    computes from the wall clock, and which changes when that is set.
     """
 
     pid: int
@@ -56,7 +55,7 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        """The identity of a process that is there; raises ``psutil.NoSuchProcess``."""
+        """The identity of an existing process; raises ``psutil.NoSuchProcess``."""
         return cls(pid, _start_ticks(pid), boot_id())
 
     @classmethod
@@ -65,7 +64,7 @@ class ProcessId:
         return cls.of(os.getpid())
 
     def process(self) -> psutil.Process | None:
-        """The living process, or ``None`` if it is gone, a zombie, or its id is somebody else's by now."""
+        """The living process, or ``None`` if it is gone, a zombie, or its id belongs to another process."""
         _reap()
         try:
             process = psutil.Process(self.pid)
@@ -101,7 +100,7 @@ class ProcessId:
 
 @functools.cache
 def boot_id() -> str:
-    """What the kernel calls the time since the machine was started: another boot has another one."""
+    """The kernel's id of the current boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
@@ -115,11 +114,11 @@ def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) 
         )
     _children.append(child)
     try:
-        # Between its exec and its first instruction a process has no environment: `marked` would not see it.
+        # Between exec and its first instruction a process has no environment: `marked` would not find it.
         wait_until(
-            lambda: not env or _shows_itself(child.pid),
+            lambda: not env or _has_environment(child.pid),
             SHOWN_S,
-            lambda: f"{argv[0]} to show its environment",
+            lambda: f"{argv[0]} to have its environment",
             poll_s=0.001,
         )
         return ProcessId.of(child.pid)
@@ -130,9 +129,9 @@ def spawn(argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) 
 
 
 def end(processes: Iterable[ProcessId], *, ask_s: float = ASK_S) -> None:
-    """Ask processes to end (SIGTERM), kill those that live ``ask_s`` later, and wait until all are gone.
+    """Send SIGTERM to processes, kill those that still live after ``ask_s`` seconds, and wait until all are gone.
 
-    A stopped process is resumed first, or it could not hear. ``ask_s=0`` kills at once.
+    A stopped process is resumed, because it could not handle SIGTERM. ``ask_s=0`` kills at once.
     """
     living = [identity for identity in processes if identity.alive]
     if ask_s > 0:
@@ -140,7 +139,9 @@ def end(processes: Iterable[ProcessId], *, ask_s: float = ASK_S) -> None:
             identity.signal(signal.SIGTERM)
             identity.signal(signal.SIGCONT)
         try:
-            wait_until(lambda: not _living(living), ask_s, lambda: "processes to end when asked", poll_s=0.02)
+            wait_until(
+                lambda: not _living(living), ask_s, lambda: "processes to end after SIGTERM", poll_s=0.02
+            )
         except DeadlineExceeded:
             living = _living(living)
         else:
@@ -156,9 +157,9 @@ def end(processes: Iterable[ProcessId], *, ask_s: float = ASK_S) -> None:
 
 
 def marked(name: str, value: str) -> list[ProcessId]:
-    """The processes, of this user, that were started with the environment variable ``name=value``.
+    """The processes of this user whose environment has ``name=value``.
 
-    Descendants inherit it, so this finds also those whose parent is gone.
+    Descendants inherit the variable, so this also finds those whose parent is gone.
     """
     found = []
     own = os.getpid()
@@ -169,12 +170,12 @@ def marked(name: str, value: str) -> list[ProcessId]:
             if not _has_ended(process):
                 found.append(ProcessId.of(process.pid))
         except (psutil.AccessDenied, psutil.NoSuchProcess, OSError):
-            continue  # another user's, or gone while we looked
+            continue  # another user's, or gone meanwhile
     return found
 
 
 def tail(log: Path, lines: int = 20, *, start: int = 0) -> str:
-    """The last lines of a log, at most 64 KiB of them, nothing before byte ``start``; empty if there is none."""
+    """The last lines of a log, at most 64 KiB, from byte ``start`` on; empty if there is no log."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -186,7 +187,7 @@ def tail(log: Path, lines: int = 20, *, start: int = 0) -> str:
 
 
 class Conversation:
-    """A child that is asked with one JSON line and answers with one. A context manager; ends the child at exit.
+    """A child process that answers each request, a JSON line, with a JSON line. A context manager; ends it at exit.
 
     Its standard error goes to ``log``. An answer ``{"error": ...}`` is returned like any other.
     """
@@ -217,17 +218,17 @@ class Conversation:
         self.close()
 
     def ask(
-        self, question: Mapping[str, Any], timeout_s: float, *, unless: Callable[[], object] | None = None
+        self, request: Mapping[str, Any], timeout_s: float, *, unless: Callable[[], object] | None = None
     ) -> dict[str, Any]:
-        """Send a question and return the answer.
+        """Send a request and return the answer.
 
         Raises:
-            DaemonDied: the child ended instead; the end of its log is the detail.
-            DeadlineExceeded: no answer in ``timeout_s``. Whatever ``unless`` raises, which is called at every look.
+            DaemonDied: the child ended instead; the detail is the end of its log.
+            DeadlineExceeded: no answer within ``timeout_s``. Also what ``unless`` raises, which is called at each poll.
         """
         assert self._child.stdin is not None
         try:
-            self._child.stdin.write(json.dumps(question).encode() + b"\n")
+            self._child.stdin.write(json.dumps(request).encode() + b"\n")
             self._child.stdin.flush()
         except BrokenPipeError:
             raise self._died() from None
@@ -236,14 +237,14 @@ class Conversation:
         return answer
 
     def close(self) -> None:
-        """Close its input, which ends it; kill it if it does not heed that. Idempotent."""
+        """Close its input, which ends it; kill it if it does not end. Idempotent."""
         child = self._child
         for pipe in (child.stdin, child.stdout):
             if pipe is not None and not pipe.closed:
                 try:
                     pipe.close()
                 except BrokenPipeError:
-                    pass  # it died with a question unread: nothing is lost
+                    pass  # it died with a request unread
         try:
             child.wait(0.2)
         except subprocess.TimeoutExpired:
@@ -260,7 +261,7 @@ class Conversation:
                     unless()
                 if time.monotonic() > deadline:
                     raise DeadlineExceeded(
-                        f"waited {timeout_s:g} s for an answer of {self.name}",
+                        f"timed out after {timeout_s:g} s waiting for an answer from {self.name}",
                         detail=tail(self.log),
                         hint=f"its log is {str(self.log)!r}",
                     )
@@ -281,7 +282,7 @@ class Conversation:
 
 
 def base_environment(**extra: str) -> dict[str, str]:
-    """The environment of a daemon: what any program needs, without this shell's Python, Spark and Java."""
+    """The environment of a daemon: the basic variables, without the shell's settings for Python, Spark and Java."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     if sys.platform != "win32":
         kept.setdefault("LANG", "C.UTF-8")
@@ -289,7 +290,7 @@ def base_environment(**extra: str) -> dict[str, str]:
 
 
 def _start_ticks(pid: int) -> int:
-    """``starttime`` of proc(5): the 22nd field, counted from behind the name, which may hold blanks and brackets."""
+    """``starttime`` of proc(5): the 22nd field, counted after the name, which may contain blanks and brackets."""
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -297,7 +298,7 @@ def _start_ticks(pid: int) -> int:
     return int(line[line.rindex(b")") + 2 :].split()[19])
 
 
-def _shows_itself(pid: int) -> bool:
+def _has_environment(pid: int) -> bool:
     """Whether a process has an environment, or has ended already."""
     try:
         return bool(psutil.Process(pid).environ())
@@ -306,9 +307,9 @@ def _shows_itself(pid: int) -> bool:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Whether nothing of it is left but its exit code.
+    """Whether only the exit code of a process is left.
 
-    A killed JVM is a zombie at once, but keeps its sockets and memory until the last of its threads is gone.
+    A killed JVM is a zombie at once, but keeps its sockets and memory until its last thread is gone.
     """
     return bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
 
@@ -318,14 +319,14 @@ def _living(identities: Iterable[ProcessId]) -> list[ProcessId]:
 
 
 @atexit.register
-def _let_go() -> None:
-    """Daemons that outlive this process are meant to: nobody here will wait for them."""
+def _detach_children() -> None:
+    """Avoid warnings of ``subprocess`` about daemons that are meant to outlive this process."""
     for child in _children:
         child.returncode = child.poll() or 0
 
 
 def _reap() -> None:
-    """Collect the exit of children that ended, so that they do not stay as zombies."""
+    """Collect the exit codes of children that have ended, so that they do not remain zombies."""
     for child in _children[:]:
         if child.poll() is not None:
             _children.remove(child)

@@ -1,7 +1,7 @@
-"""Waiting on a condition: the one place in the project that sleeps.
+"""Waiting for a condition: the only place in the project that sleeps.
 
-Free of clocks that jump (only ``time.monotonic``). A wait has a deadline, says late and precisely what it
-waited for, and ends early when it can no longer succeed.
+Uses the monotonic clock only. A wait has a deadline, describes what it waited for when it fails, and ends early when it
+can no longer succeed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidemark.errors import DeadlineExceeded
 T = TypeVar("T")
 
 POLL_S = 0.05
-"""Calibration: a poll of a file or a socket costs well under 1 ms; 20 a second are not seen in ``top``."""
+"""Calibration: a poll of a file or a socket costs well under 1 ms; 20 per second do not show in ``top``."""
 
 
 def wait_until(
@@ -28,11 +28,11 @@ def wait_until(
 ) -> T:
     """Return the first truthy value of ``condition()``.
 
-    ``describe`` is called only when the wait fails, so it can tell the state at that moment. ``unless`` is called
-    before each look: it raises the error that makes waiting pointless (a daemon died), or returns anything.
+    ``describe`` is called only when the wait fails, so it can describe the state at that moment. ``unless`` is called
+    before each poll: it raises the error that makes waiting pointless (a daemon died), or returns anything.
 
     Raises:
-        DeadlineExceeded: after ``timeout_s`` seconds; an exception that the last look raised is its cause.
+        DeadlineExceeded: after ``timeout_s`` seconds; an exception that the last poll raised is its cause.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -47,12 +47,12 @@ def wait_until(
             return value
         if time.monotonic() >= deadline:
             raise DeadlineExceeded(
-                f"waited {timeout_s:g} s for {describe()}",
-                detail=f"the last look failed: {last}" if last else "",
+                f"timed out after {timeout_s:g} s waiting for {describe()}",
+                detail=f"the last poll failed: {last}" if last else "",
             ) from last
         pause(poll_s)
 
 
 def pause(seconds: float) -> None:
-    """Sleep: only for pacing (a timed trace, a settling look); never instead of a condition."""
+    """Sleep, for pacing only (a timed trace, a retry); never instead of a condition."""
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Which backends tests can have here."""
+"""The backends that are available to tests on this machine."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import functools
 
 import pytest
 
-from tidemark.stack.backend_choice import asked_backend
-from tidemark.stack.compose.docker_engine import why_not
+from tidemark.stack.backend_choice import requested_backend
+from tidemark.stack.compose.docker_engine import why_unavailable
 
 BACKENDS = ("local", "compose")
 
 
 @functools.cache
 def reason() -> str:
-    """Why there are no containers here."""
-    return why_not()
+    """Why containers are not available here; empty if they are."""
+    return why_unavailable()
 
 
 def must_be_available(backend: str) -> None:
-    """Skip the test where there is no engine, unless containers were asked for: then it has to fail."""
-    asked = asked_backend()
-    if backend == "compose" and asked == "local":
-        pytest.skip("only processes were asked for")
-    if backend == "compose" and asked != "compose" and reason():
-        pytest.skip(f"no containers here: {reason()}")
+    """Skip the test if containers are not available, unless they were requested: then it must fail."""
+    requested = requested_backend()
+    if backend == "compose" and requested == "local":
+        pytest.skip("only local processes were requested")
+    if backend == "compose" and requested != "compose" and reason():
+        pytest.skip(f"containers are not available: {reason()}")

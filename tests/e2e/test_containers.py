@@ -1,7 +1,7 @@
-"""Containers when things go wrong: a clear error, or a clean recovery, and nothing left behind.
+"""Containers: a failure is a clear error or a clean recovery, and leaves nothing behind.
 
-Each test has a state folder of its own, and calls the command as a user does. What a stack has left is found by its
-label in the engine, not by what tidemark believes.
+Each test has its own state folder and runs the command as a user does. What a stack leaves behind is found in the
+engine by its label, not in tidemark's records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidemark.waiting import wait_until
 GONE_S = 60.0
 """Calibration: five containers are removed within 3 s."""
 RESTART_VARIABLE = "TIDEMARK_ENGINE_RESTART"
-"""The command that restarts the engine, where it may be restarted: CI's own."""
+"""The command that restarts the engine, set where tests may restart it (in CI)."""
 UP = ("up", "--backend", "compose", "--json")
 
 
@@ -46,9 +46,9 @@ def home(tmp_path):
 def left(home: Path) -> list[str]:
     """The containers and networks in the engine that belong to a state folder."""
     found = []
-    for what in (["ps", "--all"], ["network", "ls"]):
-        asked = ["docker", *what, "--filter", f"label={HOME_LABEL}={home}", "--format", "{{.ID}}"]
-        found += subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    for listing in (["ps", "--all"], ["network", "ls"]):
+        argv = ["docker", *listing, "--filter", f"label={HOME_LABEL}={home}", "--format", "{{.ID}}"]
+        found += subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     return found
 
 
@@ -56,11 +56,11 @@ def nothing_is_left(home: Path) -> None:
     wait_until(
         lambda: not left(home) and not (home / "stack").exists(),
         GONE_S,
-        lambda: f"nothing of {home}: {left(home)}, {list(home.glob('stack/*'))}",
+        lambda: f"nothing to be left of {home}: {left(home)}, {list(home.glob('stack/*'))}",
     )
 
 
-def test_a_stack_is_found_repaired_and_ended_and_all_its_files_belong_to_the_caller(home):
+def test_a_stack_is_started_reused_repaired_and_ended_and_its_files_belong_to_the_caller(home):
     first = tidemark(home, *UP)
     assert first.returncode == 0, first.stderr
     stack = json.loads(first.stdout)
@@ -68,9 +68,7 @@ def test_a_stack_is_found_repaired_and_ended_and_all_its_files_belong_to_the_cal
     before = [(component.name, component.pid) for component in current(home=home).status()]
     again = json.loads(tidemark(home, "up", "--json").stdout)
     assert again["remote"] == stack["remote"]
-    assert [
-        (component.name, component.pid) for component in current(home=home).status()
-    ] == before  # not one is new
+    assert [(component.name, component.pid) for component in current(home=home).status()] == before
     files = [home, *home.rglob("*")]
     assert {path.lstat().st_uid for path in files} == {os.getuid()}
     assert {path.lstat().st_gid for path in files} == {os.getgid()}
@@ -99,19 +97,19 @@ def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
     nothing_is_left(home)
 
 
-def test_the_next_start_removes_what_a_killed_test_and_a_killed_reaper_left(home, judged):
-    """Nobody is left who could clean up, and somebody deletes the folder: only the labels remain."""
+def test_containers_without_a_reaper_are_removed_by_the_next_start(home, judged):
+    """The reaper is killed and the folder moved away: only the labels identify the containers."""
     assert tidemark(home, *UP).returncode == 0
     state = StateFolder(home)
     for _, reaper in state.records("reapers", Lease):
         reaper.owner.signal(signal.SIGKILL)
         wait_until(lambda owner=reaper.owner: not owner.alive, GONE_S, lambda: "the reaper to be gone")
-    forgotten = left(home)
-    assert len(forgotten) == 6
-    (home / "stack").rename(home.with_name("taken away"))
+    orphans = left(home)
+    assert len(orphans) == 6
+    (home / "stack").rename(home.with_name("moved away"))
 
     with lease(StackSpec("compose"), home=home) as stack:
-        assert not set(forgotten) & set(left(home))
+        assert not set(orphans) & set(left(home))
         verdict = judged(stack)
         assert verdict.verdict == "VALID", shown(verdict)
     nothing_is_left(home)
@@ -130,23 +128,23 @@ def test_a_full_disk_is_one_clear_error(home):
 
 @contextmanager
 def small_disk(folder: Path):
-    """A disk of 400 KB: the stack's folder can be made, and not much more."""
+    """A disk of 400 KB: enough for the stack's folder, but not for its data."""
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=400k", "tidemark", folder], capture_output=True, text=True
     )
     if mounted.returncode != 0:
-        pytest.skip(f"no small disk here: {mounted.stderr.strip()}")
+        pytest.skip(f"cannot mount a small disk here: {mounted.stderr.strip()}")
     try:
         yield
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_stack_outlives_a_restart_of_the_engine(home, judged):
+def test_a_stack_survives_a_restart_of_the_engine(home, judged):
     command = os.environ.get(RESTART_VARIABLE)
     if not command:
-        pytest.skip(f"the engine may not be restarted here: {RESTART_VARIABLE} names no command")
+        pytest.skip(f"the engine must not be restarted here: {RESTART_VARIABLE} is not set")
     assert tidemark(home, *UP).returncode == 0
     before = current(home=home).driver().remote
     subprocess.run(shlex.split(command), check=True, timeout=120)
@@ -161,12 +159,12 @@ def test_a_stack_outlives_a_restart_of_the_engine(home, judged):
     assert verdict.verdict == "VALID", shown(verdict)
 
 
-def test_an_engine_that_is_gone_is_one_clear_error_and_nothing_is_lost(home, tmp_path):
+def test_an_unreachable_engine_is_one_clear_error_and_the_stack_survives(home, tmp_path):
     assert tidemark(home, *UP).returncode == 0
     elsewhere = {"DOCKER_HOST": f"unix://{tmp_path}/no.sock"}
     for words in (("status",), UP, ("down",)):
         done = tidemark(home, *words, **elsewhere)
         assert done.returncode == 4
-        assert done.stderr.startswith("error: no container engine answers at unix://")
+        assert done.stderr.startswith("error: no container engine can be reached at unix://")
         assert "BACKEND=local" in done.stderr
     assert tidemark(home, "status").returncode == 0

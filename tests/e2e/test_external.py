@@ -1,4 +1,4 @@
-"""A stack that somebody else runs: here the one that all tests share, known by its addresses alone."""
+"""An external stack: here the one that all tests share, known by its addresses only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def external(home, spec):
     return up(spec, home=home)
 
 
-def test_it_is_noted_and_found_again(external, home, spec, stack, monkeypatch):
+def test_an_external_stack_is_recorded_and_found_again(external, home, spec, stack, monkeypatch):
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     assert current(home=home).spec == spec == spec_to_lease(home=home)
     assert [component.state for component in external.status()] == [ComponentState.RUNNING] * 2
@@ -42,7 +42,7 @@ def test_it_is_noted_and_found_again(external, home, spec, stack, monkeypatch):
 
 
 @pytest.mark.parametrize("pace", ["backlog", pytest.param("stepped", marks=pytest.mark.long)])
-def test_a_run_on_it_is_valid(external, judged, pace):
+def test_a_run_on_an_external_stack_is_valid(external, judged, pace):
     verdict = judged(external, pace=pace, impressions=400)
     assert verdict.verdict == "VALID", shown(verdict)
 
@@ -53,21 +53,23 @@ def test_a_run_without_a_visible_event_log_says_so(external, judged, tmp_path):
     assert "no event log" in " ".join(RunDirectory(tmp_path / "blind").manifest.notes)
 
 
-@pytest.mark.parametrize("word", ["start", "stop", "kill", "pause", "resume", "cut_off", "reconnect"])
-def test_its_parts_are_not_ours_to_touch(external, word):
+@pytest.mark.parametrize(
+    "operation", ["start", "stop", "kill", "pause", "resume", "partition_network", "heal_network"]
+)
+def test_operations_on_external_components_are_refused(external, operation):
     with pytest.raises(UsageError, match="the stack is external") as error:
-        getattr(external, word)("broker")
+        getattr(external, operation)("broker")
     assert "tidemark up --backend local" in error.value.hint
 
 
-def test_its_executors_are_not_ours_to_kill(external, tmp_path):
+def test_operations_on_external_executors_and_drivers_are_refused(external, tmp_path):
     with pytest.raises(UsageError, match="external"):
         external.kill_executor("driver", "0")
     with pytest.raises(UsageError, match="external"):
         external.start_driver("mine")
     with pytest.raises(UsageError, match="'broker' is not a driver"):
         external.driver("broker")
-    with pytest.raises(UsageError, match="no part 'mine'"):
+    with pytest.raises(UsageError, match="no component 'mine'"):
         external.driver("mine")
     options = RunOptions("left_outer", impressions=100, kill_executors=1, run_dir=tmp_path / "kills")
     contract = describe("left_outer")
@@ -76,22 +78,22 @@ def test_its_executors_are_not_ours_to_kill(external, tmp_path):
     assert "--kill-executors" in error.value.hint
 
 
-def test_one_that_does_not_answer_is_one_clear_error(stack, tmp_path):
-    nobody = External(stack.bootstrap_servers, "sc://127.0.0.1:9", str(tmp_path))
+def test_an_unreachable_external_stack_is_one_clear_error(stack, tmp_path):
+    unreachable = External(stack.bootstrap_servers, "sc://127.0.0.1:9", str(tmp_path))
     with pytest.raises(TestbedError, match=r"sc://127\.0\.0\.1:9") as error:
-        up(StackSpec("external", external=nobody), home=tmp_path / "home")
+        up(StackSpec("external", external=unreachable), home=tmp_path / "home")
     assert error.value.hint
     assert not (tmp_path / "home" / "stack").exists()
 
 
-def test_addresses_that_cannot_be_are_wrong_usage(tmp_path):
+def test_impossible_addresses_are_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match="not the address of a Spark Connect server"):
         External("127.0.0.1:9092", "spark://127.0.0.1:7077", str(tmp_path))
     with pytest.raises(UsageError, match="there is no folder"):
         External("127.0.0.1:9092", "sc://127.0.0.1:15002", str(tmp_path / "nowhere"))
 
 
-def test_the_command_line_takes_note_of_one(stack, tmp_path):
+def test_the_command_line_records_an_external_stack(stack, tmp_path):
     import subprocess
 
     from tests.e2e.test_stack_lifecycle import arguments
@@ -106,4 +108,4 @@ def test_the_command_line_takes_note_of_one(stack, tmp_path):
         assert json.loads(done.stdout)["backend"] == "external"
     finally:
         assert down(home=home)
-    assert stack.driver().remote  # forgotten, not ended
+    assert stack.driver().remote  # its record is removed, but the stack still runs

@@ -1,4 +1,4 @@
-"""Three brokers: one may be lost while a join runs, and no row is."""
+"""Three brokers: a join loses no row when one broker is lost."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def three(request):
         yield stack
 
 
-def test_every_topic_is_on_all_three_and_two_must_have_a_record(three):
+def test_a_topic_has_three_replicas_of_which_two_must_be_in_sync(three):
     from confluent_kafka.admin import AdminClient, ConfigResource
 
     topic = "replicated"
     kafka.create_topics(three.bootstrap_servers, {topic: 2})
     try:
         admin = AdminClient({"bootstrap.servers": three.bootstrap_servers})
-        components = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
-        assert [sorted(component.replicas) for component in components] == [[1, 2, 3], [1, 2, 3]]
+        partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+        assert [sorted(partition.replicas) for partition in partitions] == [[1, 2, 3], [1, 2, 3]]
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         config = admin.describe_configs([resource])[resource].result(30)
         assert config["min.insync.replicas"].value == "2"
@@ -34,21 +34,21 @@ def test_every_topic_is_on_all_three_and_two_must_have_a_record(three):
 
 @pytest.mark.long_on("local")
 @pytest.mark.parametrize("lost", ["broker", pytest.param("broker-3", marks=pytest.mark.long)])
-def test_a_broker_is_lost_while_a_join_runs_and_no_row_is(three, judged, lost):
-    """It is killed after the second slice and comes back after the fifth, so both happen while batches run."""
-    killed_at, back_at, seen = 2, 5, []
+def test_a_join_loses_no_row_when_a_broker_is_lost(three, judged, lost):
+    """The broker is killed after the second slice and restarted after the fifth, both while batches run."""
+    killed_at, restarted_at, states = 2, 5, []
 
-    def strike(step: str, done: int, _total: int) -> None:
+    def kill_and_restart(step: str, done: int, _total: int) -> None:
         if step == "publish" and done == killed_at:
             three.kill(lost)
-            seen.append({component.name: component.state for component in three.status()}[lost])
-        if step == "publish" and done == back_at:
+            states.append({component.name: component.state for component in three.status()}[lost])
+        if step == "publish" and done == restarted_at:
             three.start(lost)
-            seen.append({component.name: component.state for component in three.status()}[lost])
+            states.append({component.name: component.state for component in three.status()}[lost])
 
-    verdict = judged(three, impressions=600, generator=("--slices", "8"), report=strike)
+    verdict = judged(three, impressions=600, generator=("--slices", "8"), report=kill_and_restart)
 
-    assert seen == [ComponentState.STOPPED, ComponentState.RUNNING]
+    assert states == [ComponentState.STOPPED, ComponentState.RUNNING]
     assert verdict.verdict == "VALID", shown(verdict)
     assert verdict.goals["all_input_read"]
     assert verdict.goals["flushed"]

@@ -1,8 +1,8 @@
-"""What every backend of a stack has to do: start, stop, kill, pause, resume, logs, status; executors; own drivers.
+"""What every backend must do: start, stop, kill, pause, resume, logs, status; executors; private drivers.
 
-Nothing here knows how a backend does it. The stack is one of its own, because its parts are killed; tests take turns at
-it, also under ``pytest -n``, and each leaves it whole. Containers are skipped, with the reason, where there is no
-engine for them and nobody asked for them.
+The tests do not depend on how a backend works. They have a stack of their own, because they kill its components; they
+use it one after the other, also under ``pytest -n``, and leave it complete. Containers are skipped, with the reason,
+where there is no engine and they were not requested.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER_S = 60.0
 
 @pytest.fixture
 def stack(own_stack):
-    """The stack, for this test alone."""
+    """The stack, exclusively for this test."""
     return own_stack
 
 
@@ -53,8 +53,8 @@ def run_job(driver) -> int:
         session.stop()
 
 
-def whence() -> type[DataSource]:
-    """A data source with one row: where the Pythons of the driver and of an executor import PySpark and Py4J from."""
+def import_origins() -> type[DataSource]:
+    """A data source with one row: the files from which driver and executor import PySpark and Py4J."""
 
     def origins() -> list[str]:
         import py4j
@@ -63,10 +63,10 @@ def whence() -> type[DataSource]:
         cached = [module.__spec__.cached or "" for module in (pyspark, py4j)]
         return [*cached, *(f"not there: {path}" for path in cached if not os.path.isfile(path))]
 
-    class Whence(DataSource):
+    class ImportOrigins(DataSource):
         @classmethod
         def name(cls) -> str:
-            return "whence"
+            return "import_origins"
 
         def schema(self) -> str:
             return "driver array<string>, executor array<string>"
@@ -81,7 +81,7 @@ def whence() -> type[DataSource]:
 
             return Reader()
 
-    return Whence
+    return ImportOrigins
 
 
 def write_record(stack, topic: str, value: str) -> None:
@@ -112,7 +112,7 @@ def await_executors(stack, driver: str, count: int = 2):
     return wait_until(enough, ANSWER_S, lambda: f"{count} executors, not {stack.executors(driver)}")
 
 
-def test_every_part_runs(stack):
+def test_every_component_runs(stack):
     assert stack.components() == ["broker", "master", "worker-1", "worker-2", "driver"]
     for component in stack.status():
         assert component.state is ComponentState.RUNNING
@@ -125,18 +125,18 @@ def test_versions_are_known(stack):
     assert {"java", "kafka", "spark", "connector", "python"} <= stack.versions.keys()
 
 
-def test_every_part_has_a_log(stack):
+def test_every_component_has_a_log(stack):
     assert all(stack.logs(component, 5).strip() for component in stack.components())
     assert len(stack.logs("driver", 2).splitlines()) == 2
 
 
-def test_a_part_that_there_is_not_is_wrong_usage(stack):
-    with pytest.raises(UsageError, match="no part 'worker-9'") as error:
+def test_an_unknown_component_is_wrong_usage(stack):
+    with pytest.raises(UsageError, match="no component 'worker-9'") as error:
         stack.kill("worker-9")
     assert "worker-2" in error.value.detail
 
 
-def test_a_record_goes_through_the_broker(stack, topic):
+def test_the_broker_stores_and_returns_a_record(stack, topic):
     write_record(stack, topic, "x")
     assert records(stack, topic) == ["x"]
 
@@ -146,10 +146,10 @@ def test_the_driver_has_two_executors_and_runs_a_job_on_them(stack):
     assert run_job(stack.driver()) == 10
 
 
-def test_pythons_of_driver_and_executors_import_what_is_compiled_and_not_from_a_zip(stack):
+def test_driver_and_executors_import_compiled_modules_and_not_a_zip(stack):
     with connected(stack, stack.driver()) as session:
-        session.dataSource.register(whence())
-        [row] = session.read.format("whence").load().collect()
+        session.dataSource.register(import_origins())
+        [row] = session.read.format("import_origins").load().collect()
     for origins in row:
         assert [path.rsplit("/", 3)[1:3] for path in origins] == [
             ["pyspark", "__pycache__"],
@@ -157,7 +157,7 @@ def test_pythons_of_driver_and_executors_import_what_is_compiled_and_not_from_a_
         ]
 
 
-def test_the_event_log_is_written_as_things_happen(stack):
+def test_the_event_log_is_written_continuously(stack):
     driver = stack.driver()
     run_job(driver)
 
@@ -194,22 +194,20 @@ def test_a_killed_broker_comes_back_with_its_records(stack, topic):
     assert records(stack, topic) == ["before", "after"]
 
 
-def test_who_watches_an_output_is_told_its_ends_whatever_its_broker_knows_as_it_comes_back(
-    stack, topic, monkeypatch
-):
+def test_watched_ends_are_right_while_the_broker_restarts(stack, topic, monkeypatch):
     monkeypatch.setattr(kafka, "ANSWER_S", ANSWER_S)
     write_record(stack, topic, "before")
-    told = []
+    observed = []
     with kafka.watched_ends(stack.bootstrap_servers, topic) as ends, ThreadPoolExecutor(1) as pool:
-        told.append(ends())
+        observed.append(ends())
         stack.kill("broker")
-        coming = pool.submit(stack.start, "broker")
-        while not coming.done():
-            told.append(ends())
-        coming.result()
-        told.append(ends())
-    assert len(told) > 2
-    assert all(one == {0: 1} for one in told)
+        starting = pool.submit(stack.start, "broker")
+        while not starting.done():
+            observed.append(ends())
+        starting.result()
+        observed.append(ends())
+    assert len(observed) > 2
+    assert all(one == {0: 1} for one in observed)
 
 
 def test_a_stopped_broker_comes_back_with_its_records(stack, topic):
@@ -219,7 +217,7 @@ def test_a_stopped_broker_comes_back_with_its_records(stack, topic):
     assert records(stack, topic) == ["before"]
 
 
-def test_a_paused_broker_stands_still_until_it_is_resumed(stack, topic):
+def test_a_paused_broker_can_be_resumed(stack, topic):
     stack.pause("broker")
     try:
         assert states(stack)["broker"] is ComponentState.PAUSED
@@ -229,13 +227,13 @@ def test_a_paused_broker_stands_still_until_it_is_resumed(stack, topic):
     write_record(stack, topic, "x")
 
 
-def test_starting_what_runs_changes_nothing(stack):
+def test_starting_a_running_component_changes_nothing(stack):
     before = stack.status()
     stack.start("broker")
     assert [component.pid for component in stack.status()] == [component.pid for component in before]
 
 
-def test_a_killed_executor_is_replaced_by_the_cluster(stack):
+def test_a_killed_executor_is_replaced_by_the_master(stack):
     victim = await_executors(stack, "driver")[0]
     assert stack.kill_executor("driver", victim.executor_id) == victim
     assert victim not in stack.executors("driver")
@@ -245,14 +243,14 @@ def test_a_killed_executor_is_replaced_by_the_cluster(stack):
         stack.kill_executor("driver", victim.executor_id)
 
 
-def test_a_paused_executor_goes_on_when_resumed(stack):
+def test_a_paused_executor_can_be_resumed(stack):
     executor = await_executors(stack, "driver")[0]
     assert stack.pause_executor("driver", executor.executor_id) == executor
     assert stack.resume_executor("driver", executor.executor_id) == executor
     assert run_job(stack.driver()) == 10
 
 
-def test_a_killed_worker_takes_its_executors_along_and_comes_back(stack):
+def test_a_killed_worker_ends_its_executors_and_comes_back(stack):
     stack.kill("worker-1")
     assert states(stack)["worker-1"] is ComponentState.STOPPED
     wait_until(
@@ -279,7 +277,7 @@ def test_a_killed_driver_comes_back_at_its_address(stack):
     assert run_job(after) == 10
 
 
-def test_a_killed_driver_of_ones_own_comes_back_at_its_address(stack, own_driver):
+def test_a_killed_private_driver_comes_back_at_its_address(stack, own_driver):
     stack.kill(own_driver.name)
     with pytest.raises(TestbedError, match="does not run"):
         stack.driver(own_driver.name)
@@ -290,7 +288,7 @@ def test_a_killed_driver_of_ones_own_comes_back_at_its_address(stack, own_driver
     assert run_job(after) == 10
 
 
-def test_a_driver_outlives_many_killed_executors_and_a_killed_master(stack, own_driver):
+def test_a_driver_survives_many_killed_executors_and_a_killed_master(stack, own_driver):
     def kill_one() -> None:
         victim = await_executors(stack, own_driver.name)[0]
         stack.kill_executor(own_driver.name, victim.executor_id)
@@ -307,7 +305,7 @@ def test_a_driver_outlives_many_killed_executors_and_a_killed_master(stack, own_
     assert run_job(own_driver) == 10
 
 
-def test_a_driver_of_ones_own_stands_beside_the_other_with_an_executor_on_every_worker(stack):
+def test_a_private_driver_runs_beside_the_shared_one_with_an_executor_on_every_worker(stack):
     from pyspark.sql.connect.session import SparkSession
 
     driver = stack.start_driver("mine", {"spark.sql.shuffle.partitions": "3"})
@@ -332,9 +330,9 @@ def test_a_driver_of_ones_own_stands_beside_the_other_with_an_executor_on_every_
     assert "mine" not in stack.components()
 
 
-def test_a_part_is_cut_off_where_there_is_a_network(stack, topic):
+def test_a_component_can_be_partitioned_where_there_is_a_network(stack, topic):
     if "network" not in POWERS[stack.spec.backend]:
-        with pytest.raises(UsageError, match="cannot be cut off") as error:
+        with pytest.raises(UsageError, match="cannot be disconnected") as error:
             stack.partition_network("broker")
         assert "BACKEND=compose" in error.value.hint
         return
@@ -350,7 +348,7 @@ def test_a_part_is_cut_off_where_there_is_a_network(stack, topic):
     assert records(stack, topic) == ["before", "after"]
 
 
-def test_a_held_driver_stands_still_for_the_block_only(stack):
+def test_a_driver_is_suspended_only_inside_the_block(stack):
     with stack.suspended("driver"):
         assert states(stack)["driver"] is ComponentState.PAUSED
     assert states(stack)["driver"] is ComponentState.RUNNING

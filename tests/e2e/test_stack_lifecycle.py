@@ -1,6 +1,6 @@
-"""The stack by hand, and what is left of it when things go wrong: nothing.
+"""``tidemark up``, ``status``, ``doctor`` and ``down``; a failed or interrupted start leaves nothing behind.
 
-Each test has a state folder of its own, and calls the command as a user does, in a process of its own.
+Each test has its own state folder and runs the command in a process, as a user does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tidemark.waiting import wait_until
 COMMAND = """
 import sys
 from pathlib import Path
-from tidemark import project
+from tidemark import paths
 home = Path(sys.argv.pop(1))
-project.state_dir = lambda: home
+paths.state_dir = lambda: home
 from tidemark.cli import main
 main()
 """
@@ -79,7 +79,7 @@ def nothing_is_left(home: Path, processes: list[ProcessId]) -> None:
 
 
 def test_no_class_is_on_the_class_path_twice(home):
-    """The connector's jars are before Spark's own: whichever came first would win."""
+    """The connector's jars come before Spark's own on the class path, so a duplicate would hide Spark's class."""
     supplies = backend_of(StackSpec(), home).provide(lambda _: None)
     stub = "org/apache/spark/unused/UnusedStubClass.class"  # Spark's build puts it into each of Spark's jars
 
@@ -98,12 +98,12 @@ def test_no_class_is_on_the_class_path_twice(home):
 
 
 def processes(status):
-    """Which process each part is."""
+    """The process id of each component."""
     return {component["name"]: component["pid"] for component in status["components"]}
 
 
 @pytest.mark.smoke
-def test_a_stack_is_found_repaired_and_ended(home):
+def test_a_stack_is_started_reused_repaired_and_ended(home):
     first = tidemark(home, *UP, "--json")
     assert first.returncode == 0, first.stderr
     stack = json.loads(first.stdout)
@@ -124,9 +124,9 @@ def test_a_stack_is_found_repaired_and_ended(home):
     assert tidemark(home, "status").returncode == 0
     assert tidemark(home, "doctor").returncode == 0
 
-    left = started(home, 5)
+    running = started(home, 5)
     assert tidemark(home, "down").stdout.strip() == "down"
-    nothing_is_left(home, left)
+    nothing_is_left(home, running)
     assert "no stack" in tidemark(home, "status").stdout
 
 
@@ -142,22 +142,22 @@ def test_a_start_that_is_interrupted_leaves_nothing(home, number, code):
     nothing_is_left(home, processes)
 
 
-def java_that(tmp_path: Path, what: str) -> dict[str, str]:
-    """A Java home whose ``java`` does ``what`` before it is the real one."""
+def java_with(tmp_path: Path, script: str) -> dict[str, str]:
+    """A Java home whose ``java`` runs ``script`` and then the real Java."""
     from tidemark.stack.install.toolchain import find_java
 
     java = tmp_path / "java-home" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f'#!/bin/sh\n{what}\nexec {find_java()} "$@"\n')
+    java.write_text(f'#!/bin/sh\n{script}\nexec {find_java()} "$@"\n')
     java.chmod(0o755)
     return {"JAVA_HOME": str(java.parents[1])}
 
 
-def test_a_daemon_that_dies_at_start_shows_its_last_words(home, tmp_path):
-    env = java_that(tmp_path, 'case "$*" in *kafka.Kafka*) echo "no room on the moon"; exit 1;; esac')
+def test_a_daemon_that_dies_while_starting_shows_the_end_of_its_log(home, tmp_path):
+    env = java_with(tmp_path, 'case "$*" in *kafka.Kafka*) echo "no room on the moon"; exit 1;; esac')
     done = tidemark(home, *UP, **env)
     assert done.returncode == 4
-    assert done.stderr.startswith("error: the broker died while it started\n")
+    assert done.stderr.startswith("error: the broker died while starting\n")
     assert "no room on the moon" in done.stderr
     assert "hint:" in done.stderr
     assert not (home / "stack").exists()
@@ -165,7 +165,7 @@ def test_a_daemon_that_dies_at_start_shows_its_last_words(home, tmp_path):
 
 
 def test_an_old_java_is_one_clear_error(home, tmp_path):
-    env = java_that(tmp_path, "echo 'openjdk version \"11.0.22\" 2024-01-16' >&2; exit 0")
+    env = java_with(tmp_path, "echo 'openjdk version \"11.0.22\" 2024-01-16' >&2; exit 0")
     done = tidemark(home, *UP, **env)
     assert done.returncode == 4
     assert done.stderr.startswith("error: Java 11 is too old\n")
@@ -175,16 +175,16 @@ def test_an_old_java_is_one_clear_error(home, tmp_path):
 def test_no_java_is_one_clear_error(home, tmp_path):
     done = tidemark(home, *UP, PATH=str(tmp_path), JAVA_HOME="")
     assert done.returncode == 4
-    assert done.stderr.startswith("error: there is no Java\n")
+    assert done.stderr.startswith("error: no Java was found\n")
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_one_clear_error(home):
+def test_a_requested_port_in_use_is_one_clear_error(home):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         done = tidemark(home, *UP, "--kafka-port", str(port))
     assert done.returncode == 4
-    assert done.stderr.startswith(f"error: port {port} is taken\n")
+    assert done.stderr.startswith(f"error: port {port} is in use\n")
     assert not (home / "stack").exists()
 
 
@@ -200,14 +200,14 @@ with lease(spec_to_lease()) as stack:
     with stack.register_session(session.session_id, "driver"):
         rows = session.readStream.format("rate").load().writeStream.format("noop")
         rows.option("checkpointLocation", sys.argv[2]).trigger(processingTime="200 milliseconds").start()
-        stack.pause("master")  # a container would take its executors along, and the query would stand still
+        stack.pause("master")  # not a worker: its executors would be paused too, and the query would make no progress
         print("running", flush=True)
         sys.stdin.read()
 """
 
 
-def test_what_a_killed_run_leaves_is_undone(stack, tmp_path):
-    """Its streaming query is ended, its driver too, and what it paused goes on."""
+def test_the_reaper_cleans_up_after_a_killed_run(stack, tmp_path):
+    """Its streaming query and its driver end, and the component that it paused is resumed."""
     name = f"abandoned-{os.getpid()}"
     checkpoint = stack.work_dir(name)
     argv = [sys.executable, "-c", ABANDON, name, str(checkpoint)]
@@ -221,16 +221,16 @@ def test_what_a_killed_run_leaves_is_undone(stack, tmp_path):
         lambda: name not in stack.components(), LIVING_S, lambda: f"{name} to end: {stack.components()}"
     )
     states = {component.name: component.state for component in stack.status()}
-    assert states["master"] == "running"  # other parts are other tests' to hold, beside this one
-    seen = _commits(checkpoint), time.monotonic()
+    assert states["master"] == "running"  # other tests may have paused other components meanwhile
+    last = _commits(checkpoint), time.monotonic()
 
-    def quiet() -> bool:
-        nonlocal seen
-        if _commits(checkpoint) != seen[0]:
-            seen = _commits(checkpoint), time.monotonic()
-        return time.monotonic() > seen[1] + 3
+    def no_commits() -> bool:
+        nonlocal last
+        if _commits(checkpoint) != last[0]:
+            last = _commits(checkpoint), time.monotonic()
+        return time.monotonic() > last[1] + 3
 
-    wait_until(quiet, LIVING_S, lambda: f"the query to end; {seen[0]} batches")
+    wait_until(no_commits, LIVING_S, lambda: f"the query to end; {last[0]} batches")
 
 
 def _commits(checkpoint: Path) -> int:

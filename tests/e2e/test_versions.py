@@ -1,4 +1,4 @@
-"""``tidemark versions`` for the Spark that is here. ``make versions`` runs it for all, and fails if one differs."""
+"""``tidemark versions`` for the installed Spark. ``make versions`` runs it for every supported version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def versions(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_the_defects_of_the_spark_that_is_here_are_seen_and_named(tmp_path: Path):
+def test_the_defects_of_the_installed_spark_are_found_and_named(tmp_path: Path):
     document = tmp_path / "defects.md"
     chosen = ("same_batch_inner", "same_batch_left_semi", "null_keys")
     done = versions(
@@ -33,14 +33,14 @@ def test_the_defects_of_the_spark_that_is_here_are_seen_and_named(tmp_path: Path
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    [spark] = told["versions"]
-    assert [(cell["case"], cell["answer"], cell["verdict"]) for cell in told["cells"]] == [
+    report = json.loads(done.stdout)
+    [spark] = report["versions"]
+    assert [(cell["case"], cell["answer"], cell["verdict"]) for cell in report["cells"]] == [
         ("same_batch_inner", "right", "VALID"),
         ("same_batch_left_semi", "wrong", "INVALID"),
         ("null_keys", "wrong", "INVALID"),
     ]
-    assert [cell["defect"] for cell in told["cells"][1:]] == [
+    assert [cell["defect"] for cell in report["cells"][1:]] == [
         LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
         FULL_OUTER_JOINS_NULL_KEYS,
     ]
@@ -49,7 +49,7 @@ def test_the_defects_of_the_spark_that_is_here_are_seen_and_named(tmp_path: Path
     assert "| left semi gives L50 | **no, wrong** |" in text
 
 
-def test_an_interpreter_without_pyspark_ends_it_before_anything_is_run(tmp_path: Path):
+def test_an_interpreter_without_pyspark_is_an_error_before_any_case_runs(tmp_path: Path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)

@@ -14,7 +14,7 @@ def test_an_error_is_message_detail_and_hint():
     )
 
 
-def test_errors_that_followed_are_told_after_it():
+def test_notes_follow_the_error():
     error = TidemarkError("the broker died", hint="start it")
     error.add_note("TestbedError: no output\n  why:  no answer")
     assert str(error) == (
@@ -22,7 +22,7 @@ def test_errors_that_followed_are_told_after_it():
     )
 
 
-def test_what_is_not_known_is_left_out():
+def test_missing_detail_and_hint_are_left_out():
     assert str(TidemarkError("port 9092 is taken")) == "port 9092 is taken"
 
 

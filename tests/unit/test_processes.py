@@ -38,14 +38,14 @@ def talk(code: str, tmp_path) -> Conversation:
     )
 
 
-def test_a_process_asked_to_end_ends(run):
+def test_a_process_ends_on_sigterm(run):
     process = run(SLEEP)
     assert process.alive
     end([process])
     assert not process.alive
 
 
-def test_a_process_that_does_not_heed_is_killed(run, tmp_path):
+def test_a_process_that_ignores_sigterm_is_killed(run, tmp_path):
     process = run(STUBBORN)
     wait_until(lambda: "ready" in tail(tmp_path / "log"), 10, lambda: "the child")
     end([process], ask_s=0.2)
@@ -129,7 +129,7 @@ def test_tail_gives_the_last_lines_since_a_point(tmp_path):
     assert "old" not in tail(log, 100, start=start)
 
 
-def test_a_conversation_is_asked_and_answers(tmp_path):
+def test_a_conversation_answers_a_request(tmp_path):
     with talk(ECHO, tmp_path) as echo:
         assert echo.ask({"a": 1}, 10) == {"a": 1}
         assert echo.ask({"b": "ü"}, 10) == {"b": "ü"}

@@ -1,4 +1,4 @@
-"""A wait ends when its condition is true, when it cannot become true, or at its deadline, and says what it saw."""
+"""A wait ends when its condition is true, when it cannot become true, or at its deadline with a description."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ def never() -> None:
     return None
 
 
-def test_it_returns_the_value_of_the_condition():
-    looks = itertools.count()
-    assert wait_until(lambda: next(looks) == 2 and "there", 5, lambda: "it", poll_s=0) == "there"
+def test_a_wait_returns_the_value_of_the_condition():
+    polls = itertools.count()
+    assert wait_until(lambda: next(polls) == 2 and "there", 5, lambda: "it", poll_s=0) == "there"
 
 
-def test_a_condition_is_looked_at_once_even_without_time():
+def test_a_condition_is_checked_once_even_without_time():
     assert wait_until(lambda: 1, 0, lambda: "it") == 1
 
 
-def test_the_description_is_made_when_the_wait_has_failed():
-    looks: list[int] = []
+def test_the_description_is_made_after_the_wait_has_failed():
+    polls: list[int] = []
 
     def condition() -> None:
-        looks.append(1)
+        polls.append(1)
 
-    with pytest.raises(DeadlineExceeded, match=r"waited 0\.05 s for batch 3 after [1-9]\d* looks"):
-        wait_until(condition, 0.05, lambda: f"batch 3 after {len(looks)} looks", poll_s=0.001)
+    with pytest.raises(
+        DeadlineExceeded, match=r"timed out after 0\.05 s waiting for batch 3 after [1-9]\d* polls"
+    ):
+        wait_until(condition, 0.05, lambda: f"batch 3 after {len(polls)} polls", poll_s=0.001)
 
 
-def test_a_description_is_not_made_of_a_wait_that_succeeds():
+def test_a_successful_wait_makes_no_description():
     assert wait_until(lambda: True, 1, lambda: pytest.fail("described too early"))
 
 
-def test_it_ends_early_when_it_can_no_longer_succeed():
+def test_a_wait_ends_early_when_it_can_no_longer_succeed():
     def died() -> None:
         raise DaemonDied("the broker ended", hint="look at its log")
 
@@ -45,7 +47,7 @@ def test_it_ends_early_when_it_can_no_longer_succeed():
         wait_until(never, 60, lambda: "it", unless=died)
 
 
-def test_an_error_of_the_last_look_is_the_cause():
+def test_an_error_of_the_last_poll_is_the_cause():
     def refused() -> None:
         raise ConnectionRefusedError("nobody listens")
 
@@ -54,6 +56,6 @@ def test_an_error_of_the_last_look_is_the_cause():
     assert isinstance(failed.value.__cause__, ConnectionRefusedError)
 
 
-def test_an_error_that_is_a_bug_is_not_waited_for():
+def test_an_error_that_is_a_bug_ends_the_wait():
     with pytest.raises(ZeroDivisionError):
         wait_until(lambda: 1 // 0, 60, lambda: "it")

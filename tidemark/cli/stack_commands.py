@@ -1,7 +1,7 @@
-"""``tidemark up``, ``down``, ``status`` and ``doctor``: the stack by hand.
+"""``tidemark up``, ``down``, ``status`` and ``doctor``: operate the stack by hand.
 
-Quiet where the output is not a terminal; ``--json`` prints one object. ``up`` on a running stack answers at once:
-nothing heavy is imported here.
+Progress is shown on a terminal only; ``--json`` prints one object. Nothing heavy is imported here, so that ``up``
+returns at once if the stack runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SparkOption = Annotated[
     Path | None,
     typer.Option(
-        "--spark", metavar="PYTHON", help="An interpreter whose PySpark is to run; this one's if not said."
+        "--spark", metavar="PYTHON", help="The Python interpreter whose PySpark to run. Default: this one."
     ),
 ]
 KINDS = {"local": "local processes", "compose": "containers", "external": "external"}
@@ -47,28 +47,26 @@ def up_command(
         str | None,
         typer.Option(
             envvar=BACKEND_VARIABLE,
-            help="local (processes), compose (containers) or external; if not said, that of the running stack, "
-            "else containers where an engine and Compose answer.",
+            help="local (processes), compose (containers) or external. Default: that of the running stack, else "
+            "compose where a container engine and Compose are available.",
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Spark workers.")] = 2,
-    brokers: Annotated[int, typer.Option(help="Kafka brokers: 1, or 3 of which one may be lost.")] = 1,
-    kafka_port: Annotated[int | None, typer.Option(help="Kafka's port; a free one if not said.")] = None,
+    brokers: Annotated[int, typer.Option(help="Kafka brokers: 1, or 3 to survive the loss of one.")] = 1,
+    kafka_port: Annotated[int | None, typer.Option(help="Kafka's port. Default: a free port.")] = None,
     spark: SparkOption = None,
-    bootstrap: Annotated[
-        str, typer.Option(help="external: Kafka's HOST:PORT, as this machine sees it.")
-    ] = "",
+    bootstrap: Annotated[str, typer.Option(help="external: Kafka's HOST:PORT as this machine sees it.")] = "",
     bootstrap_inside: Annotated[
-        str, typer.Option(help="external: Kafka's HOST:PORT as Spark sees it, where that is another.")
+        str, typer.Option(help="external: Kafka's HOST:PORT as Spark sees it, if different.")
     ] = "",
     remote: Annotated[str, typer.Option(help="external: the Spark Connect server, sc://HOST:PORT.")] = "",
     shared_dir: Annotated[
         Path | None,
-        typer.Option(help="external: a folder that Spark and this machine see under the same path."),
+        typer.Option(help="external: a folder that Spark and this machine share under the same path."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the stack, or find it running; it lives until `tidemark down`."""
+    """Start the stack, or reuse the running one; it lives until `tidemark down`."""
     from tidemark.stack import StackSpec, up
     from tidemark.stack.backend_choice import backend_to_start
     from tidemark.stack.spec import External
@@ -98,17 +96,17 @@ def _up_lines(described: dict[str, Any]) -> Iterator[str]:
 
 
 def down_command(as_json: AsJson = False) -> None:
-    """End the stack, whoever uses it, and remove its data."""
+    """End the stack, even if it is in use, and remove its data."""
     from tidemark.stack import down
 
     with _progress(as_json) as say:
         say("ending the stack")
         ended = down()
-    typer.echo(json.dumps({"ended": ended}) if as_json else "down" if ended else "there was no stack")
+    typer.echo(json.dumps({"ended": ended}) if as_json else "down" if ended else "no stack was running")
 
 
 def status_command(as_json: AsJson = False) -> None:
-    """Show the parts of the stack; exit code 4 if one of them does not run."""
+    """Show the components of the stack; exit code 4 if one of them does not run."""
     from tidemark.stack import ComponentState, current
 
     stack = current()
@@ -128,9 +126,9 @@ def status_command(as_json: AsJson = False) -> None:
         ]
         typer.echo(json.dumps({"running": running, "components": shown, **known}))
     elif stack is None:
-        typer.echo("no stack runs; `tidemark up` starts one")
+        typer.echo("no stack is running; `tidemark up` starts one")
     else:
-        typer.echo(f"{'PART':12} {'STATE':8} {'PID':>8} {'MiB':>6}  ADDRESS")
+        typer.echo(f"{'COMPONENT':12} {'STATE':8} {'PID':>8} {'MiB':>6}  ADDRESS")
         for component in components:
             pid = "-" if component.pid is None else str(component.pid)
             typer.echo(
@@ -144,18 +142,19 @@ def status_command(as_json: AsJson = False) -> None:
 
 
 def doctor_command(spark: SparkOption = None, as_json: AsJson = False) -> None:
-    """Look at everything that a stack needs, and say what to do; exit code 4 if one cannot start."""
-    from tidemark.stack.doctor import Finding, examine
+    """Check everything that a stack needs, and show what to do; exit code 4 if a stack cannot start."""
+    from tidemark.stack.doctor import CheckStatus, examine
 
-    looks = examine(_spec(spark))
+    results = examine(_spec(spark))
     if as_json:
-        typer.echo(json.dumps([vars(look) for look in looks]))
+        typer.echo(json.dumps([vars(result) for result in results]))
     else:
-        for look in looks:
-            good = look.finding is Finding.GOOD
-            lines = [*look.text.splitlines(), *([] if good or not look.hint else [f"-> {look.hint}"])]
-            typer.echo(f"{look.finding:8} {look.what:9} " + f"\n{'':19}".join(lines))
-    raise typer.Exit(EXIT_TESTBED if any(look.finding is Finding.BAD for look in looks) else EXIT_VALID)
+        for result in results:
+            good = result.status is CheckStatus.GOOD
+            lines = [*result.text.splitlines(), *([] if good or not result.hint else [f"-> {result.hint}"])]
+            typer.echo(f"{result.status:8} {result.name:9} " + f"\n{'':19}".join(lines))
+    failed = any(result.status is CheckStatus.BAD for result in results)
+    raise typer.Exit(EXIT_TESTBED if failed else EXIT_VALID)
 
 
 def _spec(spark: Path | None) -> StackSpec:
@@ -178,7 +177,7 @@ def _described(stack: Stack) -> dict[str, Any]:
 
 @contextmanager
 def _progress(as_json: bool) -> Iterator[Callable[[str], None]]:
-    """A spinner with what is being done, on a terminal; else nothing."""
+    """On a terminal a spinner with the current step, else nothing."""
     if as_json or not sys.stderr.isatty():
         yield lambda _text: None
         return

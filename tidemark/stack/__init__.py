@@ -1,4 +1,10 @@
-"""The stack: broker, Spark master, workers, drivers. ``lease`` it to use it, ``up`` keeps one, ``down`` ends it."""
+"""The stack that tests run on: Kafka brokers, a Spark master, workers and Spark Connect drivers.
+
+Start here: ``lease`` (use a stack for a block), ``up`` and ``down`` (start one by hand, end it), ``current``. Import
+from this package, not from the modules inside. Its layers, checked by import-linter: ``lifecycle``, ``running_stack``
+and ``external_stack`` on top; the backends (``local``, ``compose``); ``install`` and ``components``; ``registry`` (what
+is on disk) and ``api`` (the protocol) at the bottom. The stack knows nothing of runs, faults or the oracle.
+"""
 
 from tidemark.stack.api import (
     DRIVER,

@@ -1,8 +1,8 @@
-"""The protocol that every backend speaks: one vocabulary, ``start stop kill pause resume logs status``.
+"""The protocol that every backend implements: ``start stop kill pause resume logs status`` of named components.
 
-Free of any backend. Parts are named ``broker`` (with three: ``broker-2`` and ``broker-3`` besides), ``master``,
-``worker-1`` …, ``driver``, and as the caller likes for drivers of one's own. A part keeps its name and its address
-over a restart. What a backend cannot do it refuses with ``UsageError``; :data:`POWERS` says which can do what.
+Free of any backend. Components are named ``broker`` (of three also ``broker-2`` and ``broker-3``), ``master``,
+``worker-1`` …, ``driver``; a private driver is named by its caller. A component keeps its name and its address over a
+restart. An operation that a backend does not support raises ``UsageError``; :data:`POWERS` lists what each supports.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tidemark.processes import ProcessId
 from tidemark.stack.spec import StackSpec
 
 Say = Callable[[str], None]
-"""Takes one line of progress, for people."""
+"""Takes one line of progress for the user."""
 DRIVER = "driver"
-"""The driver that every stack has, for all."""
+"""The driver that every stack has, shared by its users."""
 
 POWERS: dict[str, frozenset[str]] = {
     "local": frozenset({"processes"}),
     "compose": frozenset({"processes", "network"}),
     "external": frozenset(),
 }
-"""Backend -> what can be done to its parts: ``processes`` (start, stop, kill, pause), ``network`` (cut off)."""
+"""Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal)."""
 
 
 class ComponentKind(StrEnum):
-    """What a component is, whatever it is called: the name of a driver of one's own is its caller's choice.
+    """What a component is, in the order in which a stack starts and lists components.
 
-    In the order in which a stack starts and lists them.
+    Its name does not tell: the name of a private driver is its caller's choice.
     """
 
     BROKER = "broker"
@@ -43,7 +43,7 @@ class ComponentKind(StrEnum):
 
 
 class ComponentState(StrEnum):
-    """What a part does."""
+    """Whether a component runs."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -52,9 +52,9 @@ class ComponentState(StrEnum):
 
 @dataclass(frozen=True)
 class ComponentStatus:
-    """One line of ``tidemark status``. ``rss_bytes`` is resident memory of the part and of its executors.
+    """One line of ``tidemark status``. ``rss_bytes`` is the resident memory of the component and of its executors.
 
-    ``pid`` is its process on the machine that runs it; for a container, that of its first process.
+    ``pid`` is its process id on the machine that runs it; for a container, that of its first process.
     """
 
     name: str
@@ -66,9 +66,9 @@ class ComponentStatus:
 
 @dataclass(frozen=True)
 class Driver:
-    """A running driver: its Spark Connect address, its application, and the event log (being appended).
+    """A running driver: its Spark Connect address, its application id, and the event log that it appends to.
 
-    ``event_log`` is ``None`` where this machine cannot see one.
+    ``event_log`` is ``None`` where this machine cannot read one.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Driver:
 class Executor:
     """A living executor of one driver's application.
 
-    ``process`` is that of the machine or of the container which its worker runs in.
+    ``process`` is its id on this machine, or inside the container that its worker runs in.
     """
 
     executor_id: str
@@ -90,7 +90,7 @@ class Executor:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
+        """The process id."""
         return self.process.pid
 
 
@@ -99,7 +99,7 @@ class Stack(Protocol):
 
     @property
     def spec(self) -> StackSpec:
-        """What the stack was asked to be."""
+        """The spec that the stack was started with."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -111,65 +111,68 @@ class Stack(Protocol):
 
     @property
     def state_dir(self) -> Path:
-        """The folder that holds all of the stack: logs, data, event logs, work. It is removed with the stack."""
+        """The stack's folder: logs, data, event logs, work. It is removed with the stack."""
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of what runs: ``java kafka spark connector python``."""
+        """The versions that the stack runs: ``java kafka spark connector python``."""
 
     def components(self, kind: ComponentKind | None = None) -> list[str]:
-        """The names of all parts, or of those of one kind; drivers of one's own last."""
+        """The names of all components, or of one kind; private drivers come last."""
 
     def status(self) -> list[ComponentStatus]:
-        """The state of every part, without waiting for any."""
+        """The state of every component; does not wait."""
 
     def repair(self) -> list[str]:
-        """Start the parts of the stack that do not run; returns their names."""
+        """Start the components that do not run; returns their names."""
 
     def start(self, component: str, *, warm: bool = True) -> None:
-        """Start a part that does not run, and wait until it does its work. Nothing happens to one that runs.
+        """Start a component that does not run, and wait until it is ready. Does nothing to one that runs.
 
-        ``warm=False``: a driver is there as soon as it serves, and not only after a first job on each executor.
+        ``warm=False``: a driver is ready as soon as it serves, without a first job on each executor.
         """
 
     def stop(self, component: str) -> None:
-        """Ask a part to end, kill it if it does not. A driver of one's own is forgotten."""
+        """Ask a component to end; kill it if it does not. A private driver is removed from the stack."""
 
     def kill(self, component: str) -> None:
-        """SIGKILL, and wait until it is gone. :meth:`start` brings it back, a driver of one's own too."""
+        """SIGKILL a component and wait until it is gone. :meth:`start` starts it again, a private driver too."""
 
     def pause(self, component: str) -> None:
-        """SIGSTOP; a container with all in it, a worker's executors too.
+        """SIGSTOP a component; of a container all processes, so also a worker's executors.
 
-        Undone by :meth:`resume`, and when the process that paused it has died.
+        It is resumed by :meth:`resume`, or after the process that paused it has died.
         """
 
     def resume(self, component: str) -> None:
-        """SIGCONT."""
+        """SIGCONT a component."""
 
     def partition_network(self, component: str) -> None:
-        """Take a part off the network; its process goes on. Undone by :meth:`reconnect`, as a pause is."""
+        """Disconnect a component from the network; its process keeps running.
+
+        It is reconnected by :meth:`heal_network`, or after the process that disconnected it has died.
+        """
 
     def heal_network(self, component: str) -> None:
-        """Bring a part back to the network, at its address."""
+        """Reconnect a component to the network, at its former address."""
 
     def logs(self, component: str, lines: int | None = 50) -> str:
-        """The end of a part's log; with ``None`` all of it."""
+        """The last lines of a component's log; with ``None`` all of it."""
 
     def driver(self, name: str = DRIVER) -> Driver:
-        """A driver that runs; raises ``UsageError`` if there is none of that name."""
+        """A running driver; raises ``UsageError`` if there is none of that name."""
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
-        """Start a driver of one's own and wait until it answers and has its executors."""
+        """Start a private driver and wait until it serves and has its executors; it ends with its owner."""
 
     def executors(self, driver: str) -> list[Executor]:
-        """The living executors of a driver's application, sorted: by id, worker and process.
+        """The living executors of a driver's application, sorted by id, worker and process.
 
-        One of them is what the next three take; or its id, and then it is looked for first, which takes a moment.
+        The next three methods take one of them, or an executor id, which costs another listing.
         """
 
     def kill_executor(self, driver: str, executor: Executor | str) -> Executor:
-        """SIGKILL an executor; returns who it was. The cluster starts another by itself."""
+        """SIGKILL an executor and return it. The Spark master replaces it."""
 
     def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGSTOP an executor."""
@@ -178,15 +181,18 @@ class Stack(Protocol):
         """SIGCONT an executor."""
 
     def suspended(self, driver: str) -> AbstractContextManager[None]:
-        """Stop a driver for a moment, one holder at a time; it goes on at exit, or when the holder has died."""
+        """Suspend a driver for the length of the block; a second caller waits for the first.
+
+        The driver is resumed at exit, or after the process that suspended it has died.
+        """
 
     def register_session(
         self, session_id: str, driver: str, *, user_id: str | None = None
     ) -> AbstractContextManager[None]:
-        """Note a Connect session, so that its queries are ended should this process die without doing so.
+        """Record a Connect session: if this process dies, the reaper releases it, which stops its queries.
 
-        ``user_id`` is the session's; if not said, the one that PySpark's client takes by itself.
+        ``user_id`` is the session's user; by default the one that PySpark's client chooses.
         """
 
     def work_dir(self, name: str) -> Path:
-        """A folder, made if need be, that driver, executors and host see under the same path (checkpoints)."""
+        """A folder for checkpoints, created if missing, that driver, executors and host see under the same path."""

@@ -1,7 +1,8 @@
-"""Which backend: what was asked for, else that of the running stack, else the best that this machine has.
+"""The choice of a backend: the requested one, else that of the running stack, else a default.
 
-``TIDEMARK_BACKEND`` (``make`` sets it from ``BACKEND``) asks for one. With nothing asked and nothing running, ``up``
-takes containers where an engine and Compose v2 answer; a lease takes local processes, which are there at once.
+``TIDEMARK_BACKEND`` (set by ``make`` from ``BACKEND``) requests one. The default of ``up`` is ``compose`` where a
+container engine and Compose v2 are available, else ``local``; the default of a lease is ``local``, which starts
+fastest.
 """
 
 from __future__ import annotations
@@ -17,43 +18,43 @@ from tidemark.stack.registry import StateFolder
 from tidemark.stack.spec import BACKENDS, StackSpec
 
 
-def asked_backend() -> str | None:
-    """What the environment asks for; raises ``UsageError`` for what there is not."""
-    asked = os.environ.get(BACKEND_VARIABLE) or None
-    if asked is not None and asked not in BACKENDS:
+def requested_backend() -> str | None:
+    """The backend that the environment requests, if any; raises ``UsageError`` for an unknown one."""
+    requested = os.environ.get(BACKEND_VARIABLE) or None
+    if requested is not None and requested not in BACKENDS:
         raise UsageError(
-            f"{BACKEND_VARIABLE} is {asked!r}",
-            hint=f"a backend is one of {', '.join(BACKENDS)}; `make up BACKEND=local` sets it too",
+            f"{BACKEND_VARIABLE} is {requested!r}",
+            hint=f"set it to one of {', '.join(BACKENDS)}; `make up BACKEND=local` sets it too",
         )
-    return asked
+    return requested
 
 
 def spec_to_lease(python: Path | None = None, *, home: Path | None = None) -> StackSpec:
-    """What to lease when nothing more is said: a stack like the one that runs, with ``python`` if that is said."""
+    """The spec to lease by default: that of the running stack, with ``python`` as its interpreter if given."""
     running = _running(home)
-    asked = asked_backend()
-    if asked is not None and (running is None or running.backend != asked):
-        _must_not_be_external(asked)
-        spec = StackSpec(backend=asked)
+    requested = requested_backend()
+    if requested is not None and (running is None or running.backend != requested):
+        _must_not_be_external(requested)
+        spec = StackSpec(backend=requested)
     else:
         spec = running or StackSpec()
     return replace(spec, python=python) if python is not None else replace(spec, python=StackSpec.python)
 
 
-def backend_to_start(asked: str | None, *, home: Path | None = None) -> tuple[str, str]:
-    """The backend for ``up``, and why it is that."""
-    if asked is not None:
-        return asked, "as asked"
+def backend_to_start(requested: str | None, *, home: Path | None = None) -> tuple[str, str]:
+    """The backend for ``up``, and the reason for the choice."""
+    if requested is not None:
+        return requested, "requested"
     if (running := _running(home)) is not None:
-        return running.backend, "as the one that runs"
-    from tidemark.stack.compose.docker_engine import why_not
+        return running.backend, "the running stack's"
+    from tidemark.stack.compose.docker_engine import why_unavailable
 
-    reason = why_not()
-    return ("local", reason) if reason else ("compose", "an engine and Compose answer")
+    reason = why_unavailable()
+    return ("local", reason) if reason else ("compose", "container engine and Compose are available")
 
 
 def _running(home: Path | None) -> StackSpec | None:
-    """What runs; of a stack of another version, which whoever starts or leases one is told of, nothing."""
+    """The running stack's spec. ``None`` for a stack of another version: starting or leasing reports that one."""
     try:
         record = StateFolder(home or paths.state_dir()).read()
     except UnknownStack:
@@ -61,9 +62,9 @@ def _running(home: Path | None) -> StackSpec | None:
     return record.spec if record is not None and record.ready else None
 
 
-def _must_not_be_external(asked: str) -> None:
-    if asked == "external":
+def _must_not_be_external(requested: str) -> None:
+    if requested == "external":
         raise UsageError(
-            "no external stack is noted here",
-            hint="`tidemark up --backend external` with its addresses takes note of one",
+            "no external stack is recorded in this project",
+            hint="record one with `tidemark up --backend external` and its addresses",
         )

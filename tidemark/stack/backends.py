@@ -1,7 +1,7 @@
-"""What the backends have to have before a stack can be started, and how they plan it.
+"""The backends: what each provides before a stack can start, and the runtime of a stack that exists.
 
-A backend is found for a spec by :func:`backend_of`, the runtime of a stack that is there by :func:`runtime_of`. Finding
-is cheap: a warm ``tidemark up`` passes through here, and nothing of containers is imported for a stack of processes.
+:func:`backend_of` finds the backend of a spec, :func:`runtime_of` the runtime of a stack. Both are cheap, because a
+warm ``tidemark up`` calls them; the container modules are imported only for a stack in containers.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tidemark.stack.spec import StackSpec
 
 
 class Backend(Protocol):
-    """How stacks of a kind are made ready."""
+    """How one kind of stack is prepared."""
 
     spec: StackSpec
     spark: Spark
 
     def identity(self) -> Iterable[object]:
-        """What a stack of this spec depends on besides its launch specs: another one is another stack."""
+        """What a stack of this spec depends on besides its launch specs; a part of its fingerprint."""
 
     def provide(self, say: Say) -> Supplies:
-        """Have everything that a stack needs, fetched or built if need be. Ports are not chosen yet."""
+        """Everything that a stack needs except ports, fetched or built if missing."""
 
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:
-        """Choose ports and say what the stack will be."""
+        """Choose ports and return the record of the stack to start."""
 
 
 def backend_of(spec: StackSpec, home: Path) -> Backend:
-    """The backend for a spec; raises ``TidemarkError`` if this machine cannot have it."""
+    """The backend for a spec; raises ``TidemarkError`` if this machine does not support it."""
     if spec.backend == "local":
         return LocalBackend(spec)
     from tidemark.stack.compose.compose_backend import ComposeBackend
@@ -45,7 +45,7 @@ def backend_of(spec: StackSpec, home: Path) -> Backend:
 
 
 def runtime_of(state: StateFolder, backend: str) -> Runtime:
-    """The runtime of a stack, or of what is left of one."""
+    """The runtime of a stack, or of the remains of one."""
     if backend == "compose":
         from tidemark.stack.compose.container_runtime import ContainerRuntime
 

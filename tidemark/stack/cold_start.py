@@ -1,7 +1,7 @@
-"""A cold start, top to bottom; and its reverse.
+"""The cold start of a whole stack, and its end.
 
-The order is that of what waits for what; everything that can run beside something else does. A start that fails, or is
-interrupted, leaves nothing behind but the logs of the attempt.
+Components start as soon as the components that they depend on are ready, otherwise in parallel. A start that fails or
+is interrupted leaves nothing but its logs, in ``failed-start``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tidemark.stack.runtime import Runtime
 LEAST_DISK = 1 << 28
 """Calibration: a stack that has just started has written 20 MB; a day of testing a few hundred."""
 ATTEMPTS = 3
-"""Calibration: a port is lost between its choice and the daemon's bind about never; twice in a row is no accident."""
+"""Calibration: another program hardly ever takes a port between its choice and the daemon's bind."""
 
 
 def cold_start(state: StateFolder, backend: Backend, digest: str, say: Say) -> StackRecord:
-    """Start a whole stack in an empty state folder, and wait until it is ready. The caller holds the lock and a lease.
+    """Start a whole stack in an empty state folder and wait until it is ready. The caller holds the lock and a lease.
 
-    Raises ``JavaError``, ``FetchError``, ``PortTaken``, ``DaemonDied``, ``DeadlineExceeded`` or what else the backend
-    has to say; then nothing runs.
+    Raises ``JavaError``, ``FetchError``, ``PortTaken``, ``DaemonDied``, ``DeadlineExceeded`` or another error of the
+    backend; nothing of the stack runs then.
     """
     _must_have_room(state.path)
     supplies = backend.provide(say)
@@ -45,8 +45,8 @@ def cold_start(state: StateFolder, backend: Backend, digest: str, say: Say) -> S
             lost = [port for port in _ports(state, record) if not can_bind(port)]
             if not lost or attempt == ATTEMPTS:
                 raise
-            say(f"somebody else took port {lost[0]}; starting again")
-            _forget(state)
+            say(f"another program has taken port {lost[0]}; starting again with other ports")
+            _clear(state)
         else:
             return record
     raise AssertionError("the last attempt returns or raises")
@@ -58,12 +58,12 @@ def _must_have_room(folder: Path) -> None:
         raise TestbedError(
             f"the disk is full: {free / (1 << 20):.1f} MiB free below {folder}",
             detail=f"a stack needs at least {LEAST_DISK >> 20} MiB for its data, logs and checkpoints",
-            hint="make room; `tidemark down` removes a stack's data, runs/ holds the evidence of old runs",
+            hint="free disk space: `tidemark down` removes a stack's data; runs/ holds the evidence of old runs",
         )
 
 
 def ensure_reaper(state: StateFolder) -> None:
-    """Start the process that ends the stack when nobody needs it (``reaper.py``), unless it lives. Holding the lock."""
+    """Start the reaper, which ends a stack without users, unless it runs. The caller holds the lock."""
     living = state.records("reapers", Lease)
     if any(reaper.owner.alive for _, reaper in living):
         return
@@ -78,7 +78,10 @@ def ensure_reaper(state: StateFolder) -> None:
 
 
 def end_stack(state: StateFolder, *, keep_logs: bool = False) -> None:
-    """End the stack and remove its folder. The caller holds the lock. ``keep_logs`` moves its logs aside."""
+    """End the stack and remove its folder.
+
+    ``keep_logs`` moves its logs to ``failed-start``. The caller holds the lock.
+    """
     logs = state.path / "logs"
     aside = state.home / "failed-start"
     runtime_of(state, state.backend()).end_all(logs if keep_logs else None)
@@ -95,7 +98,7 @@ def _start_all(state: StateFolder, record: StackRecord, runtime: Runtime, say: S
         (state.path / name).mkdir(parents=True, exist_ok=True)
     started: list[ComponentRecord] = []
 
-    def begin(*components: ComponentRecord) -> None:
+    def launch(*components: ComponentRecord) -> None:
         for component in components:
             state.write_component(component)
         started.extend(components)
@@ -107,36 +110,36 @@ def _start_all(state: StateFolder, record: StackRecord, runtime: Runtime, say: S
 
     nodes = range(1, len(record.kafka_ports) + 1)
     master = launch_specs.master(state, record)
-    begin(master, *(launch_specs.broker(state, record, node) for node in nodes))
+    launch(master, *(launch_specs.broker(state, record, node) for node in nodes))
     readiness.await_master(runtime, master)
     say("starting the workers")
     workers = [launch_specs.worker(state, record, number) for number in range(1, record.workers + 1)]
-    begin(*workers)
+    launch(*workers)
     for worker in workers:
         readiness.await_worker(runtime, worker)
-    say("starting the driver")  # not sooner: the master would put both executors on the worker that it knows
+    say("starting the driver")  # after all workers: the master would place both executors on the first one
     driver = launch_specs.driver(state, record, DRIVER, free_ports(1)[0], {})
-    begin(driver)
+    launch(driver)
     with readiness.open_probe(state, record.python) as probe:
         readiness.round_trip(launch_specs.bootstrap_servers(record), all_live, brokers=len(nodes))
         readiness.await_driver(runtime, driver)
         say("running a job on every worker")
-        places = readiness.warm_up(probe, driver, launch_specs.executors_of_a_driver(record), all_live)
-    _must_be_everywhere(state, record, places)
+        folders = readiness.warm_up(probe, driver, launch_specs.executors_of_a_driver(record), all_live)
+    _must_use_every_worker(state, record, folders)
 
 
-def _must_be_everywhere(state: StateFolder, record: StackRecord, places: list[Path]) -> None:
-    seen = {place.relative_to(state.path).parts[0] for place in places}
-    if len(seen) < record.workers:
+def _must_use_every_worker(state: StateFolder, record: StackRecord, folders: list[Path]) -> None:
+    used = {folder.relative_to(state.path).parts[0] for folder in folders}
+    if len(used) < record.workers:
         raise TestbedError(
-            f"of {record.workers} workers a job ran only on {', '.join(sorted(seen))}",
+            f"a job ran only on {', '.join(sorted(used))}, not on each of {record.workers} workers",
             detail=f"their logs are in {state.home / 'failed-start'}",
-            hint="try again; on a machine with little memory ask for fewer with --workers",
+            hint="try again; on a machine with little memory start fewer with --workers",
         )
 
 
 def _ports(state: StateFolder, record: StackRecord) -> list[int]:
-    """Every port of this machine that the stack was to have."""
+    """Every port of this machine that was chosen for the stack."""
     own = list(record.kafka_ports)
     if record.backend == "local":
         own += [*record.controller_ports, record.master_port, *record.worker_ports]
@@ -145,7 +148,7 @@ def _ports(state: StateFolder, record: StackRecord) -> list[int]:
     ]
 
 
-def _forget(state: StateFolder) -> None:
+def _clear(state: StateFolder) -> None:
     """Empty the folder for another attempt; token and leases stay."""
     for path in state.path.iterdir():
         if path.is_dir() and path.name not in ("leases", "reapers", "logs"):

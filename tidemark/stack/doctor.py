@@ -1,6 +1,6 @@
-"""What ``tidemark doctor`` looks at: everything that a stack needs of the machine, and what is left of an old one.
+"""The checks of ``tidemark doctor``: everything that a stack needs of the machine, and the remains of an old stack.
 
-Changes nothing. Each look says what it found, and what to do where that is not good.
+The doctor changes nothing. Each check reports what it found, and what to do if that is not good.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ENOUGH_DISK = 2 * GIB
 """Calibration: the jars take 54 MB; a stack's data, logs and checkpoints a few hundred MB a day of testing."""
 
 
-class Finding(StrEnum):
-    """How a look ended."""
+class CheckStatus(StrEnum):
+    """The outcome of a check."""
 
     GOOD = "good"
     WARNING = "warning"
@@ -44,19 +44,19 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True)
-class Look:
-    """One thing that was looked at."""
+class CheckResult:
+    """The result of one check, with a hint where its status is not good."""
 
-    what: str
-    finding: Finding
+    name: str
+    status: CheckStatus
     text: str
     hint: str = ""
 
 
-def examine(spec: StackSpec, home: Path | None = None) -> list[Look]:
-    """Look at everything, in the order in which a start would stumble over it."""
+def examine(spec: StackSpec, home: Path | None = None) -> list[CheckResult]:
+    """Run all checks, in the order in which a start would fail on them."""
     state = StateFolder(home or paths.state_dir())
-    looks: list[tuple[str, Callable[[], Look]]] = [
+    checks: list[tuple[str, Callable[[], CheckResult]]] = [
         ("java", _java),
         ("pyspark", lambda: _pyspark(spec)),
         ("jars", lambda: _jars(spec)),
@@ -66,54 +66,58 @@ def examine(spec: StackSpec, home: Path | None = None) -> list[Look]:
         ("disk", lambda: _disk(state)),
         ("stack", lambda: _stack(state)),
     ]
-    return [_looked(what, look) for what, look in looks]
+    return [_run(name, check) for name, check in checks]
 
 
-def _looked(what: str, look: Callable[[], Look]) -> Look:
+def _run(name: str, check: Callable[[], CheckResult]) -> CheckResult:
     try:
-        return look()
+        return check()
     except TidemarkError as error:
         text = f"{error.message}\n{error.detail}" if error.detail else error.message
-        return Look(what, Finding.BAD, text, error.hint)
+        return CheckResult(name, CheckStatus.BAD, text, error.hint)
 
 
-def _java() -> Look:
+def _java() -> CheckResult:
     java = find_java()
-    return Look("java", Finding.GOOD, f"{check_java(java)} ({java})")
+    return CheckResult("java", CheckStatus.GOOD, f"{check_java(java)} ({java})")
 
 
-def _pyspark(spec: StackSpec) -> Look:
+def _pyspark(spec: StackSpec) -> CheckResult:
     spark = find_spark(spec.python)
     connector = jar_cache.connector_version(spark.version)
-    return Look("pyspark", Finding.GOOD, f"{spark.version} with Kafka connector {connector} ({spark.home})")
+    return CheckResult(
+        "pyspark", CheckStatus.GOOD, f"{spark.version} with Kafka connector {connector} ({spark.home})"
+    )
 
 
-def _jars(spec: StackSpec) -> Look:
+def _jars(spec: StackSpec) -> CheckResult:
     jars = jar_cache.locked(*jar_cache.groups_of(find_spark(spec.python).version))
     where = jar_cache.cache_folder()
     if missing := jar_cache.missing(jars):
-        hint = "the next `tidemark up` fetches them: it needs the network once"
-        return Look("jars", Finding.WARNING, f"{len(missing)} of {len(jars)} are not in {where}", hint)
-    if wrong := jar_cache.spoilt(jars):
+        hint = "the next `tidemark up` fetches them over the network"
+        return CheckResult(
+            "jars", CheckStatus.WARNING, f"{len(missing)} of {len(jars)} are not in {where}", hint
+        )
+    if wrong := jar_cache.wrong_checksums(jars):
         names = ", ".join(jar.path.name for jar, _ in wrong)
-        hint = "the next `tidemark up` deletes what is wrong, the one after it fetches that anew"
-        return Look("jars", Finding.BAD, f"wrong checksum: {names} ({where})", hint)
-    return Look("jars", Finding.GOOD, f"{len(jars)}, all as locked ({where})")
+        hint = "the next `tidemark up` deletes these jars, the one after it fetches them again"
+        return CheckResult("jars", CheckStatus.BAD, f"wrong checksum: {names} ({where})", hint)
+    return CheckResult("jars", CheckStatus.GOOD, f"{len(jars)}, all with the locked checksum ({where})")
 
 
-def _engine(spec: StackSpec) -> Look:
+def _engine(spec: StackSpec) -> CheckResult:
     from tidemark.stack.compose.docker_engine import check_compose, connect
 
     try:
         docker = connect().version()["Version"]
-        return Look("engine", Finding.GOOD, f"Docker {docker}, Compose {check_compose()}")
+        return CheckResult("engine", CheckStatus.GOOD, f"Docker {docker}, Compose {check_compose()}")
     except ContainerEngineError as error:
         if spec.backend == "compose":
             raise
-        return Look("engine", Finding.GOOD, f"{error.message}; local processes need none")
+        return CheckResult("engine", CheckStatus.GOOD, f"{error.message}; the local backend needs none")
 
 
-def _loopback() -> Look:
+def _loopback() -> CheckResult:
     port = free_ports(1)[0]
     try:
         with (
@@ -122,53 +126,53 @@ def _loopback() -> Look:
         ):
             server.accept()[0].close()
     except OSError as error:
-        return Look(
+        return CheckResult(
             "loopback",
-            Finding.BAD,
+            CheckStatus.BAD,
             f"no connection from {LOOPBACK} to {LOOPBACK}: {error}",
-            "the loopback interface must be up and not filtered: `ip addr show lo`",
+            "the loopback interface must be up and not filtered: see `ip addr show lo`",
         )
-    return Look("loopback", Finding.GOOD, f"{LOOPBACK} takes connections; port {port} was free")
+    return CheckResult("loopback", CheckStatus.GOOD, f"{LOOPBACK} accepts connections; port {port} was free")
 
 
-def _memory(state: StateFolder) -> Look:
+def _memory(state: StateFolder) -> CheckResult:
     available = psutil.virtual_memory().available
     text = f"{available / GIB:.1f} GiB available"
     if (token := state.token()) and marked(TOKEN_VARIABLE, token):
-        return Look("memory", Finding.GOOD, f"{text}, beside the running stack")
-    hint = f"a stack takes up to {ENOUGH_MEMORY / GIB:.0f} GiB: end other programs, or give the machine more"
-    return Look("memory", _graded(available, LEAST_MEMORY, ENOUGH_MEMORY), text, hint)
+        return CheckResult("memory", CheckStatus.GOOD, f"{text}, beside the running stack")
+    hint = f"a stack uses up to {ENOUGH_MEMORY / GIB:.0f} GiB: end other programs, or add memory"
+    return CheckResult("memory", _grade(available, LEAST_MEMORY, ENOUGH_MEMORY), text, hint)
 
 
-def _disk(state: StateFolder) -> Look:
-    places = {_existing(state.home), _existing(jar_cache.cache_folder())}
-    free, place = min((shutil.disk_usage(place).free, place) for place in places)
-    unwritable = [str(place) for place in places if not os.access(place, os.W_OK)]
+def _disk(state: StateFolder) -> CheckResult:
+    folders = {_existing(state.home), _existing(jar_cache.cache_folder())}
+    free, folder = min((shutil.disk_usage(folder).free, folder) for folder in folders)
+    unwritable = [str(folder) for folder in folders if not os.access(folder, os.W_OK)]
     if unwritable:
-        return Look(
+        return CheckResult(
             "disk",
-            Finding.BAD,
+            CheckStatus.BAD,
             f"not writable: {', '.join(unwritable)}",
             "run tidemark as the owner of these folders",
         )
-    text = f"{free / GIB:.1f} GiB free below {place}"
-    hint = "make room; `tidemark down` removes a stack's data, runs/ holds the evidence of old runs"
-    return Look("disk", _graded(free, LEAST_DISK, ENOUGH_DISK), text, hint)
+    text = f"{free / GIB:.1f} GiB free below {folder}"
+    hint = "free disk space: `tidemark down` removes a stack's data; runs/ holds the evidence of old runs"
+    return CheckResult("disk", _grade(free, LEAST_DISK, ENOUGH_DISK), text, hint)
 
 
-def _stack(state: StateFolder) -> Look:
+def _stack(state: StateFolder) -> CheckResult:
     token, record = state.token(), state.read()
     if token is None:
-        return Look("stack", Finding.GOOD, "none runs")
+        return CheckResult("stack", CheckStatus.GOOD, "none runs")
     if record is None or not record.ready:
         owners = [lease.owner.pid for _, lease in state.records("leases", Lease) if lease.owner.alive]
         if owners:
-            return Look("stack", Finding.GOOD, f"being started by process {owners[0]}")
-        return Look(
+            return CheckResult("stack", CheckStatus.GOOD, f"being started by process {owners[0]}")
+        return CheckResult(
             "stack",
-            Finding.BAD,
-            f"what is left of a start that died: {len(marked(TOKEN_VARIABLE, token))} processes, {state.path}",
-            "`tidemark down` ends and removes it",
+            CheckStatus.BAD,
+            f"remains of a failed start: {len(marked(TOKEN_VARIABLE, token))} processes, {state.path}",
+            "`tidemark down` ends and removes them",
         )
     gone = [
         component.name
@@ -176,19 +180,21 @@ def _stack(state: StateFolder) -> Look:
         if component.state is ComponentState.STOPPED
     ]
     if gone:
-        text, hint = f"not running: {', '.join(gone)}", "`tidemark up` starts what is missing"
-        return Look("stack", Finding.WARNING, text, hint)
+        text, hint = f"not running: {', '.join(gone)}", "`tidemark up` starts the missing components"
+        return CheckResult("stack", CheckStatus.WARNING, text, hint)
     if not any(reaper.owner.alive for _, reaper in state.records("reapers", Lease)):
-        return Look("stack", Finding.WARNING, "its reaper is gone", "`tidemark up` starts another")
-    return Look(
-        "stack", Finding.GOOD, f"runs, {'until `tidemark down`' if record.kept else 'while it is leased'}"
+        return CheckResult(
+            "stack", CheckStatus.WARNING, "its reaper does not run", "`tidemark up` starts another"
+        )
+    return CheckResult(
+        "stack", CheckStatus.GOOD, f"runs, {'until `tidemark down`' if record.kept else 'while it is leased'}"
     )
 
 
-def _graded(value: int, least: int, enough: int) -> Finding:
+def _grade(value: int, least: int, enough: int) -> CheckStatus:
     if value < least:
-        return Finding.BAD
-    return Finding.WARNING if value < enough else Finding.GOOD
+        return CheckStatus.BAD
+    return CheckStatus.WARNING if value < enough else CheckStatus.GOOD
 
 
 def _existing(path: Path) -> Path:

@@ -1,12 +1,11 @@
-"""What a stack is made of, as one number: a running stack with another one is another stack.
+"""The fingerprint of a stack: a running stack is reused only if it has the fingerprint of the requested one.
 
-It counts what shapes a stack: its spec, the versions (of tidemark, PySpark, Java, the image), the jars, and what each
-component is launched with, down to every setting. For the last the launch specs of a stack of this spec are made, in a
-folder that is thrown away, and read: whatever decides how a component is launched shows in them, whichever module it is
-in, and an edit that changes none of them leaves a running stack the one that was asked for.
+It covers everything that shapes a stack: its spec, the versions (of tidemark, PySpark, Java, the image), the jars, and
+the launch spec of each component with every setting. The launch specs are generated in a temporary folder and hashed,
+so any code change that affects a launch changes the fingerprint, and any other change does not.
 
-Not counted: ports and paths, which are chosen anew for every stack; the variables that are handed down from a shell;
-and whether there is a class archive yet. The mechanics of starting (``spawn``, Compose) count by tidemark's version.
+Not covered: ports and paths, which are chosen for each stack; the variables inherited from the shell; and whether a
+class archive exists yet. The code that starts processes (``spawn``, Compose) counts through tidemark's version.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from tidemark.stack.registry import ComponentRecord, StackRecord, StateFolder, S
 from tidemark.stack.spec import StackSpec
 
 _STAND_IN = "stand-in"
-"""In place of what was provided for a stack, which :meth:`Backend.identity` names."""
+"""Replaces the paths of what was provided for a stack; :meth:`Backend.identity` covers those."""
 
 
 def digest_of(spec: StackSpec, backend: Backend | None) -> str:
-    """The SHA-256 of what a stack is made of; without a backend it is an external one, and its spec is all there is.
+    """The SHA-256 fingerprint of a stack. An external one has no backend; its fingerprint covers the spec only.
 
-    Raises what :meth:`Backend.identity` does.
+    Raises what :meth:`Backend.identity` raises.
     """
     digest = hashlib.sha256()
-    for component in (__version__, *(backend.identity() if backend is not None else [spec])):
-        digest.update(f"{component}\n".encode())
+    for value in (__version__, *(backend.identity() if backend is not None else [spec])):
+        digest.update(f"{value}\n".encode())
     if backend is not None:
         for content in _launch_specs(backend):
             digest.update(f"{len(content)}\n".encode())
@@ -48,23 +47,23 @@ def digest_of(spec: StackSpec, backend: Backend | None) -> str:
 
 
 def _launch_specs(backend: Backend) -> Iterator[bytes]:
-    """What every component would be launched with, and the files that it would read."""
+    """The launch spec of every component, and the files that it reads."""
     with tempfile.TemporaryDirectory(prefix="tidemark-specs-") as name:
         state = StateFolder(Path(name))
         state.path.mkdir()
         record = _stand_in(backend)
         for component in _components(state, record):
-            yield _without_place(msgspec.json.encode(_own(component, record)), name)
+            yield _without_path(msgspec.json.encode(_own(component, record)), name)
         for path in sorted(path for path in state.path.rglob("*") if path.is_file()):
             yield str(path.relative_to(state.path)).encode()
-            yield _without_place(path.read_bytes(), name)
+            yield _without_path(path.read_bytes(), name)
     yield " ".join(cds.MAPPED).encode()
 
 
 def _stand_in(backend: Backend) -> StackRecord:
-    """The record of a stack of this spec, as if it was planned: with ports that are always the same.
+    """The record of a stack of this spec, with fixed ports.
 
-    It has an image, whatever the backend, so that it has no class archive: which there is says nothing of the stack.
+    It names an image for every backend, so that no class archive is found: archives must not affect the fingerprint.
     """
     spec, spark = backend.spec, backend.spark
     supplies = Supplies(
@@ -84,7 +83,7 @@ def _stand_in(backend: Backend) -> StackRecord:
 
 
 def _components(state: StateFolder, record: StackRecord) -> Iterator[ComponentRecord]:
-    """All components, as a cold start would plan them."""
+    """All components, as a cold start plans them."""
     yield from (launch_specs.broker(state, record, 1 + node) for node in range(len(record.kafka_ports)))
     yield launch_specs.master(state, record)
     yield from (launch_specs.worker(state, record, 1 + number) for number in range(record.workers))
@@ -92,7 +91,7 @@ def _components(state: StateFolder, record: StackRecord) -> Iterator[ComponentRe
 
 
 def _own(component: ComponentRecord, record: StackRecord) -> ComponentRecord:
-    """A component without the variables that it is handed down; one in a container has its script beside it."""
+    """A component without inherited variables; for a container also writes its start script."""
     if record.backend == "compose":
         from tidemark.stack.compose.container_runtime import write_script
 
@@ -102,5 +101,5 @@ def _own(component: ComponentRecord, record: StackRecord) -> ComponentRecord:
     return msgspec.structs.replace(component, env=own)
 
 
-def _without_place(content: bytes, folder: str) -> bytes:
+def _without_path(content: bytes, folder: str) -> bytes:
     return content.replace(folder.encode(), b"HOME")

@@ -1,7 +1,7 @@
-"""Who uses the stack, and how one gets it: found if it is the one asked for, mended if parts are missing, else rebuilt.
+"""The life of a stack: reused if it matches the request, repaired if components are missing, else rebuilt.
 
-``up`` makes a stack that lives until ``down``. A lease uses a stack, or starts one that dies with its last lease, even
-if the holder of that lease was killed: the reaper sees to it.
+``up`` starts a stack that lives until ``down``. A lease uses a stack, or starts one that ends with its last lease; if
+the holder of that lease is killed, the reaper ends the stack.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from tidemark.stack.spec import StackSpec
 AnyStack = RunningStack | ExternalStack
 
 
-def quiet(_text: str) -> None:
-    """Progress that nobody wants to see."""
+def no_progress(_text: str) -> None:
+    """Discards progress messages; the default."""
 
 
-def up(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> AnyStack:
-    """A stack that lives until :func:`down`: the running one if it is the same, else a new one."""
+def up(spec: StackSpec, *, progress: Say = no_progress, home: Path | None = None) -> AnyStack:
+    """A stack that lives until :func:`down`: the running one if it matches ``spec``, else a new one."""
     state = StateFolder(home or paths.state_dir())
     with state.lock():
         return _acquire(state, spec, progress, keep=True)
 
 
 def down(*, home: Path | None = None) -> bool:
-    """End the stack, whoever uses it; ``False`` if there was none."""
+    """End the stack even if it is in use; ``False`` if there was none."""
     state = StateFolder(home or paths.state_dir())
     if not state.home.is_dir():
         return False
     with state.lock():
-        there = state.path.exists()
+        existed = state.path.exists()
         cold_start.end_stack(state)
-    return there
+    return existed
 
 
 def current(*, home: Path | None = None) -> AnyStack | None:
     """The stack of this project, ready or partly broken, or ``None``.
 
-    Raises ``UnknownStack`` if there is one that only another version of tidemark can use.
+    Raises ``UnknownStack`` if another version of tidemark has started it.
     """
     state = StateFolder(home or paths.state_dir())
     record = state.read()
@@ -67,8 +67,8 @@ def attach(state: StateFolder, record: StackRecord) -> AnyStack:
 
 
 @contextmanager
-def lease(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -> Iterator[AnyStack]:
-    """Use a stack for the length of the block; one that nobody keeps ends with its last lease."""
+def lease(spec: StackSpec, *, progress: Say = no_progress, home: Path | None = None) -> Iterator[AnyStack]:
+    """Use a stack for the length of the block; unless `up` started it, it ends with its last lease."""
     state = StateFolder(home or paths.state_dir())
     name = f"{os.getpid()}-{uuid4().hex[:8]}"
     try:
@@ -77,10 +77,10 @@ def lease(spec: StackSpec, *, progress: Say = quiet, home: Path | None = None) -
             state.add("leases", Lease(ProcessId.own()), name)
         yield stack
     finally:
-        _give_back(state, name)
+        _release(state, name)
 
 
-def _give_back(state: StateFolder, name: str) -> None:
+def _release(state: StateFolder, name: str) -> None:
     state.discard("leases", name)
     if state.path.exists() and not state.lease_owners():
         with state.lock():
@@ -103,14 +103,14 @@ def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) 
         users = [owner.pid for owner in state.lease_owners()]
         if record is not None and record.ready and users:
             raise TestbedError(
-                "the running stack is another one than asked for, and in use",
-                detail=f"leased by process {', '.join(map(str, users))}; it was started with other settings, jars or"
-                " versions",
-                hint="wait until they are done, or end it with `tidemark down`",
+                "the running stack does not match the requested one, and is in use",
+                detail=f"leased by process {', '.join(map(str, users))}; it was started with other settings, jars or "
+                "versions",
+                hint="wait for these processes to finish, or end the stack with `tidemark down`",
             )
         keep = keep or (record is not None and record.kept)
         if state.path.exists():
-            progress("ending the stack that was there")
+            progress("ending the existing stack")
         record = _build(state, spec, backend, digest, progress)
     if keep and not record.kept:
         record.kept = True
@@ -140,6 +140,6 @@ def _build(
             raise TestbedError(
                 "the stack could not be started",
                 detail=str(error),
-                hint="`tidemark doctor` looks at the disk, Java and the rest",
+                hint="`tidemark doctor` checks the disk, Java and the rest",
             ) from error
         raise

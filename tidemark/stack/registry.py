@@ -1,19 +1,19 @@
-"""What is known of a stack, on disk: so that any process can use, mend or end it, and a dead one leaves no riddle.
+"""The records of a stack on disk, from which any process can use, repair or end it.
 
-Below ``PROJECT/.tidemark``: ``lock`` (taken by whoever starts or ends a stack) and ``stack/``::
+Below ``PROJECT/.tidemark``: ``lock`` (held by the process that starts or ends a stack) and ``stack/``::
 
-    token            the mark of its processes
-    backend          how it is run
-    stack.json       what the stack is: spec, digest, ports, versions, ready, kept
-    components/NAME.json  how a part is started (argv, environment), and which process it is now
-    leases/*.json    who uses the stack
-    stopped/*.json   who stopped which process, or cut off which part: undone when the owner is dead
-    sessions/*.json  Connect sessions, by owner: released when the owner is dead
+    token                 the mark of its processes
+    backend               the backend that runs it
+    stack.json            the stack: spec, digest, ports, versions, ready, kept
+    components/NAME.json  a component: how it is started (argv, environment), and its current process
+    leases/*.json         the processes that use the stack
+    stopped/*.json        suspended targets with their owners: resumed when the owner has died
+    sessions/*.json       Connect sessions with their owners: released when the owner has died
     logs/ event-logs/ work/ broker/ worker-1/ … driver/
 
-Every process of a stack carries its token in its environment (``TIDEMARK_STACK``), children of children too, and every
-container as a label: that is how the last of them is found. Records are written whole or not at all; one that belongs
-to a dead process is void.
+Every process of a stack and every descendant carries its token in the environment (``TIDEMARK_STACK``), every container
+as a label; the stack's end finds them by it. Records are written atomically; the record of a process that has died is
+void.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from tidemark.waiting import wait_until
 
 TOKEN_VARIABLE = "TIDEMARK_STACK"
 LOCK_S = 300.0
-"""Calibration: a cold start with a slow fetch takes minutes; whoever waits for the lock waits for that."""
+"""Calibration: the lock is held for a whole cold start, which takes minutes if jars are fetched slowly."""
 END_S = 4.0
-"""Calibration: the daemons end within 2 s of being asked; nothing of a stack that ends is needed any more."""
+"""Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
 LAYOUT = 3
-"""Of the records in a state folder. Another one is needed when a field is added, changed or taken away."""
+"""The version of the record format. It must change when a field is added, changed or removed."""
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Supplies(msgspec.Struct, kw_only=True):
-    """What was fetched or built for a stack: paths as its parts see them. An external stack has versions only.
+    """What was fetched or built for a stack: paths as its components see them. An external stack has versions only.
 
-    ``spark_jars`` are those that Spark's JVMs have before Spark's own; ``spark_class_path`` has both.
+    ``spark_jars`` come before Spark's own jars on the class path; ``spark_class_path`` has both.
     """
 
     versions: dict[str, str]
@@ -65,10 +65,10 @@ class Supplies(msgspec.Struct, kw_only=True):
 
 
 class StackRecord(Supplies, kw_only=True):
-    """``stack.json``. ``digest`` says what the stack was made of: another one is another stack.
+    """``stack.json``. ``digest`` is the fingerprint of the stack (:mod:`tidemark.stack.fingerprint`).
 
-    ``layout`` and ``tidemark``, its version, stay what they are called in all versions: they say who can read the rest.
-    ``python`` is the interpreter of the clients. ``spark_conf`` are those of an external driver.
+    ``layout`` and ``tidemark`` (the version) keep their names in all versions: they tell which version can read the
+    record. ``python`` is the interpreter of the clients. ``spark_conf`` has settings of an external driver.
     """
 
     layout: int = LAYOUT
@@ -89,7 +89,7 @@ class StackRecord(Supplies, kw_only=True):
 
     @property
     def spec(self) -> StackSpec:
-        """What the stack was asked to be."""
+        """The spec that the stack was started with."""
         return StackSpec(
             self.backend,
             Path(self.python),
@@ -101,10 +101,10 @@ class StackRecord(Supplies, kw_only=True):
 
 
 class ComponentRecord(msgspec.Struct, kw_only=True):
-    """``components/NAME.json``. ``owner`` is set for a driver of one's own: it is ended with its owner.
+    """``components/NAME.json``. ``owner`` is set for a private driver, which ends with its owner.
 
-    ``before`` is run once, before the first start. ``process`` and ``log`` are those of a process of this machine; a
-    part in a container has neither.
+    ``before`` is a command that runs once, before the first start. ``process`` and ``log`` belong to a process of this
+    machine; a component in a container does not use them.
     """
 
     name: str
@@ -126,7 +126,7 @@ class ComponentRecord(msgspec.Struct, kw_only=True):
 
 
 class _Origin(msgspec.Struct):
-    """What ``stack.json`` says in every version of who wrote it; the first said nothing."""
+    """The fields of ``stack.json`` that every version has; the defaults are those of the first, which had none."""
 
     layout: int = 1
     tidemark: str = "0.1.0 or earlier"
@@ -139,10 +139,10 @@ class Lease(msgspec.Struct):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What can be stopped for a while: a process of this machine; or a container, or a process inside of one.
+    """What can be suspended: a process of this machine, a container, or a process inside a container.
 
-    With ``container``, ``process`` is one inside of it, and none means all of it. ``network``: not stopped, but cut
-    off. ``family``: the process with all that it has started.
+    With ``container``, ``process`` is one inside it, and ``None`` means the whole container. ``network``: disconnect
+    instead of suspend. ``family``: the process and all its descendants.
     """
 
     process: ProcessId | None = None
@@ -152,7 +152,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Stopped(msgspec.Struct):
-    """``stopped/*.json``: ``owner`` stopped ``target``."""
+    """``stopped/*.json``: ``owner`` has suspended ``target``."""
 
     target: Target
     owner: ProcessId
@@ -176,7 +176,8 @@ class StateFolder:
 
     @contextmanager
     def lock(self, timeout_s: float = LOCK_S) -> Iterator[None]:
-        """One starter or ender at a time; freed by the system when its holder dies. Not reentrant.
+        """Only one process at a time starts or ends the stack; the system frees the lock of a dead process. Not
+        reentrant.
 
         Raises ``DeadlineExceeded`` if another process holds it for longer; ``timeout_s=0`` does not wait.
         """
@@ -187,7 +188,7 @@ class StateFolder:
             raise TestbedError(
                 f"{str(self.home)!r} cannot be written",
                 detail=str(error),
-                hint="run tidemark in a folder that you may write to",
+                hint="run tidemark in a writable folder",
             ) from error
         with file:
 
@@ -200,10 +201,12 @@ class StateFolder:
 
             try:
                 wait_until(
-                    taken, timeout_s, lambda: f"{self.home / 'lock'}, held by process {self._holder()}"
+                    taken,
+                    timeout_s,
+                    lambda: f"the lock {self.home / 'lock'}, held by process {self._holder()}",
                 )
             except DeadlineExceeded as error:
-                error.hint = "that process starts or ends the stack: wait for it, or end it"
+                error.hint = "that process is starting or ending the stack: wait for it, or end it"
                 raise
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
@@ -213,8 +216,8 @@ class StateFolder:
     def read(self) -> StackRecord | None:
         """The stack's record, or ``None`` if there is no stack.
 
-        Raises ``UnknownStack`` if there is one of another version, or its record is damaged. Its processes can be ended
-        all the same: they carry the token.
+        Raises ``UnknownStack`` if another version has started it, or its record is damaged. Its processes can still be
+        ended: they carry the token.
         """
         try:
             content = (self.path / "stack.json").read_bytes()
@@ -224,23 +227,23 @@ class StateFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, msgspec.DecodeError) as error:
-            raise self._unknown("is there, whose record cannot be read", str(error)) from error
+            raise self._unknown("has a record that cannot be read", str(error)) from error
         written = (
-            f"its records have layout {origin.layout}, those of this version ({__version__}) layout {LAYOUT}"
+            f"its records have format {origin.layout}, this version ({__version__}) reads format {LAYOUT}"
         )
-        raise self._unknown(f"of another version of tidemark ({origin.tidemark}) is there", written)
+        raise self._unknown(f"was started by another version of tidemark ({origin.tidemark})", written)
 
     def _unknown(self, what: str, why: str) -> UnknownStack:
         token = self.token()
         count = len(marked(TOKEN_VARIABLE, token)) if token else 0
         return UnknownStack(
-            f"a stack {what}: {self.path}",
+            f"the stack in {self.path} {what}",
             detail=f"{why}; {count} of its processes run on this machine",
-            hint="`tidemark down` ends it and removes its data; to use it, take the tidemark that started it",
+            hint="`tidemark down` ends it and removes its data; to use it, run the version of tidemark that started it",
         )
 
     def is_kept(self) -> bool:
-        """Whether the stack lives until :func:`tidemark.stack.down`; so does one whose record cannot be read."""
+        """Whether the stack lives until :func:`tidemark.stack.down`, as one whose record cannot be read does."""
         try:
             record = self.read()
         except UnknownStack:
@@ -259,14 +262,14 @@ class StateFolder:
             return None
 
     def backend(self) -> str:
-        """How the stack, or what is left of it, is run."""
+        """The backend of the stack, or of its remains."""
         try:
             return (self.path / "backend").read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
             return "local"
 
     def make(self, backend: str = "local") -> str:
-        """Make the folder of a new stack; returns its token."""
+        """Create the folder of a new stack; returns its token."""
         token = secrets.token_hex(16)
         try:
             self.path.mkdir(parents=True)
@@ -274,15 +277,15 @@ class StateFolder:
             (self.path / "token").write_text(token, encoding="utf-8")
         except OSError as error:
             raise TestbedError(
-                f"{str(self.path)!r} cannot be made",
+                f"{str(self.path)!r} cannot be created",
                 detail=str(error),
-                hint="the stack's data live below the project: it must be writable and have some GB free",
+                hint="the stack's data are stored in the project folder: it must be writable and have some GB free",
             ) from error
         return token
 
     @contextmanager
     def component_lock(self, name: str) -> Iterator[None]:
-        """One process at a time does this to a part (``start-driver``, ``hold-driver`` …). Waits for its turn."""
+        """Only one process at a time does ``name`` (``start-driver``, ``suspend-driver`` …); the others wait."""
         folder = self.path / "locks"
         folder.mkdir(exist_ok=True)
         with (folder / name).open("w") as file:
@@ -290,11 +293,11 @@ class StateFolder:
             yield
 
     def component(self, name: str) -> ComponentRecord | None:
-        """A part's record."""
+        """The record of a component, if there is one."""
         return _read(self.path / "components" / f"{name}.json", ComponentRecord)
 
     def components(self) -> list[ComponentRecord]:
-        """All parts: broker, master, workers, driver, drivers of one's own."""
+        """All components: brokers, master, workers, driver, private drivers."""
         found = [_read(path, ComponentRecord) for path in self._files("components")]
         order = list(ComponentKind)
         return sorted(
@@ -315,7 +318,7 @@ class StateFolder:
         _write(self.path / folder / f"{name}.json", record)
 
     def discard(self, folder: str, name: str) -> None:
-        """Remove such a record, if it is there."""
+        """Remove such a record, if it exists."""
         (self.path / folder / f"{name}.json").unlink(missing_ok=True)
 
     def records(self, folder: str, kind: type[R]) -> list[tuple[Path, R]]:
@@ -324,7 +327,7 @@ class StateFolder:
         return [(path, record) for path, record in found if record is not None]
 
     def lease_owners(self) -> list[ProcessId]:
-        """The living processes that hold a lease; leases of dead ones are removed."""
+        """The living processes that hold a lease; removes the leases of processes that have died."""
         owners = []
         for path, lease in self.records("leases", Lease):
             if lease.owner.alive:
@@ -349,18 +352,18 @@ def _read(path: Path, kind: type[R]) -> R | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (msgspec.DecodeError, OSError):
-        return None  # of another version, as stack.json says: ended by its token
+        return None  # written by another version: the stack is ended by its token
 
 
 def _write(path: Path, record: msgspec.Struct) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    component = path.with_name(f"{path.name}.{os.getpid()}.part")
-    component.write_bytes(msgspec.json.encode(record))
-    component.replace(path)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    unfinished.write_bytes(msgspec.json.encode(record))
+    unfinished.replace(path)
 
 
 def end_processes(state: StateFolder) -> None:
-    """End every process of a stack on this machine, descendants and forgotten ones too: found by its token."""
+    """End every process of a stack on this machine, found by its records and by its token."""
     token = state.token()
     recorded = [component.process for component in state.components() if component.process is not None]
     end([*recorded, *(marked(TOKEN_VARIABLE, token) if token else [])], ask_s=END_S)

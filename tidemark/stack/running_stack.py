@@ -1,7 +1,7 @@
-"""A running stack whose parts we run ourselves, as processes or in containers: what each word of the protocol means.
+"""A running stack, as processes or in containers: the protocol of :mod:`tidemark.stack.api` on top of a runtime.
 
-A :class:`RunningStack` holds nothing but the state folder and its runtime: any number of programs may use one stack at
-once.
+A :class:`RunningStack` holds nothing but the state folder and its runtime, so any number of programs may use one stack
+at the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidemark.stack.runtime import Runtime
 from tidemark.stack.spec import StackSpec
 
 STOP_S = 5.0
-"""Calibration: a part ends within 2 s of being asked."""
+"""Calibration: a component ends within 2 s of SIGTERM."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 
@@ -39,17 +39,17 @@ class RunningStack:
 
     @property
     def spec(self) -> StackSpec:
-        """What the stack was asked to be."""
+        """The spec that the stack was started with."""
         return self._record.spec
 
     @property
     def bootstrap_servers(self) -> str:
-        """Kafka's address for this machine."""
+        """Kafka's address as this machine sees it."""
         return launch_specs.bootstrap_servers(self._record)
 
     @property
     def bootstrap_inside(self) -> str:
-        """Kafka's address for driver and executors."""
+        """Kafka's address as driver and executors see it."""
         return launch_specs.bootstrap_inside(self._record)
 
     @property
@@ -59,19 +59,19 @@ class RunningStack:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of what runs."""
+        """The versions that the stack runs."""
         return dict(self._record.versions)
 
     def components(self, kind: ComponentKind | None = None) -> list[str]:
-        """The names of all parts, or of those of one kind."""
+        """The names of all components, or of one kind."""
         return [component.name for component in self._state.components() if kind in (None, component.kind)]
 
     def status(self) -> list[ComponentStatus]:
-        """The state of every part."""
+        """The state of every component."""
         return self._runtime.statuses(self._state.components())
 
     def start(self, component: str, *, warm: bool = True) -> None:
-        """Start a part that does not run, and wait until it does its work."""
+        """Start a component that does not run, and wait until it is ready."""
         with self._state.component_lock(f"start-{component}"):
             record = self._component(component)
             if not self._runtime.runs(record):
@@ -79,68 +79,68 @@ class RunningStack:
                 if record.kind is ComponentKind.DRIVER and not warm:
                     readiness.await_driver(self._runtime, record)
                 else:
-                    self._bring_up(record)
+                    self._await_ready(record)
 
     def stop(self, component: str) -> None:
-        """Ask a part to end; kill it if it does not. A driver of one's own is forgotten."""
+        """Ask a component to end; kill it if it does not. A private driver is removed from the stack."""
         record = self._end(component, ask_s=STOP_S)
         if record.owner is not None:
             self._runtime.forget(record)
             self._state.forget_component(component)
 
     def kill(self, component: str) -> None:
-        """SIGKILL a part."""
+        """SIGKILL a component."""
         self._end(component, ask_s=0)
 
     def pause(self, component: str) -> None:
-        """Stop a part for a while."""
+        """Suspend a component."""
         target = self._runtime.target(self._living(component))
-        suspension.stop(self._state, self._runtime, target, f"part-{component}")
+        suspension.suspend(self._state, self._runtime, target, f"component-{component}")
 
     def resume(self, component: str) -> None:
-        """Let a part go on."""
+        """Resume a component."""
         target = self._runtime.target(self._living(component))
-        suspension.resume(self._state, self._runtime, target, f"part-{component}")
+        suspension.resume(self._state, self._runtime, target, f"component-{component}")
 
     def partition_network(self, component: str) -> None:
-        """Take a part off the network."""
+        """Disconnect a component from the network."""
         target = self._runtime.network_target(self._living(component))
-        suspension.stop(self._state, self._runtime, target, f"network-{component}")
+        suspension.suspend(self._state, self._runtime, target, f"network-{component}")
 
     def heal_network(self, component: str) -> None:
-        """Bring a part back to the network."""
+        """Reconnect a component to the network."""
         target = self._runtime.network_target(self._component(component))
         suspension.resume(self._state, self._runtime, target, f"network-{component}")
 
     def logs(self, component: str, lines: int | None = 50) -> str:
-        """The end of a part's log; with ``None`` all of it."""
+        """The last lines of a component's log; with ``None`` all of it."""
         return self._runtime.log(self._component(component), lines)
 
     def driver(self, name: str = DRIVER) -> Driver:
-        """A driver that runs."""
+        """A running driver."""
         component = self._living(name)
         event_log = _newest_event_log(self._state, name)
         if component.kind is not ComponentKind.DRIVER or event_log is None:
             raise UsageError(
-                f"{name!r} is not a driver", hint=f"the parts are {', '.join(self.components())}"
+                f"{name!r} is not a driver", hint=f"the components are {', '.join(self.components())}"
             )
         app_id = event_log.name.removesuffix(".inprogress")
         return Driver(name, component.address, app_id, event_log)
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
-        """Start a driver of one's own."""
+        """Start a private driver."""
         if not _NAME.fullmatch(name) or self._state.component(name) is not None:
             raise UsageError(
                 f"a driver cannot be called {name!r}",
-                detail=f"the parts are {', '.join(self.components())}",
-                hint="choose a name of its own, of small letters, digits, '.', '_' and '-'",
+                detail=f"the components are {', '.join(self.components())}",
+                hint="choose an unused name of lower-case letters, digits, '.', '_' and '-'",
             )
         component = launch_specs.driver(self._state, self._record, name, free_ports(1)[0], dict(conf or {}))
         component.owner = ProcessId.own()
         self._state.write_component(component)
         try:
             self._runtime.start([component])
-            self._bring_up(component)
+            self._await_ready(component)
             return self.driver(name)
         except BaseException:
             self.stop(name)
@@ -157,33 +157,33 @@ class RunningStack:
         """SIGKILL an executor."""
         executor = self._executor(driver, executor)
         self._runtime.end_executor(executor)
-        self._state.discard("stopped", _name_of(executor))
+        self._state.discard("stopped", _suspension_name(executor))
         return executor
 
     def pause_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGSTOP an executor."""
         executor = self._executor(driver, executor)
         target = self._runtime.executor_target(executor)
-        suspension.stop(self._state, self._runtime, target, _name_of(executor))
+        suspension.suspend(self._state, self._runtime, target, _suspension_name(executor))
         return executor
 
     def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGCONT an executor."""
         executor = self._executor(driver, executor)
         target = self._runtime.executor_target(executor)
-        suspension.resume(self._state, self._runtime, target, _name_of(executor))
+        suspension.resume(self._state, self._runtime, target, _suspension_name(executor))
         return executor
 
     @contextmanager
     def suspended(self, driver: str) -> Iterator[None]:
-        """Stop a driver for the length of the block."""
+        """Suspend a driver for the length of the block."""
         target = self._runtime.target(self._living(driver))
         with suspension.suspended(self._state, self._runtime, target, driver):
             yield
 
     @contextmanager
     def register_session(self, session_id: str, driver: str, *, user_id: str | None = None) -> Iterator[None]:
-        """Note a Connect session for the length of the block."""
+        """Record a Connect session for the length of the block."""
         with recorded_session(self._state, session_id, self._component(driver).address, user_id):
             yield
 
@@ -194,11 +194,11 @@ class RunningStack:
         return path
 
     def repair(self) -> list[str]:
-        """Start the parts of the stack that do not run; returns their names."""
+        """Start the components that do not run; returns their names."""
         components = self._state.components()
         gone = [component for component in components if not self._runtime.runs(component)]
         if {component.kind for component in components if component not in gone} <= {ComponentKind.BROKER}:
-            # Of all that the master remembers nobody is left: it would wait a minute for them to answer.
+            # No worker or application that the master would recover is left: it would wait a minute for their answers.
             shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
         repaired = [component.name for component in gone if component.owner is None]
         for name in repaired:
@@ -206,14 +206,14 @@ class RunningStack:
         return repaired
 
     def clean_up_orphans(self) -> None:
-        """Let go on what dead processes have stopped, and end the drivers that they owned."""
+        """Resume what processes that have died left suspended, and end the private drivers that they owned."""
         suspension.resume_abandoned(self._state, self._runtime)
         for component in self._state.components():
             if component.owner is not None and not component.owner.alive:
                 self.stop(component.name)
 
-    def _bring_up(self, component: ComponentRecord) -> None:
-        """Wait until a part that was just started does its work."""
+    def _await_ready(self, component: ComponentRecord) -> None:
+        """Wait until a component that was just started is ready."""
         match component.kind:
             case ComponentKind.BROKER:
                 brokers = [other for other in self._state.components() if other.kind is ComponentKind.BROKER]
@@ -240,15 +240,15 @@ class RunningStack:
     def _end(self, name: str, ask_s: float) -> ComponentRecord:
         component = self._component(name)
         self._runtime.end(component, ask_s)
-        self._state.discard("stopped", f"part-{name}")
+        self._state.discard("stopped", f"component-{name}")
         return component
 
     def _component(self, name: str) -> ComponentRecord:
         component = self._state.component(name)
         if component is None:
             raise UsageError(
-                f"the stack has no part {name!r}",
-                detail=f"its parts are {', '.join(self.components()) or 'gone: it was ended'}",
+                f"the stack has no component {name!r}",
+                detail=f"its components: {', '.join(self.components()) or 'none, because it has ended'}",
                 hint="`tidemark status` shows them; `tidemark up` starts a stack",
             )
         return component
@@ -259,7 +259,7 @@ class RunningStack:
             raise TestbedError(
                 f"the {name} does not run",
                 detail=f"the end of its log:\n{self._runtime.log(component, 10)}",
-                hint="`tidemark up` starts what is missing",
+                hint="`tidemark up` starts the missing components",
             )
         return component
 
@@ -273,12 +273,12 @@ class RunningStack:
         raise TestbedError(
             f"executor {named} of {driver} does not run",
             detail=f"living executors: {', '.join(executor.executor_id for executor in living) or 'none'}",
-            hint="an executor that was killed has a successor of another id: ask executors() again",
+            hint="a killed executor is replaced by one with another id: call executors() again",
         )
 
 
 def without_forks(executors: Iterable[Executor]) -> list[Executor]:
-    """The oldest of each id, in any order: what a JVM starts has the JVM's command line until it executes its own."""
+    """The oldest process of each executor id: a process that a JVM forks has the JVM's command line until its exec."""
     oldest: dict[str, Executor] = {}
     for executor in executors:
         known = oldest.setdefault(executor.executor_id, executor)
@@ -289,7 +289,7 @@ def without_forks(executors: Iterable[Executor]) -> list[Executor]:
 
 @contextmanager
 def recorded_session(state: StateFolder, session_id: str, remote: str, user_id: str | None) -> Iterator[None]:
-    """Note a Connect session for the length of the block; the reaper releases it if this process dies."""
+    """Record a Connect session for the length of the block; the reaper releases it if this process dies."""
     name = uuid4().hex
     user = user_id if user_id is not None else os.getenv("SPARK_USER", os.getenv("USER", ""))
     state.add("sessions", Session(session_id, user, remote, ProcessId.own()), name)
@@ -299,10 +299,10 @@ def recorded_session(state: StateFolder, session_id: str, remote: str, user_id: 
         state.discard("sessions", name)
 
 
-def _name_of(executor: Executor) -> str:
+def _suspension_name(executor: Executor) -> str:
     return f"executor-{executor.worker}-{executor.pid}"
 
 
 def _newest_event_log(state: StateFolder, driver: str) -> Path | None:
-    """The event log of a driver's last start: application ids begin with the time."""
+    """The event log of a driver's last start: an application id starts with its time."""
     return max((state.path / "event-logs" / driver).glob("app-*"), default=None)

@@ -1,7 +1,6 @@
-"""What a stack is asked to be, and where it lives.
+"""The spec of a stack: backend, interpreter, number of workers and brokers, or the addresses of an external stack.
 
-Free of processes. Two stacks are the same when their specs, their versions and the launch specs of
-their components are.
+Free of processes. Two stacks are the same if their specs, their versions and the launch specs of their components are.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ BACKENDS = ("local", "compose", "external")
 
 @dataclass(frozen=True)
 class External:
-    """A cluster that somebody else runs: its addresses, and a folder that it and this machine both see.
+    """A cluster that somebody else operates: its addresses, and a folder that it and this machine share.
 
-    ``bootstrap_inside`` is Kafka's address as the cluster sees it, where that is another than this machine's.
+    ``bootstrap_inside`` is Kafka's address as the cluster sees it, where it differs from this machine's.
     """
 
     bootstrap_servers: str
@@ -31,22 +30,22 @@ class External:
         if not self.remote.startswith("sc://"):
             raise UsageError(
                 f"{self.remote!r} is not the address of a Spark Connect server",
-                hint="it looks like sc://host:15002",
+                hint="--remote takes an address such as sc://host:15002",
             )
         if not self.bootstrap_servers:
-            raise UsageError("an external stack without a broker", hint="name it: --bootstrap host:9092")
+            raise UsageError("no broker address for the external stack", hint="set --bootstrap host:9092")
         if not Path(self.shared_dir).is_dir():
             raise UsageError(
                 f"there is no folder {self.shared_dir!r}",
-                hint="name a folder that Spark's driver, its executors and this machine see under the same path",
+                hint="--shared-dir takes a folder that Spark's driver, its executors and this machine share",
             )
 
 
 @dataclass(frozen=True)
 class StackSpec:
-    """``python`` is the interpreter whose PySpark is run; ``kafka_port=None`` takes a free one.
+    """``python`` is the interpreter whose PySpark runs; ``kafka_port=None`` takes a free port.
 
-    ``external`` belongs to the backend of that name, for which the rest says nothing.
+    ``external`` is set if and only if ``backend`` is ``external``, which ignores the other fields.
     """
 
     backend: str = "local"
@@ -62,16 +61,18 @@ class StackSpec:
                 f"there is no backend {self.backend!r}", hint=f"a backend is one of {', '.join(BACKENDS)}"
             )
         if not 1 <= self.workers <= 8:
-            raise UsageError(f"a stack of {self.workers} workers", hint="choose 1 to 8 workers")
+            raise UsageError(f"a stack cannot have {self.workers} workers", hint="choose 1 to 8 workers")
         if self.brokers not in (1, 3):
             raise UsageError(
-                f"a stack of {self.brokers} brokers",
-                hint="choose 1, or 3 for topics that outlive the loss of one",
+                f"a stack cannot have {self.brokers} brokers",
+                hint="choose 1, or 3 for topics that survive the loss of a broker",
             )
         if self.kafka_port is not None and not 1024 <= self.kafka_port <= 65535:
-            raise UsageError(f"port {self.kafka_port} for Kafka", hint="choose a port from 1024 to 65535")
+            raise UsageError(
+                f"Kafka cannot use port {self.kafka_port}", hint="choose a port from 1024 to 65535"
+            )
         if (self.external is None) == (self.backend == "external"):
             raise UsageError(
-                f"a stack with backend {self.backend!r} and {'no' if self.external is None else 'an'} external cluster",
+                f"backend {self.backend!r} {'without' if self.external is None else 'with'} external addresses",
                 hint="`tidemark up --backend external` takes --bootstrap, --remote and --shared-dir",
             )

@@ -1,7 +1,7 @@
-"""Stopping something for a while (SIGSTOP, a frozen container, a cut network), so that it survives who stopped it.
+"""Suspending a target (SIGSTOP, a frozen container, a network partition) so that it never stays suspended.
 
-Before it happens a record says who stops what; the record goes when it goes on. A record whose owner is dead is undone
-by the reaper, and by whoever leases the stack next.
+A record of the target and its owner is written before it is suspended, and removed after it is resumed. If the owner
+has died, the reaper resumes the target, and so does the next lease of the stack.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ from tidemark.stack.registry import StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
 
 
-def stop(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
-    """Stop a target and wait until it is; ``name`` is what it is known by for :func:`go_on`."""
+def suspend(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
+    """Suspend a target and wait until it is; ``name`` identifies the suspension for :func:`resume`.
+
+    Raises ``DaemonDied`` if the target does not run.
+    """
     suspended = False
     try:
-        with _turn(state, target):
+        with _target_lock(state, target):
             state.add("stopped", Stopped(target, ProcessId.own()), name)
             suspended = runtime.suspend(target)
     finally:
         if not suspended:
             resume(state, runtime, target, name)
     if not suspended:
-        raise DaemonDied(f"{name} cannot be paused", detail="it does not run", hint="start it first")
+        raise DaemonDied(f"{name} cannot be suspended", detail="it does not run", hint="start it first")
 
 
 def resume(state: StateFolder, runtime: Runtime, target: Target, name: str) -> None:
-    """Let a target go on, unless somebody else has stopped it too.
+    """Resume a target, unless it is also suspended under another name.
 
-    It is noted as stopped until it goes on: where that fails (the container engine is down) it is tried again.
+    The record is removed last: if resuming fails (the container engine is down), the reaper retries it.
     """
-    with _turn(state, target):
+    with _target_lock(state, target):
         others = [record for path, record in state.records("stopped", Stopped) if path.stem != name]
         if all(record.target != target for record in others):
             runtime.resume(target)
@@ -42,9 +45,9 @@ def resume(state: StateFolder, runtime: Runtime, target: Target, name: str) -> N
 
 
 @contextmanager
-def _turn(state: StateFolder, target: Target) -> Iterator[None]:
-    """One at a time: who looked and saw nobody else would let go on what was stopped a moment later."""
-    if not state.path.is_dir():  # the stack is gone, and with it all who could be in the way
+def _target_lock(state: StateFolder, target: Target) -> Iterator[None]:
+    """One process at a time: a target must not be suspended between the check of its records and its resumption."""
+    if not state.path.is_dir():  # the stack is gone, and its locks too
         yield
         return
     with state.component_lock(f"stopped-{target.container or (target.process.pid if target.process else 0)}"):
@@ -52,7 +55,7 @@ def _turn(state: StateFolder, target: Target) -> Iterator[None]:
 
 
 def resume_abandoned(state: StateFolder, runtime: Runtime) -> None:
-    """Let go on what was stopped by processes that have died."""
+    """Resume what processes that have died left suspended."""
     for path, record in state.records("stopped", Stopped):
         if not record.owner.alive or not runtime.lives(record.target):
             resume(state, runtime, record.target, path.stem)
@@ -60,10 +63,10 @@ def resume_abandoned(state: StateFolder, runtime: Runtime) -> None:
 
 @contextmanager
 def suspended(state: StateFolder, runtime: Runtime, target: Target, name: str) -> Iterator[None]:
-    """Stop a target for the length of the block; one holder of ``name`` at a time."""
-    with state.component_lock(f"hold-{name}"):
-        stop(state, runtime, target, f"hold-{name}")
+    """Suspend a target for the length of the block; a second caller with the same ``name`` waits."""
+    with state.component_lock(f"suspend-{name}"):
+        suspend(state, runtime, target, f"suspend-{name}")
         try:
             yield
         finally:
-            resume(state, runtime, target, f"hold-{name}")
+            resume(state, runtime, target, f"suspend-{name}")

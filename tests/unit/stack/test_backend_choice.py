@@ -32,55 +32,55 @@ def running(state):
     return run
 
 
-def test_up_takes_containers_where_they_are_to_be_had(state, monkeypatch):
-    monkeypatch.setattr(docker_engine, "why_not", lambda: "")
+def test_up_uses_containers_where_they_are_available(state, monkeypatch):
+    monkeypatch.setattr(docker_engine, "why_unavailable", lambda: "")
     assert backend_to_start(None, home=state.home)[0] == "compose"
 
 
-def test_up_takes_processes_elsewhere_and_says_why(state, monkeypatch):
-    monkeypatch.setattr(docker_engine, "why_not", lambda: "there is no Compose v2")
+def test_up_uses_processes_elsewhere_and_gives_the_reason(state, monkeypatch):
+    monkeypatch.setattr(docker_engine, "why_unavailable", lambda: "there is no Compose v2")
     assert backend_to_start(None, home=state.home) == ("local", "there is no Compose v2")
 
 
-def test_up_takes_what_was_asked_for(state, running):
+def test_up_uses_the_requested_backend(state, running):
     running("local")
     assert backend_to_start("compose", home=state.home) == ("compose", "as asked")
 
 
-def test_up_takes_what_runs(state, running, monkeypatch):
-    monkeypatch.setattr(docker_engine, "why_not", lambda: "")
+def test_up_uses_the_backend_of_the_running_stack(state, running, monkeypatch):
+    monkeypatch.setattr(docker_engine, "why_unavailable", lambda: "")
     running("local")
     assert backend_to_start(None, home=state.home)[0] == "local"
 
 
-def test_a_lease_takes_processes_where_nothing_runs(state):
+def test_a_lease_uses_processes_if_no_stack_runs(state):
     assert spec_to_lease(home=state.home) == StackSpec()
 
 
-def test_a_lease_takes_the_stack_that_runs(state, running):
+def test_a_lease_uses_the_running_stack(state, running):
     running("compose", workers=3, kafka_ports=[1, 2, 3])
     assert spec_to_lease(home=state.home) == StackSpec("compose", workers=3, brokers=3)
 
 
-def test_a_lease_takes_what_the_environment_asks_for(state, running, monkeypatch):
+def test_a_lease_uses_the_backend_that_the_environment_requests(state, running, monkeypatch):
     running("local")
     monkeypatch.setenv(BACKEND_VARIABLE, "compose")
     assert spec_to_lease(home=state.home) == StackSpec("compose")
 
 
-def test_a_lease_with_another_interpreter_is_otherwise_the_same(state, running, tmp_path):
+def test_a_lease_can_change_only_the_interpreter(state, running, tmp_path):
     running("local", workers=3)
     assert spec_to_lease(tmp_path, home=state.home) == replace(StackSpec(workers=3), python=tmp_path)
 
 
-def test_a_backend_that_there_is_not_is_wrong_usage(state, monkeypatch):
+def test_an_unknown_backend_is_wrong_usage(state, monkeypatch):
     monkeypatch.setenv(BACKEND_VARIABLE, "kubernetes")
     with pytest.raises(UsageError, match="kubernetes") as error:
         spec_to_lease(home=state.home)
     assert "local, compose, external" in error.value.hint
 
 
-def test_an_external_stack_has_to_be_noted_first(state, monkeypatch):
+def test_an_external_stack_must_be_recorded_first(state, monkeypatch):
     monkeypatch.setenv(BACKEND_VARIABLE, "external")
     with pytest.raises(UsageError, match="no external stack"):
         spec_to_lease(home=state.home)
@@ -95,7 +95,7 @@ def test_an_external_stack_has_to_be_noted_first(state, monkeypatch):
         ({"backend": "podman"}, "podman"),
     ],
 )
-def test_a_spec_that_cannot_be_is_wrong_usage(wrong, says):
+def test_an_impossible_spec_is_wrong_usage(wrong, says):
     with pytest.raises(UsageError, match=says) as error:
         StackSpec(**wrong)
     assert error.value.hint

@@ -70,21 +70,21 @@ def waiting_for_somebody(state, record, writer):
     with (cds.folder() / "lock").open("w") as somebody:
         fcntl.flock(somebody, fcntl.LOCK_EX)
         for _ in range(3):
-            writer.look(state, record)
+            writer.poll(state, record)
         yield
 
 
 def write_all(state, record, writer=None) -> None:
-    writer = writer or cds_training.Writer(as_it_is)
+    writer = writer or cds_training.ArchiveTrigger(as_it_is)
 
     def done() -> bool:
-        writer.look(state, record)
+        writer.poll(state, record)
         return not cds.missing(record) and not begun()
 
     wait_until(done, 20, lambda: f"archives of {cds.missing(record)}")
 
 
-def test_the_first_stack_notes_its_classes_and_later_ones_map_them(state, record):
+def test_the_first_stack_lists_its_classes_and_later_stacks_map_them(state, record):
     state.make()
     assert cds.options(state, record, "spark", "master")[0].startswith("-XX:DumpLoadedClassList=")
     assert cds.options(state, record, "broker", "broker")[0].startswith("-XX:DumpLoadedClassList=")
@@ -94,7 +94,7 @@ def test_the_first_stack_notes_its_classes_and_later_ones_map_them(state, record
     assert f"-XX:SharedArchiveFile={archive}" in cds.options(state, record, "spark", "master")
 
 
-def test_the_lists_of_a_group_become_one_without_what_holds_for_one_process_only(state, record):
+def test_class_lists_are_merged_without_entries_of_a_single_process(state, record):
     state.make()
     note(state, record)
     lists = state.path / "classes" / "spark"
@@ -113,7 +113,7 @@ def test_another_pyspark_has_another_archive(record, tmp_path):
     assert cds.archive_of(record, "spark") != one
 
 
-def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
+def test_the_cache_keeps_only_the_newest_archives(state, record, monkeypatch):
     state.make()
     note(state, record)
     folder = cds.folder()
@@ -129,10 +129,10 @@ def test_the_cache_keeps_the_newest_only(state, record, monkeypatch):
     assert not abandoned.exists()
 
 
-def test_one_writes_at_a_time(state, record):
+def test_only_one_writer_works_at_a_time(state, record):
     state.make()
     note(state, record)
-    writer = cds_training.Writer(as_it_is)
+    writer = cds_training.ArchiveTrigger(as_it_is)
     with waiting_for_somebody(state, record, writer):
         [waiting] = begun()
         assert sorted(path.name for path in waiting.iterdir()) == ["broker.lst", "jobs.json", "spark.lst"]
@@ -140,48 +140,48 @@ def test_one_writes_at_a_time(state, record):
     write_all(state, record, writer)
 
 
-def test_they_are_written_also_if_the_stack_ends_meanwhile(state, record):
+def test_archives_are_written_even_if_the_stack_ends_meanwhile(state, record):
     state.make()
     note(state, record)
-    with waiting_for_somebody(state, record, cds_training.Writer(as_it_is)):
+    with waiting_for_somebody(state, record, cds_training.ArchiveTrigger(as_it_is)):
         shutil.rmtree(state.path)
     wait_until(lambda: not cds.missing(record), 20, lambda: f"archives of {cds.missing(record)}")
 
 
-def test_what_java_said_is_kept_where_it_wrote_none(state, record, executable):
+def test_javas_output_is_kept_if_it_wrote_no_archive(state, record, executable):
     record.java = str(executable("java", "echo no archive of mine; exit 1"))
     state.make()
     note(state, record)
-    writer = cds_training.Writer(as_it_is)
+    writer = cds_training.ArchiveTrigger(as_it_is)
     said = cds.archive_of(record, "spark").with_suffix(".log")
 
     def tried() -> bool:
-        writer.look(state, record)
+        writer.poll(state, record)
         return said.is_file() and not begun()
 
-    wait_until(tried, 20, lambda: "Java to be asked")
+    wait_until(tried, 20, lambda: "Java to be started")
     assert said.read_text() == "no archive of mine\n"
     assert len(cds.missing(record)) == 2
 
 
-def test_a_stack_without_a_query_writes_none(state, record):
+def test_a_stack_without_a_query_writes_no_archive(state, record):
     state.make()
     note(state, record)
     (state.path / "event-logs" / "driver" / "app-1.inprogress").unlink()
-    writer = cds_training.Writer(as_it_is)
+    writer = cds_training.ArchiveTrigger(as_it_is)
     for _ in range(3):
         append(state, JOB)
-        writer.look(state, record)
+        writer.poll(state, record)
     assert not begun()
     append(state, BATCH[:60])
-    writer.look(state, record)
-    writer.look(state, record)
+    writer.poll(state, record)
+    writer.poll(state, record)
     assert not begun()
     append(state, BATCH[60:])
     write_all(state, record, writer)
 
 
-def test_the_archive_of_the_broker_is_written_where_that_of_spark_is_there(state, record):
+def test_a_missing_broker_archive_is_written_beside_an_existing_one_of_spark(state, record):
     state.make()
     cds.archive_of(record, "spark").touch()
     cds.options(state, record, "broker", "broker")
@@ -192,10 +192,10 @@ def test_the_archive_of_the_broker_is_written_where_that_of_spark_is_there(state
     assert cds.archive_of(record, "spark").read_text() == ""
 
 
-def test_without_a_list_nothing_is_written(state, record):
+def test_without_a_class_list_no_archive_is_written(state, record):
     """The stack maps archives that somebody has deleted since."""
     state.make()
-    writer = cds_training.Writer(as_it_is)
+    writer = cds_training.ArchiveTrigger(as_it_is)
     for _ in range(3):
-        writer.look(state, record)
+        writer.poll(state, record)
     assert len(cds.missing(record)) == 2

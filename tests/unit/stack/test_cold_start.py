@@ -33,7 +33,7 @@ def start(state, monkeypatch):
     return one
 
 
-def test_a_port_that_was_lost_to_somebody_else_is_replaced(start, state):
+def test_a_port_taken_by_another_program_is_replaced(start, state):
     with socket.socket() as somebody:
         tried = []
 
@@ -43,7 +43,7 @@ def test_a_port_that_was_lost_to_somebody_else_is_replaced(start, state):
                 somebody.bind((LOOPBACK, record.master_port))
                 somebody.listen()
                 (state.path / "broker").mkdir()
-                raise DaemonDied("the master died while it started")
+                raise DaemonDied("the master died while starting")
             assert not (state.path / "broker").exists()
 
         record = start(start_all)
@@ -51,7 +51,7 @@ def test_a_port_that_was_lost_to_somebody_else_is_replaced(start, state):
     assert "took port" in start.said[0]
 
 
-def test_a_drivers_port_that_was_lost_is_seen(state, component, sleeper):
+def test_a_drivers_port_taken_by_another_program_is_detected(state, component, sleeper):
     """Somebody else answers where the driver should."""
     state.make()
     with socket.create_server((LOOPBACK, 0)) as somebody:
@@ -62,19 +62,19 @@ def test_a_drivers_port_that_was_lost_is_seen(state, component, sleeper):
     assert address in error.value.detail
 
 
-def test_a_daemon_that_dies_of_something_else_is_not_tried_again(start):
+def test_a_daemon_that_dies_for_another_reason_is_not_retried(start):
     tried = []
 
     def start_all(_state, record, _runtime, _say):
         tried.append(record)
-        raise DaemonDied("the broker died while it started")
+        raise DaemonDied("the broker died while starting")
 
     with pytest.raises(DaemonDied):
         start(start_all)
     assert len(tried) == 1
 
 
-def test_a_record_says_what_the_stack_is_made_of(start):
+def test_a_record_describes_the_stack(start):
     record = start(lambda *_: None)
     assert record.versions == {
         "java": "17",
@@ -93,14 +93,14 @@ def test_three_brokers_have_ports_of_their_own(start):
     assert record.spec == StackSpec(brokers=3)
 
 
-def test_a_full_disk_is_seen_before_anything_is_started(start, monkeypatch):
+def test_a_full_disk_is_reported_before_anything_is_started(start, monkeypatch):
     monkeypatch.setattr(cold_start, "LEAST_DISK", 1 << 60)
     with pytest.raises(TestbedError, match="the disk is full") as error:
         start(lambda *_: pytest.fail("it was started"))
     assert "make room" in error.value.hint
 
 
-def test_the_last_words_of_a_part_say_what_happened_and_not_where_in_the_code(state, component, tmp_path):
+def test_the_end_of_a_log_has_messages_without_stack_frames(state, component, tmp_path):
     driver = component("driver", "driver")
     Path(driver.log).write_text(
         "Exception in thread main java.io.IOException: No space left on device\n"

@@ -1,4 +1,4 @@
-"""Compose when it cannot or does not end: one error with what it said. The ``docker`` here is a program that fails."""
+"""Compose that fails or hangs is one error with its output. The ``docker`` here is a program that fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemark.errors import DaemonDied, DeadlineExceeded
 from tidemark.stack.compose import compose_project
 
 HANGS = 'sh -c "echo \\$\\$ > {0}; while :; do sleep 0.1; done" "$@"'
-"""As Docker's command does it: Compose is a child of it, with the same words. Writes which process it is."""
+"""Like the docker command, it starts Compose as a child with the same arguments. Writes its process id."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def planned(state, stack_record):
     return state
 
 
-def test_what_compose_says_is_in_the_error_and_not_on_the_terminal(docker, planned, capfd):
+def test_composes_output_is_in_the_error_and_not_on_the_terminal(docker, planned, capfd):
     docker("echo 'no such image' >&2; exit 17")
     with pytest.raises(DaemonDied, match="Compose could not start broker, master") as error:
         compose_project.up(planned, ["broker", "master"])
@@ -41,7 +41,7 @@ def test_what_compose_says_is_in_the_error_and_not_on_the_terminal(docker, plann
     assert error.value.__cause__.__cause__ is None
 
 
-def test_compose_is_told_the_files_the_variables_and_the_services(docker, planned, tmp_path):
+def test_compose_gets_the_files_the_variables_and_the_services(docker, planned, tmp_path):
     docker(f'echo "$@" > {tmp_path}/words')
     compose_project.up(planned, ["broker"])
     variables = planned.path / "compose.env"

@@ -62,7 +62,7 @@ def runtime(state, engine_that_answers):
     return of
 
 
-def test_a_container_that_cannot_be_frozen_at_once_is_frozen_later(runtime):
+def test_a_failed_freeze_is_retried(runtime):
     engine = SparkAccount(failures=3)
 
     assert runtime(engine).suspend(TARGET)
@@ -71,7 +71,7 @@ def test_a_container_that_cannot_be_frozen_at_once_is_frozen_later(runtime):
     assert engine.asked["pause"] == 4
 
 
-def test_a_container_that_cannot_be_thawed_at_once_goes_on_later(runtime):
+def test_a_failed_thaw_is_retried(runtime):
     engine = SparkAccount(failures=3, paused=True)
 
     runtime(engine).resume(TARGET)
@@ -80,7 +80,7 @@ def test_a_container_that_cannot_be_thawed_at_once_goes_on_later(runtime):
     assert engine.asked["unpause"] == 4
 
 
-def test_a_container_that_is_paused_though_the_engine_failed_is_not_asked_again(runtime):
+def test_a_freeze_that_succeeded_despite_an_error_is_not_retried(runtime):
     engine = SparkAccount(failures=1, meanwhile={"Paused": True})
 
     assert runtime(engine).suspend(TARGET)
@@ -88,7 +88,7 @@ def test_a_container_that_is_paused_though_the_engine_failed_is_not_asked_again(
     assert engine.asked["pause"] == 1
 
 
-def test_a_container_that_ends_instead_does_not_live(runtime):
+def test_a_container_that_ends_meanwhile_does_not_run(runtime):
     engine = SparkAccount(failures=1, meanwhile={"Running": False})
 
     assert not runtime(engine).suspend(TARGET)
@@ -96,7 +96,7 @@ def test_a_container_that_ends_instead_does_not_live(runtime):
     assert engine.asked["pause"] == 1
 
 
-def test_what_is_paused_already_or_goes_on_already_stays_so(runtime):
+def test_a_container_already_in_the_requested_state_is_left_alone(runtime):
     engine = SparkAccount(paused=True)
     of_it = runtime(engine)
 
@@ -114,14 +114,14 @@ def kernel(monkeypatch, tmp_path):
     monkeypatch.setattr(container_freezer, "CGROUPS", tmp_path / "cgroups")
 
     def says(frozen):
-        for file, word in container_freezer._told_by(os.getpid()):
+        for file, word in container_freezer._state_files(os.getpid()):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"populated 1\n{word}\n" if frozen else "populated 1\nfrozen 0\n")
 
     return says
 
 
-def test_what_the_engine_takes_for_paused_is_frozen_once_it_knows_better(runtime, kernel):
+def test_a_freeze_refused_because_of_stale_state_is_retried(runtime, kernel):
     kernel(frozen=False)
     engine = SparkAccount(pid=os.getpid(), paused=True)
     learns = iter([False, False, True])
@@ -141,7 +141,7 @@ def test_what_the_engine_takes_for_paused_is_frozen_once_it_knows_better(runtime
     assert engine.asked["pause"] == 4
 
 
-def test_what_is_frozen_though_the_engine_failed_is_not_asked_again(runtime, kernel):
+def test_the_kernels_state_decides_whether_to_retry(runtime, kernel):
     kernel(frozen=True)
     engine = SparkAccount(failures=1, pid=os.getpid())
 
@@ -150,7 +150,7 @@ def test_what_is_frozen_though_the_engine_failed_is_not_asked_again(runtime, ker
     assert engine.asked["pause"] == 1
 
 
-def test_what_never_freezes_goes_on_and_what_the_engine_said_is_told(runtime, state, monkeypatch):
+def test_a_container_that_never_freezes_keeps_running_and_the_error_is_raised(runtime, state, monkeypatch):
     monkeypatch.setattr(container_freezer, "FREEZE_S", 0.1)
     engine = SparkAccount(failures=10**6)
 

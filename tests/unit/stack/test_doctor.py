@@ -9,24 +9,24 @@ import pytest
 
 from tidemark.processes import ProcessId
 from tidemark.stack import StackSpec, doctor
-from tidemark.stack.doctor import Finding, examine
+from tidemark.stack.doctor import CheckStatus, examine
 from tidemark.stack.install import jars
 from tidemark.stack.registry import Lease
 
 
 @pytest.fixture
-def look(state, monkeypatch, tmp_path, executable):
-    """A function that examines a machine with a good Java and no jars, and gives back one look."""
+def check(state, monkeypatch, tmp_path, executable):
+    """A function that examines a machine with a good Java and no jars, and returns one result."""
     java = executable("java", "echo 'openjdk version \"17.0.1\"' >&2")
     monkeypatch.setenv("PATH", str(java.parent))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def one(what: str) -> doctor.Look:
+    def one(name: str) -> doctor.CheckResult:
         return next(
             found
             for found in examine(StackSpec(python=Path(sys.executable)), state.home)
-            if found.what == what
+            if found.name == name
         )
 
     return one
@@ -44,83 +44,83 @@ def running(state, stack_record, sleeper, component):
     return process
 
 
-def test_a_machine_without_a_stack_is_good_but_for_what_is_to_be_fetched(look):
-    assert look("java").text.startswith("17.0.1 (")
-    assert "connector 4.2.0" in look("pyspark").text
-    assert look("loopback").finding is Finding.GOOD
-    assert look("stack").text == "none runs"
-    assert look("jars").finding is Finding.WARNING
-    assert "needs the network once" in look("jars").hint
+def test_a_machine_without_a_stack_is_good_except_for_missing_jars(check):
+    assert check("java").text.startswith("17.0.1 (")
+    assert "connector 4.2.0" in check("pyspark").text
+    assert check("loopback").status is CheckStatus.GOOD
+    assert check("stack").text == "none runs"
+    assert check("jars").status is CheckStatus.WARNING
+    assert "needs the network once" in check("jars").hint
 
 
-def test_a_missing_java_is_bad_and_the_rest_is_still_looked_at(look, monkeypatch, tmp_path):
+def test_a_missing_java_is_bad_and_the_other_checks_still_run(check, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert look("java").finding is Finding.BAD
-    assert "install Java 17" in look("java").hint
-    assert look("loopback").finding is Finding.GOOD
+    assert check("java").status is CheckStatus.BAD
+    assert "install Java 17" in check("java").hint
+    assert check("loopback").status is CheckStatus.GOOD
 
 
-def test_a_spoilt_jar_is_bad(look):
+def test_a_jar_with_a_wrong_checksum_is_bad(check):
     for jar in jars.locked("broker", "files", "connector", "spark-4.2.0"):
         jar.path.parent.mkdir(parents=True, exist_ok=True)
         jar.path.write_bytes(b"spoilt")
-    assert look("jars").finding is Finding.BAD
-    assert "wrong checksum" in look("jars").text
+    assert check("jars").status is CheckStatus.BAD
+    assert "wrong checksum" in check("jars").text
 
 
-def test_little_memory_is_said(look, monkeypatch):
+def test_too_little_memory_is_reported(check, monkeypatch):
     monkeypatch.setattr(doctor, "LEAST_MEMORY", 1 << 60)
-    assert look("memory").finding is Finding.BAD
-    assert "GiB available" in look("memory").text
+    assert check("memory").status is CheckStatus.BAD
+    assert "GiB available" in check("memory").text
 
 
-def test_a_full_disk_is_said(look, monkeypatch):
+def test_a_full_disk_is_reported(check, monkeypatch):
     monkeypatch.setattr(doctor, "ENOUGH_DISK", 1 << 60)
-    assert look("disk").finding is Finding.WARNING
-    assert "make room" in look("disk").hint
+    assert check("disk").status is CheckStatus.WARNING
+    assert "make room" in check("disk").hint
 
 
-def test_a_loopback_that_does_not_answer_is_bad(look, monkeypatch):
+def test_a_loopback_without_connections_is_bad(check, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise ConnectionRefusedError("filtered")
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    assert look("loopback").finding is Finding.BAD
+    assert check("loopback").status is CheckStatus.BAD
 
 
 @pytest.mark.usefixtures("running")
-def test_a_running_stack_is_good(look):
-    assert look("stack").text == "runs, while it is leased"
+def test_a_running_stack_is_good(check):
+    assert check("stack").text == "runs, while it is leased"
 
 
-def test_a_part_that_does_not_run_is_named(look, running, state, component):
+def test_a_component_that_does_not_run_is_named(check, running, state, component):
     state.write_component(component("worker-1", "worker", process=replace(running, start_ticks=1)))
-    assert look("stack").text == "not running: worker-1"
-    assert "tidemark up" in look("stack").hint
+    assert check("stack").text == "not running: worker-1"
+    assert "tidemark up" in check("stack").hint
 
 
 @pytest.mark.usefixtures("running")
-def test_a_keeper_that_is_gone_is_said(look, state):
+def test_a_missing_reaper_is_reported(check, state):
     state.discard("reapers", "reaper")
-    assert look("stack").text == "its reaper is gone"
+    assert check("stack").text == "its reaper is gone"
 
 
-def test_what_is_left_of_a_start_that_died_is_bad(look, state):
+def test_the_remains_of_a_failed_start_are_bad(check, state):
     state.make()
-    assert look("stack").finding is Finding.BAD
-    assert "tidemark down" in look("stack").hint
+    assert check("stack").status is CheckStatus.BAD
+    assert "tidemark down" in check("stack").hint
 
 
-def test_a_start_under_way_is_good(look, state):
+def test_a_start_in_progress_is_good(check, state):
     state.make()
     state.add("leases", Lease(ProcessId.own()), "starting")
-    assert "being started" in look("stack").text
+    assert "being started" in check("stack").text
 
 
-def test_a_stack_of_another_version_is_bad_and_can_be_ended(look, running, state):
+def test_a_stack_of_another_version_is_bad_but_can_be_ended(check, running, state):
     assert running.alive
     (state.path / "stack.json").write_text('{"layout": 99, "tidemark": "7.0"}')
-    seen = look("stack")
-    assert seen.finding is Finding.BAD
+    seen = check("stack")
+    assert seen.status is CheckStatus.BAD
     assert "of another version of tidemark (7.0)" in seen.text
     assert "tidemark down" in seen.hint

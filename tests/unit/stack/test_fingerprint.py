@@ -1,4 +1,4 @@
-"""When a running stack is another one than asked for: what shapes it has changed, and not merely code."""
+"""The fingerprint changes with everything that shapes a stack, and with nothing else."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def edit(code: Path, name: str, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_specs_and_interpreters_are_told_apart(executable):
+def test_specs_and_interpreters_have_different_fingerprints(executable):
     def digest(spec):
         return digest_of(spec, LocalBackend(spec))
 
@@ -70,7 +70,7 @@ def test_specs_and_interpreters_are_told_apart(executable):
 
 
 @pytest.mark.parametrize("backend", ["local", "compose"])
-def test_an_edit_that_changes_no_launch_leaves_a_stack_the_same(copy, backend):
+def test_an_edit_without_effect_on_a_launch_keeps_the_fingerprint(copy, backend):
     before = reported(copy, backend)
     for path in [*(copy / "tidemark" / "stack").rglob("*.py"), copy / "tidemark" / "processes.py"]:
         with path.open("a") as file:
@@ -97,13 +97,13 @@ def test_an_edit_that_changes_no_launch_leaves_a_stack_the_same(copy, backend):
         pytest.param("cds.py", "-Xlog:cds=off", "-Xlog:cds=info", id="options-with-an-archive"),
     ],
 )
-def test_what_decides_how_a_component_is_launched_makes_another_stack(copy, name, old, new):
+def test_a_change_of_a_launch_changes_the_fingerprint(copy, name, old, new):
     before = reported(copy)
     edit(copy, name, old, new)
     assert reported(copy) != before
 
 
-def test_another_jar_makes_another_stack(copy):
+def test_another_jar_changes_the_fingerprint(copy):
     before = reported(copy)
     lock = next((copy / "tidemark" / "stack").rglob("jars.lock"))
     lines = lock.read_text().splitlines(keepends=True)
@@ -113,7 +113,7 @@ def test_another_jar_makes_another_stack(copy):
     assert reported(copy) != before
 
 
-def test_how_a_container_is_run_makes_another_stack(copy):
+def test_a_change_of_the_compose_files_changes_the_fingerprint(copy):
     before = reported(copy, "compose")
     with (copy / "compose" / "compose.yaml").open("a") as file:
         file.write("# another\n")
@@ -123,6 +123,6 @@ def test_how_a_container_is_run_makes_another_stack(copy):
     assert reported(copy, "compose") != after
 
 
-def test_the_shell_and_the_folder_do_not_count(copy, tmp_path):
+def test_the_shell_and_the_folder_do_not_change_the_fingerprint(copy, tmp_path):
     other = {"PATH": f"/elsewhere:{os.environ['PATH']}", "LANG": "de_DE.UTF-8", "TMPDIR": str(tmp_path)}
     assert reported(copy, **other) == reported(copy)

@@ -66,7 +66,7 @@ def test_without_an_engine_it_refuses(tmp_path):
     )
     assert done.returncode == 4
     assert done.stdout == ""
-    assert "no container engine answers" in done.stderr
+    assert "no container engine can be reached" in done.stderr
     assert "Traceback" not in done.stderr
 
 

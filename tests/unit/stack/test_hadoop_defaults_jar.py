@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from tidemark.stack.install import hadoop_defaults_jar
 
 
-def test_the_jar_is_always_the_same_and_written_once(tmp_path):
+def test_the_jar_is_reproducible_and_written_once(tmp_path):
     path = hadoop_defaults_jar.write_into(tmp_path / "new" / "folder")
     written = path.stat().st_mtime_ns
     assert path.read_bytes() == hadoop_defaults_jar.content()
@@ -17,7 +17,7 @@ def test_the_jar_is_always_the_same_and_written_once(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == [hadoop_defaults_jar.name()]
 
 
-def test_it_has_the_resources_of_what_is_not_there_without_a_property(tmp_path):
+def test_its_resources_have_no_properties(tmp_path):
     with zipfile.ZipFile(hadoop_defaults_jar.write_into(tmp_path)) as jar:
         assert sorted(jar.namelist()) == ["mapred-default.xml", "yarn-default.xml"]
         for name in jar.namelist():

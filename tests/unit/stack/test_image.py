@@ -78,7 +78,7 @@ def failure() -> TestbedError:
     return error.value
 
 
-def test_the_tag_is_the_same_wherever_the_recipe_lies(recipe, monkeypatch):
+def test_the_tag_does_not_depend_on_the_folder_of_the_dockerfile(recipe, monkeypatch):
     copied = image.tag_of()
     monkeypatch.undo()
     assert re.fullmatch(r"[0-9a-f]{16}", copied)
@@ -86,7 +86,7 @@ def test_the_tag_is_the_same_wherever_the_recipe_lies(recipe, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "requirements.lock", "jars.lock"])
-def test_the_tag_changes_with_each_thing_that_the_image_is_made_of(recipe, name):
+def test_the_tag_changes_with_everything_that_determines_the_image(recipe, name):
     before = image.tag_of()
     with (recipe / name).open("a") as file:
         file.write("\n")
@@ -99,8 +99,8 @@ def test_the_tag_changes_with_the_architecture(monkeypatch):
     assert image.tag_of() != before
 
 
-def test_a_client_of_the_same_versions_is_not_refused():
-    assert image.refuses(f"{image.PYTHON}.2", image.pyspark_version()) == ""
+def test_a_client_of_the_same_versions_matches():
+    assert image.mismatch(f"{image.PYTHON}.2", image.pyspark_version()) == ""
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_a_client_of_the_same_versions_is_not_refused():
         ("3.11.2", "9.9.9", "9.9.9"),
     ],
 )
-def test_a_client_of_other_versions_is_refused_by_name(python, spark, named):
-    assert named in image.refuses(python, spark)
+def test_a_client_of_other_versions_is_a_mismatch_that_names_them(python, spark, named):
+    assert named in image.mismatch(python, spark)
 
 
 def test_the_jars_are_those_of_the_lock():
@@ -146,13 +146,13 @@ def test_every_user_has_exactly_one_name(uid):
     assert all(len(line) == 7 for line in lines)
 
 
-def test_an_image_that_the_engine_has_is_not_built(docker):
+def test_an_existing_image_is_not_built_again(docker):
     calls = docker('"image ls") echo 1a2b;;')
     assert image.provide(SPARK, None, quiet) == f"tidemark:{image.tag_of()}"
     assert calls.read_text() == f"image ls --quiet tidemark:{image.tag_of()}\n"
 
 
-def test_an_image_is_built_from_a_context_that_is_gone_afterwards(docker, cache, tmp_path):
+def test_an_image_is_built_from_a_context_that_is_removed_afterwards(docker, cache, tmp_path):
     shown = tmp_path / "shown"
     show = f'(echo "$TIDEMARK_IMAGE_TAG"; cd "$TIDEMARK_IMAGE_CONTEXT"; find . -type f | sort) > {shown}'
     docker(LS_BASE, f'"compose --progress") case "$*" in *build) {show};; esac;;')
@@ -169,7 +169,7 @@ def test_an_image_is_built_from_a_context_that_is_gone_afterwards(docker, cache,
     assert any("building" in text for text in said)
 
 
-def test_of_older_images_only_those_beyond_the_newest_are_removed(docker):
+def test_only_images_beyond_the_newest_two_are_removed(docker):
     names = "echo tidemark:a; echo stranger:a; echo '<none>:<none>'; echo tidemark:b; echo tidemark:c"
     calls = docker(
         f'"image ls") case "$*" in *debian*) echo 1a2b;; *label=tidemark.image=stack*) {names};; esac;;',
@@ -182,17 +182,17 @@ def test_of_older_images_only_those_beyond_the_newest_are_removed(docker):
     ]
 
 
-def test_without_docker_the_other_backend_is_named(monkeypatch, tmp_path):
+def test_without_docker_the_hint_names_the_local_backend(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     error = failure()
     assert "docker" in error.detail
     assert "local backend" in error.hint
 
 
-def test_an_engine_that_does_not_answer_is_told_from_an_image_that_is_not_there(docker):
+def test_an_unreachable_engine_is_not_taken_for_a_missing_image(docker):
     docker('"image ls") echo "Cannot connect to the Docker daemon" >&2; exit 1;;')
     error = failure()
-    assert error.message == "the Docker engine does not answer"
+    assert error.message == "the Docker engine cannot be reached"
     assert "Cannot connect" in error.detail
     assert "docker info" in error.hint
 
@@ -204,7 +204,7 @@ def test_without_compose_nothing_is_collected(docker):
     assert "unknown flag" in error.detail
 
 
-def test_a_base_that_cannot_be_pulled_says_how_to_get_one(docker):
+def test_a_base_image_that_cannot_be_pulled_has_a_hint(docker):
     docker(LS_NOTHING, GOOD_COMPOSE, '"pull debian:bookworm-slim") echo "no such host"; exit 1;;')
     error = failure()
     assert error.message == "the base image debian:bookworm-slim cannot be pulled"
@@ -212,7 +212,7 @@ def test_a_base_that_cannot_be_pulled_says_how_to_get_one(docker):
     assert "docker import - debian:bookworm-slim" in error.hint
 
 
-def test_a_pip_that_fails_shows_the_end_of_what_it_said(docker, cache):
+def test_a_failing_pip_shows_the_end_of_its_output(docker, cache):
     docker(LS_BASE, GOOD_COMPOSE, pip="echo 'No matching distribution'; exit 1")
     error = failure()
     assert "packages cannot be had" in error.message
@@ -222,7 +222,7 @@ def test_a_pip_that_fails_shows_the_end_of_what_it_said(docker, cache):
     assert not (cache / "context").exists()
 
 
-def test_a_build_that_fails_shows_the_end_of_its_log(docker, cache):
+def test_a_failing_build_shows_the_end_of_its_log(docker, cache):
     docker(LS_BASE, '"compose --progress") case "$*" in *build) echo "step 7 failed"; exit 17;; esac;;')
     error = failure()
     assert error.message == f"tidemark:{image.tag_of()} cannot be built"
@@ -231,7 +231,7 @@ def test_a_build_that_fails_shows_the_end_of_its_log(docker, cache):
     assert not (cache / "context").exists()
 
 
-def test_a_full_disk_is_told_whatever_failed(docker):
+def test_a_full_disk_is_the_hint_whichever_step_failed(docker):
     docker(
         LS_BASE,
         '"compose --progress") case "$*" in *build) echo "x: no space left on device"; exit 1;; esac;;',
@@ -254,7 +254,7 @@ def test_a_build_that_hangs_is_ended(docker, monkeypatch):
     assert "did not end in 0.3 s" in failure().detail
 
 
-def test_another_python_cannot_build(docker, monkeypatch):
+def test_another_python_cannot_build_the_image(docker, monkeypatch):
     docker(LS_BASE, GOOD_COMPOSE)
     monkeypatch.setattr(image.platform, "python_version", lambda: "3.99.0")
     error = failure()
@@ -262,7 +262,7 @@ def test_another_python_cannot_build(docker, monkeypatch):
     assert image.PYTHON in error.hint
 
 
-def test_without_java_jars_that_are_there_are_enough_and_others_are_an_error(docker, monkeypatch, tmp_path):
+def test_without_java_only_cached_jars_can_be_used(docker, monkeypatch, tmp_path):
     docker(LS_BASE, GOOD_COMPOSE)
     image.provide(SPARK, None, quiet)
     monkeypatch.setattr(jars, "missing", list)
@@ -271,7 +271,7 @@ def test_without_java_jars_that_are_there_are_enough_and_others_are_an_error(doc
         image.provide(SPARK, None, quiet)
 
 
-def test_an_interrupted_build_ends_what_it_started_and_leaves_nothing(docker, cache, tmp_path):
+def test_an_interrupted_build_ends_its_children_and_leaves_nothing(docker, cache, tmp_path):
     """The build is a grandchild, as Compose is; what is interrupted is not the terminal's whole group."""
     started = tmp_path / "started"
     build = (
@@ -292,7 +292,7 @@ def test_an_interrupted_build_ends_what_it_started_and_leaves_nothing(docker, ca
     assert not (cache / "context").exists()
 
 
-def test_only_one_builds_at_a_time(docker, cache, tmp_path):
+def test_only_one_build_runs_at_a_time(docker, cache, tmp_path):
     """The second waits, and then finds the image of the first."""
     built = tmp_path / "built"
     calls = docker(
@@ -310,7 +310,7 @@ def test_only_one_builds_at_a_time(docker, cache, tmp_path):
         holder.stdout.readline()
         second = threading.Thread(target=image.provide, args=(SPARK, None, quiet))
         second.start()
-        wait_until(calls.exists, 20, lambda: "the second to ask")
+        wait_until(calls.exists, 20, lambda: "the second build to start")
         built.touch()
         holder.communicate()
     second.join()

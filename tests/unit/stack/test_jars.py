@@ -35,7 +35,7 @@ def quiet(_text: str) -> None:
     pass
 
 
-def test_every_line_of_the_lock_is_whole():
+def test_every_line_of_the_lock_is_complete():
     for group in ("broker", "tools", "files", "connector", *{f"spark-{v}" for v in jars.CONNECTORS.values()}):
         found = jars.locked(group)
         assert found
@@ -72,7 +72,7 @@ def test_a_jar_with_a_wrong_checksum_is_deleted_and_named():
     assert "try again" in error.value.hint
 
 
-def test_a_jar_with_the_right_checksum_stays():
+def test_a_jar_with_the_right_checksum_is_kept():
     import hashlib
 
     jar = in_cache(jars.Jar("g", "o", "good", "1", hashlib.sha256(CONTENT).hexdigest()))
@@ -80,7 +80,7 @@ def test_a_jar_with_the_right_checksum_stays():
     assert jar.path.exists()
 
 
-def test_without_network_the_end_of_what_ivy_said_is_shown(executable, spark):
+def test_without_network_the_end_of_ivys_output_is_shown(executable, spark):
     java = executable("java", "echo ':: problems summary ::'; echo 'UnknownHostException: somewhere'; exit 1")
     with pytest.raises(FetchError, match="50 of 50 jars could not be fetched") as error:
         jars.provide(java, spark, ("broker", "connector", "spark-4.2.0"), quiet)
@@ -88,7 +88,7 @@ def test_without_network_the_end_of_what_ivy_said_is_shown(executable, spark):
     assert "TIDEMARK_IVY_SETTINGS" in error.value.hint
 
 
-def test_what_was_fetched_wrong_is_refused(executable, spark):
+def test_a_fetched_jar_with_a_wrong_checksum_is_refused(executable, spark):
     """A mirror that gives another file under the name."""
     java = executable(
         "java",
@@ -101,13 +101,13 @@ def test_what_was_fetched_wrong_is_refused(executable, spark):
     assert jars.missing(jars.locked("tools"))
 
 
-def test_settings_that_are_no_file_are_an_error(executable, spark, monkeypatch):
+def test_missing_ivy_settings_are_an_error(executable, spark, monkeypatch):
     monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", "nowhere.xml")
     with pytest.raises(FetchError, match=r"nowhere\.xml"):
         jars.provide(executable("java", "exit 0"), spark, ("tools",), quiet)
 
 
-def test_own_settings_are_handed_to_ivy(executable, spark, monkeypatch, tmp_path):
+def test_the_users_settings_are_passed_to_ivy(executable, spark, monkeypatch, tmp_path):
     settings = tmp_path / "company.xml"
     settings.write_text("<ivysettings/>")
     monkeypatch.setenv("TIDEMARK_IVY_SETTINGS", str(settings))

@@ -1,4 +1,4 @@
-"""Who gets which stack, and when it ends. The processes are real, what they do is not: they sleep."""
+"""Which stack a caller gets, and when it ends. The processes are real but only sleep."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def home(tmp_path):
 def fake_start(monkeypatch):
     fake = Boot()
     monkeypatch.setattr(cold_start, "cold_start", fake)
-    monkeypatch.setattr(running_stack.RunningStack, "_bring_up", lambda *_: None)
+    monkeypatch.setattr(running_stack.RunningStack, "_await_ready", lambda *_: None)
     return fake
 
 
@@ -82,7 +82,7 @@ def processes(home: Path) -> list[ProcessId]:
     return marked(TOKEN_VARIABLE, StateFolder(home).token() or "none")
 
 
-def test_a_stack_from_up_is_found_by_the_next(home, fake_start):
+def test_up_reuses_the_stack_of_an_earlier_up(home, fake_start):
     first = up(SPEC, home=home)
     assert up(SPEC, home=home).state_dir == first.state_dir
     with lease(SPEC, home=home):
@@ -91,7 +91,7 @@ def test_a_stack_from_up_is_found_by_the_next(home, fake_start):
     assert len(processes(home)) == 2
 
 
-def test_down_ends_it_and_says_whether_there_was_one(home):
+def test_down_ends_the_stack_and_returns_whether_there_was_one(home):
     up(SPEC, home=home)
     left = processes(home)
     assert down(home=home)
@@ -100,7 +100,7 @@ def test_down_ends_it_and_says_whether_there_was_one(home):
     assert current(home=home) is None
 
 
-def test_a_stack_that_a_lease_had_to_start_ends_with_the_last_lease(home, fake_start):
+def test_a_stack_started_by_a_lease_ends_with_the_last_lease(home, fake_start):
     with lease(SPEC, home=home):
         with lease(SPEC, home=home):
             left = processes(home)
@@ -109,7 +109,7 @@ def test_a_stack_that_a_lease_had_to_start_ends_with_the_last_lease(home, fake_s
     assert fake_start.starts == 1
 
 
-def test_up_while_it_is_leased_keeps_it(home):
+def test_up_keeps_a_leased_stack(home):
     with lease(SPEC, home=home):
         up(SPEC, home=home)
     assert len(processes(home)) == 2
@@ -132,7 +132,7 @@ def test_a_stack_in_use_is_not_rebuilt(home):
     assert "tidemark down" in error.value.hint
 
 
-def test_a_missing_part_is_started_again(home, fake_start):
+def test_a_missing_component_is_started_again(home, fake_start):
     stack = up(SPEC, home=home)
     stack.kill("driver")
     said: list[str] = []
@@ -163,7 +163,7 @@ def test_a_start_that_fails_leaves_nothing(home, fake_start, error):
     assert (home / "failed-start").is_dir()
 
 
-def test_a_stack_ends_though_its_leaseholder_was_killed(home, tmp_path):
+def test_a_stack_ends_after_its_leaseholder_was_killed(home, tmp_path):
     """What the reaper is for: nobody is left who could clean up."""
     root = str(Path(__file__).parents[3])
     argv = [sys.executable, "-c", HOLDER.format(path=[root]), str(home)]
@@ -189,7 +189,7 @@ def test_a_stack_whose_folder_was_deleted_is_ended(home):
     wait_until(lambda: not any(process.alive for process in left), 20, lambda: f"{left} to end")
 
 
-def test_a_keeper_that_died_is_replaced(home):
+def test_a_reaper_that_died_is_replaced(home):
     up(SPEC, home=home)
     state = StateFolder(home)
     (_, first), *_ = state.records("reapers", Lease)
@@ -209,13 +209,13 @@ def begin(start, home: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [up, lease], ids=["up", "lease"])
-def test_a_stack_of_another_version_is_neither_ended_nor_doubled(home, fake_start, start):
+def test_a_stack_of_another_version_is_neither_ended_nor_replaced(home, fake_start, start):
     up(SPEC, home=home)
     left, record = processes(home), home / "stack" / "stack.json"
     record.write_bytes(record.read_bytes().replace(b'"layout":3', b'"layout":1'))
 
     for use in (lambda: current(home=home), lambda: begin(start, home)):
-        with pytest.raises(UnknownStack, match="of another version") as error:
+        with pytest.raises(UnknownStack, match="another version") as error:
             use()
         assert "tidemark down" in error.value.hint
     assert fake_start.starts == 1
@@ -226,7 +226,7 @@ def test_a_stack_of_another_version_is_neither_ended_nor_doubled(home, fake_star
     assert current(home=home) is None
 
 
-def test_a_lease_that_ends_leaves_a_stack_of_another_version_alone(home):
+def test_the_end_of_a_lease_leaves_a_stack_of_another_version_alone(home):
     with lease(SPEC, home=home):
         left, record = processes(home), home / "stack" / "stack.json"
         record.write_bytes(record.read_bytes().replace(b'"layout":3', b'"layout":4'))

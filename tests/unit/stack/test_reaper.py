@@ -1,4 +1,4 @@
-"""What the reaper does where the container engine is down: bounded words, and an end."""
+"""The reaper without a container engine: it logs an error once, and gives up in the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tidemark.errors import ContainerEngineError, DeadlineExceeded
 from tidemark.processes import ProcessId, base_environment, end, spawn, tail
 from tidemark.stack import reaper
-from tidemark.stack.reaper import Attempts, keep
+from tidemark.stack.reaper import Attempts, watch
 from tidemark.stack.registry import Lease, Stopped, Target
 from tidemark.waiting import wait_until
 
@@ -30,11 +30,11 @@ def containers(state, stack_record, sleeper):
     state.write(stack_record)
     dead = sleeper()
     end([dead], ask_s=0)
-    state.add("stopped", Stopped(Target(container="tidemark-x-broker"), dead), "part-broker")
+    state.add("stopped", Stopped(Target(container="tidemark-x-broker"), dead), "component-broker")
     return token
 
 
-def test_a_keeper_without_an_engine_says_so_once(no_engine, containers, state, tmp_path):
+def test_a_reaper_without_a_container_engine_logs_that_once(no_engine, containers, state, tmp_path):
     state.add("leases", Lease(ProcessId.own()), "ours")
     log = tmp_path / "reaper.log"
     process = spawn(
@@ -44,49 +44,47 @@ def test_a_keeper_without_an_engine_says_so_once(no_engine, containers, state, t
         env=base_environment(DOCKER_HOST=no_engine, PYTHONPATH=":".join(sys.path)),
     )
     try:
-        wait_until(lambda: tail(log), 20, lambda: "the reaper to say something")
-        with pytest.raises(DeadlineExceeded, match="more words"):
-            wait_until(lambda: len(tail(log, 100).splitlines()) > 6, 4, lambda: "more words")
+        wait_until(lambda: tail(log), 20, lambda: "the reaper to log something")
+        with pytest.raises(DeadlineExceeded, match="more lines"):
+            wait_until(lambda: len(tail(log, 100).splitlines()) > 6, 4, lambda: "more lines")
         assert process.alive
     finally:
         end([process], ask_s=0)
-    assert tail(log).count("no container engine answers") == 1
+    assert tail(log).count("no container engine can be reached") == 1
     assert "Traceback" not in tail(log)
 
 
-def test_a_stack_that_cannot_be_ended_is_left_after_a_while(
-    no_engine, containers, state, capsys, monkeypatch
-):
-    monkeypatch.setattr(reaper, "LOOK_S", 0.05)
+def test_the_reaper_gives_up_a_stack_that_it_cannot_end(no_engine, containers, state, capsys, monkeypatch):
+    monkeypatch.setattr(reaper, "POLL_S", 0.05)
     assert no_engine
 
-    keep(state, containers, give_up_s=1.0)
+    watch(state, containers, give_up_s=1.0)
 
-    said = capsys.readouterr().out
-    assert said.count("ending the stack, which nobody needs, failed") == 1
-    assert said.rstrip().endswith("`tidemark down` ends it")
-    assert state.token() == containers, "what could not be ended can be found"
+    log = capsys.readouterr().out
+    assert log.count("ending the unused stack: failed") == 1
+    assert log.rstrip().endswith("`tidemark down` ends it")
+    assert state.token() == containers, "a stack that could not be ended can still be found"
 
 
-def test_containers_of_a_folder_that_is_gone_are_given_up_too(
+def test_the_reaper_gives_up_containers_of_a_deleted_folder_that_it_cannot_remove(
     no_engine, containers, state, capsys, monkeypatch
 ):
-    monkeypatch.setattr(reaper, "LOOK_S", 0.05)
+    monkeypatch.setattr(reaper, "POLL_S", 0.05)
     assert no_engine
 
     (state.path / "token").unlink()
     (state.path / "backend").write_text("compose")
-    keep(state, containers, give_up_s=0.3)
+    watch(state, containers, give_up_s=0.3)
 
-    said = capsys.readouterr().out
-    assert said.count("failed") == 1
-    assert "the next start in this project removes them" in said
+    log = capsys.readouterr().out
+    assert log.count("failed") == 1
+    assert "the next start in this project removes them" in log
 
 
-def test_what_fails_is_tried_ever_less_often(monkeypatch):
+def test_the_pause_doubles_while_a_task_fails(monkeypatch):
     now, tried = [100.0], []
     monkeypatch.setattr(reaper.time, "monotonic", lambda: now[0])
-    attempts = Attempts("a duty")
+    attempts = Attempts("a task")
 
     def fails():
         tried.append(now[0])
@@ -101,8 +99,8 @@ def test_what_fails_is_tried_ever_less_often(monkeypatch):
     assert attempts.failing_for_s == now[0] - 100.0
 
 
-def test_what_works_again_is_said_and_done_at_once_the_next_time(capsys):
-    attempts = Attempts("a duty")
+def test_a_recovered_task_is_logged_and_runs_at_once_again(capsys):
+    attempts = Attempts("a task")
 
     def fails():
         raise ContainerEngineError("down")
@@ -113,13 +111,13 @@ def test_what_works_again_is_said_and_done_at_once_the_next_time(capsys):
     assert attempts.make(lambda: None)
     assert attempts.failing_for_s == 0.0
     assert [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "a duty failed",
-        "a duty: done",
+        "a task: failed",
+        "a task: succeeded after failing for 0 s",
     ]
 
 
-def test_failures_that_each_say_something_new_do_not_fill_a_disk(capsys):
-    attempts = Attempts("a duty")
+def test_the_log_of_differing_failures_is_limited(capsys):
+    attempts = Attempts("a task")
     for number in range(10 * reaper.MOST_MESSAGES):
 
         def fails(number=number):
@@ -127,4 +125,4 @@ def test_failures_that_each_say_something_new_do_not_fill_a_disk(capsys):
 
         attempts._due = 0.0
         attempts.make(fails)
-    assert capsys.readouterr().out.count("a duty failed") == reaper.MOST_MESSAGES
+    assert capsys.readouterr().out.count("a task: failed") == reaper.MOST_MESSAGES

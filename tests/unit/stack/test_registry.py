@@ -11,7 +11,7 @@ from tidemark.processes import ProcessId, end
 from tidemark.stack.registry import LAYOUT, ComponentRecord, Lease, Session, StackRecord, StateFolder, Stopped
 
 
-def test_only_one_holds_the_lock(state):
+def test_only_one_process_holds_the_lock(state):
     with state.lock(), pytest.raises(DeadlineExceeded, match="held by process"), state.lock(0):
         pass
     with state.lock(0):
@@ -27,7 +27,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
         pass
 
 
-def test_records_come_back_as_they_were_written(state, stack_record, component):
+def test_records_are_read_as_they_were_written(state, stack_record, component):
     state.make()
     state.write(stack_record)
     state.write_component(component(process=ProcessId(12, 179522578, "a-boot")))
@@ -35,7 +35,7 @@ def test_records_come_back_as_they_were_written(state, stack_record, component):
     assert state.component("broker").process == ProcessId(12, 179522578, "a-boot")
 
 
-def test_there_is_no_stack_before_one_is_made(state):
+def test_there_is_no_stack_before_one_is_created(state):
     assert state.token() is None
     assert state.read() is None
     assert state.components() == []
@@ -76,7 +76,7 @@ def shape(info: msgspec.inspect.Type) -> object:
     return type(info).__name__
 
 
-def test_a_change_of_what_is_on_disk_raises_the_layout():
+def test_a_change_of_the_records_requires_a_new_layout():
     kinds = (StackRecord, ComponentRecord, Lease, Stopped, Session)
     shapes = json.dumps([shape(msgspec.inspect.type_info(kind)) for kind in kinds], sort_keys=True)
     digest = hashlib.sha256(shapes.encode()).hexdigest()[:16]
@@ -85,7 +85,7 @@ def test_a_change_of_what_is_on_disk_raises_the_layout():
     )
 
 
-def test_parts_come_in_the_order_of_the_stack(state, component):
+def test_components_are_listed_in_start_order(state, component):
     state.make()
     own = component("aaa", "driver", owner=ProcessId.own())
     for record in (
@@ -99,7 +99,7 @@ def test_parts_come_in_the_order_of_the_stack(state, component):
     assert [record.name for record in state.components()] == ["broker", "master", "worker-1", "driver", "aaa"]
 
 
-def test_a_lease_is_void_when_its_holder_is_dead(state, sleeper):
+def test_a_lease_is_void_after_its_holder_died(state, sleeper):
     state.make()
     holder = sleeper()
     state.add("leases", Lease(holder), "theirs")

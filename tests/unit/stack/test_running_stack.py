@@ -26,7 +26,7 @@ def executor(sleeper):
     return start
 
 
-def test_an_executor_is_of_the_application_and_on_a_worker_of_this_stack(state, executor, component):
+def test_executors_belong_to_the_application_and_to_a_worker_of_this_stack(state, executor, component):
     workers = [component(f"worker-{n}", "worker", address=f"127.0.0.1:{20000 + n}") for n in (1, 2)]
     ours = executor("127.0.0.1:20001", 0), executor("127.0.0.1:20002", 1)
     executor("127.0.0.1:20001", 0, "app-1")
@@ -37,7 +37,7 @@ def test_an_executor_is_of_the_application_and_on_a_worker_of_this_stack(state, 
     assert sorted(found) == [Executor(str(n), f"worker-{n + 1}", process) for n, process in enumerate(ours)]
 
 
-def test_what_an_executor_is_just_starting_does_not_count():
+def test_a_fork_of_an_executor_is_not_an_executor():
     first = Executor("0", "worker-1", ProcessId(50, 1000, "boot"))
     second = Executor("1", "worker-2", ProcessId(40, 1001, "boot"))
     fork = Executor("0", "worker-1", ProcessId(7, 1250, "boot"))
@@ -46,7 +46,7 @@ def test_what_an_executor_is_just_starting_does_not_count():
         assert sorted(without_forks(seen)) == [first, second]
 
 
-def test_a_stack_lists_executors_in_order_whatever_the_runtime_finds_first(state, stack_record, component):
+def test_executors_are_listed_in_order(state, stack_record, component):
     """A fault's victim is counted from the first of them."""
     state.make()
     state.write_component(component("driver", "driver", process=ProcessId.own()))

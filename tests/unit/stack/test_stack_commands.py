@@ -35,13 +35,13 @@ def run(*words: str):
 
 @pytest.fixture
 def running(monkeypatch):
-    """The running stack; a test may change its parts."""
+    """The running stack; a test may change its components."""
     fake = FakeStack(COMPONENTS[:])
     monkeypatch.setattr(stack, "current", lambda: fake)
     return fake
 
 
-def test_up_hands_its_options_on_and_says_where_things_are(monkeypatch):
+def test_up_passes_its_options_on_and_prints_the_addresses(monkeypatch):
     asked = []
     monkeypatch.setattr(stack, "up", lambda spec, **_: asked.append(spec) or FakeStack(COMPONENTS))
     done = run(
@@ -61,7 +61,7 @@ def test_up_prints_one_json_object(monkeypatch):
     assert found["seconds"] >= 0
 
 
-def test_status_of_a_whole_stack_is_exit_code_0(running):
+def test_status_of_a_complete_stack_is_exit_code_0(running):
     done = run("status")
     assert done.exit_code == 0
     assert "broker" in done.stdout
@@ -82,21 +82,21 @@ def test_status_of_a_broken_stack_is_exit_code_4(running):
     }
 
 
-def test_status_without_a_stack_says_how_to_get_one(monkeypatch):
+def test_status_without_a_stack_says_how_to_start_one(monkeypatch):
     monkeypatch.setattr(stack, "current", lambda: None)
     assert run("status").exit_code == 4
     assert "tidemark up" in run("status").stdout
     assert json.loads(run("status", "--json").stdout) == {"running": False, "components": []}
 
 
-@pytest.mark.parametrize(("ended", "text"), [(True, "down\n"), (False, "there was no stack\n")])
-def test_down_says_whether_there_was_one(monkeypatch, ended, text):
+@pytest.mark.parametrize(("ended", "text"), [(True, "down\n"), (False, "no stack was running\n")])
+def test_down_says_whether_a_stack_was_running(monkeypatch, ended, text):
     monkeypatch.setattr(stack, "down", lambda: ended)
     assert run("down").stdout == text
     assert json.loads(run("down", "--json").stdout) == {"ended": ended}
 
 
-def test_doctor_fails_only_for_what_is_bad(monkeypatch):
+def test_doctor_fails_only_for_bad_checks(monkeypatch):
     looks = [doctor.Look("disk", doctor.Finding.WARNING, "little\nleft", "make room")]
     monkeypatch.setattr(doctor, "examine", lambda _spec: looks)
     done = run("doctor")

@@ -6,7 +6,7 @@ from tidemark.errors import ContainerEngineError, DaemonDied
 from tidemark.processes import ProcessId, end
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.registry import Stopped, Target
-from tidemark.stack.suspension import resume, resume_abandoned, stop, suspended
+from tidemark.stack.suspension import resume, resume_abandoned, suspend, suspended
 from tidemark.waiting import wait_until
 
 
@@ -30,30 +30,30 @@ def goes_on(process: ProcessId) -> None:
     wait_until(lambda: not process.paused, 5, lambda: "the resume")
 
 
-def test_a_paused_process_goes_on_when_resumed(state, runtime, process, target):
-    stop(state, runtime, target, "x")
+def test_a_suspended_process_runs_again_when_resumed(state, runtime, process, target):
+    suspend(state, runtime, target, "x")
     assert process.paused
     resume(state, runtime, target, "x")
     goes_on(process)
 
 
-def test_a_held_process_stands_still_in_the_block_only(state, runtime, process, target):
+def test_a_process_is_suspended_only_inside_the_block(state, runtime, process, target):
     with suspended(state, runtime, target, "driver"):
         assert process.paused
     goes_on(process)
     assert state.records("stopped", Stopped) == []
 
 
-def test_a_hold_does_not_resume_what_somebody_paused(state, runtime, process, target):
-    stop(state, runtime, target, "part-driver")
+def test_the_end_of_a_block_does_not_resume_a_paused_process(state, runtime, process, target):
+    suspend(state, runtime, target, "component-driver")
     with suspended(state, runtime, target, "driver"):
         pass
     assert process.paused
 
 
-def test_what_a_dead_process_paused_is_resumed(state, runtime, process, target, sleeper):
+def test_a_suspension_by_a_process_that_died_is_undone(state, runtime, process, target, sleeper):
     owner = sleeper()
-    stop(state, runtime, target, "x")
+    suspend(state, runtime, target, "x")
     state.add("stopped", Stopped(target, owner), "x")
     resume_abandoned(state, runtime)
     assert process.paused
@@ -62,15 +62,13 @@ def test_what_a_dead_process_paused_is_resumed(state, runtime, process, target, 
     goes_on(process)
 
 
-def test_what_cannot_be_resumed_now_stays_noted_and_is_resumed_later(
-    state, runtime, process, target, sleeper
-):
+def test_a_failed_resume_stays_recorded_and_is_retried(state, runtime, process, target, sleeper):
     class Down(ProcessRuntime):
         def resume(self, target):
             raise ContainerEngineError("the container engine is down")
 
     owner = sleeper()
-    stop(state, runtime, target, "x")
+    suspend(state, runtime, target, "x")
     state.add("stopped", Stopped(target, owner), "x")
     end([owner], ask_s=0)
     with pytest.raises(ContainerEngineError):
@@ -81,8 +79,8 @@ def test_what_cannot_be_resumed_now_stays_noted_and_is_resumed_later(
     assert state.records("stopped", Stopped) == []
 
 
-def test_a_process_that_is_gone_cannot_be_paused(state, runtime, process, target):
+def test_a_process_that_has_ended_cannot_be_suspended(state, runtime, process, target):
     end([process], ask_s=0)
     with pytest.raises(DaemonDied, match="driver"):
-        stop(state, runtime, target, "driver")
+        suspend(state, runtime, target, "driver")
     assert state.records("stopped", Stopped) == []

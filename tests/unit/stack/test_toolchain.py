@@ -36,16 +36,16 @@ def test_an_old_java_is_refused(executable, text, major):
 
 
 @pytest.mark.parametrize("text", ['openjdk version "17.0.15" 2025-04-15', 'openjdk version "21" 2023-09-19'])
-def test_a_new_java_is_taken(executable, text):
+def test_a_new_java_is_accepted(executable, text):
     assert check_java(java_that_says(executable, text)) in {"17.0.15", "21"}
 
 
-def test_a_java_that_is_something_else_is_refused(executable):
+def test_a_program_that_is_not_java_is_refused(executable):
     with pytest.raises(JavaError, match="does not say its version"):
         check_java(executable("java", "exit 1"))
 
 
-def test_java_home_goes_before_path(monkeypatch, executable, tmp_path):
+def test_java_home_takes_precedence_over_path(monkeypatch, executable, tmp_path):
     java = java_that_says(executable, 'openjdk version "17"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert find_java() == java
@@ -57,13 +57,13 @@ def test_a_java_home_without_java_is_an_error(monkeypatch, tmp_path):
         find_java()
 
 
-def test_the_own_interpreter_has_spark():
+def test_this_interpreter_has_spark():
     spark = find_spark(Path(sys.executable))
     assert spark.version.startswith("4.")
     assert list(spark.jars.glob("spark-connect_*.jar"))
 
 
-def test_another_interpreter_is_asked(executable):
+def test_the_pyspark_of_another_interpreter_is_found(executable):
     same = find_spark(Path(sys.executable))
     other = executable("python", f'exec {sys.executable} "$@"')
     assert find_spark(other).version == same.version
@@ -83,11 +83,11 @@ def test_a_pyspark_without_the_connect_extra_is_named(executable):
 
 
 @pytest.mark.parametrize("text", ["exit 3", "echo hello"])
-def test_what_is_no_interpreter_is_wrong_usage(executable, text):
-    with pytest.raises(UsageError, match="does not answer as a Python does"):
+def test_a_program_that_is_not_python_is_wrong_usage(executable, text):
+    with pytest.raises(UsageError, match="is not a Python interpreter"):
         find_spark(executable("python", text))
 
 
-def test_an_interpreter_that_is_not_there_is_wrong_usage(tmp_path):
+def test_a_missing_interpreter_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match="is not a Python that runs"):
         find_spark(tmp_path / "python")

@@ -1,4 +1,4 @@
-"""The program that looks after single processes inside a container, run here."""
+"""The agent that signals single processes in a container, run on this machine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PROGRAM = Path(tidemark.stack.__file__).parent / "inside" / "worker_processes.py
 
 
 @pytest.fixture
-def told():
-    """A function that tells the program something and returns its answer."""
+def run_command():
+    """A function that sends the agent a command and returns its answer."""
     with subprocess.Popen(
         [sys.executable, "-I", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
@@ -37,40 +37,40 @@ def named(process):
     return str(process.pid), str(process.start_ticks), process.boot_id
 
 
-def test_a_process_is_halted_goes_on_and_is_killed(told, sleeper):
+def test_a_process_is_suspended_resumed_and_killed(run_command, sleeper):
     process = sleeper()
 
-    assert told("halt", *named(process)) == [0, ""]
+    assert run_command("suspend", *named(process)) == [0, ""]
     assert process.paused
-    assert told("go-on", *named(process)) == [0, ""]
-    assert told("lives", *named(process)) == [0, ""]
-    assert told("kill", *named(process)) == [0, ""]
+    assert run_command("resume", *named(process)) == [0, ""]
+    assert run_command("lives", *named(process)) == [0, ""]
+    assert run_command("kill", *named(process)) == [0, ""]
     assert not process.alive
 
 
-def test_what_is_gone_is_said_to_be_gone(told, sleeper):
+def test_a_process_that_has_ended_is_reported_as_gone(run_command, sleeper):
     process = sleeper()
     end([process], ask_s=0)
 
-    assert [told(word, *named(process))[0] for word in ("halt", "lives")] == [3, 3]
-    assert [told(word, *named(process))[0] for word in ("go-on", "kill")] == [0, 0]
+    assert [run_command(word, *named(process))[0] for word in ("suspend", "lives")] == [3, 3]
+    assert [run_command(word, *named(process))[0] for word in ("resume", "kill")] == [0, 0]
 
 
-def test_a_later_process_of_the_same_id_is_left_alone(told, sleeper):
+def test_a_reused_process_id_is_never_signalled(run_command, sleeper):
     process = sleeper()
 
     for other in (replace(process, start_ticks=process.start_ticks - 1), replace(process, boot_id="another")):
-        assert told("kill", *named(other)) == [0, ""]
+        assert run_command("kill", *named(other)) == [0, ""]
     assert process.alive
 
 
-def test_executors_of_an_application_are_listed_by_their_command(told, sleeper):
+def test_executors_of_an_application_are_found_by_their_command_line(run_command, sleeper):
     backend = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
     sleep = [sys.executable, "-c", "import signal; signal.pause()", backend]
     process = sleeper(argv=[*sleep, "--executor-id", "7", "--app-id", "app-0"])
     sleeper(argv=[*sleep, "--executor-id", "8", "--app-id", "app-1"])
 
-    code, said = told("list", "app-0")
+    code, said = run_command("list", "app-0")
 
     assert code == 0
     assert json.loads(said) == {

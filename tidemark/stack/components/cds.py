@@ -1,10 +1,9 @@
-"""Class archives (CDS): a JVM that maps its classes from one starts in half the time, with half the work.
+"""Class-data-sharing (CDS) archives: a JVM that maps its classes from an archive starts in half the time.
 
-The first stack of an installation notes which classes its JVMs load; a while after its first streaming query has done
-a batch its reaper has archives of them written into the user's cache (``install/cds_training.py``), also if
-the stack ends
-meanwhile. JVMs that are started then map them. An archive for another Java, other jars or another PySpark has another
-name, and one that Java does not like is ignored by Java: all this is for speed only.
+The JVMs of the first stack of an installation list the classes that they load. Some time after its first streaming
+query has finished a batch, the reaper starts a process that writes archives of these classes into the user's cache
+(``install/cds_training.py``); later JVMs map them. The name of an archive depends on Java, the jars and PySpark, and
+Java ignores an archive that does not fit: archives affect speed only.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from tidemark.stack.components import spark_settings
 from tidemark.stack.registry import StackRecord, StateFolder
 
 GROUPS = ("spark", "broker")
-"""Of what there are archives, the one first that is worth more: 60 to 230 MB each."""
+"""The groups of JVMs with an archive each (60 to 230 MB), the more useful one first."""
 MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
-"""At its own address: moved elsewhere, every page of it would be this JVM's own memory (100 MB more each)."""
+"""The archive is mapped at its own address: relocated, each JVM would have a private copy (100 MB more each)."""
 
 
 def options(state: StateFolder, record: StackRecord, group: str, name: str) -> list[str]:
-    """JVM options of a part: to map the archive, or, where there is none yet, to note its classes."""
+    """JVM options of a component: map the archive or, if there is none yet, list the loaded classes."""
     archive = archive_of(record, group)
     if archive.is_file():
-        os.utime(archive)  # the cache drops what was not used for longest
+        os.utime(archive)  # the cache drops the least recently used
         return [f"-XX:SharedArchiveFile={archive}", *MAPPED]
     lists = state.path / "classes" / group
     lists.mkdir(parents=True, exist_ok=True)
@@ -36,22 +35,22 @@ def options(state: StateFolder, record: StackRecord, group: str, name: str) -> l
 
 
 def folder() -> Path:
-    """The part of the user's cache that holds the archives; containers see it under the same path."""
+    """The folder of the archives in the user's cache; containers see it under the same path."""
     path = paths.cache_dir() / "classes"
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def archive_of(record: StackRecord, group: str) -> Path:
-    """Where a stack's archive of a group is, or would be: its name tells all that it depends on."""
+    """The path of a stack's archive of a group; its name is a hash of everything that it depends on."""
     key = hashlib.sha256()
-    for component in (*_installation(record, group), class_path(record, group), spark_settings.DAEMON_JVM):
-        key.update(f"{component}\n".encode())
+    for value in (*_installation(record, group), class_path(record, group), spark_settings.DAEMON_JVM):
+        key.update(f"{value}\n".encode())
     return folder() / f"{group}-{key.hexdigest()[:16]}.jsa"
 
 
 def _installation(record: StackRecord, group: str) -> Iterator[object]:
-    """Which Java, and which jars: those of an image, or those of this machine."""
+    """What identifies Java and the jars: the image, or the files of this machine."""
     if record.image:
         yield record.image
         return

@@ -1,4 +1,4 @@
-"""Every setting of a broker, with the reason for it. Pure: data in, data out."""
+"""Every setting of a broker, with its reason. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ logger.values.level = warn
 
 @dataclass(frozen=True)
 class BrokerNetwork:
-    """Where the brokers of a cluster are, each list in the order of their node ids, which begin with 1.
+    """The addresses of a cluster's brokers, each list in the order of the node ids, which start at 1.
 
-    ``host`` is what clients on this machine use, ``inside`` what brokers, driver and executors use; empty where that is
-    the same. ``controller`` is the quorum's. ``bind`` is the address that a broker listens at.
+    Clients on this machine use ``host``; brokers, driver and executors use ``inside``, which is empty where they use
+    ``host`` too. ``controller`` has the addresses of the quorum. A broker listens at ``bind``.
     """
 
     bind: str
@@ -38,7 +38,7 @@ class BrokerNetwork:
 
 
 def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
-    """``server.properties`` of a broker that is a controller as well (KRaft combined mode)."""
+    """``server.properties`` of a broker that is also a controller (KRaft combined mode)."""
     named = {"HOST": network.host, "INTERNAL": network.inside, "CONTROLLER": network.controller}
     own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
     listeners = [f"{name}://{network.bind}:{address.rsplit(':', 1)[1]}" for name, address in own.items()]
@@ -54,8 +54,8 @@ def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL" if network.inside else "HOST",
         "log.dirs": data,
-        # One broker has no second replica. Of three, each holds everything, and two must have a record before it
-        # counts as written: any one of them may be lost.
+        # One broker has no second replica. Of three brokers each has every partition, and two must have a record before
+        # it is acknowledged: any one of them may be lost.
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
         "offsets.topic.replication.factor": replicas,
@@ -63,17 +63,17 @@ def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
         "transaction.state.log.min.isr": in_sync,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
-        # Fifty partitions each by default: seconds of work at the first commit and at every restart.
+        # By default fifty partitions each, which cost seconds at the first commit and at every restart.
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.num.partitions": 4,
-        # A trace keeps its own record timestamps: of years ago, and far in the future (sentinels).
+        # A trace has its own record timestamps: years ago, and (sentinels) far in the future.
         "log.retention.ms": -1,
         "log.message.timestamp.before.max.ms": LONG_MAX,
         "log.message.timestamp.after.max.ms": LONG_MAX,
         # A misspelt topic is an error, not an empty topic.
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": 0,
-        # A broker that was killed is back after 3 s of fencing instead of 9.
+        # A killed broker is fenced for 3 s before it can return, instead of 9 s.
         "broker.session.timeout.ms": 3000,
         "broker.heartbeat.interval.ms": 500,
         "num.network.threads": 2,

@@ -1,8 +1,8 @@
-"""What each part of a stack is started with: command, environment, folder, address. One function per kind of part.
+"""The launch spec of each component: command line, environment, folder, address. One function per kind of component.
 
-Free of processes: a :class:`ComponentRecord` comes out, from which any process can start the component.
-Local processes share the loopback address and have ports of their own; containers have names of their own, and the
-usual ports, of which only Kafka's and Spark Connect's are published on this machine's loopback.
+Starts nothing: each function returns a :class:`ComponentRecord`, from which any process can start the component. Local
+processes share the loopback address and have ports of their own. Containers have host names of their own and the usual
+ports; only Kafka's and Spark Connect's are published on this machine's loopback address.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidemark.stack.components.ports import LOOPBACK
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StackRecord, StateFolder
 
 EVERYWHERE = "0.0.0.0"
-"""What a part in a container listens at; of it, only published ports are to be had from outside its network."""
+"""The listen address in a container; outside its network only published ports are reachable."""
 INSIDE_PORT = 9092
 """Kafka's port for driver and executors in containers."""
 _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -39,7 +39,7 @@ def bootstrap_servers(record: StackRecord) -> str:
 
 
 def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecord:
-    """Kafka: broker and controller in one process; writes its configuration."""
+    """A Kafka broker and controller in one process; writes its configuration files."""
     name = broker_names(node)[-1]
     folder = state.path / name
     folder.mkdir(exist_ok=True)
@@ -60,7 +60,11 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecor
     address = f"{LOOPBACK}:{record.kafka_ports[node - 1]}"
     before = _format_broker(record, folder)
     return ComponentRecord(
-        kind=ComponentKind.BROKER, argv=argv, address=address, before=before, **_place(state, record, name)
+        kind=ComponentKind.BROKER,
+        argv=argv,
+        address=address,
+        before=before,
+        **_common_fields(state, record, name),
     )
 
 
@@ -76,7 +80,10 @@ def master(state: StateFolder, record: StackRecord) -> ComponentRecord:
     argv += [*_spark_options(state, record, "master"), "org.apache.spark.deploy.master.Master"]
     argv += ["--host", _host(record, "master"), "--port", str(record.master_port), "--webui-port", "0"]
     return ComponentRecord(
-        kind=ComponentKind.MASTER, argv=argv, address=_master_url(record), **_place(state, record, "master")
+        kind=ComponentKind.MASTER,
+        argv=argv,
+        address=_master_url(record),
+        **_common_fields(state, record, "master"),
     )
 
 
@@ -91,7 +98,7 @@ def worker(state: StateFolder, record: StackRecord, number: int) -> ComponentRec
     argv += ["--cores", str(spark_settings.WORKER_CORES), "--memory", spark_settings.WORKER_MEMORY]
     argv += ["--work-dir", str(state.path / name), _master_url(record)]
     return ComponentRecord(
-        kind=ComponentKind.WORKER, argv=argv, address=f"{host}:{port}", **_place(state, record, name)
+        kind=ComponentKind.WORKER, argv=argv, address=f"{host}:{port}", **_common_fields(state, record, name)
     )
 
 
@@ -125,17 +132,17 @@ def driver(
     argv += ["--master", _master_url(record), "--properties-file", str(properties)]
     argv += ["--class", _CONNECT_SERVER, "spark-internal"]
     address = f"sc://{LOOPBACK}:{port}"
-    place = _place(state, record, name)
-    place["env"]["SPARK_HOME"] = home
-    return ComponentRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **place)
+    fields = _common_fields(state, record, name)
+    fields["env"]["SPARK_HOME"] = home
+    return ComponentRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **fields)
 
 
 def _home_without_python(state: StateFolder) -> str:
-    """The ``SPARK_HOME`` of drivers and executors: a folder with nothing in it.
+    """The ``SPARK_HOME`` of drivers and executors: an empty folder.
 
-    They look there only for ``python/lib/pyspark.zip``, which they put before all else that a Python worker imports
-    from (``PythonUtils.sparkPythonPath``). A worker that does not find it imports the PySpark of its interpreter, which
-    is the same and is compiled: a fifth of the work.
+    Spark reads only ``python/lib/pyspark.zip`` from there and puts it first on a Python worker's path
+    (``PythonUtils.sparkPythonPath``). Without it a worker imports the PySpark of its interpreter, which is the same
+    version, already compiled, and five times as fast to import.
     """
     home = state.path / "spark-home"
     home.mkdir(exist_ok=True)
@@ -143,7 +150,7 @@ def _home_without_python(state: StateFolder) -> str:
 
 
 def executors_of_a_driver(record: StackRecord) -> int:
-    """How many executors a driver has: one on each worker, at least two."""
+    """The number of executors of a driver: one per worker, at least two."""
     return max(record.workers, spark_settings.EXECUTORS_PER_DRIVER)
 
 
@@ -171,13 +178,13 @@ def _broker_network(record: StackRecord) -> kafka_settings.BrokerNetwork:
 
 
 def _format_broker(record: StackRecord, folder: Path) -> list[str]:
-    """The command that formats a broker's data folder. It takes a JVM of its own, and writes three small files."""
+    """The command that formats a broker's data folder; it starts a JVM to write three small files."""
     argv = [record.java, *spark_settings.DAEMON_JVM, "-cp", cds.class_path(record, "broker"), _STORAGE_TOOL]
     return [*argv, "format", "-t", _CLUSTER_ID, "-c", str(folder / "server.properties")]
 
 
 def _spark_options(state: StateFolder, record: StackRecord, name: str) -> list[str]:
-    """Class path and JVM options that all of Spark's JVMs have, as Spark's own launcher would give them."""
+    """The class path and JVM options of all Spark JVMs, as Spark's own launcher sets them."""
     archive = cds.options(state, record, "spark", name)
     temporary = f"-Djava.io.tmpdir={state.path / 'tmp'}"
     return [*spark_settings.SPARK_MODULES, temporary, *archive, "-cp", cds.class_path(record, "spark")]
@@ -187,8 +194,8 @@ def _master_url(record: StackRecord) -> str:
     return f"spark://{_host(record, 'master')}:{record.master_port}"
 
 
-def _place(state: StateFolder, record: StackRecord, name: str) -> dict[str, Any]:
-    """What a part's record says beside what it does: name, environment, folder, log."""
+def _common_fields(state: StateFolder, record: StackRecord, name: str) -> dict[str, Any]:
+    """The fields that every launch spec has: name, environment, folder, log."""
     own = {
         TOKEN_VARIABLE: state.token() or "",
         "JAVA_HOME": record.java_home,

@@ -1,4 +1,4 @@
-"""Names of the components of a stack, and what they are called on a network. Pure."""
+"""Names of components, and their host names. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ def broker_names(count: int) -> list[str]:
 
 
 def host_name(name: str) -> str:
-    """A part's name as a name of the network: Spark takes no address with an underscore in it."""
+    """A component's host name: Spark accepts no host name with an underscore."""
     return name.replace("_", "-").replace(".", "-")

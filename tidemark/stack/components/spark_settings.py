@@ -1,4 +1,4 @@
-"""Every setting of Spark's daemons and of a driver, with the reason for it. Pure: data in, data out."""
+"""Every setting of Spark's daemons and of a driver, with its reason. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 WORKER_CORES = 8
 WORKER_MEMORY = "16g"
-"""Declared, not taken: it only must not be what limits how many executors a worker is given."""
+"""Declared, not allocated: it must not limit the number of executors on a worker."""
 DAEMON_HEAP = ("-Xms16m", "-Xmn4m", "-Xmx128m")
 DRIVER_HEAP = ("-Xms96m", "-Xmx1g")
-"""Small beginnings: left alone, a JVM begins with 1/64 of the machine, and fills it before it collects."""
+"""Small initial heaps: by default a JVM starts with 1/64 of the machine's memory and fills it before it collects."""
 EXECUTORS_PER_DRIVER = 2
 DAEMON_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k")
-"""Start fast, stay small. C1 alone runs up to 2x slower when warm, which a daemon does not show."""
+"""For a fast start and little memory. C1 alone is up to 2x slower when warm, which does not matter for a daemon."""
 DRIVER_JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -21,9 +21,9 @@ DRIVER_JVM = (
     "-XX:-UsePerfData",
     "-XX:MetaspaceSize=192m",
 )
-"""Of a driver, and of its executors. Without a word on it C1 has 48 MB for code: a driver that serves dozens of queries
-fills them, and then throws away what it compiles again a moment later. And each time that classes fill another few of
-the first 60 MB of their space the whole heap is collected: four times in the first ten seconds."""
+"""For a driver and its executors. C1's default code cache of 48 MB is too small for a driver with dozens of queries: it
+discards compiled code and compiles it again. The default metaspace threshold causes four full collections in the first
+ten seconds, while classes are loaded."""
 SPARK_MODULES = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "--add-modules=jdk.incubator.vector",
@@ -51,18 +51,18 @@ SPARK_MODULES = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
-"""What Spark's launcher gives its JVMs (JavaModuleOptions); the launcher itself would cost 0.5 s each."""
+"""The options of Spark's own launcher (JavaModuleOptions); running the launcher would cost 0.5 s per JVM."""
 
 
 def master_conf(recovery: Path) -> dict[str, str]:
     """Settings of the Spark master."""
     return {
-        # Chaos kills executors by the dozen; by default ten failures in a row remove the application.
+        # Injected faults kill dozens of executors; by default ten failures in a row remove the application.
         "spark.deploy.maxExecutorRetries": "-1",
-        # Its port is fixed (6066), so a second stack on this machine would not start.
+        # Its port is fixed (6066): a second stack on this machine could not start.
         "spark.master.rest.enabled": "false",
         "spark.port.maxRetries": "0",
-        # A master that was killed comes back knowing its workers and applications.
+        # A killed master recovers its workers and applications.
         "spark.deploy.recoveryMode": "FILESYSTEM",
         "spark.deploy.recoveryDirectory": str(recovery),
     }
@@ -74,7 +74,7 @@ def worker_conf() -> dict[str, str]:
 
 
 def driver_network(host: str, bind: str, connect_port: int) -> dict[str, str]:
-    """Where a driver is: ``host`` for its executors, ``bind`` the address that it listens at."""
+    """The addresses of a driver: executors connect to ``host``, the driver listens at ``bind``."""
     return {
         "spark.driver.host": host,
         "spark.driver.bindAddress": bind,
@@ -92,7 +92,7 @@ def driver_conf(folder: Path, event_logs: Path) -> dict[str, str]:
         "spark.executor.cores": "1",
         "spark.executor.memory": "600m",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        # An executor that chaos kills must never fail a job, and must not be waited for longer than need be.
+        # A killed executor must never fail a job, and its shuffle files must not be waited for longer than necessary.
         "spark.task.maxFailures": "16",
         "spark.stage.maxConsecutiveAttempts": "32",
         "spark.excludeOnFailure.enabled": "false",
@@ -103,7 +103,7 @@ def driver_conf(folder: Path, event_logs: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         "spark.sql.streaming.minBatchesToRetain": "100000",
         "spark.python.worker.reuse": "true",
-        # The event log is evidence: one plain file, complete to the last event.
+        # The event log is evidence: one uncompressed file, complete up to the last event.
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": event_logs.as_uri(),
         "spark.eventLog.compress": "false",
@@ -112,12 +112,12 @@ def driver_conf(folder: Path, event_logs: Path) -> dict[str, str]:
 
 
 def local_files(spark: str) -> dict[str, str]:
-    """How a driver and its executors write local files: without starting a process for each. ``spark``: its version.
+    """Settings that write local files without starting a process for each. ``spark`` is Spark's version.
 
-    Hadoop without its native library, which no wheel has, runs ``chmod`` for each file that is made, and ``readlink``
-    several times for each that is renamed (``RawLocalFileSystem.setPermission``, ``RawLocalFs.getFileLinkStatus``);
-    each batch writes many. BareLocalFileSystem asks Java instead; Spark's manager for plain file systems renames with
-    it, and refuses what is there, as the other one does.
+    Without its native library, which no wheel contains, Hadoop runs ``chmod`` for each new file and ``readlink``
+    several times for each renamed one (``RawLocalFileSystem.setPermission``, ``RawLocalFs.getFileLinkStatus``), and
+    each batch writes many files. BareLocalFileSystem uses Java's own calls. Spark's
+    FileSystemBasedCheckpointFileManager renames through it and, like the default manager, refuses to overwrite.
     """
     package = "org.apache.spark.sql.execution.streaming"
     if not spark.startswith("4.0."):

@@ -1,8 +1,8 @@
-"""Programs that wait inside of containers, to look after single processes there.
+"""Agents: programs that run inside containers and take commands for single processes there.
 
-Free of stacks. A command that is run anew in a container takes a third of a second, most of it to start a Python; a
-program that waits there answers in milliseconds, which is what a fault at a commit point has. Each process of ours has
-one for each container that it asks, and it ends with whoever asked: its standard input does.
+Knows nothing of stacks. A new command in a container takes a third of a second, mostly to start Python; a running agent
+answers in milliseconds, which a fault at a commit point needs. Each tidemark process has its own agent in each
+container that it uses; the agent ends with it, because its standard input is closed.
 """
 
 from __future__ import annotations
@@ -18,75 +18,74 @@ from typing import Any
 from tidemark.errors import ContainerEngineError
 
 ANSWER_S = 90.0
-"""Calibration: milliseconds; a process in the middle of disk I/O is waited for up to 60 s
-(``inside/worker_processes.py``)."""
+"""Calibration: milliseconds; up to 60 s for a process in pending disk I/O (``inside/worker_processes.py``)."""
 
 _HEADER = 8
 _STDOUT = 1
-_open: dict[str, Agent] = {}
-_turn = threading.Lock()
+_agents: dict[str, Agent] = {}
+_agents_lock = threading.Lock()
 
 
-def ask(api: Any, container: str, program: Sequence[str], words: Sequence[str]) -> tuple[int, str]:
-    """What a program in a container answers to a command: its exit code, and what it says.
+def run_command(api: Any, container: str, program: Sequence[str], command: Sequence[str]) -> tuple[int, str]:
+    """The exit code and the output of a command that the agent ``program`` runs in a container.
 
-    It is started if it does not wait there yet, or its container was started anew. The engine's own errors are raised
-    as they are.
+    Starts the agent if it does not run yet, or its container was restarted. Errors of the engine's client are raised
+    unchanged.
 
     Raises:
-        ContainerEngineError: it does not answer.
+        ContainerEngineError: the agent does not answer.
     """
-    _must_run(api, container)
+    _must_accept_commands(api, container)
     try:
-        return _agent(api, container, program).ask(words)
+        return _agent(api, container, program).run(command)
     except ConnectionError:
         _forget(container)
     try:
-        return _agent(api, container, program).ask(words)
+        return _agent(api, container, program).run(command)
     except ConnectionError as error:
         _forget(container)
         raise ContainerEngineError(
-            f"the program that looks after processes in {container} does not start",
+            f"the agent in {container} did not start",
             detail=str(error),
-            hint="`tidemark status` says whether the stack is well",
+            hint="`tidemark status` shows the state of the stack",
         ) from error
 
 
 class Agent:
-    """One program in one container; one command at a time."""
+    """The agent in one container; it runs one command at a time."""
 
     def __init__(self, api: Any, container: str, program: Sequence[str]) -> None:
-        asked = api.exec_create(container, list(program), stdin=True)["Id"]
-        self._stream = api.exec_start(asked, socket=True)
+        exec_id = api.exec_create(container, list(program), stdin=True)["Id"]
+        self._stream = api.exec_start(exec_id, socket=True)
         self._socket: socket.socket = self._stream._sock
         self._socket.settimeout(ANSWER_S)
         self._lock = threading.Lock()
         self._errors = ""
 
-    def ask(self, words: Sequence[str]) -> tuple[int, str]:
-        """Raises ``ConnectionError`` if it has ended, ``ContainerEngineError`` if it does not answer."""
+    def run(self, command: Sequence[str]) -> tuple[int, str]:
+        """Raises ``ConnectionError`` if the agent has ended, ``ContainerEngineError`` if it does not answer."""
         with self._lock:
             try:
-                self._socket.sendall(json.dumps(list(words)).encode() + b"\n")
-                code, said = json.loads(self._line())
+                self._socket.sendall(json.dumps(list(command)).encode() + b"\n")
+                code, output = json.loads(self._line())
             except TimeoutError as error:
                 raise ContainerEngineError(
-                    f"no answer within {ANSWER_S:g} s to {words[0]!r} from inside of a container",
+                    f"an agent in a container did not answer {command[0]!r} within {ANSWER_S:g} s",
                     detail=self._errors,
-                    hint="`tidemark status` says whether the stack is well",
+                    hint="`tidemark status` shows the state of the stack",
                 ) from error
             except OSError as error:
                 raise ConnectionError(self._errors or str(error)) from error
-        return int(code), str(said)
+        return int(code), str(output)
 
     def close(self) -> None:
-        """Hang up, which ends the program."""
+        """Close the connection, which ends the agent."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._stream._response.close()
 
     def _line(self) -> bytes:
-        """The next line of standard output; what comes of standard error is kept for a message."""
+        """The next line of standard output; keeps standard error for an error message."""
         line = b""
         while not line.endswith(b"\n"):
             header = self._exactly(_HEADER)
@@ -102,32 +101,32 @@ class Agent:
         while len(read) < count:
             piece = self._socket.recv(count - len(read))
             if not piece:
-                raise ConnectionError(self._errors or "it has ended")
+                raise ConnectionError(self._errors or "the agent has ended")
             read += piece
         return read
 
 
-def _must_run(api: Any, container: str) -> None:
-    """Have the engine say so if the container does not run, or is frozen, in the words it has for that."""
-    known = api.inspect_container(container)["State"]
-    if known["Paused"] or not known["Running"]:
+def _must_accept_commands(api: Any, container: str) -> None:
+    """Have the engine raise its own error if the container does not run or is frozen."""
+    state = api.inspect_container(container)["State"]
+    if state["Paused"] or not state["Running"]:
         api.exec_create(container, ["true"])
 
 
 def _agent(api: Any, container: str, program: Sequence[str]) -> Agent:
-    with _turn:
-        if container not in _open:
-            _open[container] = Agent(api, container, program)
-        return _open[container]
+    with _agents_lock:
+        if container not in _agents:
+            _agents[container] = Agent(api, container, program)
+        return _agents[container]
 
 
 def _forget(container: str) -> None:
-    with _turn:
-        if agent := _open.pop(container, None):
+    with _agents_lock:
+        if agent := _agents.pop(container, None):
             agent.close()
 
 
 @atexit.register
 def _close() -> None:
-    for container in list(_open):
+    for container in list(_agents):
         _forget(container)

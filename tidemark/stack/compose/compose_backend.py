@@ -1,4 +1,4 @@
-"""How a stack in containers is made ready: the engine, the image, the ports that are published."""
+"""The preparation of a stack in containers: the engine, the image, the published ports."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from tidemark.stack.registry import StackRecord, StateFolder, Supplies
 from tidemark.stack.spec import StackSpec
 
 _RUN_S = 60
-"""Calibration: half a second; the first container of a fresh engine takes two."""
+"""Calibration: half a second; two for the first container of a fresh engine."""
 _CONTROLLER_PORT, _MASTER_PORT, _WORKER_PORT = 9093, 7077, 7078
 
 
 class ComposeBackend:
-    """Containers of this machine's engine."""
+    """Containers of this machine's engine. See ``backends.Backend``."""
 
     def __init__(self, spec: StackSpec, home: Path) -> None:
         self.spec = spec
         self._home = home
         self.spark = find_spark(spec.python)
-        if why := image.refuses(self.spark.python_version, self.spark.version):
+        if reason := image.mismatch(self.spark.python_version, self.spark.version):
             raise ContainerEngineError(
-                f"{str(spec.python)!r} does not fit the containers",
-                detail=why,
-                hint="take local processes: `make up BACKEND=local`, or --backend local",
+                f"{str(spec.python)!r} does not match the Python and PySpark of the containers",
+                detail=reason,
+                hint="use local processes: `make up BACKEND=local`, or --backend local",
             )
 
     def identity(self) -> Iterable[object]:
-        """The spec, PySpark, the image, and how Compose is told to run it."""
+        """The spec, PySpark, the image and the Compose files."""
         files = sorted(paths.compose_dir().glob("*.yaml"))
         return self.spec, self.spark, image.tag_of(), *(file.read_text(encoding="utf-8") for file in files)
 
     def provide(self, say: Say) -> Supplies:
-        """Look at the engine and at Compose, have the image."""
+        """Check the engine and Compose; provide the image."""
         docker_engine.connect()
         docker_engine.check_compose()
         self._remove_orphans(say)
@@ -62,12 +62,12 @@ class ComposeBackend:
         )
 
     def _remove_orphans(self, say: Say) -> None:
-        """What earlier stacks of this project have left, whose reaper was killed, or the engine."""
+        """Remove containers of earlier stacks of this project, whose reaper or engine was killed."""
         if removed := remove_orphans(StateFolder(self._home)):
-            say(f"removed what was left of an earlier stack: {', '.join(removed)}")
+            say(f"removed containers of an earlier stack: {', '.join(removed)}")
 
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:
-        """Free ports for what is published; the others are those that everybody uses."""
+        """A record with free ports for the published ones, and the usual ports inside the containers."""
         spec = self.spec
         kafka, _ = published_ports(spec)
         return planned_record(
@@ -82,7 +82,7 @@ class ComposeBackend:
 
 
 def _java() -> Path | None:
-    """Java of this machine, if there is one: only to fetch jars with."""
+    """This machine's Java, if there is one; only used to fetch jars."""
     try:
         return find_java()
     except JavaError:
@@ -91,18 +91,18 @@ def _java() -> Path | None:
 
 def _java_version(tag: str) -> str:
     """The version of Java in the image."""
-    asked = ["docker", "run", "--rm", "--network", "none", tag, image.JAVA, "-version"]
+    argv = ["docker", "run", "--rm", "--network", "none", tag, image.JAVA, "-version"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=_RUN_S, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_RUN_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise ContainerEngineError(
-            f"a container of {tag} does not start", detail=str(error), hint="start the engine anew"
+            f"a container of {tag} did not start", detail=str(error), hint="restart the container engine"
         ) from error
     found = re.search(r'version "([^"]+)"', done.stderr)
     if found is None:
         raise ContainerEngineError(
-            f"a container of {tag} does not run",
+            f"a container of {tag} cannot be run",
             detail=(done.stderr + done.stdout)[-2000:],
-            hint="`docker run` has to work on this machine; or take local processes: `make up BACKEND=local`",
+            hint="`docker run` must work on this machine; or use local processes: `make up BACKEND=local`",
         )
     return found[1]

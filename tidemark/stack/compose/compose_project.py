@@ -1,4 +1,4 @@
-"""Compose itself: the variables of ``compose/compose.yaml``, making and starting containers, a command in the image."""
+"""Runs Docker Compose: sets the variables of ``compose/compose.yaml``, creates and starts containers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from tidemark.stack.compose.orphans import HOME_LABEL, STACK_LABEL
 from tidemark.stack.registry import StackRecord, StateFolder
 
 UP_S = 180
-"""Calibration: Compose makes and starts five containers in 1 to 2 s, ten times that on a busy machine."""
+"""Calibration: Compose creates and starts five containers in 1 to 2 s, ten times that on a busy machine."""
 _UNUSED_PORT = 15002
-"""Stands for the driver's, while there is none: Compose reads the whole file whatever it starts."""
+"""Replaces the driver's port before it is chosen: Compose reads the whole file whichever service it starts."""
 _SILENT = logging.NullHandler()
-"""What Compose says is in the error: testcontainers logs it besides, which without a handler goes to the terminal."""
+"""Keeps testcontainers from logging Compose's output to the terminal; our error contains it."""
 
 
 def project_of(state: StateFolder) -> str:
-    """The name of a stack's containers and network, before that of the part."""
+    """The Compose project of a stack: the name of its network, and the prefix of its containers' names."""
     return f"tidemark-{(state.token() or 'none')[:8]}"
 
 
 def up(state: StateFolder, services: Sequence[str]) -> None:
-    """Make and start containers. Does not wait for them to be up.
+    """Create and start containers; does not wait until they are ready.
 
-    Raises ``DaemonDied`` if Compose cannot, ``DeadlineExceeded`` if it takes longer than ``UP_S`` seconds.
+    Raises ``DaemonDied`` if Compose fails, ``DeadlineExceeded`` if it takes longer than ``UP_S`` seconds.
     """
     from testcontainers.compose import DockerCompose
 
@@ -52,7 +52,7 @@ def up(state: StateFolder, services: Sequence[str]) -> None:
         paths.compose_dir(),
         compose_file_name=files,
         env_file=str(variables),
-        wait=False,  # until a part has its port; tidemark waits until it does its work
+        wait=False,  # Compose waits for a port only; tidemark waits for readiness
         services=list(services),
     )
     logging.getLogger("testcontainers").addHandler(_SILENT)
@@ -60,34 +60,34 @@ def up(state: StateFolder, services: Sequence[str]) -> None:
         try:
             compose.start()
         except subprocess.CalledProcessError as error:
-            said = error.stderr.decode(errors="replace").strip()[-2000:]
+            output = error.stderr.decode(errors="replace").strip()[-2000:]
             error.__cause__ = None  # testcontainers makes an error its own cause
             if expired.is_set():
                 raise DeadlineExceeded(
                     f"timed out after {UP_S} s waiting for Compose to start {', '.join(services)}",
-                    detail=said,
-                    hint="`docker ps` should answer at once: start the engine anew if it does not",
+                    detail=output,
+                    hint="restart the container engine if `docker ps` does not answer at once",
                 ) from error
             raise DaemonDied(
                 f"Compose could not start {', '.join(services)}",
-                detail=said,
-                hint="`tidemark doctor` looks at the engine, memory, disk and ports",
+                detail=output,
+                hint="`tidemark doctor` checks the engine, memory, disk and ports",
             ) from error
 
 
 @contextmanager
-def _killed_after(deadline_s: float, word: str) -> Iterator[threading.Event]:
-    """Kill this process's children that have the word on their command line, if the block takes longer.
+def _killed_after(deadline_s: float, argument: str) -> Iterator[threading.Event]:
+    """Kill this process's descendants with ``argument`` on their command line if the block takes longer.
 
-    Gives an event that is set if it did.
+    Yields an event that is set when they are killed.
     """
     expired = threading.Event()
 
     def kill() -> None:
         expired.set()
-        for child in psutil.Process().children(recursive=True):  # Compose is a child of Docker's command
+        for child in psutil.Process().children(recursive=True):  # Compose is a child of the docker command
             with suppress(psutil.Error):
-                if word in child.cmdline():
+                if argument in child.cmdline():
                     child.kill()
 
     timer = threading.Timer(deadline_s, kill)
@@ -100,7 +100,7 @@ def _killed_after(deadline_s: float, word: str) -> Iterator[threading.Event]:
 
 
 def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folder: Path) -> list[str]:
-    """The command that runs another in a container of its own; it sees this folder, and goes with the stack."""
+    """The command that runs ``argv`` in a new container, which sees ``folder`` and is removed with the stack."""
     labels = {STACK_LABEL: state.token(), HOME_LABEL: state.home}
     run = ["docker", "run", "--rm", "--network", "none", "--user", f"{os.getuid()}:{os.getgid()}"]
     run += [f"--label={name}={value}" for name, value in labels.items()]
@@ -108,10 +108,10 @@ def run_in_image(state: StateFolder, image_name: str, argv: Sequence[str], folde
 
 
 def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
-    """The lines of an env file; in single quotes a value is taken as it is."""
+    """The lines of an env file; a value in single quotes is literal."""
     driver = state.component(DRIVER)
     ports = {f"TIDEMARK_KAFKA_PORT_{node}": port for node, port in enumerate(record.kafka_ports, 1)}
-    known = {
+    values = {
         "TIDEMARK_PROJECT": project_of(state),
         "TIDEMARK_STACK": state.token() or "",
         "TIDEMARK_HOME": str(state.home),
@@ -124,6 +124,6 @@ def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
         "TIDEMARK_DRIVER_PORT": driver.port if driver is not None else _UNUSED_PORT,
         **ports,
     }
-    for name, value in known.items():
+    for name, value in values.items():
         quoted = str(value).replace("\\", "\\\\").replace("'", "\\'")
         yield f"{name}='{quoted}'\n"

@@ -1,8 +1,8 @@
-"""The runtime of the compose backend: every part is a container, found by its label.
+"""The runtime of the compose backend: every component is a container.
 
-The file ``compose/compose.yaml`` says what a container is like, testcontainers has Compose make them, and everything
-else goes through the engine's API. What a part runs is a script that is written into its folder (``start``), from the
-same record as a local process. Executors are processes inside of a worker's container, and are asked for there.
+``compose/compose.yaml`` describes the containers and Compose (through testcontainers) creates them; everything else
+uses the engine's API. A container runs the script ``start`` in its component's folder, written from the same record as
+a local process. Executors are processes inside a worker's container; an agent there lists and signals them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ from tidemark.stack.registry import ComponentRecord, StateFolder, Target, end_pr
 from tidemark.waiting import wait_until
 
 GONE_S = 60.0
-"""Calibration: a killed container is gone within 0.3 s; more only where the disk hangs."""
+"""Calibration: a killed container is gone within 0.3 s; later only if the disk hangs."""
 _PROGRAM = Path(__file__).parents[1] / "inside" / "worker_processes.py"
-_TIMES = 6
 _CONFLICT = 409
 _GONE = 3
-"""What inside/worker_processes.py answers of a process that is gone."""
+"""The code of inside/worker_processes.py for a process that is gone."""
 
 
 class ContainerRuntime:
-    """Parts as containers; see :class:`tidemark.stack.runtime.Runtime` for what each method promises."""
+    """Components as containers; :class:`tidemark.stack.runtime.Runtime` documents each method."""
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
@@ -50,20 +49,22 @@ class ContainerRuntime:
         return docker_engine.connect()
 
     def start(self, components: Sequence[ComponentRecord]) -> None:
-        """Start containers, made by Compose if they are not there; a driver of one's own is made like the other."""
-        there = [component for component in components if self._inspect(component) is not None]
+        """Start containers. Compose creates missing ones; a private driver is a copy of the stack's driver."""
+        existing = [component for component in components if self._inspect(component) is not None]
         for component in components:
             write_script(component)
         services = [
-            component.name for component in components if component not in there and component.owner is None
+            component.name
+            for component in components
+            if component not in existing and component.owner is None
         ]
         if services:
             compose_project.up(self._state, services)
         for component in components:
-            if component not in there and component.owner is not None:
+            if component not in existing and component.owner is not None:
                 self._create_like_the_driver(component)
             if component.name not in services:
-                with docker_engine.asked(f"start {component.name}"):
+                with docker_engine.engine_errors(f"start {component.name}"):
                     self._api.start(self._name(component))
 
     def runs(self, component: ComponentRecord) -> bool:
@@ -72,7 +73,7 @@ class ContainerRuntime:
         return known is not None and bool(known["State"]["Running"])
 
     def statuses(self, components: Sequence[ComponentRecord]) -> list[ComponentStatus]:
-        """The state of parts."""
+        """The states of components."""
         with ThreadPoolExecutor(max(1, len(components))) as pool:
             return list(pool.map(self._status, components))
 
@@ -81,7 +82,7 @@ class ContainerRuntime:
         if not self.runs(component):
             return
         name = self._name(component)
-        with docker_engine.asked(f"end {component.name}"):
+        with docker_engine.engine_errors(f"end {component.name}"):
             if ask_s > 0:
                 self._unpause(name)
                 self._api.stop(name, timeout=int(ask_s))
@@ -96,27 +97,27 @@ class ContainerRuntime:
         self._remove(self._name(component))
 
     def log(self, component: ComponentRecord, lines: int | None = None, *, since_start: bool = False) -> str:
-        """The end of a container's log."""
+        """A container's log, or its last lines."""
         known = self._inspect(component)
         if known is None:
             return ""
         since = _seconds(known["State"]["StartedAt"]) if since_start else None
-        with docker_engine.asked(f"show the log of {component.name}"):
+        with docker_engine.engine_errors(f"show the log of {component.name}"):
             text = self._api.logs(known["Id"], tail="all" if lines is None else lines, since=since)
         return str(text.decode(errors="replace"))
 
     def serves(self, component: ComponentRecord) -> bool:
-        """Whether a driver takes connections: its port is published, and so taken, before it listens."""
+        """Whether a driver serves, from its log: its published port accepts connections before the driver listens."""
         return "Spark Connect server started at" in self.log(component, since_start=True)
 
     def executors(self, app_id: str, workers: Sequence[ComponentRecord]) -> list[Executor]:
-        """The living executors of an application; those of a paused worker cannot be seen."""
+        """The living executors of an application, without those of a paused worker, which cannot be listed."""
         with ThreadPoolExecutor(max(1, len(workers))) as pool:
             found = pool.map(lambda worker: self._executors(app_id, worker), workers)
         return [executor for executors in found for executor in executors]
 
     def end_executor(self, executor: Executor) -> None:
-        """SIGKILL an executor inside of its worker's container."""
+        """SIGKILL an executor inside its worker's container."""
         self._inside(self._container_of(executor), executor.process, "kill")
 
     def target(self, component: ComponentRecord) -> Target:
@@ -124,22 +125,22 @@ class ContainerRuntime:
         return Target(container=self._name(component))
 
     def executor_target(self, executor: Executor) -> Target:
-        """A process inside of a container."""
+        """A process inside a container."""
         return Target(executor.process, self._container_of(executor))
 
     def network_target(self, component: ComponentRecord) -> Target:
-        """A container's place in the stack's network."""
+        """A container's connection to the stack's network."""
         return Target(container=self._name(component), network=True)
 
     def suspend(self, target: Target) -> bool:
-        """Freeze a container, stop a process inside of one, or take a container off the network."""
+        """Freeze a container, SIGSTOP a process inside one, or disconnect a container from the network."""
         if target.process is not None:
-            return self._inside(target.container, target.process, "halt") == 0
+            return self._inside(target.container, target.process, "suspend") == 0
         if not target.network:
-            with docker_engine.asked(f"stop {target.container}"):
+            with docker_engine.engine_errors(f"freeze {target.container}"):
                 return container_freezer.freeze(self._api, target.container)
         try:
-            with docker_engine.asked(f"cut off {target.container}"):
+            with docker_engine.engine_errors(f"disconnect {target.container} from the network"):
                 self._api.disconnect_container_from_network(target.container, self._project())
         except ContainerEngineError as error:
             if _is_out_of_reach(error):
@@ -148,46 +149,46 @@ class ContainerRuntime:
         return True
 
     def resume(self, target: Target) -> None:
-        """Undo :meth:`halt`."""
+        """Undo :meth:`suspend`."""
         if target.process is not None:
-            self._inside(target.container, target.process, "go-on")
+            self._inside(target.container, target.process, "resume")
         elif not target.network:
             self._unpause(target.container)
         elif self._project() not in self._networks(target.container):
             component = target.container.removeprefix(f"{self._project()}-")
-            with docker_engine.asked(f"bring {component} back to the network"):
+            with docker_engine.engine_errors(f"reconnect {component} to the network"):
                 self._api.connect_container_to_network(
                     target.container, self._project(), aliases=[host_name(component)]
                 )
 
     def lives(self, target: Target) -> bool:
-        """Whether a container, or a process inside of one, is there."""
+        """Whether a container, or a process inside one, exists."""
         if target.process is not None:
             return self._inside(target.container, target.process, "lives") == 0
         known = self._inspect_named(target.container)
         return known is not None and (target.network or bool(known["State"]["Running"]))
 
     def end_all(self, logs: Path | None) -> None:
-        """Remove the stack's containers and network, and end what processes it has on this machine."""
+        """Remove the stack's containers and network, and end its processes on this machine."""
         token = self._state.token()
         if token is not None:
             if logs is not None:
                 self._save_logs(logs)
             remove_stack(token)
-        # Last, because where the engine does not answer nothing is to be ended: what runs inside carries the token too.
+        # Last: processes in containers carry the token too, and must not be killed if the engine cannot be reached.
         end_processes(self._state)
 
     def wrap(self, argv: Sequence[str], folder: Path) -> list[str]:
-        """A container of its own, of the stack's image."""
+        """The command in a new container of the stack's image."""
         record = self._state.read()
-        assert record is not None, "a stack that is there has a record"
+        assert record is not None, "an existing stack has a record"
         return run_in_image(self._state, record.image, argv, folder)
 
     def _save_logs(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for component in self._state.components():
             if text := self.log(component):
-                with suppress(OSError):  # a full disk may be why it is ended
+                with suppress(OSError):  # a full disk may be the reason for the end
                     (folder / f"{component.name}.log").write_text(text, encoding="utf-8")
 
     def _status(self, component: ComponentRecord) -> ComponentStatus:
@@ -195,14 +196,14 @@ class ContainerRuntime:
         state = known["State"] if known is not None else {"Running": False}
         if known is None or not state["Running"]:
             return ComponentStatus(component.name, ComponentState.STOPPED, None, component.address, 0)
-        stands = ComponentState.PAUSED if state["Paused"] else ComponentState.RUNNING
+        component_state = ComponentState.PAUSED if state["Paused"] else ComponentState.RUNNING
         try:
-            with docker_engine.asked(f"measure {component.name}"):
+            with docker_engine.engine_errors(f"measure the memory of {component.name}"):
                 memory = self._api.stats(known["Id"], stream=False, one_shot=True)["memory_stats"]
         except ContainerEngineError:
             memory = {}  # it has just ended
         return ComponentStatus(
-            component.name, stands, state["Pid"], component.address, _resident_bytes(memory)
+            component.name, component_state, state["Pid"], component.address, _resident_bytes(memory)
         )
 
     def _executors(self, app_id: str, worker: ComponentRecord) -> list[Executor]:
@@ -213,21 +214,21 @@ class ContainerRuntime:
             code, output = self._exec(known["Id"], "list", app_id)
         except ContainerEngineError as error:
             if _is_out_of_reach(error):
-                return []  # it was stopped between the two questions
+                return []  # it was stopped after the check above
             raise
         if code != 0:
             raise ContainerEngineError(
                 f"the executors on {worker.name} cannot be listed",
                 detail=output,
-                hint=f"`tidemark status` says whether {worker.name} is well",
+                hint=f"`tidemark status` shows the state of {worker.name}",
             )
         return [_executor(worker.name, **json.loads(line)) for line in output.splitlines()]
 
-    def _inside(self, container: str, process: ProcessId, what: str) -> int:
-        """Do something to a process inside of a container; 3 if it is gone, as it is when its container is."""
+    def _inside(self, container: str, process: ProcessId, action: str) -> int:
+        """Run an action on a process inside a container; returns 3 if the process or its container is gone."""
         try:
             code, output = self._exec(
-                container, what, str(process.pid), str(process.start_ticks), process.boot_id
+                container, action, str(process.pid), str(process.start_ticks), process.boot_id
             )
         except ContainerEngineError as error:
             if _is_out_of_reach(error):
@@ -235,31 +236,33 @@ class ContainerRuntime:
             raise
         if code not in (0, _GONE):
             raise ContainerEngineError(
-                f"process {process.pid} in {container}: {what} failed",
+                f"the agent could not {action} process {process.pid} in {container}",
                 detail=output,
-                hint="`tidemark status` says whether the stack is well",
+                hint="`tidemark status` shows the state of the stack",
             )
         return code
 
-    def _exec(self, container: str, *words: str) -> tuple[int, str]:
-        with docker_engine.asked(f"run a command in {container}"):
-            return agents.ask(self._api, container, [image.VENV_PYTHON, "-I", str(self._program())], words)
+    def _exec(self, container: str, *command: str) -> tuple[int, str]:
+        with docker_engine.engine_errors(f"run a command in {container}"):
+            return agents.run_command(
+                self._api, container, [image.VENV_PYTHON, "-I", str(self._program())], command
+            )
 
     def _program(self) -> Path:
-        """The program that looks after processes inside, where containers see it: named after what it holds."""
+        """The agent's program, copied to where containers see it; its name has a hash of its content."""
         content = _PROGRAM.read_bytes()
         digest = hashlib.sha256(content).hexdigest()[:16]
         program = self._state.path / "inside" / f"{_PROGRAM.stem}-{digest}.py"
         if not program.is_file():
             program.parent.mkdir(exist_ok=True)
-            component = program.with_name(f"{program.name}.{os.getpid()}.part")
-            component.write_bytes(content)
-            component.replace(program)
+            unfinished = program.with_name(f"{program.name}.{os.getpid()}.part")
+            unfinished.write_bytes(content)
+            unfinished.replace(program)
         return program
 
     def _create_like_the_driver(self, component: ComponentRecord) -> None:
-        """A container for a driver of one's own: as Compose made the stack's, with another name, port and command."""
-        with docker_engine.asked(f"make a container for {component.name}"):
+        """Create a private driver's container: a copy of the stack driver's, with another name, port and command."""
+        with docker_engine.engine_errors(f"create a container for {component.name}"):
             known = self._api.inspect_container(f"{self._project()}-driver")
             port = f"{component.port}/tcp"
             config = {
@@ -285,7 +288,7 @@ class ContainerRuntime:
             self._api.create_container_from_config(config, name=self._name(component))
 
     def _unpause(self, container: str) -> None:
-        with docker_engine.asked(f"let {container} go on"):
+        with docker_engine.engine_errors(f"thaw {container}"):
             container_freezer.thaw(self._api, container)
 
     def _networks(self, container: str) -> list[str]:
@@ -297,7 +300,7 @@ class ContainerRuntime:
 
     def _inspect_named(self, name: str) -> dict[str, Any] | None:
         try:
-            with docker_engine.asked(f"look at {name}"):
+            with docker_engine.engine_errors(f"inspect {name}"):
                 known: dict[str, Any] = self._api.inspect_container(name)
                 return known
         except ContainerEngineError as error:
@@ -307,7 +310,7 @@ class ContainerRuntime:
 
     def _remove(self, name: str) -> None:
         try:
-            with docker_engine.asked(f"remove {name}"):
+            with docker_engine.engine_errors(f"remove {name}"):
                 self._api.remove_container(name, force=True)
         except ContainerEngineError as error:
             if not _is_out_of_reach(error):
@@ -324,7 +327,7 @@ class ContainerRuntime:
 
 
 def write_script(component: ComponentRecord) -> None:
-    """Write what a container runs: the part's command in its folder, with exactly its environment."""
+    """Write the script that a container runs: the component's command in its folder, with exactly its environment."""
     folder = Path(component.cwd)
     folder.mkdir(parents=True, exist_ok=True)
     lines = ["set -e", f"cd {shlex.quote(component.cwd)}"]
@@ -346,12 +349,12 @@ def _is_conflict(error: ContainerEngineError) -> bool:
 
 
 def _is_out_of_reach(error: ContainerEngineError) -> bool:
-    """Whether there is no such container, or it does not run, or is paused, or is being removed by somebody else."""
+    """Whether the container does not exist, does not run, is paused, or is being removed by another process."""
     return _is_conflict(error) or isinstance(error.__cause__, NotFound)
 
 
 def _resident_bytes(memory: dict[str, Any]) -> int:
-    """Of cgroup v1 ``total_rss``, of v2 ``anon``: what its processes hold, without the page cache."""
+    """The memory of its processes without the page cache: ``total_rss`` of cgroups v1, ``anon`` of v2."""
     stats = memory.get("stats", {})
     return int(stats.get("total_rss", stats.get("anon", memory.get("usage", 0))))
 

@@ -1,6 +1,6 @@
-"""The container engine: found, asked whether it will do, and spoken to through its API.
+"""The container engine: finds it, checks its version, connects to its API.
 
-Free of stacks. Docker Engine 20.10 or later with Compose v2 as a plugin of the ``docker`` command. It has to run on
+Knows nothing of stacks. Requires Docker Engine 20.10 or later with Compose v2 as a plugin of the ``docker`` command, on
 this machine, because containers and tests share folders.
 """
 
@@ -25,20 +25,20 @@ from tidemark.errors import ContainerEngineError
 OLDEST_API = (1, 41)
 """Docker 20.10."""
 OLDEST_COMPOSE = (2, 24)
-"""The first that knows ``!override``, which three-brokers.yaml needs."""
-_ASK_S = 30
-"""Calibration: the client answers in 0.1 s, also where the engine does not."""
+"""The first that supports ``!override``, which three-brokers.yaml needs."""
+_COMMAND_S = 30
+"""Calibration: the docker command takes 0.1 s, even without an engine."""
 _CALL_S = 120
-"""Calibration: a container is stopped within 5 s, created within 1 s; a machine with a full disk may hang."""
+"""Calibration: the engine stops a container within 5 s, creates one within 1 s; it may hang on a full disk."""
 _clients: dict[str, docker.APIClient] = {}
-_OR_LOCAL = "or take local processes: `make up BACKEND=local`"
+_OR_LOCAL = "or use local processes: `make up BACKEND=local`"
 _HINT = f"start the engine, {_OR_LOCAL}"
 
 
 def connect() -> docker.APIClient:
-    """The client of the engine; raises ``ContainerEngineError`` if none answers, or one that will not do.
+    """The client of the engine; raises ``ContainerEngineError`` if there is no engine, or an unsuitable one.
 
-    There is one for each address in a process, closed at its end: threads may share it.
+    A process has one client per address, which its threads share; it is closed when the process exits.
     """
     address = _address()
     if address not in _clients:
@@ -50,13 +50,13 @@ def _connect(address: str) -> docker.APIClient:
     if not address.startswith("unix://"):
         raise ContainerEngineError(
             f"the container engine is on another machine: {address}",
-            detail="containers and tests share folders, so that both have to be on one machine",
+            detail="containers and tests share folders, so both must be on the same machine",
             hint=f"unset DOCKER_HOST, choose another `docker context`, {_OR_LOCAL}",
         )
     try:
-        with socket.socket(socket.AF_UNIX) as knock:  # the library leaves a socket open where nobody answers
-            knock.settimeout(_ASK_S)
-            knock.connect(address.removeprefix("unix://"))
+        with socket.socket(socket.AF_UNIX) as probe:  # the library leaks a socket if it cannot connect
+            probe.settimeout(_COMMAND_S)
+            probe.connect(address.removeprefix("unix://"))
         client = docker.APIClient(base_url=address, version="auto", timeout=_CALL_S)
         with ExitStack() as refused:
             refused.callback(client.close)
@@ -64,9 +64,11 @@ def _connect(address: str) -> docker.APIClient:
             refused.pop_all()
             return client
     except (DockerException, OSError) as error:
-        hint = "add yourself to the group of its socket (often `docker`), or " if _denied(error) else ""
+        hint = "add your user to the group of its socket (often `docker`), or " if _denied(error) else ""
         raise ContainerEngineError(
-            f"no container engine answers at {address}", detail=_innermost(error), hint=f"{hint}{_HINT}"
+            f"no container engine can be reached at {address}",
+            detail=_innermost(error),
+            hint=f"{hint}{_HINT}",
         ) from error
 
 
@@ -74,7 +76,7 @@ def _must_be_new_enough(version: Mapping[str, object]) -> None:
     if _numbers(str(version["ApiVersion"])) < OLDEST_API:
         raise ContainerEngineError(
             f"the container engine is too old: Docker {version['Version']}",
-            detail=f"its API is {version['ApiVersion']}, needed is {'.'.join(map(str, OLDEST_API))}",
+            detail=f"its API version is {version['ApiVersion']}; {'.'.join(map(str, OLDEST_API))} or later is required",
             hint=f"install Docker Engine 20.10 or later, {_OR_LOCAL}",
         )
 
@@ -86,44 +88,44 @@ def _close() -> None:
 
 
 def check_compose() -> str:
-    """The version of Compose; raises ``ContainerEngineError`` if there is none, or one that is too old."""
+    """The version of Compose; raises ``ContainerEngineError`` if it is missing or too old."""
     if shutil.which("docker") is None:
         raise ContainerEngineError(
-            "there is no `docker` command",
-            detail="nothing of that name is on PATH",
-            hint="install Docker Engine with Compose v2 (Debian: docker.io; Compose is a plugin of its own there), "
+            "no `docker` command was found",
+            detail="PATH has no program of that name",
+            hint="install Docker Engine with Compose v2 (on Debian docker.io, and the Compose plugin separately), "
             f"{_OR_LOCAL}",
         )
     try:
-        asked = subprocess.run(
+        done = subprocess.run(
             ["docker", "compose", "version", "--short"],
             capture_output=True,
             text=True,
-            timeout=_ASK_S,
+            timeout=_COMMAND_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ContainerEngineError(
-            "`docker compose version` does not answer", detail=str(error), hint=_HINT
+            f"`docker compose version` did not end within {_COMMAND_S} s", detail=str(error), hint=_HINT
         ) from error
-    version = asked.stdout.strip().removeprefix("v")
-    if asked.returncode != 0 or not version[:1].isdigit():
+    version = done.stdout.strip().removeprefix("v")
+    if done.returncode != 0 or not version[:1].isdigit():
         raise ContainerEngineError(
-            "there is no Compose v2",
-            detail=(asked.stderr or asked.stdout).strip(),
-            hint=f"install the plugin docker-compose-plugin (docker-compose 1.x will not do), {_OR_LOCAL}",
+            "no Compose v2 was found",
+            detail=(done.stderr or done.stdout).strip(),
+            hint=f"install the plugin docker-compose-plugin (docker-compose 1.x is not enough), {_OR_LOCAL}",
         )
     if _numbers(version) < OLDEST_COMPOSE:
         raise ContainerEngineError(
             f"Compose {version} is too old",
-            detail=f"needed is {'.'.join(map(str, OLDEST_COMPOSE))}",
+            detail=f"{'.'.join(map(str, OLDEST_COMPOSE))} or later is required",
             hint=f"update the plugin docker-compose-plugin, {_OR_LOCAL}",
         )
     return version
 
 
-def why_not() -> str:
-    """Why stacks in containers are not to be had here; empty if they are."""
+def why_unavailable() -> str:
+    """Why stacks in containers are not available here; empty if they are."""
     try:
         connect()
         check_compose()
@@ -133,22 +135,22 @@ def why_not() -> str:
 
 
 @contextmanager
-def asked(what: str) -> Iterator[None]:
-    """Turn what the engine says into an ``ContainerEngineError``; ``what`` was asked of it."""
+def engine_errors(action: str) -> Iterator[None]:
+    """Turn an error of the engine's client into ``ContainerEngineError``; ``action`` names the failed request."""
     try:
         yield
     except (DockerException, RequestException) as error:
-        said = str(error.explanation) if isinstance(error, APIError) and error.explanation else ""
-        full = "no space left" in (said or str(error)).lower()
+        explanation = str(error.explanation) if isinstance(error, APIError) and error.explanation else ""
+        full = "no space left" in (explanation or str(error)).lower()
         raise ContainerEngineError(
-            f"the container engine did not {what}",
-            detail=said or _innermost(error),
-            hint="make room on the engine's disk: `docker system df` shows what takes it" if full else _HINT,
+            f"the container engine could not {action}",
+            detail=explanation or _innermost(error),
+            hint="free space on the engine's disk: `docker system df` shows its use" if full else _HINT,
         ) from error
 
 
 def network_mtu() -> int:
-    """The MTU of the interface of the default route: a container network with a larger one loses packets."""
+    """The MTU of the default route's interface; a container network with a larger MTU loses packets."""
     try:
         routes = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
         interface = next(route[0] for route in routes if route[1] == "00000000")
@@ -158,7 +160,7 @@ def network_mtu() -> int:
 
 
 def _address() -> str:
-    """Where the engine is, as the ``docker`` command would find it: DOCKER_HOST, the current context, the default."""
+    """The engine's address, found as the ``docker`` command does: DOCKER_HOST, the current context, the default."""
     if host := os.environ.get("DOCKER_HOST"):
         return host
     folder = Path(os.environ.get("DOCKER_CONFIG", Path.home() / ".docker"))
@@ -168,15 +170,15 @@ def _address() -> str:
         context = "default"
     context = os.environ.get("DOCKER_CONTEXT", context)
     if context != "default" and shutil.which("docker"):
-        asked_for = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}", context]
-        done = subprocess.run(asked_for, capture_output=True, text=True, timeout=_ASK_S, check=False)
+        argv = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}", context]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_COMMAND_S, check=False)
         if done.returncode == 0 and done.stdout.strip():
             return done.stdout.strip()
     return "unix:///var/run/docker.sock"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int("".join(filter(str.isdigit, component)) or 0) for component in version.split(".")[:2])
+    return tuple(int("".join(filter(str.isdigit, number)) or 0) for number in version.split(".")[:2])
 
 
 def _denied(error: BaseException) -> bool:

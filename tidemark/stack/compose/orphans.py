@@ -1,4 +1,4 @@
-"""Labels of containers and networks, and the removal of what carries them: what a stack has left behind."""
+"""Orphan cleanup: removes containers and networks by the labels of the stack or project that created them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tidemark.stack.compose import docker_engine
 from tidemark.stack.registry import StateFolder
 
 STACK_LABEL, HOME_LABEL, COMPONENT_LABEL = "tidemark.stack", "tidemark.home", "tidemark.component"
-_TIMES = 6
+_THREADS = 6
 _NOT_FOUND, _CONFLICT = 404, 409
 
 
 def remove_labelled(api: Any, *labels: str, spare: str = "") -> list[str]:
-    """Remove the containers and networks that carry all these labels, but not those of the stack ``spare``."""
+    """Remove the containers and networks with all these labels, except those of the stack ``spare``."""
     wanted = {"label": list(labels)}
 
     def spared(found: dict[str, Any]) -> bool:
@@ -26,12 +26,12 @@ def remove_labelled(api: Any, *labels: str, spare: str = "") -> list[str]:
         try:
             api.remove_container(container["Id"], force=True)
         except APIError as error:
-            if error.status_code not in (_NOT_FOUND, _CONFLICT):  # somebody else removes it too
+            if error.status_code not in (_NOT_FOUND, _CONFLICT):  # another process is removing it
                 raise
 
-    with docker_engine.asked("remove what is left of a stack"):
+    with docker_engine.engine_errors("remove a stack's containers and network"):
         containers = [found for found in api.containers(all=True, filters=wanted) if not spared(found)]
-        with ThreadPoolExecutor(_TIMES) as pool:
+        with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(remove, containers))
         for network in api.networks(filters=wanted):
             if not spared(network):
@@ -40,10 +40,10 @@ def remove_labelled(api: Any, *labels: str, spare: str = "") -> list[str]:
 
 
 def remove_stack(token: str) -> None:
-    """Remove the containers and the network of a stack, which is found by its token: its folder may be gone."""
+    """Remove the containers and the network of a stack by its token; its folder may have been deleted."""
     remove_labelled(docker_engine.connect(), f"{STACK_LABEL}={token}")
 
 
 def remove_orphans(state: StateFolder) -> list[str]:
-    """Remove what stacks of this project have left that no longer exist: their reaper was killed, or the engine."""
+    """Remove containers of former stacks of this project, whose reaper or engine was killed; returns their names."""
     return remove_labelled(docker_engine.connect(), f"{HOME_LABEL}={state.home}", spare=state.token() or "")

@@ -1,15 +1,15 @@
-"""What is done to single processes inside a worker's container: run there, by its own Python.
+"""The agent in a worker's container: lists executors and signals single processes there, with the image's Python.
 
-Free of tidemark. Every process is named by its id and by when it was started (``processes.ProcessId``), so that
-nobody else's is ever signalled: ``ID`` stands for three words, ``PID START_TICKS BOOT_ID``.
-Each line of its standard input is a command, a list of words in JSON; the answer is a line too: a code (0 if it was
-done) and what there is to say. It ends when its standard input does.
+Must not import tidemark. A process is identified by its id and its start time (``processes.ProcessId``), so that a
+reused id is never signalled: ``ID`` stands for three words, ``PID START_TICKS BOOT_ID``. Each line of standard input is
+a command, a JSON list of words; each answer is a line with a code (0 if the command succeeded) and an output. The agent
+ends with its standard input.
 
-``list APP``    for each living executor of an application a line of JSON: ``executor_id pid start_ticks boot_id``
-``halt ID``     SIGSTOP, with all that it has started, and wait until they are stopped; code 3 if it is gone
-``go-on ID``    SIGCONT, with all that it has started; nothing happens to one that is gone
-``kill ID``     SIGKILL, and wait until it is gone; what it has started goes on, if it was stopped, and ends
-``lives ID``    code 3 if it is gone
+``list APP``      for each living executor of an application a line of JSON: ``executor_id pid start_ticks boot_id``
+``suspend ID``    SIGSTOP it and its descendants, and wait until they are stopped; code 3 if it is gone
+``resume ID``     SIGCONT it and its descendants; does nothing if it is gone
+``kill ID``       SIGKILL it and wait until it is gone; resumes its descendants, which then end by themselves
+``lives ID``      code 3 if it is gone
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GONE = 3
 FAILED = 1
 _CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _WAIT_S = 60.0
-"""Calibration: milliseconds; a thread in the middle of disk I/O is waited for."""
+"""Calibration: milliseconds, but only after pending disk I/O."""
 
 
 def list_executors(app_id: str) -> str:
@@ -41,27 +41,27 @@ def list_executors(app_id: str) -> str:
                 continue
             number = line[line.index("--executor-id") + 1]
             start_ticks, boot_id = started(process.pid)
-            known = {
+            described = {
                 "executor_id": number,
                 "pid": process.pid,
                 "start_ticks": start_ticks,
                 "boot_id": boot_id,
             }
-            found.append(json.dumps(known))
+            found.append(json.dumps(described))
         except (psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError, ProcessLookupError):
             continue
     return "\n".join(found)
 
 
 def started(pid: int) -> tuple[int, str]:
-    """When a process was started: clock ticks since a boot (the 22nd field, see proc(5)), and which boot."""
+    """The start of a process: clock ticks since the boot (the 22nd field, see proc(5)), and the boot's id."""
     line = Path(f"/proc/{pid}/stat").read_bytes()
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return int(line[line.rindex(b")") + 2 :].split()[19]), boot_id
 
 
 def find(pid: int, start: tuple[int, str]) -> psutil.Process | None:
-    """The living process of that id that was started then, or ``None``."""
+    """The living process of this id and start, or ``None``."""
     try:
         process = psutil.Process(pid)
         return process if started(pid) == start and process.status() != psutil.STATUS_ZOMBIE else None
@@ -69,35 +69,35 @@ def find(pid: int, start: tuple[int, str]) -> psutil.Process | None:
         return None
 
 
-def do(what: str, pid: int, start: tuple[int, str]) -> int:
-    """Do one of the things of the module's list to a process; returns the code."""
+def act(action: str, pid: int, start: tuple[int, str]) -> int:
+    """Run ``suspend``, ``resume``, ``kill`` or ``lives`` on a process; returns the code."""
     process = find(pid, start)
     if process is None:
-        return GONE if what in ("halt", "lives") else 0
+        return GONE if action in ("suspend", "lives") else 0
     try:
-        if what == "halt":
+        if action == "suspend":
             process.send_signal(signal.SIGSTOP)
             stopped = [process, *_signalled(_descendants(process), signal.SIGSTOP)]
             _until(lambda: all(_is_stopped(one) for one in stopped) or find(pid, start) is None)
-        elif what == "go-on":
+        elif action == "resume":
             _signalled([*_descendants(process), process], signal.SIGCONT)
-        elif what == "kill":
-            started = _descendants(process)
+        elif action == "kill":
+            descendants = _descendants(process)
             process.send_signal(signal.SIGKILL)
             _until(lambda: find(pid, start) is None)
-            _signalled(started, signal.SIGCONT)
+            _signalled(descendants, signal.SIGCONT)
     except psutil.NoSuchProcess:
-        return GONE if what == "halt" else 0
+        return GONE if action == "suspend" else 0
     return 0
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    """What a process has started, and what that has: an executor's Python workers."""
+    """All descendants of a process: an executor's Python workers."""
     return list(process.children(recursive=True))
 
 
 def _signalled(processes: list[psutil.Process], number: signal.Signals) -> list[psutil.Process]:
-    """Those that were there to be signalled."""
+    """Send a signal to processes; returns those that still existed."""
     found = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -107,7 +107,7 @@ def _signalled(processes: list[psutil.Process], number: signal.Signals) -> list[
 
 
 def _is_stopped(process: psutil.Process) -> bool:
-    """Whether it stands still; who is gone does."""
+    """Whether a process is stopped or gone."""
     try:
         return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -118,16 +118,16 @@ def _until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _WAIT_S
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("the process does not heed the signal")
-        time.sleep(0.002)  # noqa: TID251 (tidemark.waiting is not to be had in here)
+            raise TimeoutError(f"the process did not react to the signal within {_WAIT_S:g} s")
+        time.sleep(0.002)  # noqa: TID251 (tidemark.waiting is not installed here)
 
 
-def answer(words: list[str]) -> tuple[int, str]:
-    """Carry out a command: its code, and what there is to say."""
+def answer(command: list[str]) -> tuple[int, str]:
+    """Run a command; returns its code and output."""
     try:
-        if words[0] == "list":
-            return 0, list_executors(words[1])
-        return do(words[0], int(words[1]), (int(words[2]), words[3])), ""
+        if command[0] == "list":
+            return 0, list_executors(command[1])
+        return act(command[0], int(command[1]), (int(command[2]), command[3])), ""
     except (psutil.Error, OSError) as error:
         return FAILED, f"{type(error).__name__}: {error}"
 

@@ -1,6 +1,6 @@
-"""When the archives of a stack that are missing are written: once, after its first streaming query has done a batch.
+"""Starts the writing of a stack's missing class archives: once, after its first streaming query has finished a batch.
 
-The archives themselves, and what they are for: ``components/cds.py``. The process that writes them: ``cds_writer.py``.
+``components/cds.py`` explains the archives; ``cds_writer.py`` is the process that writes them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from tidemark.stack.install.cds_writer import Job, write_jobs
 from tidemark.stack.registry import StackRecord, StateFolder
 
 Wrap = Callable[[Sequence[str], Path], list[str]]
-"""A command, and the folder it needs to see, made into one that runs where the stack's JVMs do."""
+"""Turns a command, and the folder that it needs, into one that runs where the stack's JVMs run (``Runtime.wrap``)."""
 SETTLE_S = 30.0
-"""Calibration: from its first batch to its end a short run in cold JVMs took 24 s on a busy machine."""
+"""Calibration: a short run in cold JVMs took 24 s from its first batch to its end on a busy machine."""
 _BATCH = b"StreamingQueryListener$QueryProgressEvent"
-"""In an event log: a streaming query has done a batch."""
+"""The event that a streaming query has finished a batch, in an event log."""
 _ID = re.compile(r" id: \d+")
 
 
-class Writer:
-    """Starts, once for a stack, who writes the archives that are missing; asked often, never waits.
+class ArchiveTrigger:
+    """Starts the writer of missing archives once per stack; polled often, never waits.
 
-    For a stack that runs no query none are written: they would be without the classes of streaming, Kafka and Connect,
-    which are worth most, and it would stay so, because one that is there is not written again. ``wrap`` makes of a
-    command the one that runs it where the stack's JVMs run (``Runtime.wrap``).
+    A stack that runs no query gets no archives. They would lack the classes of streaming, Kafka and Connect, which
+    save most, and they would stay incomplete, because an existing archive is not written again.
     """
 
     def __init__(self, wrap: Wrap) -> None:
@@ -41,8 +40,8 @@ class Writer:
         self._seen_at: float | None = None
         self._done = False
 
-    def look(self, state: StateFolder, record: StackRecord) -> None:
-        """Do what there is to do now, mostly nothing."""
+    def poll(self, state: StateFolder, record: StackRecord) -> None:
+        """Start the writer if it is time; mostly does nothing."""
         if self._done or not record.ready:
             return
         if self._seen_at is not None:
@@ -54,7 +53,7 @@ class Writer:
 
 
 class _FirstBatch:
-    """Whether a query of a stack has done a batch, by the event logs of its drivers. Reads what was added to them."""
+    """Whether a query has finished a batch, from the event logs of the drivers; reads only what was appended."""
 
     def __init__(self) -> None:
         self._read: dict[Path, int] = {}
@@ -69,35 +68,37 @@ class _FirstBatch:
                 log.seek(begin)
                 added = log.read()
         except FileNotFoundError:
-            return b""  # its driver has just ended, and renamed it
-        self._read[path] = max(0, begin + len(added) - len(_BATCH))  # what is torn is read again
+            return b""  # its driver has just ended and renamed it
+        self._read[path] = max(
+            0, begin + len(added) - len(_BATCH)
+        )  # the text may end in the middle of the event name
         return added
 
 
 def _write(state: StateFolder, record: StackRecord, wrap: Wrap) -> None:
-    """Have archives written of the classes that JVMs have loaded so far, by a process that outlives the stack.
+    """Start a process, which outlives the stack, that writes archives of the classes loaded so far.
 
-    It runs like any other: one that gave way to the stack's JVMs would let them load classes one by one for as long as
-    they are busy. One minute of a core for all, once.
+    It takes one minute of a core, once. It has normal priority: with a lower one a busy stack would delay it, and go on
+    without archives.
     """
     try:
         groups = [group for group in cds.missing(record) if _lists(state, group)]
     except OSError:
-        return  # Java or PySpark was taken away
+        return  # Java or PySpark was removed
     if not groups:
         return
-    place = Path(tempfile.mkdtemp(prefix="writing-", dir=cds.folder()))
+    folder = Path(tempfile.mkdtemp(prefix="writing-", dir=cds.folder()))
     jobs = []
     for group in groups:
-        classes, written = place / f"{group}.lst", place / f"{group}.jsa"
+        classes, written = folder / f"{group}.lst", folder / f"{group}.jsa"
         classes.write_text("".join(sorted(_names(_lists(state, group)))), encoding="utf-8")
         argv = _command(
             record, group, [f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={written}"]
         )
         jobs.append(Job(wrap(argv, cds.folder()), written, cds.archive_of(record, group)))
-    write_jobs(place, jobs)
+    write_jobs(folder, jobs)
     spawn(
-        [sys.executable, "-P", "-m", "tidemark.stack.install.cds_writer", str(place)],
+        [sys.executable, "-P", "-m", "tidemark.stack.install.cds_writer", str(folder)],
         log=state.path / "logs" / "classes.log",
         cwd=cds.folder(),
         env=base_environment(PYTHONPATH=str(paths.PACKAGE.parent)),
@@ -118,12 +119,12 @@ def _command(record: StackRecord, group: str, files: Sequence[str]) -> list[str]
 
 
 def _lists(state: StateFolder, group: str) -> list[Path]:
-    """What the group's JVMs have noted; nothing where they map an archive."""
+    """The class lists of a group's JVMs; empty where they map an archive."""
     return sorted((state.path / "classes" / group).glob("*.lst"))
 
 
 def _names(lists: Iterable[Path]) -> set[str]:
-    """The lines of class lists that hold for every JVM of a group: not those of classes from passing loaders."""
+    """The lines of class lists that apply to every JVM of a group: without classes of other class loaders."""
     lines: set[str] = set()
     for path in lists:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):

@@ -1,7 +1,7 @@
-"""The process that writes class archives, without a stack: ``python -m tidemark.stack.install.cds_writer FOLDER``.
+"""The process that writes class archives: ``python -m tidemark.stack.install.cds_writer FOLDER``. Needs no stack.
 
-In the folder are the class lists and ``jobs.json``. One writes at a time on a machine: while it lasts it takes 1 GB.
-What Java said stays beside the archives where it has written none; the folder goes in any case.
+The folder contains class lists and ``jobs.json``; it is removed at the end. Only one writer works at a time on a
+machine, because it takes 1 GB. If Java writes no archive, its output stays beside the archives as a log.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 import msgspec
 
 KEPT = 6
-"""Archives in the cache, of all installations; the least recently used go first."""
+"""Archives to keep in the cache, of all installations; the least recently used are removed first."""
 OLD_S = 86_400.0
-"""What is left for so long belongs to nobody: whoever wrote it was killed, or its jars are others now."""
+"""Leftovers of this age are removed: their writer was killed, or their jars have changed."""
 WRITE_S = 900.0
 """Calibration: 10 s for the broker's, 50 s for Spark's on an idle machine, several times that on a busy one."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command that writes a file, and the archive that it is to become."""
+    """A command that writes a file, and the archive to rename that file to."""
 
     argv: Sequence[str]
     written: Path
@@ -35,18 +35,18 @@ class Job:
 
 
 def write_jobs(folder: Path, jobs: Sequence[Job]) -> None:
-    """Put them where :func:`main` finds them."""
+    """Store the jobs where :func:`main` finds them."""
     (folder / "jobs.json").write_bytes(msgspec.json.encode(jobs, enc_hook=str))
 
 
 def main(folder: Path) -> None:
-    """Write what is still missing, one after the other."""
+    """Write the archives that are still missing, one after the other."""
     try:
         jobs = msgspec.json.decode(
             (folder / "jobs.json").read_bytes(), type=list[Job], dec_hook=lambda kind, text: kind(text)
         )
-        with (folder.parent / "lock").open("wb") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
+        with (folder.parent / "lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             for job in jobs:
                 if not job.archive.is_file():
                     _do(job)
@@ -56,14 +56,14 @@ def main(folder: Path) -> None:
 
 
 def _do(job: Job) -> None:
-    said = job.archive.with_suffix(".log")
-    with said.open("wb") as log:
+    output = job.archive.with_suffix(".log")
+    with output.open("wb") as log:
         subprocess.run(
             job.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=WRITE_S, check=False
         )
     if job.written.is_file():
         job.written.replace(job.archive)
-        said.unlink()
+        output.unlink()
 
 
 def _tidy(cache: Path) -> None:

@@ -1,8 +1,9 @@
-"""A jar that takes from Hadoop's configuration the defaults of YARN and MapReduce, which no stack has.
+"""A jar that removes the defaults of YARN and MapReduce, which no stack uses, from Hadoop's configuration.
 
-Spark makes a join's physical operator several times a batch, and each broadcasts Hadoop's configuration anew
-(``hadoopConfBcast`` of StreamingSymmetricHashJoinExec.scala). Of its 1,123 properties 721 are defaults of services that
-are not there, and each is written with its source packed by gzip (``Configuration.write``), and unpacked by executors.
+Spark creates a join's physical operator several times per batch, and each one broadcasts Hadoop's configuration
+(``hadoopConfBcast`` of StreamingSymmetricHashJoinExec.scala). 721 of its 1,123 properties are defaults of these
+services. Each property is written with its source compressed by gzip (``Configuration.write``) and decompressed by
+executors.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import zipfile
 from pathlib import Path
 
 SHADOWED = ("mapred-default.xml", "yarn-default.xml")
-"""Resources that Hadoop finds on the class path: the first of a name is read, the others are not."""
+"""Resources that Hadoop looks up on the class path; the first of a name hides the others."""
 _MADE_S = 1_767_225_600
 _EMPTY = '<?xml version="1.0"?>\n<configuration/>\n'
 
 
 def content() -> bytes:
-    """The jar's bytes, always the same."""
+    """The jar's bytes, which are always the same."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as jar:
         for name in SHADOWED:
@@ -29,17 +30,17 @@ def content() -> bytes:
 
 
 def name() -> str:
-    """The jar's name, which changes with what is in it."""
+    """The jar's name, which includes a hash of its content."""
     return f"no-defaults-{hashlib.sha256(content()).hexdigest()[:8]}.jar"
 
 
 def write_into(folder: Path) -> Path:
-    """The jar in ``folder``, written if it is not there."""
+    """The jar in ``folder``, written if it does not exist."""
     path = folder / name()
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = folder / f"{path.name}.{os.getpid()}"
         unfinished.write_bytes(content())
-        os.utime(unfinished, (_MADE_S, _MADE_S))  # a class archive knows its jars by time and size
+        os.utime(unfinished, (_MADE_S, _MADE_S))  # a class archive identifies its jars by time and size
         unfinished.replace(path)
     return path

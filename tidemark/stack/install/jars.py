@@ -1,8 +1,8 @@
-"""The jars of a stack besides those in the PySpark wheel: locked by SHA-256, fetched once, kept in a per-user cache.
+"""The jars of a stack that are not in the PySpark wheel: locked by SHA-256, fetched once into a per-user cache.
 
-They are fetched by the Ivy that is in the PySpark wheel, from Maven Central or from where ``TIDEMARK_IVY_SETTINGS``
-(an Ivy settings file, as for ``spark.jars.ivySettings``) says. Only what ``jars.lock`` lists is fetched, and nothing is
-used whose checksum differs, wherever it came from.
+The Ivy of the PySpark wheel fetches them, from Maven Central or as ``TIDEMARK_IVY_SETTINGS`` (an Ivy settings file, as
+for ``spark.jars.ivySettings``) configures. Only jars in ``jars.lock`` are fetched, and none with another checksum is
+used.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tidemark.stack.install.toolchain import Spark
 IVY_SETTINGS_VARIABLE = "TIDEMARK_IVY_SETTINGS"
 LOCK = Path(__file__).with_name("jars.lock")
 CONNECTORS = {(4, 0): "4.0.4", (4, 1): "4.1.3", (4, 2): "4.2.0", (4, 3): "4.2.0"}
-"""Spark's (major, minor) -> version of the Kafka connector. 4.3 has none of its own; it runs with 4.2.0."""
+"""Spark's (major, minor) -> version of the Kafka connector. 4.3 has no connector of its own and runs with 4.2.0."""
 _FETCH_TIMEOUT_S = 600
-"""Calibration: 50 jars, 54 MB, come in 2 to 10 s; ten minutes is a very slow line."""
+"""Calibration: 50 jars, 54 MB, take 2 to 10 s; ten minutes allows for a very slow connection."""
 _IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="false" checksums=""/></resolvers>
 </ivysettings>
 """
-"""Without POMs (the lock lists all) and Ivy's own checksums (the lock's are better) it takes 2 s, not 45."""
+"""Without POMs (the lock lists every jar) and Ivy's checksums (the lock has better ones): 2 s instead of 45 s."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class Jar:
 
     @property
     def path(self) -> Path:
-        """Where it lies in the cache."""
+        """Its path in the cache."""
         return cache_folder() / self.organisation / f"{self.name}-{self.version}.jar"
 
 
 def cache_folder() -> Path:
-    """The part of the user's cache that holds the jars."""
+    """The folder of the jars in the user's cache."""
     return paths.cache_dir() / "jars"
 
 
 def connector_version(spark_version: str) -> str:
-    """The connector for a Spark; raises ``TestbedError`` for one that no connector is known for."""
+    """The connector version for a version of Spark; raises ``TestbedError`` if none is known."""
     major, minor = spark_version.split(".")[:2]
     found = CONNECTORS.get((int(major), int(minor)))
     if found is None:
@@ -73,12 +73,12 @@ def connector_version(spark_version: str) -> str:
 
 
 def groups_of(spark_version: str) -> tuple[str, ...]:
-    """The lock's groups that a stack with this Spark needs: the broker's, that for files, and the connector's."""
+    """The groups of the lock that a stack with this Spark needs: of the broker, for local files, of the connector."""
     return "broker", "files", "connector", f"spark-{connector_version(spark_version)}"
 
 
 def locked(*groups: str, lock: Path = LOCK) -> list[Jar]:
-    """The lock's jars of some groups, in its order."""
+    """The locked jars of these groups, in the order of the lock."""
     lines = lock.read_text(encoding="utf-8").splitlines()
     jars = [Jar(*line.split()) for line in lines if line and not line.startswith("#")]
     return [jar for jar in jars if jar.group in groups]
@@ -90,16 +90,16 @@ def kafka_version() -> str:
 
 
 def missing(jars: Iterable[Jar]) -> list[Jar]:
-    """Those that are not in the cache."""
+    """The jars that are not in the cache."""
     return [jar for jar in jars if not jar.path.is_file()]
 
 
 def provide(
     java: Path, spark: Spark, groups: Iterable[str], say: Callable[[str], None], lock: Path = LOCK
 ) -> dict[str, list[Path]]:
-    """The paths of the jars of each group of a lock, fetched if need be, every one verified.
+    """The paths of the jars of each group, fetched if missing, all verified.
 
-    Raises ``FetchError`` if a jar cannot be had or has another checksum than the lock says; that jar is deleted.
+    Raises ``FetchError`` if a jar cannot be fetched or does not have the locked checksum; that jar is deleted.
     """
     wanted = {group: locked(group, lock=lock) for group in groups}
     jars = [jar for group in wanted.values() for jar in group]
@@ -113,8 +113,8 @@ def provide(
     return {group: [jar.path for jar in group_jars] for group, group_jars in wanted.items()}
 
 
-def spoilt(jars: Iterable[Jar]) -> list[tuple[Jar, str]]:
-    """The jars in the cache whose SHA-256 is not the locked one, with the one they have."""
+def wrong_checksums(jars: Iterable[Jar]) -> list[tuple[Jar, str]]:
+    """The jars in the cache whose SHA-256 differs from the locked one, with their actual one."""
     jars = list(jars)
     with ThreadPoolExecutor() as pool:
         digests = list(pool.map(lambda jar: _sha256(jar.path), jars))
@@ -122,8 +122,8 @@ def spoilt(jars: Iterable[Jar]) -> list[tuple[Jar, str]]:
 
 
 def verify(jars: Iterable[Jar]) -> None:
-    """Compare checksums; deletes the jars that are wrong and raises ``FetchError`` for them."""
-    wrong = spoilt(jars)
+    """Verify the checksums; deletes jars with a wrong one and raises ``FetchError``."""
+    wrong = wrong_checksums(jars)
     if not wrong:
         return
     for jar, _ in wrong:
@@ -132,9 +132,9 @@ def verify(jars: Iterable[Jar]) -> None:
     names = ", ".join(jar.path.name for jar, _ in wrong)
     raise FetchError(
         f"wrong checksum: {names}",
-        detail=f"{jar.path}\nhas SHA-256 {digest},\nthe lock says {jar.sha256}; deleted",
-        hint="try again: what was deleted is fetched anew. If that fails too, what your network gives you under this "
-        f"name is not what was published; {IVY_SETTINGS_VARIABLE} names another source",
+        detail=f"{jar.path}\nhas SHA-256 {digest},\nthe lock has {jar.sha256}; deleted",
+        hint="try again: the deleted jars are fetched again. If that fails too, the repository or proxy does not serve "
+        f"the published file; set {IVY_SETTINGS_VARIABLE} to use another source",
     )
 
 
@@ -142,9 +142,9 @@ def _fetch(java: Path, spark: Spark, jars: list[Jar]) -> None:
     ivy = next(iter(sorted(spark.jars.glob("ivy-*.jar"))), None)
     if ivy is None:
         raise FetchError(
-            f"PySpark {spark.version} has no Ivy to fetch jars with",
+            f"PySpark {spark.version} has no Ivy, which is needed to fetch jars",
             detail=f"there is no ivy-*.jar in {spark.jars}",
-            hint="install PySpark anew from PyPI",
+            hint="reinstall PySpark from PyPI",
         )
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,8 @@ def _run_ivy(java: Path, ivy: Path, folder: Path, jars: list[Jar]) -> None:
         Path(settings).write_text(_IVY_SETTINGS, encoding="utf-8")
     elif not Path(settings).is_file():
         raise FetchError(
-            f"{IVY_SETTINGS_VARIABLE} is {settings!r}, which is no file", hint="name an Ivy settings file"
+            f"{IVY_SETTINGS_VARIABLE} is {settings!r}, which is not a file",
+            hint="set it to an Ivy settings file",
         )
     pattern = f"{folder}/lib/[organisation]/[artifact]-[revision].[ext]"
     argv = [str(java), "-jar", str(ivy), "-settings", settings, "-ivy", str(folder / "ivy.xml")]
@@ -185,21 +186,23 @@ def _run_ivy(java: Path, ivy: Path, folder: Path, jars: list[Jar]) -> None:
         )
         output, failed = done.stdout, done.returncode != 0
     except subprocess.TimeoutExpired as error:
-        output = f"{(error.stdout or b'').decode(errors='replace')}\nno end after {_FETCH_TIMEOUT_S} s"
+        output = (
+            f"{(error.stdout or b'').decode(errors='replace')}\nIvy did not end within {_FETCH_TIMEOUT_S} s"
+        )
         failed = True
     absent = [jar for jar in jars if not Path(folder, "lib", jar.organisation, jar.path.name).is_file()]
     if failed or absent:
         last = "\n".join([line.strip() for line in output.splitlines() if line.strip(":\t ")][-12:])
         raise FetchError(
             f"{len(absent)} of {len(jars)} jars could not be fetched",
-            detail=f"the end of what Ivy said:\n{last}",
-            hint="the first start needs the network (Maven Central). Behind a mirror, name an Ivy settings file in "
-            f"{IVY_SETTINGS_VARIABLE}; behind a proxy, set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…",
+            detail=f"the end of Ivy's output:\n{last}",
+            hint="the first start needs the network (Maven Central). With a mirror, set "
+            f"{IVY_SETTINGS_VARIABLE} to an Ivy settings file; with a proxy, set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…",
         )
 
 
 def _ivy_file(jars: list[Jar]) -> str:
-    """A configuration for each group: two of them need different versions of one module."""
+    """An Ivy configuration per group, because two groups need different versions of the same module."""
     lines = [
         f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
         f' conf="{jar.group}->default" transitive="false"/>'
@@ -223,7 +226,7 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _cache_lock() -> Iterator[None]:
-    """One fetch at a time on this machine."""
+    """Only one process on this machine fetches at a time."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with (cache_folder() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

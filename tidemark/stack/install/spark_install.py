@@ -1,4 +1,4 @@
-"""What every backend has of a Spark installation: its class path, and the versions that go with it."""
+"""The class path of a Spark installation and the versions that belong to it, for every backend."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tidemark.stack.install.toolchain import Spark
 
 
 def spark_class_path(spark: Spark, home: str, extra: Sequence[str]) -> str:
-    """The class path that Spark gives its executors, with Spark in ``home``: they share its archives.
+    """The class path that Spark gives its executors, with Spark in ``home``.
 
-    ``extra`` is their ``spark.executor.extraClassPath``.
+    All JVMs use this one, so that they share class archives. ``extra`` is ``spark.executor.extraClassPath``.
     """
     slf4j = next(iter(sorted(spark.jars.glob("slf4j-api-*.jar"))), spark.jars / "slf4j-api.jar")
     return ":".join([*extra, f"{home}/conf", f"{home}/jars/{slf4j.name}", f"{home}/jars/*"])
 
 
 def versions_of(spark: Spark) -> dict[str, str]:
-    """Versions that are the same for all backends."""
+    """The versions of Kafka, Spark, connector and Python, the same for all backends."""
     return {
         "kafka": jar_cache.kafka_version(),
         "spark": spark.version,

@@ -1,7 +1,7 @@
-"""What a stack is run with: Java, and the PySpark of one interpreter.
+"""Finds Java, and the PySpark of a Python interpreter.
 
-Free of processes that stay. Both are found without starting anything heavy, because a warm ``tidemark up`` passes
-through here; Java is asked for its version only before something is started with it (:func:`check_java`).
+Starts nothing heavy, because a warm ``tidemark up`` calls it. Java's version is determined only before a component is
+started with it (:func:`check_java`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from tidemark.errors import JavaError, TestbedError, UsageError
 
 OLDEST_JAVA = 17
-_ASK_TIMEOUT_S = 30
-"""Calibration: ``java -version`` and a bare interpreter answer in under 0.3 s; more only on a machine in trouble."""
-_ASK_PYTHON = """
+_VERSION_S = 30
+"""Calibration: ``java -version`` and a bare interpreter take under 0.3 s; more only on a machine in trouble."""
+_VERSIONS_PROGRAM = """
 import importlib.metadata as m, importlib.util as u, sys
 try:
     spark = m.version("pyspark")
@@ -43,7 +43,7 @@ class Spark:
 
     @property
     def jars(self) -> Path:
-        """The folder of the jars that come with the wheel."""
+        """The folder of the jars in the wheel."""
         return self.home / "jars"
 
 
@@ -56,12 +56,12 @@ def find_java() -> Path:
             return java
         raise JavaError(
             f"JAVA_HOME is {home!r}, which has no bin/java",
-            hint=f"point JAVA_HOME at a Java {OLDEST_JAVA} or 21, or unset it to use the java on PATH",
+            hint=f"set JAVA_HOME to a Java {OLDEST_JAVA} or 21, or unset it to use the java on PATH",
         )
     found = shutil.which("java")
     if found is None:
         raise JavaError(
-            "there is no Java",
+            "no Java was found",
             detail="JAVA_HOME is not set and no `java` is on PATH",
             hint=f"install Java {OLDEST_JAVA} or 21 (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`; "
             "macOS: `brew install openjdk@17`)",
@@ -72,18 +72,18 @@ def find_java() -> Path:
 def check_java(java: Path) -> str:
     """The version of ``java``; raises ``JavaError`` if Spark cannot run with it."""
     try:
-        asked = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=False
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(
-            f"{str(java)!r} does not run", detail=str(error), hint="`java -version` should print a version"
+            f"{str(java)!r} cannot be run", detail=str(error), hint="`java -version` must print a version"
         ) from error
-    text = asked.stderr + asked.stdout
+    text = done.stderr + done.stdout
     match = re.search(r'version "(\d+)(?:\.(\d+))?[^"]*"', text)
-    if asked.returncode != 0 or match is None:
+    if done.returncode != 0 or match is None:
         raise JavaError(
-            f"{str(java)!r} does not say its version", detail=text, hint="`java -version` should print one"
+            f"{str(java)!r} does not report its version", detail=text, hint="`java -version` must print one"
         )
     major = int(match[2] or 0) if match[1] == "1" else int(match[1])
     if major < OLDEST_JAVA:
@@ -96,9 +96,9 @@ def check_java(java: Path) -> str:
 
 
 def find_spark(python: Path) -> Spark:
-    """The PySpark of ``python``; raises ``UsageError`` or ``TestbedError`` if it cannot serve a stack."""
+    """The PySpark of ``python``; raises ``UsageError`` or ``TestbedError`` if a stack cannot run with it."""
     own = python == Path(sys.executable)
-    version, spark, home = _ask_self() if own else _ask(python)
+    version, spark, home = _own_pyspark() if own else _pyspark_of(python)
     if not spark:
         raise TestbedError(
             f"{str(python)!r} has no PySpark",
@@ -108,12 +108,12 @@ def find_spark(python: Path) -> Spark:
         raise TestbedError(
             f"PySpark {spark} of {str(python)!r} has no Spark Connect",
             detail=f"there is no spark-connect jar in {home}/jars",
-            hint="use PySpark 4.0 or later, installed from PyPI (not pyspark-client)",
+            hint="install PySpark 4.0 or later from PyPI (not pyspark-client)",
         )
     return Spark(python, version, spark, Path(home))
 
 
-def _ask_self() -> tuple[str, str, str]:
+def _own_pyspark() -> tuple[str, str, str]:
     version = ".".join(map(str, sys.version_info[:3]))
     found = util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
@@ -121,32 +121,32 @@ def _ask_self() -> tuple[str, str, str]:
     return version, metadata.version("pyspark"), next(iter(found.submodule_search_locations))
 
 
-def _ask(python: Path) -> tuple[str, str, str]:
+def _pyspark_of(python: Path) -> tuple[str, str, str]:
     try:
-        asked = subprocess.run(
-            [python, "-I", "-c", _ASK_PYTHON],
+        done = subprocess.run(
+            [python, "-I", "-c", _VERSIONS_PROGRAM],
             capture_output=True,
             text=True,
-            timeout=_ASK_TIMEOUT_S,
+            timeout=_VERSION_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(
-            f"{str(python)!r} is not a Python that runs",
+            f"{str(python)!r} cannot be run as a Python interpreter",
             detail=str(error),
-            hint="`--spark` takes the path of an interpreter, such as other-venv/bin/python",
+            hint="--spark takes the path of a Python interpreter, such as other-venv/bin/python",
         ) from error
-    lines = asked.stdout.splitlines()
-    if asked.returncode != 0 or len(lines) < 3:
+    lines = done.stdout.splitlines()
+    if done.returncode != 0 or len(lines) < 3:
         raise UsageError(
-            f"{str(python)!r} does not answer as a Python does",
-            detail=asked.stderr or asked.stdout,
-            hint="`--spark` takes the path of an interpreter, such as other-venv/bin/python",
+            f"{str(python)!r} is not a Python interpreter",
+            detail=done.stderr or done.stdout,
+            hint="--spark takes the path of a Python interpreter, such as other-venv/bin/python",
         )
     version, spark, missing = lines[:3]
     if spark and missing != "-":
         raise TestbedError(
-            f"PySpark {spark} of {str(python)!r} lacks what Spark Connect needs: {missing}",
+            f"PySpark {spark} of {str(python)!r} lacks packages that Spark Connect needs: {missing}",
             hint=f"`{python} -m pip install 'pyspark[connect]=={spark}'`",
         )
     return version, spark, lines[3] if len(lines) > 3 else ""

@@ -1,4 +1,4 @@
-"""How a stack of local processes is made ready: Java and Spark of this machine, jars, free ports."""
+"""The preparation of a stack of local processes: Java and Spark of this machine, jars, free ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidemark.stack.spec import StackSpec
 
 
 class LocalBackend:
-    """Processes of this machine, with its Java and the PySpark of an interpreter."""
+    """Processes of this machine, with its Java and the PySpark of an interpreter. See ``backends.Backend``."""
 
     def __init__(self, spec: StackSpec) -> None:
         self.spec = spec
@@ -25,7 +25,7 @@ class LocalBackend:
         self.spark = find_spark(spec.python)
 
     def identity(self) -> Iterable[object]:
-        """The spec, PySpark, Java, and the jars."""
+        """The spec, PySpark, Java and the jars."""
         java = os.path.realpath(self._java)
         jars = jar_cache.locked(*jar_cache.groups_of(self.spark.version))
         return self.spec, self.spark, java, os.stat(java).st_mtime_ns, *jars, hadoop_defaults_jar.name()
@@ -49,7 +49,7 @@ class LocalBackend:
         )
 
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:
-        """Free ports for every part."""
+        """A record with free ports for every component."""
         spec = self.spec
         kafka, ports = published_ports(spec, 1 + spec.brokers + spec.workers)
         return planned_record(

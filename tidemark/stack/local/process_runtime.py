@@ -1,6 +1,6 @@
-"""The runtime of the local backend: every part is a process of this machine.
+"""The runtime of the local backend: every component is a process of this machine.
 
-Signals go to recorded processes only.
+Only recorded processes and their descendants are signalled.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tidemark.stack.registry import ComponentRecord, StateFolder, Target, end_pr
 from tidemark.waiting import wait_until
 
 STOPPED_S = 60.0
-"""Calibration: the kernel stops a process within milliseconds; a thread in the middle of disk I/O is waited for."""
-_BEFORE_S = 60
-"""Calibration: 0.8 s."""
+"""Calibration: the kernel stops a process within milliseconds, but only after pending disk I/O."""
+_FORMAT_S = 60
+"""Calibration: formatting takes 0.8 s."""
 _EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class ProcessRuntime:
-    """Parts as processes; see :class:`tidemark.stack.runtime.Runtime` for what each method promises."""
+    """Components as processes; :class:`tidemark.stack.runtime.Runtime` documents each method."""
 
     def __init__(self, state: StateFolder) -> None:
         self._state = state
 
     def start(self, components: Sequence[ComponentRecord]) -> None:
-        """Start parts; a log goes on in the same file."""
+        """Start components; each appends to its log file."""
         for component in components:
             if component.before and not (Path(component.cwd) / "data").is_dir():
                 self._format(component)
@@ -49,15 +49,15 @@ class ProcessRuntime:
             self._state.write_component(component)
 
     def runs(self, component: ComponentRecord) -> bool:
-        """Whether a part runs or is paused."""
+        """Whether a component runs or is paused."""
         return component.process is not None and component.process.alive
 
     def statuses(self, components: Sequence[ComponentRecord]) -> list[ComponentStatus]:
-        """The state of parts."""
+        """The states of components."""
         return [_status(component) for component in components]
 
     def end(self, component: ComponentRecord, ask_s: float) -> None:
-        """End a part; a worker with its executors."""
+        """End a component; a worker together with its executors."""
         if component.process is not None:
             end(
                 _family(component.process) if component.kind is ComponentKind.WORKER else [component.process],
@@ -65,10 +65,10 @@ class ProcessRuntime:
             )
 
     def forget(self, _component: ComponentRecord) -> None:
-        """Nothing is left of a process."""
+        """Nothing to do: a process leaves nothing behind."""
 
     def log(self, component: ComponentRecord, lines: int | None = None, *, since_start: bool = False) -> str:
-        """The end of a part's log."""
+        """A component's log, or its last lines."""
         start = component.log_start if since_start else 0
         if lines is not None:
             return tail(Path(component.log), lines, start=start)
@@ -77,7 +77,7 @@ class ProcessRuntime:
             return file.read().decode(errors="replace")
 
     def serves(self, component: ComponentRecord) -> bool:
-        """Whether a driver takes connections at its address."""
+        """Whether a driver accepts connections at its address."""
         if not listens(component.port):
             return False
         process = component.process.process() if component.process is not None else None
@@ -85,9 +85,9 @@ class ProcessRuntime:
             at.laddr.port for at in process.net_connections("tcp") if at.laddr
         }:
             raise DaemonDied(
-                f"the {component.name} did not get its port",
+                f"the {component.name} could not bind its port",
                 detail=f"another program listens at {component.address}",
-                hint="try again: another port is chosen",
+                hint="try again: another port will be chosen",
             )
         return True
 
@@ -96,30 +96,30 @@ class ProcessRuntime:
         return list(_executors(app_id, {component.address: component.name for component in workers}))
 
     def end_executor(self, executor: Executor) -> None:
-        """SIGKILL an executor. Its Python workers end by themselves; that they can, they go on if they were stopped."""
+        """SIGKILL an executor and resume its Python workers, which then end by themselves."""
         workers = _descendants(executor.process)
         end([executor.process], ask_s=0)
         for worker in workers:
             worker.signal(signal.SIGCONT)
 
     def target(self, component: ComponentRecord) -> Target:
-        """A part's process."""
+        """A component's process."""
         return Target(component.process)
 
     def executor_target(self, executor: Executor) -> Target:
-        """An executor's process, with its Python workers: it is they who write to Kafka."""
+        """An executor's process with its Python workers, which are what writes to Kafka."""
         return Target(executor.process, family=True)
 
     def network_target(self, component: ComponentRecord) -> Target:
-        """Nothing: processes of one machine share its loopback interface."""
+        """Raises ``UsageError``: processes of one machine share its loopback interface."""
         raise UsageError(
-            f"the {component.name} cannot be cut off its network",
-            detail="all parts are processes of this machine, and share its loopback interface",
-            hint="containers have a network that can be cut: `make up BACKEND=compose`",
+            f"the {component.name} cannot be disconnected from the network",
+            detail="all components are processes of this machine and share its loopback interface",
+            hint="use containers, which have networks of their own: `make up BACKEND=compose`",
         )
 
     def suspend(self, target: Target) -> bool:
-        """SIGSTOP."""
+        """SIGSTOP the process, or with its descendants."""
         process = target.process
         if process is None or not process.signal(signal.SIGSTOP):
             return False
@@ -129,13 +129,13 @@ class ProcessRuntime:
         wait_until(
             lambda: all(one.paused or not one.alive for one in stopped),
             STOPPED_S,
-            lambda: f"process {process.pid} to be stopped",
+            lambda: f"process {process.pid} to stop",
             poll_s=0.001,
         )
         return True
 
     def resume(self, target: Target) -> None:
-        """SIGCONT."""
+        """SIGCONT the process, or with its descendants."""
         process = target.process
         if process is None:
             return
@@ -143,19 +143,19 @@ class ProcessRuntime:
             one.signal(signal.SIGCONT)
 
     def lives(self, target: Target) -> bool:
-        """Whether a process is there."""
+        """Whether the process exists."""
         return target.process is not None and target.process.alive
 
     def end_all(self, _logs: Path | None) -> None:
-        """End every process of the stack, descendants and forgotten ones too."""
+        """End every process of the stack, with descendants."""
         end_processes(self._state)
 
     def wrap(self, argv: Sequence[str], _folder: Path) -> list[str]:
-        """The command as it is."""
+        """The command unchanged."""
         return list(argv)
 
     def _format(self, broker: ComponentRecord) -> None:
-        """Give a broker its data folder: formatted once, and then copied, which saves the start of a JVM."""
+        """Create a broker's data folder: a copy of one that was formatted once, which saves the start of a JVM."""
         record = self._state.read()
         version = record.versions["kafka"] if record is not None else "unknown"
         formatted = paths.cache_dir() / "formatted" / f"kafka-{version}-{broker.name}"
@@ -163,43 +163,40 @@ class ProcessRuntime:
         if not formatted.is_dir():
             _run_once(broker)
             formatted.parent.mkdir(parents=True, exist_ok=True)
-            component = formatted.with_name(f"{formatted.name}.{os.getpid()}")
-            shutil.copytree(data, component)
-            with contextlib.suppress(OSError):  # another start was faster: its copy is as good
-                component.rename(formatted)
-            shutil.rmtree(component, ignore_errors=True)
+            unfinished = formatted.with_name(f"{formatted.name}.{os.getpid()}")
+            shutil.copytree(data, unfinished)
+            with contextlib.suppress(OSError):  # another start was faster; its copy is the same
+                unfinished.rename(formatted)
+            shutil.rmtree(unfinished, ignore_errors=True)
         shutil.copytree(formatted, data, dirs_exist_ok=True)
 
 
 def _run_once(component: ComponentRecord) -> None:
-    """Run what comes before a part's first start."""
+    """Run the command that precedes a component's first start."""
     done = subprocess.run(
-        component.before, capture_output=True, text=True, timeout=_BEFORE_S, check=False, env=component.env
+        component.before, capture_output=True, text=True, timeout=_FORMAT_S, check=False, env=component.env
     )
     if done.returncode != 0:
         raise DaemonDied(
             f"the data folder of the {component.name} cannot be formatted",
             detail=(done.stdout + done.stderr)[-2000:],
-            hint="`tidemark doctor` looks at Java, memory, disk and ports",
+            hint="`tidemark doctor` checks Java, memory, disk and ports",
         )
 
 
 def _family(worker: ProcessId) -> list[ProcessId]:
-    """A worker and its executors, as a container or a machine would take them along.
+    """A worker and its executors, which end together as they would with a container or a machine.
 
-    Left to itself, an executor that its worker was just starting outlives it. The worker is stopped first, so that it
-    starts no more.
+    The worker is suspended first, so that it starts no further executor, which would outlive it.
     """
     if not worker.signal(signal.SIGSTOP):
         return [worker]
-    wait_until(
-        lambda: worker.paused or not worker.alive, STOPPED_S, lambda: "a worker to be stopped", poll_s=0.001
-    )
+    wait_until(lambda: worker.paused or not worker.alive, STOPPED_S, lambda: "a worker to stop", poll_s=0.001)
     return [worker, *_descendants(worker)]
 
 
 def _descendants(process: ProcessId) -> list[ProcessId]:
-    """What a process has started, and what that has; a parent comes before its children."""
+    """All descendants of a process; a parent comes before its children."""
     living = process.process()
     try:
         children = living.children(recursive=True) if living is not None else []
@@ -240,8 +237,10 @@ def _resident_bytes(process: psutil.Process) -> int:
 
 
 def _executors(app_id: str, workers: Mapping[str, str]) -> Iterator[Executor]:
-    """Those of these workers (names by address): a master names an application after the second and a number that it
-    counts from 0, so two stacks of one machine may each have one of that id.
+    """The executors of an application on these workers (address -> name).
+
+    An application id is the second of its start and a counter, so two stacks on one machine may have the same id: the
+    worker's address tells their executors apart.
     """
     for process in psutil.process_iter():
         try:
