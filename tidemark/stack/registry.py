@@ -42,7 +42,7 @@ END_S = 4.0
 """Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
 LAYOUT = 3
-"""The version of the record format. It must change when a field is added, changed or removed."""
+"""The version of the records. It must change when a field is added, changed or removed."""
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -229,7 +229,7 @@ class StateFolder:
         except (OSError, msgspec.DecodeError) as error:
             raise self._unknown("has a record that cannot be read", str(error)) from error
         written = (
-            f"its records have format {origin.layout}, this version ({__version__}) reads format {LAYOUT}"
+            f"its records have layout {origin.layout}, this version ({__version__}) reads layout {LAYOUT}"
         )
         raise self._unknown(f"was started by another version of tidemark ({origin.tidemark})", written)
 

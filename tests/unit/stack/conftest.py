@@ -25,7 +25,7 @@ def state(tmp_path: Path) -> StateFolder:
 
 @pytest.fixture
 def sleeper(tmp_path: Path):
-    """A function that starts a process which does nothing until it is asked to end."""
+    """A function that starts a process which sleeps until SIGTERM."""
     started: list[ProcessId] = []
 
     def start(token: str = "", argv: list[str] | None = None) -> ProcessId:
@@ -101,8 +101,8 @@ def engine_that_answers(tmp_path: Path, monkeypatch):
     def start(answer: Callable[[str, str], tuple[int, object]]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, said = answer(self.command, self.path.partition("?")[0])
-                body = b"" if said is None else json.dumps(said).encode()
+                status, content = answer(self.command, self.path.partition("?")[0])
+                body = b"" if content is None else json.dumps(content).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))

@@ -13,7 +13,7 @@ from tidemark.stack.compose import docker_engine
 
 
 @pytest.fixture(autouse=True)
-def nothing_asked(monkeypatch):
+def nothing_requested(monkeypatch):
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
 
 
@@ -44,7 +44,7 @@ def test_up_uses_processes_elsewhere_and_gives_the_reason(state, monkeypatch):
 
 def test_up_uses_the_requested_backend(state, running):
     running("local")
-    assert backend_to_start("compose", home=state.home) == ("compose", "as asked")
+    assert backend_to_start("compose", home=state.home) == ("compose", "requested")
 
 
 def test_up_uses_the_backend_of_the_running_stack(state, running, monkeypatch):
@@ -89,7 +89,7 @@ def test_an_external_stack_must_be_recorded_first(state, monkeypatch):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"backend": "external"}, "no external cluster"),
+        ({"backend": "external"}, "without external addresses"),
         ({"brokers": 2}, "2 brokers"),
         ({"workers": 9}, "9 workers"),
         ({"backend": "podman"}, "podman"),

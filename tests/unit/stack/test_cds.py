@@ -153,14 +153,14 @@ def test_javas_output_is_kept_if_it_wrote_no_archive(state, record, executable):
     state.make()
     note(state, record)
     writer = cds_training.ArchiveTrigger(as_it_is)
-    said = cds.archive_of(record, "spark").with_suffix(".log")
+    output = cds.archive_of(record, "spark").with_suffix(".log")
 
     def tried() -> bool:
         writer.poll(state, record)
-        return said.is_file() and not begun()
+        return output.is_file() and not begun()
 
     wait_until(tried, 20, lambda: "Java to be started")
-    assert said.read_text() == "no archive of mine\n"
+    assert output.read_text() == "no archive of mine\n"
     assert len(cds.missing(record)) == 2
 
 

@@ -18,7 +18,7 @@ from tidemark.stack.local.process_runtime import ProcessRuntime
 
 @pytest.fixture
 def start(state, monkeypatch):
-    """A function that starts a stack whose daemons are started by ``start_all``; what it says is in ``start.said``."""
+    """A function that starts a stack with ``start_all``; its progress messages are in ``start.messages``."""
     monkeypatch.setattr(local_backend, "check_java", lambda _java: "17")
     monkeypatch.setattr(
         jars, "provide", lambda *_: {g: [] for g in ("broker", "files", "connector", "spark-4.2.0")}
@@ -26,9 +26,9 @@ def start(state, monkeypatch):
 
     def one(start_all, spec=None):
         monkeypatch.setattr(cold_start, "_start_all", start_all)
-        return cold_start.cold_start(state, LocalBackend(spec or StackSpec()), "digest", one.said.append)
+        return cold_start.cold_start(state, LocalBackend(spec or StackSpec()), "digest", one.messages.append)
 
-    one.said = []
+    one.messages = []
     state.make()
     return one
 
@@ -48,7 +48,7 @@ def test_a_port_taken_by_another_program_is_replaced(start, state):
 
         record = start(start_all)
     assert record.master_port == tried[1] != tried[0]
-    assert "took port" in start.said[0]
+    assert "has taken port" in start.messages[0]
 
 
 def test_a_drivers_port_taken_by_another_program_is_detected(state, component, sleeper):
@@ -57,7 +57,7 @@ def test_a_drivers_port_taken_by_another_program_is_detected(state, component, s
     with socket.create_server((LOOPBACK, 0)) as somebody:
         address = f"sc://{LOOPBACK}:{somebody.getsockname()[1]}"
         driver = component("driver", "driver", address=address, process=sleeper())
-        with pytest.raises(DaemonDied, match="did not get its port") as error:
+        with pytest.raises(DaemonDied, match="could not bind its port") as error:
             readiness.await_driver(ProcessRuntime(state), driver)
     assert address in error.value.detail
 
@@ -97,7 +97,7 @@ def test_a_full_disk_is_reported_before_anything_is_started(start, monkeypatch):
     monkeypatch.setattr(cold_start, "LEAST_DISK", 1 << 60)
     with pytest.raises(TestbedError, match="the disk is full") as error:
         start(lambda *_: pytest.fail("it was started"))
-    assert "make room" in error.value.hint
+    assert "free disk space" in error.value.hint
 
 
 def test_the_end_of_a_log_has_messages_without_stack_frames(state, component, tmp_path):
@@ -107,5 +107,5 @@ def test_the_end_of_a_log_has_messages_without_stack_frames(state, component, tm
         + "\tat org.apache.spark.Somewhere.in(Spark.scala:1)\n" * 40
         + "\t... 12 more\n"
     )
-    said = readiness.log_tail(ProcessRuntime(state), driver)
-    assert said == "Exception in thread main java.io.IOException: No space left on device"
+    tail = readiness.log_tail(ProcessRuntime(state), driver)
+    assert tail == "Exception in thread main java.io.IOException: No space left on device"

@@ -45,8 +45,8 @@ def test_compose_gets_the_files_the_variables_and_the_services(docker, planned, 
     docker(f'echo "$@" > {tmp_path}/words')
     compose_project.up(planned, ["broker"])
     variables = planned.path / "compose.env"
-    asked = ["compose", "-f", "compose.yaml", "--env-file", str(variables), "up", "--detach", "broker"]
-    assert (tmp_path / "words").read_text().split() == asked
+    arguments = ["compose", "-f", "compose.yaml", "--env-file", str(variables), "up", "--detach", "broker"]
+    assert (tmp_path / "words").read_text().split() == arguments
     assert f"TIDEMARK_STATE='{planned.path}'" in variables.read_text().splitlines()
 
 

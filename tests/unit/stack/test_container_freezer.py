@@ -1,4 +1,4 @@
-"""An engine that cannot freeze a container just then, or is mistaken about it, is asked again.
+"""Requests to freeze or thaw a container are retried if the engine fails or has stale state.
 
 The one here answers as Docker does.
 """
@@ -14,7 +14,7 @@ from tidemark.errors import ContainerEngineError
 from tidemark.stack.compose import container_freezer
 from tidemark.stack.compose.container_runtime import ContainerRuntime
 from tidemark.stack.registry import Stopped, Target
-from tidemark.stack.suspension import stop
+from tidemark.stack.suspension import suspend
 
 NAME = "tidemark-x-driver"
 TARGET = Target(container=NAME)
@@ -25,14 +25,14 @@ CANNOT = (500, {"message": "Cannot pause container: OCI runtime pause failed: un
 class SparkAccount:
     """One container, a process that the kernel knows nothing of.
 
-    Of what is asked of it the first ``failures`` are in vain, each after ``meanwhile``.
+    The first ``failures`` requests fail, each after calling ``meanwhile``.
     """
 
     def __init__(self, failures=0, *, pid=NOBODY, paused=False, meanwhile=None):
         self.failures = failures
         self.state = {"Running": True, "Paused": paused, "Pid": pid}
         self.meanwhile = meanwhile or {}
-        self.asked = Counter()
+        self.requests = Counter()
 
     def answer(self, method, path):
         if path.endswith("/version"):
@@ -40,10 +40,10 @@ class SparkAccount:
         what = path.rsplit("/", 1)[1]
         if what == "json":
             return 200, {"State": self.state}
-        self.asked[what] += 1
+        self.requests[what] += 1
         if not self.state["Running"] or self.state["Paused"] == (what == "pause"):
             return 409, {"message": f"container {NAME} is not as it must be for {what}"}
-        if self.asked[what] <= self.failures:
+        if self.requests[what] <= self.failures:
             self.state.update(self.meanwhile)
             return CANNOT
         self.state["Paused"] = what == "pause"
@@ -68,7 +68,7 @@ def test_a_failed_freeze_is_retried(runtime):
     assert runtime(engine).suspend(TARGET)
 
     assert engine.state["Paused"]
-    assert engine.asked["pause"] == 4
+    assert engine.requests["pause"] == 4
 
 
 def test_a_failed_thaw_is_retried(runtime):
@@ -77,7 +77,7 @@ def test_a_failed_thaw_is_retried(runtime):
     runtime(engine).resume(TARGET)
 
     assert not engine.state["Paused"]
-    assert engine.asked["unpause"] == 4
+    assert engine.requests["unpause"] == 4
 
 
 def test_a_freeze_that_succeeded_despite_an_error_is_not_retried(runtime):
@@ -85,7 +85,7 @@ def test_a_freeze_that_succeeded_despite_an_error_is_not_retried(runtime):
 
     assert runtime(engine).suspend(TARGET)
 
-    assert engine.asked["pause"] == 1
+    assert engine.requests["pause"] == 1
 
 
 def test_a_container_that_ends_meanwhile_does_not_run(runtime):
@@ -93,7 +93,7 @@ def test_a_container_that_ends_meanwhile_does_not_run(runtime):
 
     assert not runtime(engine).suspend(TARGET)
 
-    assert engine.asked["pause"] == 1
+    assert engine.requests["pause"] == 1
 
 
 def test_a_container_already_in_the_requested_state_is_left_alone(runtime):
@@ -105,7 +105,7 @@ def test_a_container_already_in_the_requested_state_is_left_alone(runtime):
     of_it.resume(TARGET)
 
     assert not engine.state["Paused"]
-    assert engine.asked == {"pause": 1, "unpause": 2}
+    assert engine.requests == {"pause": 1, "unpause": 2}
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_freeze_refused_because_of_stale_state_is_retried(runtime, kernel):
     assert runtime(engine).suspend(TARGET)
 
     assert engine.state["Paused"]
-    assert engine.asked["pause"] == 4
+    assert engine.requests["pause"] == 4
 
 
 def test_the_kernels_state_decides_whether_to_retry(runtime, kernel):
@@ -147,16 +147,16 @@ def test_the_kernels_state_decides_whether_to_retry(runtime, kernel):
 
     assert runtime(engine).suspend(TARGET)
 
-    assert engine.asked["pause"] == 1
+    assert engine.requests["pause"] == 1
 
 
 def test_a_container_that_never_freezes_keeps_running_and_the_error_is_raised(runtime, state, monkeypatch):
     monkeypatch.setattr(container_freezer, "FREEZE_S", 0.1)
     engine = SparkAccount(failures=10**6)
 
-    with pytest.raises(ContainerEngineError, match=f"the container engine did not stop {NAME}") as error:
-        stop(state, runtime(engine), TARGET, "driver")
+    with pytest.raises(ContainerEngineError, match=f"the container engine could not freeze {NAME}") as error:
+        suspend(state, runtime(engine), TARGET, "driver")
 
     assert "unable to freeze" in error.value.detail
-    assert engine.asked["pause"] > 1
+    assert engine.requests["pause"] > 1
     assert state.records("stopped", Stopped) == []

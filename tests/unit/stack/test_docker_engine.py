@@ -65,12 +65,12 @@ def test_an_engine_on_another_machine_is_an_error(monkeypatch):
 
 def test_a_missing_docker_command_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    refused(docker_engine.check_compose, "there is no `docker` command")
+    refused(docker_engine.check_compose, "no `docker` command was found")
 
 
 def test_a_missing_compose_is_an_error(docker):
     docker("echo \"docker: 'compose' is not a docker command.\" >&2; exit 1")
-    assert "not a docker command" in refused(docker_engine.check_compose, "there is no Compose v2").detail
+    assert "not a docker command" in refused(docker_engine.check_compose, "no Compose v2 was found").detail
 
 
 def test_compose_version_one_is_an_error(docker):

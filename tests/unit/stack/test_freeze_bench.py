@@ -21,11 +21,11 @@ class Api:
 
     def __init__(self, failures: int, *, runs: bool = True) -> None:
         self.failures, self.runs = failures, runs
-        self.asked = self.resumed = 0
+        self.requests = self.resumed = 0
 
     def pause(self, _container):
-        self.asked += 1
-        if self.asked % (self.failures + 1):
+        self.requests += 1
+        if self.requests % (self.failures + 1):
             raise APIError("unable to freeze", SimpleNamespace(status_code=500, reason="", url=""))
 
     def unpause(self, _container):

@@ -156,8 +156,8 @@ def test_an_image_is_built_from_a_context_that_is_removed_afterwards(docker, cac
     shown = tmp_path / "shown"
     show = f'(echo "$TIDEMARK_IMAGE_TAG"; cd "$TIDEMARK_IMAGE_CONTEXT"; find . -type f | sort) > {shown}'
     docker(LS_BASE, f'"compose --progress") case "$*" in *build) {show};; esac;;')
-    said: list[str] = []
-    name = image.provide(SPARK, None, said.append)
+    messages: list[str] = []
+    name = image.provide(SPARK, None, messages.append)
     found = [f"./jars/{group}/some.jar" for group in ("broker", "connector", "files")]
     context = [
         "./Dockerfile",
@@ -166,7 +166,7 @@ def test_an_image_is_built_from_a_context_that_is_removed_afterwards(docker, cac
     ]
     assert shown.read_text().split() == [name.partition(":")[2], *context]
     assert sorted(path.name for path in cache.iterdir()) == ["build.log", "lock"]
-    assert any("building" in text for text in said)
+    assert any("building" in text for text in messages)
 
 
 def test_only_images_beyond_the_newest_two_are_removed(docker):
@@ -200,7 +200,7 @@ def test_an_unreachable_engine_is_not_taken_for_a_missing_image(docker):
 def test_without_compose_nothing_is_collected(docker):
     docker(LS_BASE, '"compose --progress") echo "unknown flag: --progress"; exit 125;;', pip="exit 1")
     error = failure()
-    assert error.message == "there is no Docker Compose"
+    assert error.message == "no Docker Compose was found"
     assert "unknown flag" in error.detail
 
 
@@ -215,7 +215,7 @@ def test_a_base_image_that_cannot_be_pulled_has_a_hint(docker):
 def test_a_failing_pip_shows_the_end_of_its_output(docker, cache):
     docker(LS_BASE, GOOD_COMPOSE, pip="echo 'No matching distribution'; exit 1")
     error = failure()
-    assert "packages cannot be had" in error.message
+    assert "packages could not be collected" in error.message
     assert "No matching distribution" in error.detail
     assert str(cache / "build.log") in error.detail
     assert "pip" in error.hint

@@ -135,9 +135,9 @@ def test_a_stack_in_use_is_not_rebuilt(home):
 def test_a_missing_component_is_started_again(home, fake_start):
     stack = up(SPEC, home=home)
     stack.kill("driver")
-    said: list[str] = []
-    up(SPEC, home=home, progress=said.append)
-    assert said == ["started again: driver"]
+    messages: list[str] = []
+    up(SPEC, home=home, progress=messages.append)
+    assert messages == ["started again: driver"]
     assert len(processes(home)) == 2
     assert fake_start.starts == 1
 

@@ -25,7 +25,7 @@ def test_free_ports_are_not_those_of_outgoing_connections():
         assert all(port < max(server.getsockname()[1], 32768) for port in free_ports(20))
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_an_error(taken):
+def test_a_requested_port_in_use_is_an_error(taken):
     with pytest.raises(PortTaken, match=str(taken)) as error:
         requested_port(taken)
     assert "--kafka-port" in error.value.hint

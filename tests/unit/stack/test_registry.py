@@ -42,7 +42,7 @@ def test_there_is_no_stack_before_one_is_created(state):
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "expected"),
     [
         ('{"layout": 99, "tidemark": "7.0", "of": "later"}', ["(7.0)", "layout 99"]),
         ('{"digest": "d", "backend": "local", "kept": true}', ["(0.1.0 or earlier)", "layout 1"]),
@@ -50,18 +50,18 @@ def test_there_is_no_stack_before_one_is_created(state):
         ("", ["cannot be read"]),
     ],
 )
-def test_a_stack_of_another_version_is_named(state, sleeper, written, said):
+def test_a_stack_of_another_version_is_named(state, sleeper, written, expected):
     sleeper(state.make())
     (state.path / "stack.json").write_text(written)
     with pytest.raises(UnknownStack) as error:
         state.read()
     text = str(error.value)
-    assert all(word in text for word in [*said, str(state.path), "1 of its processes", "tidemark down"])
-    assert state.is_kept(), "what cannot be read is nobody's to end unasked"
+    assert all(word in text for word in [*expected, str(state.path), "1 of its processes", "tidemark down"])
+    assert state.is_kept(), "a stack whose record cannot be read must not be ended automatically"
 
 
 def shape(info: msgspec.inspect.Type) -> object:
-    """What a type looks like in JSON, whatever it is called in Python."""
+    """The JSON structure of a type, independent of its name."""
     match info:
         case msgspec.inspect.StructType() | msgspec.inspect.DataclassType():
             return {field.encode_name: shape(field.type) for field in info.fields}

@@ -42,13 +42,13 @@ def running(monkeypatch):
 
 
 def test_up_passes_its_options_on_and_prints_the_addresses(monkeypatch):
-    asked = []
-    monkeypatch.setattr(stack, "up", lambda spec, **_: asked.append(spec) or FakeStack(COMPONENTS))
+    specs = []
+    monkeypatch.setattr(stack, "up", lambda spec, **_: specs.append(spec) or FakeStack(COMPONENTS))
     done = run(
         "up", "--backend", "local", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python"
     )
     assert done.exit_code == 0
-    assert asked == [StackSpec(python=Path("other/python"), workers=3, kafka_port=19092)]
+    assert specs == [StackSpec(python=Path("other/python"), workers=3, kafka_port=19092)]
     assert "sc://127.0.0.1:15002" in done.stdout
     assert "127.0.0.1:9092" in done.stdout
 
@@ -97,15 +97,15 @@ def test_down_says_whether_a_stack_was_running(monkeypatch, ended, text):
 
 
 def test_doctor_fails_only_for_bad_checks(monkeypatch):
-    looks = [doctor.Look("disk", doctor.Finding.WARNING, "little\nleft", "make room")]
-    monkeypatch.setattr(doctor, "examine", lambda _spec: looks)
+    results = [doctor.CheckResult("disk", doctor.CheckStatus.WARNING, "little\nleft", "free space")]
+    monkeypatch.setattr(doctor, "examine", lambda _spec: results)
     done = run("doctor")
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
         "warning  disk      little",
         "                   left",
-        "                   -> make room",
+        "                   -> free space",
     ]
-    looks.append(doctor.Look("java", doctor.Finding.BAD, "none", "install it"))
+    results.append(doctor.CheckResult("java", doctor.CheckStatus.BAD, "none", "install it"))
     assert run("doctor").exit_code == 4
-    assert [look["what"] for look in json.loads(run("doctor", "--json").stdout)] == ["disk", "java"]
+    assert [result["name"] for result in json.loads(run("doctor", "--json").stdout)] == ["disk", "java"]

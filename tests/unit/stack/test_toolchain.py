@@ -41,7 +41,7 @@ def test_a_new_java_is_accepted(executable, text):
 
 
 def test_a_program_that_is_not_java_is_refused(executable):
-    with pytest.raises(JavaError, match="does not say its version"):
+    with pytest.raises(JavaError, match="does not report its version"):
         check_java(executable("java", "exit 1"))
 
 
@@ -77,7 +77,7 @@ def test_an_interpreter_without_pyspark_is_named(executable):
 
 
 def test_a_pyspark_without_the_connect_extra_is_named(executable):
-    with pytest.raises(TestbedError, match="lacks what Spark Connect needs: grpc,pandas") as error:
+    with pytest.raises(TestbedError, match="lacks packages that Spark Connect needs: grpc,pandas") as error:
         find_spark(executable("python", "printf '3.11.0\\n4.0.5\\ngrpc,pandas\\n/x\\n'"))
     assert "pyspark[connect]==4.0.5" in error.value.hint
 
@@ -89,5 +89,5 @@ def test_a_program_that_is_not_python_is_wrong_usage(executable, text):
 
 
 def test_a_missing_interpreter_is_wrong_usage(tmp_path):
-    with pytest.raises(UsageError, match="is not a Python that runs"):
+    with pytest.raises(UsageError, match="cannot be run as a Python interpreter"):
         find_spark(tmp_path / "python")

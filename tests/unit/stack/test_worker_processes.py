@@ -70,9 +70,9 @@ def test_executors_of_an_application_are_found_by_their_command_line(run_command
     process = sleeper(argv=[*sleep, "--executor-id", "7", "--app-id", "app-0"])
     sleeper(argv=[*sleep, "--executor-id", "8", "--app-id", "app-1"])
 
-    code, said = run_command("list", "app-0")
+    code, output = run_command("list", "app-0")
 
     assert code == 0
-    assert json.loads(said) == {
+    assert json.loads(output) == {
         "executor_id": "7", "pid": process.pid, "start_ticks": process.start_ticks, "boot_id": process.boot_id
     }  # fmt: skip
