@@ -64,10 +64,10 @@ def test_a_recycled_process_id_is_never_signalled(run):
     process = run(SLEEP)
     earlier = replace(process, start_ticks=process.start_ticks - 1)
     before_the_boot = replace(process, boot_id="00000000-0000-0000-0000-000000000000")
-    for somebody_else in (earlier, before_the_boot):
-        assert not somebody_else.alive
-        assert not somebody_else.signal(signal.SIGKILL)
-        end([somebody_else], ask_s=0)
+    for other in (earlier, before_the_boot):
+        assert not other.alive
+        assert not other.signal(signal.SIGKILL)
+        end([other], ask_s=0)
     assert process.alive
 
 

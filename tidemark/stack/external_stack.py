@@ -154,7 +154,7 @@ class ExternalStack:
         path = Path(self._external.shared_dir, name)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            path.chmod(0o777)  # the cluster may run as somebody else
+            path.chmod(0o777)  # the cluster may run as another user
         except OSError as error:
             raise TestbedError(
                 f"{str(path)!r} cannot be made",
@@ -164,7 +164,7 @@ class ExternalStack:
         return path
 
     def repair(self) -> list[str]:
-        """Nothing is mended; raises ``TestbedError`` if it does not answer."""
+        """Repairs nothing; raises ``TestbedError`` if a component cannot be reached."""
         gone = [component for component in self.status() if component.state is not ComponentState.RUNNING]
         if gone:
             raise TestbedError(

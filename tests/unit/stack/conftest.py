@@ -80,7 +80,7 @@ def stack_record(tmp_path: Path) -> StackRecord:
 
 @pytest.fixture
 def component(tmp_path: Path):
-    """A function that makes the record of a part that is a sleeping process."""
+    """A function that makes the record of a component that is a sleeping process."""
 
     def make(
         name: str = "broker", kind: ComponentKind = ComponentKind.BROKER, **more: object

@@ -60,15 +60,15 @@ def append(state, *events: str) -> None:
 
 
 def begun() -> list[Path]:
-    """The folders of who writes, or waits to."""
+    """The folders of writers that work or wait."""
     return list(cds.folder().glob("writing-*"))
 
 
 @contextmanager
-def waiting_for_somebody(state, record, writer):
+def waiting_for_the_lock(state, record, writer):
     """Have them written while another writes, until the end of the block."""
-    with (cds.folder() / "lock").open("w") as somebody:
-        fcntl.flock(somebody, fcntl.LOCK_EX)
+    with (cds.folder() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         for _ in range(3):
             writer.poll(state, record)
         yield
@@ -133,7 +133,7 @@ def test_only_one_writer_works_at_a_time(state, record):
     state.make()
     note(state, record)
     writer = cds_training.ArchiveTrigger(as_it_is)
-    with waiting_for_somebody(state, record, writer):
+    with waiting_for_the_lock(state, record, writer):
         [waiting] = begun()
         assert sorted(path.name for path in waiting.iterdir()) == ["broker.lst", "jobs.json", "spark.lst"]
         assert len(cds.missing(record)) == 2
@@ -143,7 +143,7 @@ def test_only_one_writer_works_at_a_time(state, record):
 def test_archives_are_written_even_if_the_stack_ends_meanwhile(state, record):
     state.make()
     note(state, record)
-    with waiting_for_somebody(state, record, cds_training.ArchiveTrigger(as_it_is)):
+    with waiting_for_the_lock(state, record, cds_training.ArchiveTrigger(as_it_is)):
         shutil.rmtree(state.path)
     wait_until(lambda: not cds.missing(record), 20, lambda: f"archives of {cds.missing(record)}")
 
@@ -193,7 +193,7 @@ def test_a_missing_broker_archive_is_written_beside_an_existing_one_of_spark(sta
 
 
 def test_without_a_class_list_no_archive_is_written(state, record):
-    """The stack maps archives that somebody has deleted since."""
+    """The stack maps archives that have been deleted since."""
     state.make()
     writer = cds_training.ArchiveTrigger(as_it_is)
     for _ in range(3):

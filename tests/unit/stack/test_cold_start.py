@@ -34,14 +34,14 @@ def start(state, monkeypatch):
 
 
 def test_a_port_taken_by_another_program_is_replaced(start, state):
-    with socket.socket() as somebody:
+    with socket.socket() as other:
         tried = []
 
         def start_all(_state, record, _runtime, _say):
             tried.append(record.master_port)
             if len(tried) == 1:
-                somebody.bind((LOOPBACK, record.master_port))
-                somebody.listen()
+                other.bind((LOOPBACK, record.master_port))
+                other.listen()
                 (state.path / "broker").mkdir()
                 raise DaemonDied("the master died while starting")
             assert not (state.path / "broker").exists()
@@ -52,10 +52,10 @@ def test_a_port_taken_by_another_program_is_replaced(start, state):
 
 
 def test_a_drivers_port_taken_by_another_program_is_detected(state, component, sleeper):
-    """Somebody else answers where the driver should."""
+    """Another program listens at the driver's address."""
     state.make()
-    with socket.create_server((LOOPBACK, 0)) as somebody:
-        address = f"sc://{LOOPBACK}:{somebody.getsockname()[1]}"
+    with socket.create_server((LOOPBACK, 0)) as other:
+        address = f"sc://{LOOPBACK}:{other.getsockname()[1]}"
         driver = component("driver", "driver", address=address, process=sleeper())
         with pytest.raises(DaemonDied, match="could not bind its port") as error:
             readiness.await_driver(ProcessRuntime(state), driver)

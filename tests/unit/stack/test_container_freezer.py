@@ -18,7 +18,7 @@ from tidemark.stack.suspension import suspend
 
 NAME = "tidemark-x-driver"
 TARGET = Target(container=NAME)
-NOBODY = 2**30
+UNUSED_PID = 2**30
 CANNOT = (500, {"message": "Cannot pause container: OCI runtime pause failed: unable to freeze: unknown"})
 
 
@@ -28,7 +28,7 @@ class SparkAccount:
     The first ``failures`` requests fail, each after calling ``meanwhile``.
     """
 
-    def __init__(self, failures=0, *, pid=NOBODY, paused=False, meanwhile=None):
+    def __init__(self, failures=0, *, pid=UNUSED_PID, paused=False, meanwhile=None):
         self.failures = failures
         self.state = {"Running": True, "Paused": paused, "Pid": pid}
         self.meanwhile = meanwhile or {}

@@ -164,7 +164,7 @@ def test_a_start_that_fails_leaves_nothing(home, fake_start, error):
 
 
 def test_a_stack_ends_after_its_leaseholder_was_killed(home, tmp_path):
-    """What the reaper is for: nobody is left who could clean up."""
+    """The holder cannot clean up, so the reaper must."""
     root = str(Path(__file__).parents[3])
     argv = [sys.executable, "-c", HOLDER.format(path=[root]), str(home)]
     with (tmp_path / "holder.log").open("wb") as log:

@@ -23,10 +23,10 @@ class FakeStack:
     versions = {"kafka": "4.3.1", "spark": "4.2.0"}  # noqa: RUF012
 
     def __init__(self, components: list[ComponentStatus]) -> None:
-        self.parts = components
+        self.listed = components
 
     def status(self) -> list[ComponentStatus]:
-        return self.parts
+        return self.listed
 
 
 def run(*words: str):
@@ -69,7 +69,7 @@ def test_status_of_a_complete_stack_is_exit_code_0(running):
 
 
 def test_status_of_a_broken_stack_is_exit_code_4(running):
-    running.parts[0] = ComponentStatus("broker", ComponentState.STOPPED, None, "127.0.0.1:9092", 0)
+    running.listed[0] = ComponentStatus("broker", ComponentState.STOPPED, None, "127.0.0.1:9092", 0)
     assert run("status").exit_code == 4
     found = json.loads(run("status", "--json").stdout)
     assert not found["running"]
