@@ -182,7 +182,7 @@ class CaseRun:
         feed.wait_until_read()
         for number in range(1, case.slices):
             if not feed.publish_one_batch(partial(self.publish, "trace", number)):
-                self._notes.append(f"slice {number} was torn into two batches")
+                self._notes.append(f"slice {number} was split into two batches")
         for number in range(case.rounds):
             feed.publish_one_batch(partial(self.publish, "flush", number))
         self._stop()

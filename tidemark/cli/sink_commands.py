@@ -1,4 +1,4 @@
-"""``tidemark ledger``: what the exactly-once sink has committed."""
+"""``tidemark ledger``: shows the exactly-once sink's ledger."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def ledger_command(
     bootstrap: Bootstrap = "",
-    query: Annotated[str, typer.Option(help="Only of this query: its id, or how it begins.")] = "",
+    query: Annotated[str, typer.Option(help="Only this query: its id, or the beginning of it.")] = "",
     prefix: Annotated[
         str, typer.Option(help="The sink's option transactionalIdPrefix; empty: any.")
     ] = DEFAULT_PREFIX,
@@ -35,7 +35,7 @@ def ledger_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the exactly-once sink has committed: per query and partition, the last batch and its rows."""
+    """Show the exactly-once sink's ledger: the last committed batch and its rows, per query and partition."""
     settings = {"bootstrap.servers": bootstrap or stack_address(), **dict(map(pair, client or ()))}
     rows = [row for row in _rows(settings, topic, prefix) if row[0].query.startswith(query)]
     if as_json:
@@ -44,7 +44,7 @@ def ledger_command(
         _print(rows)
     else:
         of = f" of query {query}" if query else ""
-        typer.echo(f"the ledger {topic!r} at {settings['bootstrap.servers']} has no entry{of}", err=True)
+        typer.echo(f"the ledger {topic!r} at {settings['bootstrap.servers']} has no entries{of}", err=True)
 
 
 def _rows(settings: dict[str, str], topic: str, prefix: str) -> Iterator[Row]:
@@ -73,7 +73,7 @@ def _as_json(row: Row) -> dict[str, object]:
 
 
 def _batch(entry: Entry) -> int | None:
-    """The last batch that was written; ``None`` if none was yet."""
+    """The last batch that was written; ``None`` if there is none yet."""
     return entry.next_batch - 1 if entry.next_batch else None
 
 

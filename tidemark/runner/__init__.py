@@ -1,7 +1,9 @@
 """A run: one join on a real stack, from its trace to its verdict.
 
-``run`` is the whole story, top to bottom. It starts the programs, paces the trace, injects the faults, collects the
-evidence and has it judged; everything it knows of the join it has from the pipeline's contract.
+``one_run.run`` is the entry point. It starts the client programs (pipeline, publisher), paces the trace, injects
+faults, collects the evidence and calls the oracle. All of it runs in tidemark's own process, outside of Spark. It knows
+the join only through the pipeline's contract. It may use the stack, Kafka, the checkpoint and the event log; it must
+not import pipelines or PySpark, and it must not change the checkpoint.
 """
 
 from tidemark.runner.one_run import RunResult, describe, new_run_directory, run

@@ -1,7 +1,7 @@
-"""Cleaning up after a run without losing its first error.
+"""Cleanup after a run that keeps the first error.
 
-Free of everything but ``contextlib``. With a plain ``ExitStack`` an error of the clean-up replaces the error that
-caused it, and the user reads about a topic that could not be deleted instead of the broker that died.
+Uses only ``contextlib``. With a plain ``ExitStack``, an error during cleanup replaces the original error: the user
+would read about a topic that could not be deleted instead of the broker that died.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Cleanup(ExitStack):
         return super().enter_context(first_error_kept(cm))
 
     def callback(self, callback: Callable[P, T], /, *args: P.args, **kwds: P.kwargs) -> Callable[P, T]:
-        """Call this at the end."""
+        """Register a function to be called at the end."""
 
         @contextmanager
         def at_the_end() -> Iterator[None]:
@@ -58,7 +58,7 @@ def first_error_kept(manager: AbstractContextManager[T, Any]) -> Iterator[T]:
 def first_of(errors: Sequence[BaseException]) -> BaseException:
     """The error to raise of one or more, the others as its notes: the first, or else the first Ctrl-C.
 
-    Whoever pressed Ctrl-C waits for an end: with another error raised instead, a soak would go on.
+    Ctrl-C must end the program: if another error were raised instead, a soak would continue.
     """
     raised = next((error for error in errors if isinstance(error, KeyboardInterrupt)), errors[0])
     for error in errors:
@@ -79,5 +79,5 @@ def add_later(error: BaseException, later: BaseException) -> None:
     """Make a later error, with its own notes, a note of an earlier one."""
     error.add_note(f"{type(later).__name__}: {later}")
     for note in getattr(later, "__notes__", ()):
-        if note not in str(later):  # the text of a TidemarkError has its notes
+        if note not in str(later):  # the text of a TidemarkError includes its notes
             error.add_note(note)

@@ -1,4 +1,4 @@
-"""Gathering the evidence of a run, also of one that failed or was interrupted."""
+"""Collects the evidence of a run, including a run that failed or was interrupted."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from tidemark.stack import Stack
 from tidemark.waiting import wait_until
 
 LOG_S = 90.0
-"""Calibration: Spark's listener bus writes the end of a job within milliseconds; it may lag on a busy machine."""
+"""Calibration: Spark's listener bus logs the end of a job within milliseconds; it may lag on a busy machine."""
 
 _OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}
 
 
 def promised(contract: Contract | Chain, sink: str) -> Delivery:
-    """What a run is judged by: what its contract says of it, or else what its sink promises."""
+    """The delivery guarantee that a run is judged by: the contract's, or else the sink's."""
     own = None if isinstance(contract, Chain) else contract.delivery
     return own or _OF_SINK[sink]
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where a run happens: trace, topics (``inputs`` by logical name), checkpoint, query."""
+    """Trace, topics (``inputs`` by logical name), checkpoint and query of a run."""
 
     trace: Path
     inputs: dict[str, str]
@@ -64,7 +64,7 @@ class Places:
 
 
 class Collector:
-    """Knows what the run has shown so far; ``finish`` writes it down."""
+    """Collects evidence during a run; ``finish`` writes it."""
 
     def __init__(
         self,
@@ -90,35 +90,35 @@ class Collector:
         self._records: list[OutputRecord] | None = None
         self._state = StateInfo()
         self._errors: list[BaseException] = []
-        """What went wrong while the evidence was collected."""
+        """Errors that occurred while the evidence was collected."""
 
     def stopped(self, answer: dict[str, Any]) -> None:
-        """The query was stopped and handed over the progress reports of its last run."""
+        """Record the progress reports of the last run, which the query returned when it was stopped."""
         self._last_progress = answer["progress"]
 
     def read_state(self) -> None:
-        """Have the state read after some of the batches, while its query's session is still there."""
+        """Read the state after some of the batches; needs the query's session."""
         if isinstance(self._contract, Chain):
-            return  # what is read is the state of one join
+            return  # only the state of a single join is read
         self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:
-        """What was done to the stack."""
+        """Record injected faults."""
         self._faults += faults
 
     def note(self, text: str) -> None:
-        """Something that the reader of the evidence should know."""
+        """Add a note to the manifest."""
         self._notes.append(text)
 
     def drain(self) -> None:
-        """Read the output until it has settled."""
+        """Read the output until no more records arrive."""
         self._records = list(kafka.drain(self._stack.bootstrap_servers, self._output))
 
     def finish(self) -> None:
-        """Write every file of the evidence that can be written; the journal first, whatever the stack is like.
+        """Write every evidence file that can be collected; the fault journal first, which needs no stack.
 
-        What cannot be written is left out, is named in the manifest's notes, and its error is raised at the end: the
-        first, with the others as its notes. Ctrl-C breaks off the step that is under way, and the next one follows.
+        A file that cannot be collected is left out and named in the manifest's notes. At the end the first error is
+        raised, with the others as its notes. Ctrl-C ends the current step only; the next steps still run.
         """
         self._attempt("faults.jsonl", lambda: self._directory.write_lines("faults", self._faults))
         if self._records is None or self._faults:
@@ -140,7 +140,7 @@ class Collector:
             raise first_of(self._errors)
 
     def _attempt(self, what: str, collect: Callable[[], object]) -> None:
-        """Collect a piece of evidence; an error is noted, and costs no other piece."""
+        """Collect a piece of evidence; an error is recorded, and the other pieces are still collected."""
         try:
             collect()
         except BaseException as error:  # noqa: BLE001 (raised once the rest is collected)
@@ -155,7 +155,7 @@ class Collector:
         self._records = list(kafka.read_all(self._stack.bootstrap_servers, self._output))
 
     def _batches(self, logs: Sequence[QueryEvents]) -> list[Batch]:
-        """Every planned batch; without the failed tasks of an event log that cannot be read."""
+        """Every planned batch; failed tasks are missing if their event log cannot be read."""
         failed = Counter[int]()
         for log in logs:
             self._attempt(f"failed tasks of {log.path.name}", partial(_add_failed, failed, log))
@@ -167,7 +167,7 @@ class Collector:
         write_lines(self._directory.path / "logs" / "spark-events.jsonl.zst", events)
 
     def _event_logs(self) -> Iterator[QueryEvents]:
-        """One for each run of the query."""
+        """One event log for each run of the query."""
         query_id = self._query.query_id
         if query_id is None:
             return  # it never started
@@ -178,26 +178,24 @@ class Collector:
                 end = following.log_start if same else None
                 yield QueryEvents(run.driver.event_log, run.log_start, query_id, end)
             else:
-                self.note("no event log of the driver is to be seen: which tasks failed is not known")
+                self.note("no event log of the driver is readable, so failed tasks are not known")
 
     def _await_last_batch(self, logs: list[QueryEvents]) -> None:
-        """Until the event log has caught up with the checkpoint, unless the last run of the query did nothing."""
+        """Wait until the event log has caught up with the checkpoint, unless the last run committed no batch."""
         committed = self._checkpoint.committed()
         if logs and committed and committed[-1] >= self._query.runs[-1].first_batch:
             last = committed[-1]
             ended = lambda: logs[-1].job_ended(last)  # noqa: E731
-            wait_until(ended, LOG_S, lambda: f"the event log to have the end of batch {last}")
+            wait_until(ended, LOG_S, lambda: f"the end of batch {last} in the event log")
 
     def _progress(self, logs: list[QueryEvents]) -> list[dict[str, Any]]:
-        """Of all runs; those that died told it to nobody but their event log."""
+        """Progress reports of all runs; those of runs whose driver died are in the event log only."""
         last = {report["runId"] for report in self._last_progress}
         earlier = (report for log in logs for report in log.progress() if report["runId"] not in last)
         return [*earlier, *self._last_progress]
 
     def _manifest(self) -> Manifest:
-        inputs = (
-            self._read_inputs()
-        )  # if brokers do not tell the end offsets, those of the last planned batch
+        inputs = self._read_inputs()  # used if the brokers do not return the end offsets
         self._attempt(
             "the end offsets of the inputs",
             lambda: inputs.update(input_topics(self._stack.bootstrap_servers, self._inputs)),
@@ -228,7 +226,7 @@ class Collector:
         )
 
     def _read_inputs(self) -> dict[str, InputTopic]:
-        """The input topics as far as batches were planned: what was published is at least that."""
+        """The input topics up to the last planned batch; at least these records were published."""
         planned = self._checkpoint.planned()
         ends = self._checkpoint.batch(planned[-1]).end_offsets if planned else {}
         return {
@@ -237,13 +235,13 @@ class Collector:
         }
 
     def _fault_goals(self) -> list[str]:
-        """A batch that Spark's own sink had written when its driver died comes twice: or the kill proves nothing."""
+        """Goals of a run with faults: a batch that Spark's own sink wrote before a driver kill must appear twice."""
         asked = ["fault_hit_running_batch"] if self._options.sorts else []
         return [*asked, "written_kills_doubled"] if written_kills(self._faults) else asked
 
 
 def input_topics(bootstrap: str, inputs: Mapping[str, str]) -> dict[str, InputTopic]:
-    """Logical name -> the topic, with all that is in it now. ``inputs`` are the names of topics of the run's own."""
+    """Logical name -> topic with its current end offsets. ``inputs`` has the run's own topics."""
     ends = kafka.end_offsets(bootstrap, list(inputs.values()))
     return {
         name: InputTopic(
@@ -263,8 +261,8 @@ def batches_of(
 ) -> list[Batch]:
     """Every planned batch.
 
-    ``starts`` holds of each start of the query the batch it began with, and whether that was planned before;
-    ``failed``, by batch, the task attempts that did not end in success.
+    ``starts`` has the first batch of each run of the query, and whether an earlier run had planned it; ``failed``
+    has the number of failed task attempts by batch.
     """
     logical = {topic: name for name, topic in inputs.items()}
     committed, later = set(checkpoint.committed()), starts[1:]
@@ -288,7 +286,7 @@ def _add_failed(failed: Counter[int], log: QueryEvents) -> None:
 
 
 def _executor_assignments(logs: list[QueryEvents]) -> list[ExecutorAssignment]:
-    """Of all runs; a batch that was run again was last where its last run had it."""
+    """Executor assignments of all runs; for a batch that was run again, that of its last run."""
     found: dict[int, ExecutorAssignment] = {}
     drivers = list(dict.fromkeys(log.path for log in logs))
     for log in logs:

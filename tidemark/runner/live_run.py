@@ -1,4 +1,4 @@
-"""The part of a run that needs a stack: from the topics to the evidence."""
+"""The steps of a run that need a stack: from creating the topics to collecting the evidence."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OUTPUT_PARTITIONS = 2
 
 
 class LiveRun:
-    """One query over one trace on one stack; ``go`` leaves the evidence in the run directory, whatever happens."""
+    """One query over one trace on one stack; ``go`` writes the evidence to the run directory, also after an error."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class LiveRun:
     def _query(self, collector: Collector, query: Query) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
         with Cleanup() as programs:
-            programs.enter_context(query)  # its program gets ready meanwhile
+            programs.enter_context(query)  # its program starts in the meantime
             publisher = programs.enter_context(self._publisher(self._trace))
             for number in range(self._before_start()):
                 publisher.ask(f"publish {number}", SLICE_S)
@@ -102,12 +102,12 @@ class LiveRun:
             self._options.report("drain", 1, 1)
 
     def _stop(self, collector: Collector, query: Query) -> None:
-        """Stop the query, and have its state read while its session is there."""
+        """Stop the query, and read its state before its session ends."""
         collector.stopped(query.ask("stop", STOP_S))
         collector.read_state()
 
     def _place(self, query: Query, collector: Collector) -> None:
-        """Say what differs between contract and plan, and what is badly placed; the run goes on all the same."""
+        """Report differences between contract and plan, and unsafe joins; the run continues in any case."""
         answer = query.plan()
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
@@ -123,15 +123,15 @@ class LiveRun:
         feed.wait_until_read()
         for number in range(self._before_start(), self._header.slices):
             if not feed.publish_one_batch(partial(publisher.ask, f"publish {number}", SLICE_S)):
-                collector.note(f"slice {number} was torn into two batches")
+                collector.note(f"slice {number} was split into two batches")
             self._options.report("publish", number + 1, self._header.slices)
 
     def _before_start(self) -> int:
-        """Slices that are there when the query starts: one that starts on empty topics runs an empty batch first."""
+        """Slices that are published before the query starts: on empty topics it would run an empty batch first."""
         return {"backlog": self._header.slices, "stepped": 1}.get(self._pace, 0)
 
     def _flush(self, feed: Feed, programs: Cleanup) -> None:
-        """Publish one sentinel per input, far in the future, so that everything that is owed comes out."""
+        """Publish one sentinel per input, far in the future, so that all pending output is emitted."""
         self._options.report("flush", 0, 1)
         flush = self._directory.path / "flush.jsonl"
         publisher = programs.enter_context(self._publisher(flush, interactive=True))
@@ -169,7 +169,7 @@ class LiveRun:
 
     @contextmanager
     def _driver(self) -> Iterator[Driver]:
-        """The one that is asked for, that of all, or one of the run's own: who kills must not kill a neighbour's."""
+        """The requested driver, the shared one, or one of the run's own: a fault must not hit another run's driver."""
         if self._options.driver or not self._options.sorts:
             yield self._stack.driver(self._options.driver or DRIVER)
             return

@@ -1,11 +1,11 @@
 """Publishing a trace to a running query at the trace's own pace.
 
 ``stepped`` needs every slice to be one batch. Two inputs are two sources, whose end offsets Spark fetches one after
-the other, so a slice that is published in between would be torn in two. Spark's ``ProcessingTimeExecutor`` fires at
-multiples of the trigger interval on the wall clock and sleeps until the next; so: look until the query is seen asleep
-twice within one interval, hold the driver (a pause of milliseconds), publish the slice, let go. Two looks, because the
-query is also inactive for an instant between a trigger that overran its interval and the next one, but only once in
-an interval.
+the other, so a slice that is published in between would be split into two batches. Spark's ``ProcessingTimeExecutor``
+fires at multiples of the trigger interval on the wall clock, and is idle until the next one. So the feed polls until it
+has seen the query idle twice within one interval, suspends the driver for some milliseconds, publishes the slice, and
+resumes the driver. It polls twice because the query is also idle for an instant between a trigger that overran its
+interval and the next one, but only once per interval.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tidemark.sparkfiles.checkpoint import Checkpoint, PlannedBatch
 from tidemark.waiting import wait_until
 
 TRIGGER_MS = 100
-"""Calibration: an idle trigger takes 20-40 ms, two looks at the query 10-20 ms; half the interval is lost at every
-batch. A busy machine only takes a few more tries."""
+"""Calibration: an idle trigger takes 20-40 ms, two polls of the query 10-20 ms; half the interval is lost at every
+batch. A busy machine only needs a few more tries."""
 
 BATCH_S = 300.0
 """Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""
@@ -33,26 +33,27 @@ GRACE_S = 15.0
 """Calibration: a no-data batch starts within one trigger interval of the batch that moved the watermark."""
 
 LOOK_S = 1.0
-"""How long a timed publisher is left alone before the query is looked after."""
+"""How long to wait for a timed publisher before the query is checked."""
 
 CHECK_S = 0.5
-"""How often a query whose batches are awaited is looked after. Calibration: its checkpoint tells the rest, for nothing;
-each question is two calls of the driver, and asked at each poll they took a tenth of a small run's CPU time."""
+"""How often the status of a query is checked while its batches are awaited. Calibration: each check is two calls to the
+driver, which at every poll took a tenth of a small run's CPU time; progress is read from the checkpoint, which is
+cheap."""
 
 EndOffsets = dict[str, dict[str, int]]
 
 
 class Followed(Protocol):
-    """What pacing needs of a query that runs: see :class:`tidemark.runner.query_runs.Query`."""
+    """The interface of a running query that pacing uses: see :class:`tidemark.runner.query_runs.Query`."""
 
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
-        """The answer of the query's program; raises what makes waiting pointless."""
+        """The answer of the query's program; raises if the query has failed."""
 
     def suspended(self) -> AbstractContextManager[bool]:
-        """Stops the driver for the length of a block, which is given whether there was one to stop."""
+        """Suspends the driver for the duration of a block; yields whether there was a driver to suspend."""
 
     def began_after(self, batch: int) -> bool:
-        """Whether the run that goes on now began when that batch was committed already."""
+        """Whether the current run began after that batch was committed."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,14 @@ class Feed:
     checkpoint: Checkpoint
     end_offsets: Callable[[], EndOffsets]
     well: Callable[[], object] = lambda: None
-    """Raises what makes going on pointless."""
+    """Raises if the run cannot continue."""
     ready: Callable[[], bool] = lambda: True
-    """Whether the next batch may come."""
+    """Whether the next batch may start."""
 
     def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
-        """Publish while the query sleeps, wait until all of it is committed; False if it was torn in two."""
+        """Publish while the query is idle, and wait until all is committed; False if it was split into two batches."""
         wait_until(
-            self.ready, BATCH_S, lambda: "who strikes to be ready", unless=self._checked_now_and_then()
+            self.ready, BATCH_S, lambda: "the fault injector to arm", unless=self._checked_now_and_then()
         )
         first = len(self.checkpoint.planned())
         before = self.end_offsets()
@@ -80,7 +81,7 @@ class Feed:
         return self.wait_until_read().batch == first
 
     def wait_until_read(self) -> PlannedBatch:
-        """Wait until all published records are in committed batches, and the no-data batch that is then due.
+        """Wait until all published records are in committed batches, and the no-data batch after them has ended.
 
         Returns the batch that read the last record.
         """
@@ -105,7 +106,7 @@ class Feed:
     def _while_batches_come(
         self, look: Callable[[], PlannedBatch | None], describe: Callable[[], str]
     ) -> PlannedBatch:
-        """Wait; the deadline begins anew as long as batches are planned and committed."""
+        """Wait; the deadline restarts whenever a batch was planned or committed."""
         while True:
             before = self.checkpoint.planned(), self.checkpoint.committed()
             try:
@@ -115,14 +116,14 @@ class Feed:
                     raise
 
     def check(self) -> None:
-        """Raise ``PipelineFailed`` if the query ended by itself; start it again if its driver died."""
+        """Raise ``PipelineFailed`` if the query ended by itself; restart it if its driver died."""
         self.well()
         self.query.ask("status", BATCH_S)
 
     def _wait_for_no_data_batch(self, planned: PlannedBatch) -> None:
-        """A join runs once more when its watermark moved (``shouldRunAnotherBatch``); a query without one does not.
+        """A join runs a no-data batch after its watermark moved (``shouldRunAnotherBatch``).
 
-        Nor does one that was started again in between: it waits for data.
+        A query without a watermark does not, nor does a query that was restarted in between: it waits for data.
         """
         if self.checkpoint.next_watermark_ms(planned.batch) <= planned.watermark_ms:
             return
@@ -139,7 +140,7 @@ class Feed:
         )  # fmt: skip
 
     def _checked_now_and_then(self) -> Callable[[], None]:
-        """As ``check``, but the query is asked every ``CHECK_S``."""
+        """Like ``check``, but the query is asked only every ``CHECK_S``."""
         ask = now_and_then(self.check)
 
         def check() -> None:
@@ -154,7 +155,7 @@ class Feed:
             if not (self._is_idle() and self._is_idle()):
                 return False
             with self.query.suspended() as alive:
-                # Nothing ran since the second look: the interval is the same, and within it the query sleeps.
+                # No trigger ran since the second poll: the interval is the same, and the query is idle until its end.
                 if not alive or _window() != window:
                     return False
                 act()
@@ -175,7 +176,7 @@ class Feed:
 
 
 def now_and_then(check: Callable[[], object]) -> Callable[[], None]:
-    """What can be called at each poll, and calls ``check`` every ``CHECK_S``, for the first time after as long."""
+    """A function to be called at each poll: it calls ``check`` every ``CHECK_S``, first after ``CHECK_S``."""
     due_s = time.monotonic() + CHECK_S
 
     def called() -> None:
@@ -188,7 +189,7 @@ def now_and_then(check: Callable[[], object]) -> Callable[[], None]:
 
 
 def follow_timed(publisher: Program, check: Callable[[], None]) -> None:
-    """Wait for a publisher that works through its trace by itself, looking after the query meanwhile."""
+    """Wait for a publisher that replays its trace by itself, and check the query in the meantime."""
     while True:
         try:
             if publisher.answer(LOOK_S).get("done"):

@@ -1,6 +1,6 @@
-"""Before a run: the contract held against the plan of the query, and what is badly placed about its join.
+"""Preflight: compares the contract with the query's plan before a run, and warns of unsafe joins.
 
-Nothing here stops a run: a pipeline that does something else than its contract says is judged by its contract.
+A difference does not stop a run: a pipeline that does not do what its contract says is judged by its contract.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from tidemark.runner.run_options import Say
 from tidemark.stack import Stack
 
 PLAN_S = 120.0
-"""Calibration: a program is ready in 2 s, its plan in another 0.3 s; a cold driver on a busy machine takes 20 s."""
+"""Calibration: a program starts in 2 s, its plan takes another 0.3 s; a cold driver on a busy machine takes 20 s."""
 
 
 @dataclass(frozen=True)
 class PlanCheck:
-    """What was found before a run; ``plan`` is the text of the physical plan."""
+    """The result of the preflight; ``plan`` is the text of the physical plan."""
 
     plan: str
     comparison: Comparison
     advice: tuple[Advice, ...]
 
     def notes(self) -> list[str]:
-        """One sentence each, as the manifest keeps them."""
+        """The results as notes for the manifest, one sentence each."""
         return [
             *(f"contract and plan differ in {mismatch}" for mismatch in self.comparison.mismatches),
             *(f"not compared with the plan: {sentence}" for sentence in self.comparison.not_compared),
-            *(f"badly placed: {advice}" for advice in self.advice),
+            *(f"unsafe join: {advice}" for advice in self.advice),
         ]
 
     def tell(self, say: Say) -> None:
-        """Warn of what differs and what is badly placed."""
+        """Print a warning for each difference and each unsafe join."""
         for mismatch in self.comparison.mismatches:
             say(
                 f"warning: the plan does not fit the contract: {mismatch.part}\n  contract: {mismatch.contract}\n"
@@ -50,9 +50,9 @@ class PlanCheck:
 
 
 def check_plan(contract: Contract | Chain, plan: str, policy: str | None, spark_version: str) -> PlanCheck:
-    """Hold a contract against the text of a plan; one that cannot be read is said to be so, and is no mismatch."""
+    """Compare a contract with the text of a plan; a plan that cannot be parsed is noted, and is no mismatch."""
     if isinstance(contract, Chain):
-        compared = Comparison((), ("anything: a chain of steps is not held against its plan",))
+        compared = Comparison((), ("anything: plans of chains are not compared",))
         return PlanCheck(plan, compared, tuple(advise_chain(contract, spark_version)))
     try:
         read = read_plan(plan)
@@ -66,7 +66,7 @@ def check_plan(contract: Contract | Chain, plan: str, policy: str | None, spark_
 
 def check_pipeline_plan(pipeline: str, contract: Contract | Chain, stack: Stack, *, conf: tuple[str, ...] = (),
                    python: Path | None = None) -> PlanCheck:  # fmt: skip
-    """Ask a pipeline for its plan on a driver of a stack; no topic is needed, nothing is started.
+    """Get a pipeline's plan on a driver of a stack and check it; needs no topics and starts no query.
 
     Raises ``TidemarkError``: the pipeline cannot be built.
     """

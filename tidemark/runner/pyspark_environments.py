@@ -1,6 +1,6 @@
-"""Environments with another PySpark: made by pip, one folder for each version, kept in the user's cache.
+"""Virtual environments with other PySpark versions, installed by pip, one directory per version in the user's cache.
 
-Nothing but the network and the disk is needed. What pip has its settings for (a mirror, a proxy) is pip's business.
+pip's own settings apply (mirror, proxy).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tidemark.stack.install.toolchain import find_spark
 RELEASES = ("4.0.5", "4.1.4", "4.2.0", "4.3.0")
 """The newest of each line of Spark that has a Kafka connector here."""
 INSTALL_S = 3600.0
-"""Calibration: 450 MB come in 1 to 3 minutes and are built in half a one; an hour is a very slow line."""
+"""Calibration: downloading 450 MB takes 1 to 3 minutes, building half a minute; an hour allows for a slow network."""
 
 
 def folder() -> Path:
-    """Where environments are made if nothing else is said."""
+    """The default directory of the environments."""
     return paths.cache_dir() / "spark"
 
 
 def provide(release: str, where: Path, say: Callable[[str], None]) -> Path:
-    """The interpreter of an environment below ``where`` that has this PySpark; made if it is not there.
+    """The interpreter of the environment below ``where`` with this PySpark, which is created if it is missing.
 
-    Raises ``FetchError`` with the end of what pip said.
+    Raises ``FetchError`` with the end of pip's output.
     """
     home = where / f"pyspark-{release}"
     python = home / "bin" / "python"
@@ -45,7 +45,7 @@ def provide(release: str, where: Path, say: Callable[[str], None]) -> Path:
                 _make(home, python, release)
     except OSError as error:
         raise FetchError(
-            f"the environment of PySpark {release} could not be made",
+            f"the environment of PySpark {release} could not be created",
             detail=str(error),
             hint=f"{where} must be writable and have 1 GB free for each version; --install names another folder",
         ) from error
@@ -53,13 +53,13 @@ def provide(release: str, where: Path, say: Callable[[str], None]) -> Path:
 
 
 def _has(python: Path, release: str) -> bool:
-    """Whether an interpreter is there and can serve a stack with this PySpark."""
+    """Whether the interpreter exists and a stack can use it with this PySpark."""
     if not python.exists():
         return False
     try:
         return find_spark(python).version == release
     except TidemarkError:
-        return False  # half an environment, of an attempt that was broken off
+        return False  # left incomplete by an installation that was interrupted
 
 
 def _make(home: Path, python: Path, release: str) -> None:
@@ -80,14 +80,18 @@ def _run(command: list[str], release: str) -> None:
         )  # fmt: skip
         failed, said = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired as error:
-        failed, said = True, f"{(error.stdout or b'').decode(errors='replace')}\nno end after {INSTALL_S:g} s"
+        failed, said = (
+            True,
+            f"{(error.stdout or b'').decode(errors='replace')}\ntimed out after {INSTALL_S:g} s",
+        )
     if failed:
         last = "\n".join([line.strip() for line in said.splitlines() if line.strip()][-8:])
         raise FetchError(
             f"PySpark {release} could not be installed",
-            detail=f"the end of what pip said:\n{last}",
-            hint="this needs the network once, or a mirror in pip's settings (PIP_INDEX_URL); interpreters that have "
-            "their PySpark already are named with --spark PYTHON",
+            detail=f"the end of pip's output:\n{last}",
+            hint="installing needs network access, or a mirror in pip's settings (PIP_INDEX_URL); to use an "
+            "interpreter "
+            "that already has its PySpark, give --spark PYTHON",
         )
 
 

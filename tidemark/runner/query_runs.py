@@ -1,9 +1,9 @@
-"""The query under test over all of its runs: when its driver dies, it is started again on the same checkpoint.
+"""The query under test over all of its runs: if its driver dies, it is restarted on the same checkpoint.
 
-Under faults it is, too, when it fails by itself, or when its program dies: as whoever has a pipeline looked after does.
+In a run with faults it is also restarted if it fails or its program dies, as a supervisor in production would do.
 
-A *run* is what Spark calls one (``runId``): from a start to a stop, or to the death of the driver. All runs share the
-checkpoint and with it the query's id, so their batches make one sequence.
+A *run* is Spark's (``runId``): from a start to a stop, or to the end of the driver. All runs share the checkpoint and
+therefore the query id, so their batches form one sequence.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ START_S = 120.0
 """Calibration: a query starts in 0.1 s on a warm driver, in 10 s on a cold one on a busy machine."""
 
 FRUITLESS_RUNS = 4
-"""So many runs in a row without a committed batch, and the query is given up: it dies of the same each time."""
+"""Consecutive runs without a committed batch after which the query is not restarted any more."""
 
 
 @dataclass(frozen=True)
 class QueryRun:
-    """One run: its driver, where that one's event log ended before, and the batch that it begins with.
+    """One run: its driver, the size of the driver's event log at its start (bytes), and its first batch.
 
-    ``replays`` says that the batch was planned by an earlier run, and is run again.
+    ``replays``: an earlier run had planned that batch, so it is run again.
     """
 
     driver: Driver
@@ -50,7 +50,7 @@ class Query:
         self, stack: Stack, driver: Driver, checkpoint: Checkpoint, start: Callable[[Driver, str], Program],
         *, again: bool = False,
     ) -> None:  # fmt: skip
-        """``again``: start it again also if it fails by itself."""
+        """``again``: restart the query also if it fails by itself."""
         self.runs: list[QueryRun] = []
         self.failures: list[str] = []
         self._again = again
@@ -62,7 +62,7 @@ class Query:
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
-        self._open(self._driver)  # the program gets ready while others do
+        self._open(self._driver)  # the program starts while others do
         return self
 
     def __exit__(
@@ -79,11 +79,11 @@ class Query:
         return self.ask("plan", START_S)
 
     def ask(self, command: str, timeout_s: float) -> dict[str, Any]:
-        """Send a command to the program; to the next one, if the query was started again.
+        """Send a command to the program, or to its successor if the query was restarted.
 
         Raises:
             PipelineFailed: the query ended by itself.
-            TestbedError: it cannot be started again.
+            TestbedError: it cannot be restarted.
         """
         while True:
             try:
@@ -98,7 +98,7 @@ class Query:
 
     @contextmanager
     def suspended(self) -> Iterator[bool]:
-        """Stop the driver for the length of the block; gives ``False`` if there is none to stop."""
+        """Suspend the driver for the duration of the block; yields ``False`` if there is none to suspend."""
         with ExitStack() as holding:
             try:
                 holding.enter_context(self._stack.suspended(self._driver.name))
@@ -111,7 +111,7 @@ class Query:
             yield alive
 
     def began_after(self, batch: int) -> bool:
-        """Whether the run that goes on now began when that batch was committed already."""
+        """Whether the current run began after that batch was committed."""
         return self.runs[-1].first_batch > batch
 
     def _open(self, driver: Driver) -> None:
@@ -125,7 +125,7 @@ class Query:
         self._program = self._opened.enter_context(self._start(driver, session_id))
 
     def _goes_on_after(self, error: Exception) -> bool:
-        """Whether the query is started again, on the driver that it has, after its failure or its program's death."""
+        """Whether the query is restarted on its current driver, after it failed or its program died."""
         failed = isinstance(error, PipelineFailed) or self._program.has_ended
         if not (self._again and failed and self.query_id is not None) or self._fruitless():
             return False
@@ -133,27 +133,28 @@ class Query:
         return True
 
     def _fruitless(self) -> bool:
-        """Whether the last runs have all begun with the batch that the next would begin with."""
+        """Whether the last runs all began with the batch that the next run would begin with."""
         last = self.runs[-FRUITLESS_RUNS:]
         firsts = {self._checkpoint.next_batch(), *(run.first_batch for run in last)}
         return len(last) == FRUITLESS_RUNS and len(firsts) == 1
 
     def _given_up(self) -> TestbedError:
         return TestbedError(
-            f"the driver of the query died {FRUITLESS_RUNS} times without a batch being committed in between",
-            detail=f"batch {self.runs[-1].first_batch}; it died {len(self.runs)} times in all",
-            hint="its log in the run directory says why; a machine without memory kills it, too",
+            f"the driver of the query died {FRUITLESS_RUNS} times in a row without committing a batch",
+            detail=f"batch {self.runs[-1].first_batch} was run each time; the driver died {len(self.runs)} "
+            f"times in total",
+            hint="see driver.log in the run directory; also check that the machine has enough free memory",
         )
 
     def _start_again(self, command: str) -> None:
-        """Bring the driver back if it is gone, and the query on it."""
+        """Restart the driver if it is gone, and the query on it."""
         self._program.kill()
         self._opened.close()
         self._opened = ExitStack()
         if not self._lives():
             self._stack.start(self._driver.name, warm=False)  # the batch that is run again is its first job
         self._open(self._stack.driver(self._driver.name))
-        if command not in ("plan", "start"):  # or else that is what will be asked again
+        if command not in ("plan", "start"):  # otherwise the caller sends that command again
             self.ask("start", START_S)
 
     def _must_live(self) -> None:
@@ -161,7 +162,7 @@ class Query:
             raise _DriverDied
 
     def _lives(self) -> bool:
-        """Whether the driver that runs is the one that the query was started on."""
+        """Whether the driver that the query was started on is still running."""
         try:
             return self._stack.driver(self._driver.name).app_id == self._driver.app_id
         except TidemarkError:
@@ -169,4 +170,4 @@ class Query:
 
 
 class _DriverDied(Exception):
-    """Noticed while waiting for an answer that will not come."""
+    """The driver died while an answer was awaited."""

@@ -1,4 +1,4 @@
-"""The join's state as evidence: how Spark kept it, and what was in it after a few batches."""
+"""The join's state as evidence: the state store's format and provider, and its rows after some batches."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ READ_S = 120.0
 """Calibration: four batches of a thousand rows are read in 1 to 2 s."""
 
 BATCHES = 4
-"""So many are read: the last one, and others at even distances before it."""
+"""Number of batches whose state is read: the last one, and others evenly spaced before it."""
 
 ROWS = 50_000
-"""A batch with more rows than that in the state is left out: reading it takes longer than all the rest."""
+"""A batch with more state rows is skipped: reading it takes longer than the rest of the run."""
 
 _FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _OLDEST_FORMAT = 1
-"""``SymmetricHashJoinStateManager.legacyVersion``: that of a checkpoint that names none."""
+"""``SymmetricHashJoinStateManager.legacyVersion``: the format of a checkpoint that does not name one."""
 
 
 Ask = Callable[[str, float], Mapping[str, Any]]
-"""Sends a command to the query's program, and waits so many seconds for the answer."""
+"""Sends a command to the query's program; the second argument is the timeout in seconds."""
 
 
 def read_state(
@@ -40,7 +40,7 @@ def read_state(
     *,
     most: int = BATCHES,
 ) -> StateInfo:
-    """Have the stopped query's program write ``state.jsonl``; what goes wrong is told in ``problem``."""
+    """Let the stopped query's program write ``state.jsonl``; an error is recorded in ``problem``."""
     info = StateInfo(batches=chosen(checkpoint.committed(), _too_large(reports), most))
     if info.batches:
         wanted = {
@@ -58,7 +58,7 @@ def read_state(
 
 
 def what_ran(checkpoint: Checkpoint, conf: Sequence[str], read: StateInfo) -> StateInfo | None:
-    """How the state was kept: not what was asked for (``conf``), but what the checkpoint says; ``None`` without one."""
+    """The state format and provider in the checkpoint, beside the format requested in ``conf``; ``None`` if unknown."""
     ran, asked = checkpoint.conf(), dict(pair.partition("=")[::2] for pair in conf)
     if not ran:
         return None
@@ -74,7 +74,7 @@ def what_ran(checkpoint: Checkpoint, conf: Sequence[str], read: StateInfo) -> St
 def chosen(
     committed: Sequence[int], left_out: frozenset[int] = frozenset(), most: int = BATCHES
 ) -> list[int]:
-    """The batches whose state is read: the last one, and others at even distances before it."""
+    """The batches whose state is read: the last one, and others evenly spaced before it."""
     batches = [batch for batch in committed if batch not in left_out]
     last = len(batches) - 1
     if not batches:

@@ -1,8 +1,8 @@
-"""Replaying a trace outside of a run: into topics that somebody's query reads, at the trace's pace.
+"""Replays a trace outside of a run, into the topics of any query, at the trace's pace.
 
-``backlog`` and ``timed`` are the producers' own. ``stepped`` follows the query by its checkpoint: a slice
-is published when the one before has been committed, and the no-data batch after it too. Nobody holds the
-driver here, so a slice may be torn into two batches; that is seen in the checkpoint, and told.
+The producers implement ``backlog`` and ``timed``. ``stepped`` follows the query through its checkpoint: a slice is
+published after the previous slice and its no-data batch have been committed. The driver is not suspended here, so a
+slice may be split into two batches; the checkpoint shows this, and the result reports it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ NO_DATA_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """Where to: ``topics`` is logical name -> Kafka's. ``batch_s`` is how long a slice may take to be
-    processed.
+    """Target of a replay: ``topics`` is logical name -> Kafka topic. ``batch_s`` is the timeout for processing a
+    slice, in seconds.
     """
 
     bootstrap: str
@@ -47,7 +47,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True)
 class Stepped:
-    """What became of a stepped replay."""
+    """The result of a stepped replay."""
 
     records: int
     batches: int
@@ -58,7 +58,7 @@ class Stepped:
 def replay_by_itself(arguments: Sequence[str]) -> int:
     """Run ``python -m producers replay ARGUMENTS`` with this terminal; returns its exit code."""
     command = [sys.executable, "-P", "-m", "producers", "replay", *arguments, "--end-with-stdin"]
-    # A pipe that nobody writes to: it is closed by whatever ends this process, and then the child ends too.
+    # Nothing is written to this pipe. It closes when this process ends for any reason, and then the child ends too.
     with subprocess.Popen(command, env=program_environment(None), stdin=subprocess.PIPE) as child:
         try:
             return child.wait()
@@ -104,7 +104,7 @@ def replay_stepped(trace: Path, options: ReplayOptions) -> Stepped:
 
 
 def _processed(checkpoint: Checkpoint, options: ReplayOptions) -> int:
-    """Wait until all that is in the topics is processed; returns the batch that read the last record."""
+    """Wait until all records of the topics are processed; returns the batch that read the last one."""
     wanted = kafka.end_offsets(options.bootstrap, options.topics.values())
 
     def reader() -> list[int]:
@@ -116,10 +116,10 @@ def _processed(checkpoint: Checkpoint, options: ReplayOptions) -> int:
     deadline = time.monotonic() + NO_DATA_S
 
     def settled() -> bool:
-        """The watermark that the last batch left is the one it had: no batch without data is due."""
+        """The last batch did not move the watermark, so no no-data batch is due."""
         latest = checkpoint.committed()[-1]
         still = checkpoint.next_watermark_ms(latest) <= checkpoint.batch(latest).watermark_ms
         return checkpoint.running() is None and (still or time.monotonic() > deadline)
 
-    wait_until(settled, options.batch_s, lambda: f"the batch without data after batch {last}")
+    wait_until(settled, options.batch_s, lambda: f"the no-data batch after batch {last}")
     return last

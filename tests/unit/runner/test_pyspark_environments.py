@@ -1,4 +1,4 @@
-"""Environments with another PySpark, without a registry to ask."""
+"""Environments with another PySpark, tested without a package registry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def said() -> list[str]:
     return []
 
 
-def test_one_that_is_there_is_used(tmp_path: Path, said: list[str]) -> None:
+def test_an_installed_environment_is_reused(tmp_path: Path, said: list[str]) -> None:
     release = metadata.version("pyspark")
     python = tmp_path / f"pyspark-{release}" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -29,7 +29,7 @@ def test_one_that_is_there_is_used(tmp_path: Path, said: list[str]) -> None:
     assert said == []
 
 
-def test_without_a_registry_pip_is_quoted_and_nothing_is_left(
+def test_a_failed_installation_quotes_pip_and_leaves_no_directory(
     tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {
@@ -42,18 +42,18 @@ def test_without_a_registry_pip_is_quoted_and_nothing_is_left(
     with pytest.raises(FetchError, match=r"PySpark 4\.0\.5 could not be installed") as error:
         provide("4.0.5", tmp_path, said.append)
 
-    assert "what pip said" in error.value.detail
+    assert "pip's output" in error.value.detail
     assert "--spark PYTHON" in error.value.hint
     assert said == ["installing PySpark 4.0.5 (450 MB)"]
     assert not (tmp_path / "pyspark-4.0.5").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_with_a_way_out(tmp_path: Path, said: list[str]) -> None:
+def test_a_directory_that_cannot_be_created_is_an_error_with_a_hint(tmp_path: Path, said: list[str]) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FetchError) as error:
         provide("4.0.5", tmp_path / "file" / "below", said.append)
     assert "--install" in error.value.hint
 
 
-def test_they_are_kept_in_the_users_cache() -> None:
+def test_environments_are_kept_in_the_users_cache() -> None:
     assert folder().parent == paths.cache_dir()

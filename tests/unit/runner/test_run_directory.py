@@ -12,7 +12,7 @@ from tidemark.errors import UsageError
 from tidemark.runner import RunOptions, new_run_directory
 
 
-def test_a_directory_with_something_in_it_is_refused_and_stays_as_it_was(tmp_path):
+def test_a_directory_that_is_not_empty_is_refused_and_left_unchanged(tmp_path):
     (tmp_path / "thesis.txt").write_text("three years")
 
     with pytest.raises(UsageError, match="is not empty") as error:
@@ -30,7 +30,7 @@ def test_a_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", [".", "new"])
-def test_an_empty_directory_serves_as_well_as_a_new_one(name, tmp_path):
+def test_an_empty_directory_is_accepted_like_a_new_one(name, tmp_path):
     made = new_run_directory(RunOptions("left_outer", run_dir=tmp_path / name), CONTRACT)
 
     assert {file.name for file in made.path.iterdir()} == {"logs", "code.zip", "contract.json"}
@@ -55,12 +55,12 @@ def of_a_test(monkeypatch, tmp_path):
     return left
 
 
-def test_a_directory_that_a_test_names_stays_whatever_becomes_of_the_test(of_a_test, tmp_path):
+def test_a_directory_named_by_a_test_is_kept_whether_the_test_passes_or_fails(of_a_test, tmp_path):
     for failed in (False, True):
         path = of_a_test(failed=failed, run_dir=tmp_path / f"mine-{failed}")
         assert (path / "contract.json").is_file()
 
 
-def test_a_directory_that_no_test_named_stays_if_the_test_failed(of_a_test, tmp_path):
+def test_a_default_directory_is_kept_only_if_the_test_failed(of_a_test, tmp_path):
     assert of_a_test(failed=True).parent == tmp_path / "runs" / "tests"
     assert not of_a_test(failed=False).exists()

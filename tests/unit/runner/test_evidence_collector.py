@@ -1,4 +1,6 @@
-"""Each piece of evidence is collected on its own: what cannot be had costs no other, and hides no earlier error."""
+"""Each piece of evidence is collected on its own: a missing piece does not prevent the others, and hides no earlier
+error.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def events(*batches):
 
 
 class Run:
-    """A run of two committed batches, and what its stack answers."""
+    """A run of two committed batches, with scripted answers of its stack."""
 
     def __init__(self, folder, monkeypatch):
         self.directory = RunDirectory(folder / "run")
@@ -107,7 +109,7 @@ def run(tmp_path, monkeypatch) -> Run:
     return Run(tmp_path, monkeypatch)
 
 
-def test_a_run_that_ended_well_has_all_files(run):
+def test_a_successful_run_has_all_files(run):
     run.collector.drain()
     run.collector.finish()
 
@@ -117,7 +119,7 @@ def test_a_run_that_ended_well_has_all_files(run):
     assert run.directory.manifest.inputs["impressions"].end_offsets == {"0": 3}
 
 
-def test_an_output_that_cannot_be_read_costs_no_other_file(run):
+def test_an_unreadable_output_does_not_prevent_other_files(run):
     run.answers["read_all"] = unreachable
 
     with pytest.raises(TestbedError, match="no answer from the broker"):
@@ -127,7 +129,7 @@ def test_an_output_that_cannot_be_read_costs_no_other_file(run):
     assert run.directory.manifest.notes == ["output.jsonl could not be collected: no answer from the broker"]
 
 
-def test_an_output_that_does_not_settle_is_written_as_far_as_it_is_committed(run):
+def test_committed_output_is_written_even_if_the_output_does_not_settle(run):
     run.answers["drain"] = unreachable
     with pytest.raises(TestbedError):
         run.collector.drain()
@@ -136,7 +138,7 @@ def test_an_output_that_does_not_settle_is_written_as_far_as_it_is_committed(run
     assert [record.offset for record in run.directory.output()] == [7]
 
 
-def test_a_last_batch_that_never_comes_in_the_event_log_costs_no_file(run):
+def test_a_last_batch_missing_from_the_event_log_does_not_prevent_any_file(run):
     run.log(0)
     run.collector.drain()
 
@@ -149,7 +151,7 @@ def test_a_last_batch_that_never_comes_in_the_event_log_costs_no_file(run):
     assert note.startswith("the end of the event log could not be collected: waited")
 
 
-def test_an_event_log_that_is_gone_costs_what_is_only_in_it(run):
+def test_without_an_event_log_only_its_own_files_are_missing(run):
     run.collector.drain()
     run.event_log.unlink()
 
@@ -172,7 +174,7 @@ def test_without_brokers_the_first_error_is_raised_and_the_manifest_has_what_was
     assert caught.value.__notes__ == ["TestbedError: no answer from the broker"]
 
 
-def test_the_event_log_of_a_driver_that_ended_in_order_is_read_under_its_last_name(run):
+def test_the_event_log_of_a_driver_that_exited_normally_is_read_under_its_final_name(run):
     run.event_log.rename(run.event_log.with_name("app-1"))
     run.collector.drain()
     run.collector.finish()

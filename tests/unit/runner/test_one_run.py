@@ -1,4 +1,4 @@
-"""What cannot be is said before anything is started."""
+"""A run that is not possible is refused before anything is started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTRACT = Contract(
 
 @pytest.fixture
 def interpreter(tmp_path: Path) -> Callable[[str], Path]:
-    """A function that makes what answers like an interpreter with a PySpark."""
+    """A function that creates a fake interpreter with a given PySpark version."""
 
     def make(version: str) -> Path:
         (tmp_path / "jars").mkdir()
@@ -45,9 +45,7 @@ def test_the_exactly_once_sink_is_refused_on_a_spark_that_is_too_old(interpreter
 
 
 @pytest.mark.parametrize(("version", "sink"), [("4.0.5", "spark"), ("4.1.4", "exactly-once")])
-def test_other_sinks_and_versions_come_as_far_as_the_trace(
-    interpreter, tmp_path: Path, version: str, sink: str
-) -> None:
-    options = RunOptions("inner", python=interpreter(version), sink=sink, trace=tmp_path / "nowhere.jsonl")
+def test_other_sinks_and_versions_are_accepted(interpreter, tmp_path: Path, version: str, sink: str) -> None:
+    options = RunOptions("inner", python=interpreter(version), sink=sink, trace=tmp_path / "missing.jsonl")
     with pytest.raises(UsageError, match="there is no trace"):
         run(options, CONTRACT, RunDirectory(tmp_path))

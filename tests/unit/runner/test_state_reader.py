@@ -1,4 +1,4 @@
-"""Which state ran, by the checkpoint; and after which batches it is read."""
+"""State format and provider from the checkpoint, and the batches after which the state is read."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def checkpoint(tmp_path):
     ("committed", "batches"),
     [([], []), ([0], [0]), ([0, 1, 2], [0, 1, 2]), (list(range(10)), [0, 3, 6, 9])],
 )
-def test_the_last_batch_is_read_and_others_at_even_distances(committed, batches):
+def test_the_last_batch_is_read_and_others_evenly_spaced_before_it(committed, batches):
     assert chosen(committed) == batches
 
 
-def test_a_batch_with_too_many_rows_is_left_out():
+def test_a_batch_with_too_many_rows_is_skipped():
     assert chosen(range(5), frozenset({4})) == [0, 1, 2, 3]
 
 
-def test_a_format_that_was_asked_for_is_told_beside_the_one_that_ran(checkpoint):
+def test_the_requested_format_is_reported_beside_the_actual_one(checkpoint):
     ran = checkpoint({FORMAT: "2", "spark.sql.streaming.stateStore.providerClass": PROVIDER})
 
     assert what_ran(ran, (f"{FORMAT}=4", "spark.x=1"), StateInfo(batches=[0])) == StateInfo(
@@ -44,12 +44,12 @@ def test_a_format_that_was_asked_for_is_told_beside_the_one_that_ran(checkpoint)
     )
 
 
-def test_a_checkpoint_that_names_no_format_has_the_oldest(checkpoint):
+def test_a_checkpoint_without_a_format_has_the_oldest_one(checkpoint):
     info = what_ran(checkpoint({"spark.sql.shuffle.partitions": "2"}), (), StateInfo())
     assert (info.format, info.asked_format, info.provider) == (1, None, None)
 
 
-def test_changelogs_are_seen_by_their_files(checkpoint, tmp_path):
+def test_changelogs_are_detected_by_their_files(checkpoint, tmp_path):
     ran = checkpoint({FORMAT: "3"})
     (tmp_path / "state" / "0" / "1").mkdir(parents=True)
     (tmp_path / "state" / "0" / "1" / "1.changelog").touch()
@@ -58,7 +58,7 @@ def test_changelogs_are_seen_by_their_files(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\n{", "v1\n[]", 'v1\n{"conf": 7}', "v1\nnull"])
-def test_a_checkpoint_that_cannot_be_read_says_nothing(tmp_path, text):
+def test_an_unreadable_checkpoint_gives_no_state_info(tmp_path, text):
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text(text)
 

@@ -1,11 +1,11 @@
-"""A run's command says all that decides it."""
+"""The command of a run reproduces it."""
 
 from __future__ import annotations
 
 from tidemark.runner import RunOptions
 
 
-def test_the_command_of_a_run_says_all_that_decides_it(tmp_path):
+def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
     generated = RunOptions("inner", seed=4, impressions=99, pace="backlog", generator=("--slices", "4"))
     replayed = RunOptions(
         "inner", seed=4, trace=tmp_path / "t.jsonl", kill_executors=2, kill_drivers=1, sink="spark"

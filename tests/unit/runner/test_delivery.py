@@ -1,4 +1,4 @@
-"""By which promise a run is judged."""
+"""The delivery guarantee by which a run is judged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidemark.runner.evidence_collector import promised
 from tidemark.runner.run_options import SINKS
 
 
-def test_by_what_its_sink_promises_unless_its_contract_says_otherwise():
+def test_the_delivery_is_the_sinks_unless_the_contract_sets_one():
     assert [str(promised(contract(), sink)) for sink in SINKS] == ["exactly-once", "at-least-once"]
     for delivery in Delivery:
         assert {promised(contract(delivery=delivery), sink) for sink in SINKS} == {delivery}
 
 
 @pytest.mark.parametrize("delivery", [None, *Delivery])
-def test_a_contract_is_read_as_it_is_written(delivery):
+def test_a_contract_with_any_delivery_is_read_back_unchanged(delivery):
     one = contract("left_outer", delivery=delivery)
 
     assert Contract.from_json(one.to_json()) == one
@@ -29,7 +29,7 @@ def test_a_contract_is_read_as_it_is_written(delivery):
     ) == replace(one, delivery=None)
 
 
-def test_another_delivery_is_refused():
+def test_an_unknown_delivery_is_refused():
     with pytest.raises(BrokenContract, match="cannot be read") as refused:
         Contract.from_json({**contract().to_json(), "delivery": "at-most-once"})
 
