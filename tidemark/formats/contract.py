@@ -1,8 +1,8 @@
-"""The contract: which join a pipeline promises, in terms of its input and output records.
+"""The contract: the join that a pipeline promises, in terms of its input and output records.
 
 Free of everything but the standard library, because it also runs in another interpreter (``--spark PYTHON``).
 A contract is written next to the pipeline, printed by ``python -m pipelines NAME --describe``, stored in
-``manifest.json``, and is all that the judge knows of a pipeline::
+``manifest.json``, and is all that the oracle knows of a pipeline::
 
     {"name": "left_outer", "kind": "left_outer",
      "left":  {"topic": "impressions", "id": "impression_id", "keys": ["user_id", "ad_id"],
@@ -14,22 +14,22 @@ A contract is written next to the pipeline, printed by ``python -m pipelines NAM
                 "right_id": "click_id", "right_ref": ["click_partition", "click_offset"]},
      "policy": "min"}
 
-``topic`` is the logical name that traces use; the topic that Kafka sees is in the manifest. ``bound`` limits
-``left.time - right.time``. A ``ref`` names the output fields that carry partition and offset of the input record:
-with them each output row is unique; without (``null``) output is compared as a multiset of ids.
+``topic`` is the logical name that traces use; the name of the topic in Kafka is in the manifest. ``bound`` limits
+``left.time - right.time``. A ``ref`` names the output fields with partition and offset of the input record: they make
+each output row unique. Without a ref (``null``) the output is compared as a multiset of ids.
 
-May be left out: a side's ``watermark_delay_ms`` is ``null`` where it has no watermark, its ``filters`` come before the
-join; ``"equal": true`` in the bound makes the times join keys, ``window_ms`` puts a tumbling window in the place of
-each time (the window's end stands for it, in the bound too); ``condition`` holds what the join's condition says besides
-keys and times, ``where`` what is asked of the joined row::
+A side without a watermark has ``null`` for ``watermark_delay_ms``. Optional: a side's ``filters`` are applied before
+the join. In the bound, ``"equal": true`` makes the times join keys, and ``window_ms`` replaces each time by its
+tumbling window, which is compared by its end. ``condition`` is the rest of the join condition, besides keys and times;
+``where`` filters the joined rows::
 
     "filters": [{"field": "price", "op": ">=", "value": 5}]
     "condition": [{"left": "price", "op": "<", "right": "price"}, {"left": "price", "op": ">", "value": 0}]
 
-``"delivery": "exactly-once"`` (or ``"at-least-once"``) is what the pipeline promises, where that is not the promise of
+``"delivery": "exactly-once"`` (or ``"at-least-once"``) is the pipeline's promise, if it differs from the promise of
 the sink that it runs with: it puts a sink of its own behind Spark's, say.
 
-Fields that are compared are BIGINTs: a JSON number without a fraction, or NULL, by which nothing is true.
+Compared fields are BIGINT: a JSON number without a fraction, or NULL, for which no comparison is true.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tidemark.errors import BrokenContract
 
 
 class JoinKind(StrEnum):
-    """The joins that can be judged, by Spark's names in lower case."""
+    """The join kinds that can be judged, by Spark's names in lower case."""
 
     INNER = "inner"
     LEFT_OUTER = "left_outer"
@@ -75,12 +75,12 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""What a filter may say, as SQL writes it."""
+"""The operators of filters and conditions, as in SQL."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """``field op value``: a field of one side's records."""
+    """``field op value``, for a field of one side's records."""
 
     field: str
     op: str
@@ -89,7 +89,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Term:
-    """One conjunct: ``left op right``, two fields or, in the place of one of them, a ``value``."""
+    """One conjunct ``left op right``: two fields, or a field and a ``value`` in place of the other."""
 
     op: str
     left: str | None = None
@@ -98,7 +98,7 @@ class Term:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has exactly two of the three, and an operator that is known."""
+        """Whether it has exactly two operands and a known operator."""
         given = [part for part in (self.left, self.right, self.value) if part is not None]
         return len(given) == 2 and self.op in COMPARISONS
 
@@ -107,7 +107,7 @@ class Term:
 class Side:
     """One input: names of the JSON fields of its records, and its watermark delay in milliseconds.
 
-    ``keeps_null_event_time`` says that a row whose event time is NULL reaches the join; else it is filtered out before.
+    ``keeps_null_event_time``: rows with a NULL event time reach the join; by default the pipeline filters them out.
     """
 
     topic: str
@@ -123,9 +123,9 @@ class Side:
 class Bound:
     """``lower_ms <= left.time - right.time <= upper_ms``; ``None`` leaves an end open, ``*_strict`` excludes it.
 
-    ``equal``: the times are equal, as join keys. ``window_ms``: times are tumbling windows that long, by their ends.
-    A join without a bound has to have both times in its output, or Spark leaves them out before the join, which then
-    drops no late row.
+    ``equal``: the times are join keys. ``window_ms``: the times are tumbling windows of that length, compared by their
+    ends. A join without a bound must output both times: otherwise Spark prunes them before the join, which then drops
+    no late rows.
     """
 
     lower_ms: int | None = None
@@ -137,7 +137,7 @@ class Bound:
 
     @property
     def is_open(self) -> bool:
-        """Whether it limits nothing, so that the join does without the times."""
+        """Whether it limits nothing, so that the join does not use the times."""
         return not self.equal and self.lower_ms is None and self.upper_ms is None
 
 
@@ -209,12 +209,12 @@ class Contract:
 
 
 def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
-    """What cannot be, and what would be right."""
+    """The contradictions of a contract, each with the correction."""
     left, right, bound = contract.left, contract.right, contract.bound
     if not left.keys or len(left.keys) != len(right.keys):
         yield (
             f"keys {left.keys} and {right.keys} do not pair up",
-            "name as many key fields on the left as on the right, at least one",
+            "give both sides the same number of key fields, at least one",
         )
     if left.topic == right.topic:
         yield f"both sides read {left.topic!r}", "give each side a topic of its own"
@@ -234,14 +234,14 @@ def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
         if (low or 0, high or 0) != (0, 0):
             yield (
                 f"windows are bounded by {low} .. {high} ms",
-                "windows are equal, or one is not before the other: 0",
+                "for windows, lower_ms and upper_ms are 0 or left out",
             )
     if any(side.keeps_null_event_time for side in (left, right)) and (
         bound.equal or bound.window_ms is not None
     ):
         yield (
-            "rows without event time meet equal times or windows",
-            "leave out `keeps_null_event_time`, or bound a range",
+            "rows with a NULL event time meet equal times or windows",
+            "leave out `keeps_null_event_time`, or give a range as the bound",
         )
     if (contract.kind is JoinKind.LEFT_SEMI) != (contract.output.right_id is None):
         yield f"right_id={contract.output.right_id!r}", "a semi join has no right columns; others do"
@@ -249,7 +249,7 @@ def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
 
 
 def _objections_to_filters(contract: Contract) -> Iterator[tuple[str, str]]:
-    known = f"give two of left, right and value, and one of {', '.join(COMPARISONS)}"
+    known = f"give two of left, right and value, and an operator: {', '.join(COMPARISONS)}"
     for one in (*contract.left.filters, *contract.right.filters):
         if one.op not in COMPARISONS:
             yield f"{one} compares nothing", known

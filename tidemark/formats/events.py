@@ -1,13 +1,13 @@
-"""How a record's value becomes an event, exactly as the pipelines' ``from_json`` reads it.
+"""Parses a record's value into an event, exactly as the pipelines' ``from_json`` does.
 
-Free of Spark and of I/O. A value is a JSON object. The event time is an ISO-8601 string
-(``2026-01-01T00:00:00.123Z``) or what else Spark takes for a TIMESTAMP: without an offset it is UTC, the session's
-time zone; digits after the sixth of a fraction are cut off. A value that is not a JSON object, or whose time is
-missing, null or no timestamp, is *unreadable*: the pipelines filter it out below the watermark, so it neither moves
-the watermark nor counts as late. A missing or null key field stays an event: a left outer join owes it a NULL row.
+Free of Spark and of I/O. A value is a JSON object. The event time is an ISO-8601 string (``2026-01-01T00:00:00.123Z``)
+or another form that Spark reads as a TIMESTAMP. A time without an offset is in UTC, the session's time zone; a
+fraction is truncated after six digits. A value is *unreadable* if it is not a JSON object, or its time is missing,
+null or not a timestamp: the pipelines filter it out below the watermark, so it neither moves the watermark nor counts
+as late. A value with a missing or null key is still an event: a left outer join owes it a NULL row.
 
-Years are 0001 to 9999. A time without a date, which Spark takes for one of today, is unreadable here: what it means
-depends on the day.
+Years are 0001 to 9999. A time without a date, which Spark completes with the current day, is unreadable here, because
+its meaning would change every day.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 is_canonical = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII).fullmatch
-"""Matches the form that ``datetime.fromisoformat`` reads as Spark does, at a tenth of the price."""
+"""Matches the form that ``datetime.fromisoformat`` parses as Spark does, in a tenth of the time."""
 
 _LENIENT = re.compile(
     r"\s*(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
@@ -40,7 +40,7 @@ _WIDEST_OFFSET = timedelta(hours=18)
 
 
 class Event(NamedTuple):
-    """A readable record: ``id`` (``None`` if it has none), ``key`` (a part is ``None`` if missing), ``time_us``."""
+    """A readable record: ``id``, ``key`` (one value per key field), ``time_us``; what is missing is ``None``."""
 
     id: str | None
     key: tuple[str | None, ...]
@@ -68,7 +68,7 @@ def _event_reader(side: Side) -> Callable[[bytes | str | None], Event | None]:
 
 
 def field_reader(names: Sequence[str]) -> Callable[[bytes | str | None], tuple[Any, ...] | None]:
-    """A function that gives two or more fields of a JSON object (``None`` where missing), or ``None`` if it is none."""
+    """A function that returns these fields (two or more) of a JSON object; ``None`` if the value is not an object."""
     struct, attributes = field_struct(names)
     decode = msgspec.json.Decoder(struct).decode
     pick = operator.attrgetter(*attributes)
@@ -86,7 +86,7 @@ def field_reader(names: Sequence[str]) -> Callable[[bytes | str | None], tuple[A
 
 
 def field_struct(names: Sequence[str]) -> tuple[type[msgspec.Struct], list[str]]:
-    """A struct that takes just these fields of a JSON object, and its attribute for each name."""
+    """A struct that decodes only these fields of a JSON object, and the attribute for each name."""
     attributes = {name: f"field_{index}" for index, name in enumerate(dict.fromkeys(names))}
     struct = msgspec.defstruct(
         "Fields",
@@ -98,9 +98,9 @@ def field_struct(names: Sequence[str]) -> tuple[type[msgspec.Struct], list[str]]
 
 
 def read_time_us(value: object) -> int | None:
-    """Microseconds since the epoch of a JSON value that Spark reads as a TIMESTAMP; ``None`` if it reads NULL."""
+    """A JSON value as Spark reads it for a TIMESTAMP, in microseconds since the epoch; ``None`` for NULL."""
     if type(value) is int:
-        return value * 1_000_000  # a JSON number is seconds; one with a fraction is none
+        return value * 1_000_000  # a JSON number is in seconds; one with a fraction is NULL
     if type(value) is not str:
         return None
     try:
@@ -112,7 +112,7 @@ def read_time_us(value: object) -> int | None:
 
 
 def _read_leniently(text: str) -> int | None:
-    """``SparkDateTimeUtils.parseTimestampString``: parts of one digit, and any number of them missing at the end."""
+    """As ``SparkDateTimeUtils.parseTimestampString``: parts may have one digit, and trailing parts may be missing."""
     found = _LENIENT(text)
     if found is None:
         return None
@@ -126,7 +126,7 @@ def _read_leniently(text: str) -> int | None:
 
 
 def _zone(name: str) -> tzinfo:
-    """The time zone of a name that Java's ``ZoneId`` knows; raises ``ValueError`` for one that it does not."""
+    """The time zone of this name in Java's ``ZoneId``; raises ``ValueError`` if there is none."""
     found = _OFFSET(name)
     if found is None:
         try:
@@ -142,14 +142,14 @@ def _zone(name: str) -> tzinfo:
 
 
 def write_time(time_us: int) -> str:
-    """The reverse of :func:`read_time_us`, with milliseconds, or microseconds where they are needed."""
+    """The inverse of :func:`read_time_us`: ISO-8601 with milliseconds, or microseconds if necessary."""
     moment = EPOCH + timedelta(microseconds=time_us)
     spec = "milliseconds" if time_us % 1000 == 0 else "microseconds"
     return moment.replace(tzinfo=None).isoformat(timespec=spec) + "Z"
 
 
 def as_text(value: Any) -> str | None:
-    """A JSON value as ``from_json`` gives it for a STRING column."""
+    """A JSON value as ``from_json`` returns it for a STRING column."""
     if value is None or type(value) is str:
         return value
     return msgspec.json.encode(value).decode()

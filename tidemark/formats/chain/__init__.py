@@ -1,8 +1,8 @@
-"""The chain: what a pipeline promises that does more than one join, or none, as a small tree of steps.
+"""The chain: the contract of a pipeline with several stateful steps, or without a join, as a tree of steps.
 
 Free of everything but the standard library, as ``tidemark.formats.contract`` is. A chain takes the place of
 the contract in
-``python -m pipelines NAME --describe``, in ``contract.json`` and in ``manifest.json``, and is known by its field
+``python -m pipelines NAME --describe``, in ``contract.json`` and in ``manifest.json``. It is recognised by its field
 ``chain``, the step whose rows are written::
 
     {"name": "clicks_per_window", "policy": "min", "output": ["user_id", "clicked_in", "clicks"],
@@ -15,20 +15,20 @@ the contract in
 ``source``      Records of a topic: their ``fields`` and their event ``time``. A record that cannot be read, has NULL
                 in a ``required`` field or does not pass ``filters`` does not reach the watermark. A topic may be read
                 by several sources.
-``window``      Puts the tumbling window of the event time in its place; a window is known by its end.
+``window``      Replaces the event time by its tumbling window, which is identified by its end.
 ``aggregate``   One row for each value of ``keys`` and of the event time.
-``where``       Rows of an aggregate by its values. A filter of anything else runs below the watermark: see ``source``.
+``where``       Filters an aggregate by its values. Every other filter runs below the watermark: see ``source``.
 ``deduplicate`` ``dropDuplicates(keys)``, or ``dropDuplicatesWithinWatermark(keys)``.
 ``join``        Keys are equal in pairs, ``bound`` limits ``left time - right time``, ``conditions`` compare numbers of
-                both sides. ``time`` is the event time that goes on; the other is an ordinary field from then on.
+                both sides. ``time`` is the event time of the joined rows; the other becomes an ordinary field.
                 Spark's optimizer moves a left semi join below an aggregate or a join on its left, so that is where
                 it is described; it cannot if a condition has a value of that aggregate.
-``limit``       The first ``rows`` rows, whichever come first; only as the last step, and not where Spark's optimizer
-                takes other rows for them: above a left or right outer join, or a source with a watermark.
+``limit``       The first ``rows`` rows that the query reads. Only as the last step, and not where Spark's optimizer
+                would select other rows: above a left or right outer join, or a source with a watermark.
 ==============  ======================================================================================================
 
-A name belongs to one field of the whole chain. What is joined or grouped by a key is never NULL. Times and windows (by
-their ends) are TIMESTAMPs in the output, which its JSON has in milliseconds.
+A field name is unique in the whole chain. Keys of joins and aggregates are never NULL. Times and windows (by their
+ends) are TIMESTAMPs in the output, in JSON with milliseconds.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Chain:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps, inputs before those that take them."""
+        """All steps; each follows its inputs."""
         return tuple(walk(self.last))
 
     @property

@@ -1,4 +1,4 @@
-"""What is wrong with a step of a chain, as Spark or the judge would find it."""
+"""Finds the error in a step of a chain that Spark would reject or the oracle could not judge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidemark.formats.contract import COMPARISONS, JoinKind
 
 
 def problem(step: Step, *, is_last: bool) -> str:
-    """What is wrong with one step; empty if nothing is."""
+    """The error of one step, as text; empty if it has none."""
     match step:
         case Source():
             return _problem_of_source(step)
@@ -75,19 +75,21 @@ def _problem_of_source(step: Source) -> str:
 
 
 def _problem_of_limit(limited: Step) -> str:
-    """Where Spark takes rows away long before, and which ones is left to chance.
+    """The error of a limit for which Spark discards rows earlier, and which ones depends on chance.
 
-    A limit right above a source ends the reading of each task (``LocalLimitExec``), so that the rows behind do not
-    reach the watermark; one above a left or right outer join is put below it as well (``LimitPushDown``), where it
-    takes so many rows of the preserved side from each batch, late ones too.
+    A limit directly above a source stops the reading of each task (``LocalLimitExec``): later rows do not reach the
+    watermark. A limit above a left or right outer join is also pushed below the join (``LimitPushDown``), where it
+    keeps only that many rows of the preserved side in each batch, late rows included.
     """
     if isinstance(limited, Join) and limited.kind in (JoinKind.LEFT_OUTER, JoinKind.RIGHT_OUTER):
-        return "Spark puts it below an outer join as well, where it takes away rows of the preserved side by chance"
+        return (
+            "Spark also pushes it below an outer join, where it discards rows of the preserved side by chance"
+        )
     while isinstance(limited, Window):
         limited = limited.input
     if isinstance(limited, Source) and limited.watermark_delay_ms is not None:
         return (
-            "right above a source it ends the reading of a task: chance says which rows reach the watermark"
+            "above a source it stops the reading of a task: which rows reach the watermark depends on chance"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""The steps of a chain, what is known of their rows, and their form in JSON."""
+"""The steps of a chain, the fields of their rows, and their JSON form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FUNCTIONS = ("count", "sum", "min", "max")
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a source, ``string`` or ``bigint``; ``column`` is its name in the record, ``name`` unless said."""
+    """A field of a source, ``string`` or ``bigint``; ``column`` is its name in the record (default: ``name``)."""
 
     name: str
     column: str | None = None
@@ -23,7 +23,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Value:
-    """What an aggregate says of its group: ``count`` of its rows, or ``sum``, ``min``, ``max`` of a field."""
+    """A value of an aggregate for its group: ``count`` of rows, or ``sum``, ``min``, ``max`` of a field."""
 
     name: str
     function: str
@@ -32,7 +32,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Source:
-    """Records of a topic; ``time_column`` is the event time's name in the JSON record, ``time`` unless said."""
+    """Records of a topic; ``time_column`` is the event time's name in the JSON record (default: ``time``)."""
 
     topic: str
     time: str
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Window:
-    """Tumbling windows, ``window_ms`` long, in the place of the event time."""
+    """Replaces the event time by tumbling windows of ``window_ms``."""
 
     input: Step
     name: str
@@ -71,7 +71,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Deduplicate:
-    """One row for each value of ``keys``; ``within_watermark``: for as long as the delay of its source says."""
+    """One row for each value of ``keys``; ``within_watermark``: only within the watermark delay of its source."""
 
     input: Step
     keys: tuple[str, ...]
@@ -111,21 +111,21 @@ _PARTS: Mapping[str, type[Any]] = {"fields": Field, "filters": Filter, "values":
 
 
 def inputs_of(step: Step) -> tuple[Step, ...]:
-    """The steps whose rows a step takes, the left one first."""
+    """The inputs of a step, the left one first."""
     if isinstance(step, Source):
         return ()
     return (step.left, step.right) if isinstance(step, Join) else (step.input,)
 
 
 def walk(step: Step) -> Iterator[Step]:
-    """A step and all below it, inputs first."""
+    """A step and all steps below it, inputs first."""
     for one in inputs_of(step):
         yield from walk(one)
     yield step
 
 
 def time_of(step: Step) -> str | None:
-    """The field that is a step's event time; ``None`` if no watermark stands behind it."""
+    """The field with a step's event time; ``None`` if it has no watermark."""
     match step:
         case Source():
             return step.time if step.watermark_delay_ms is not None else None
