@@ -44,34 +44,22 @@ Out = Annotated[Path, typer.Option(help="The trace to write; a name in .zst is c
 def generate(
     out: Out,
     seed: Annotated[int, typer.Option(help="The same seed and options give the same bytes.")] = DEFAULTS.seed,
-    impressions: Annotated[
-        int, typer.Option(help="Number of impressions, edge rows excluded.")
-    ] = DEFAULTS.impressions,
-    ctr: Annotated[
-        float, typer.Option(help="Click-through rate: share of impressions with a click.")
-    ] = DEFAULTS.ctr,
+    impressions: Annotated[int, typer.Option(help="Impressions, edge rows excluded.")] = DEFAULTS.impressions,
+    ctr: Annotated[float, typer.Option(help="Share of impressions with a click.")] = DEFAULTS.ctr,
     slices: Annotated[
         int, typer.Option(help="Number of slices; 0 means 4, 6 from 1,000 impressions on, 12 from 5,000 on.")
     ] = DEFAULTS.slices,
     pace: Annotated[str, typer.Option(help="stepped, backlog or timed.")] = DEFAULTS.pace,
-    lateness: Annotated[
-        str, typer.Option(help="Lateness models: MODEL[:SHARE][*AMOUNT], joined by +.")
-    ] = DEFAULTS.lateness,
+    lateness: Annotated[str, typer.Option(help="MODEL[:SHARE][*AMOUNT], joined by +.")] = DEFAULTS.lateness,
     partitions: Annotated[int, typer.Option(help="Partitions of each topic.")] = DEFAULTS.partitions,
     unreadable: Annotated[
         float, typer.Option(help="Share of records that cannot be read or have no event time.")
     ] = DEFAULTS.unreadable,
-    null_keys: Annotated[
-        float, typer.Option(help="Share of records without a join key.")
-    ] = DEFAULTS.null_keys,
+    null_keys: Annotated[float, typer.Option(help="Share without a join key.")] = DEFAULTS.null_keys,
     duplicates: Annotated[float, typer.Option(help="Share of records sent twice.")] = DEFAULTS.duplicates,
     edges: Annotated[int, typer.Option(help="How often each slice has each edge row.")] = DEFAULTS.edges,
-    impression_delay_ms: Annotated[
-        int, typer.Option(help="The pipeline's watermark delay.")
-    ] = DEFAULTS.delays_ms[0],
-    click_delay_ms: Annotated[int, typer.Option(help="The pipeline's watermark delay.")] = DEFAULTS.delays_ms[
-        1
-    ],
+    impression_delay_ms: Annotated[int, typer.Option(help="Watermark delay.")] = DEFAULTS.delays_ms[0],
+    click_delay_ms: Annotated[int, typer.Option(help="Watermark delay.")] = DEFAULTS.delays_ms[1],
     bound_ms: Annotated[
         int, typer.Option(help="A click matches up to this long after its impression.")
     ] = DEFAULTS.bound_ms,
