@@ -211,7 +211,7 @@ def test_what_would_break_the_promise_is_refused_before_the_query_starts(copy, s
 
 
 @pytest.mark.long  # every day: in test_sink_stopped.py
-def test_a_classic_session_will_do(stack, tmp_path):
+def test_the_sink_works_on_a_classic_session(stack, tmp_path):
     topic = f"classic-{uuid.uuid4().hex[:8]}"
     kafka.create_topics(stack.bootstrap_servers, {topic: 2})
     program = Path(__file__).parent / "sink_classic.py"

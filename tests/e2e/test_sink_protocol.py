@@ -124,14 +124,14 @@ def test_a_transaction_longer_than_its_timeout_is_said_so(told):
     assert values(told) == wanted(0)
 
 
-def test_a_timeout_that_the_broker_does_not_allow_is_said_so(told):
+def test_a_transaction_timeout_above_the_brokers_limit_is_reported(told):
     word, said = Writer(**told, options={"kafka.transaction.timeout.ms": "86400000"}).go_on()
     assert word == "failed"
     assert "INVALID_TRANSACTION_TIMEOUT" in said["message"]
     assert "transaction.max.timeout.ms" in said["message"]
 
 
-def test_a_record_that_the_broker_finds_too_large_is_said_so(told):
+def test_a_record_above_the_brokers_size_limit_is_reported(told):
     admin = AdminClient({"bootstrap.servers": told["bootstrap"]})
     limit = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
     asked = ConfigResource("topic", told["topic"], incremental_configs=[limit])

@@ -120,7 +120,7 @@ def test_a_right_that_is_missing_is_named_and_once_it_is_there_the_batch_is_writ
     assert seen(told) == wanted(0)
 
 
-def test_a_ledger_that_may_not_be_made_is_said_so_and_made_once_it_may(told):
+def test_a_missing_right_to_create_the_ledger_topic_is_reported(told):
     ledger = f"ledger-{told['query'][:8]}"
     allow(told, *RIGHTS.values(), (ResourceType.TOPIC, ledger, LITERAL, AclOperation.READ))
     options = {
@@ -142,7 +142,7 @@ def test_a_ledger_that_may_not_be_made_is_said_so_and_made_once_it_may(told):
     assert seen(told) == wanted(0)
 
 
-def test_how_long_offsets_are_kept_is_learnt_from_a_broker_that_says_so_and_needs_no_right_else(told):
+def test_the_offset_retention_is_read_if_the_right_exists_and_is_optional(told):
     allow(told, *RIGHTS.values())
     options = {**LOGIN, "kafka.bootstrap.servers": told["bootstrap"], "topic": told["topic"]}
     assert check_cluster(read_options(options)) == {}
@@ -151,7 +151,7 @@ def test_how_long_offsets_are_kept_is_learnt_from_a_broker_that_says_so_and_need
     assert check_cluster(read_options(options)) == {"retention_s": str(7 * 24 * 3600)}
 
 
-def test_a_wrong_password_is_said_so(told):
+def test_a_wrong_password_is_reported(told):
     options = {**LOGIN, "kafka.sasl.password": "wrong", "kafka.transaction.timeout.ms": "2000"}
     word, said = Writer(**{**told, "options": options}).go_on()
     print(said["message"])

@@ -51,10 +51,10 @@ from tests.unit.sink.protocol_steps import (
     TV2,
     Broker,
     Driver,
-    Lane,
     Safeguard,
     State,
     Task,
+    TxnId,
     World,
     successors,
 )
@@ -82,7 +82,7 @@ def explore(
 ) -> Result:
     """Everything that can happen, breadth first: the first moment with something wrong has a shortest way to it."""
     world = World(safeguards, broker, attempts, partitions, rollback)
-    first = State(Driver(starts=(0,) * partitions), (Lane(),) * partitions, (0,) * ROWS * len(BATCH_OF))
+    first = State(Driver(starts=(0,) * partitions), (TxnId(),) * partitions, (0,) * ROWS * len(BATCH_OF))
     moments = [first]  # a moment is known by its place in here
     known = {_key(first): 0}
     came_from: list[tuple[int, str]] = [(0, "")]
@@ -106,7 +106,7 @@ def explore(
     return Result(len(moments), frozenset(outcomes), way)
 
 
-def told(counterexample: tuple[str, ...]) -> str:
+def as_text(counterexample: tuple[str, ...]) -> str:
     """A counterexample, one line for each step and one for what is wrong."""
     *steps, wrong = counterexample
     lines = [f"{number:3}. {step}" for number, step in enumerate(steps, start=1)]
@@ -115,7 +115,7 @@ def told(counterexample: tuple[str, ...]) -> str:
 
 def _wrong(state: State) -> str:
     """What is wrong at a moment, if anything is."""
-    is_decided = not any(lane.txn in PREPARED for lane in state.lanes)
+    is_decided = not any(txn_id.txn in PREPARED for txn_id in state.txn_ids)
     for row, copies in enumerate(state.copies):
         contents = row // ROWS
         if copies > 1:
@@ -138,7 +138,9 @@ def _stuck(moments: list[State], before: list[list[int]]) -> int | None:
 
 
 def _is_end(state: State) -> bool:
-    is_open = any(lane.txn == ONGOING or lane.txn in PREPARED or lane.open_rows for lane in state.lanes)
+    is_open = any(
+        txn_id.txn == ONGOING or txn_id.txn in PREPARED or txn_id.open_rows for txn_id in state.txn_ids
+    )
     return state.driver.phase != "runs" and not is_open
 
 
@@ -152,12 +154,12 @@ def _way_to(there: int, came_from: list[tuple[int, str]]) -> list[str]:
 
 def _key(state: State) -> tuple[object, ...]:
     """What makes a state another one: all but the numbers of attempts."""
-    lanes = []
-    for lane in state.lanes:
-        live = sorted([task[:-1] for task in lane.live])
-        late = sorted([ANY_INIT[:-1] if task.request == INIT else task[:-1] for task in lane.late])
-        lanes.append((*lane[:-2], tuple(live), tuple(late)))
-    return (state.driver, tuple(lanes), state.copies)
+    txn_ids = []
+    for txn_id in state.txn_ids:
+        live = sorted([task[:-1] for task in txn_id.live])
+        late = sorted([ANY_INIT[:-1] if task.request == INIT else task[:-1] for task in txn_id.late])
+        txn_ids.append((*txn_id[:-2], tuple(live), tuple(late)))
+    return (state.driver, tuple(txn_ids), state.copies)
 
 
 class Mutation(NamedTuple):
@@ -187,7 +189,7 @@ MUTATIONS = (
 
 
 def _print_row(title: str, broker: Broker, started: float, result: Result) -> None:
-    verdict = told(result.counterexample) if result.counterexample else "  no counterexample"
+    verdict = as_text(result.counterexample) if result.counterexample else "  no counterexample"
     print(
         f"{broker.name} | {title} | {result.states} states, {time.monotonic() - started:.1f} s\n{verdict}\n"
     )

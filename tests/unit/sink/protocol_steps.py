@@ -89,7 +89,7 @@ class Task(NamedTuple):
         return f"{CALLED[self.contents]}, attempt {self.number}"
 
 
-class Lane(NamedTuple):
+class TxnId(NamedTuple):
     """One sink partition: its transactional id, what is not yet decided, its ledger entry, its attempts."""
 
     txn: int = EMPTY
@@ -124,20 +124,20 @@ class State(NamedTuple):
     """A moment."""
 
     driver: Driver
-    lanes: tuple[Lane, ...]
+    txn_ids: tuple[TxnId, ...]
     copies: tuple[int, ...]  # committed, of each row of each contents
 
-    def put(self, at: int, lane: Lane) -> State:
-        """The same with another lane."""
-        return State(self.driver, (*self.lanes[:at], lane, *self.lanes[at + 1 :]), self.copies)
+    def put(self, at: int, txn_id: TxnId) -> State:
+        """The same with another txn_id."""
+        return State(self.driver, (*self.txn_ids[:at], txn_id, *self.txn_ids[at + 1 :]), self.copies)
 
     def led(self, driver: Driver) -> State:
         """The same with another driver, and without the reports for which it does not wait."""
-        lanes = []
-        for lane in self.lanes:
-            heard = [task for task in lane.live if task.request != REPORT or driver.hears(task)]
-            lanes.append(lane._replace(live=tuple(heard)))
-        return State(driver, tuple(lanes), self.copies)
+        txn_ids = []
+        for txn_id in self.txn_ids:
+            heard = [task for task in txn_id.live if task.request != REPORT or driver.hears(task)]
+            txn_ids.append(txn_id._replace(live=tuple(heard)))
+        return State(driver, tuple(txn_ids), self.copies)
 
 
 Steps = Iterator[tuple[str, State]]
@@ -146,15 +146,15 @@ Steps = Iterator[tuple[str, State]]
 def successors(world: World, state: State) -> Steps:
     """Everything that can happen next: how it is told, and the moment after."""
     yield from _steps_of_spark(world, state)
-    for at, lane in enumerate(state.lanes):
+    for at, txn_id in enumerate(state.txn_ids):
         where = f"partition {at}: " if world.partitions > 1 else ""
         for text, after in _steps_of_markers(world, state, at):
             yield where + text, after
-        for task in lane.live:
+        for task in txn_id.live:
             for text, after in _steps_of_task(world, state, at, task):
                 yield where + text, after
-        for task in lane.late:
-            rest = lane._replace(late=_without(lane.late, task))
+        for task in txn_id.late:
+            rest = txn_id._replace(late=_without(txn_id.late, task))
             answer, changed = _handled(world, rest, at, task)
             answer = "comes to nothing" if answer == WAITS else answer
             text = f"{task}: the delayed {task.request} {answer}{_fenced(rest, changed)}"
@@ -178,71 +178,73 @@ def _steps_of_spark(world: World, state: State) -> Steps:
         yield f"Spark writes {name} into the commit log", state.led(after)
         return
     at = next(at for at in range(world.partitions) if not driver.done >> at & 1)
-    if not all(_is_quiet(lane) for other, lane in enumerate(state.lanes) if other != at):
+    if not all(_is_quiet(txn_id) for other, txn_id in enumerate(state.txn_ids) if other != at):
         return
     attempts = world.attempts if driver.contents == 0 else min(world.attempts, 2)
     if driver.starts[at] < attempts + (driver.rerun == driver.contents):
         yield from _starts(world, state, at)
-    elif not any(map(driver.hears, state.lanes[at].live)):
+    elif not any(map(driver.hears, state.txn_ids[at].live)):
         failed = driver._replace(phase="failed", starts=nobody, done=0)
         yield "all attempts have failed, and the query with them", state.led(failed)
 
 
 def _starts(world: World, state: State, at: int) -> Steps:
-    driver, lane = state.driver, state.lanes[at]
+    driver, txn_id = state.driver, state.txn_ids[at]
     number = driver.starts[at] + 1
     request = INIT if Safeguard.INIT_FIRST in world.safeguards else LOOKUP
     task = Task(driver.contents, driver.rerun == driver.contents, request, number=number)
     where = f" in partition {at}" if world.partitions > 1 else ""
-    others = [str(other.number) for other in lane.live if other.contents == task.contents]
+    others = [str(other.number) for other in txn_id.live if other.contents == task.contents]
     alive = f" while attempt {' and '.join(others)} lives" if others else ""
     starts = (*driver.starts[:at], number, *driver.starts[at + 1 :])
     after = state._replace(driver=driver._replace(starts=starts))
-    yield f"{task} starts{where}{alive}", after.put(at, _with(lane, task))
-    if lane.reusable:
-        reusing = _with(lane._replace(reusable=False), task._replace(request=LOOKUP, epoch=CURRENT))
+    yield f"{task} starts{where}{alive}", after.put(at, _with(txn_id, task))
+    if txn_id.reusable:
+        reusing = _with(txn_id._replace(reusable=False), task._replace(request=LOOKUP, epoch=CURRENT))
         yield f"{task} starts{where}{alive} with a producer that was used before", after.put(at, reusing)
 
 
-def _is_quiet(lane: Lane) -> bool:
-    return not (lane.live or lane.late or lane.marker or lane.txn == ONGOING or lane.txn in PREPARED)
+def _is_quiet(txn_id: TxnId) -> bool:
+    return not (
+        txn_id.live or txn_id.late or txn_id.marker or txn_id.txn == ONGOING or txn_id.txn in PREPARED
+    )
 
 
 def _steps_of_markers(world: World, state: State, at: int) -> Steps:
-    lane = state.lanes[at]
-    if lane.txn == ONGOING and world.broker.times_out:
-        after = _bumped(lane._replace(txn=PREPARE_ABORT))
-        text = f"the transaction was open for too long, and is aborted{_fenced(lane, after)}"
+    txn_id = state.txn_ids[at]
+    if txn_id.txn == ONGOING and world.broker.times_out:
+        after = _bumped(txn_id._replace(txn=PREPARE_ABORT))
+        text = f"the transaction was open for too long, and is aborted{_fenced(txn_id, after)}"
         yield text, state.put(at, after)
-    if lane.marker:
-        yield "the ledger applies the marker", state.put(at, _applied(lane))
-    if lane.txn not in PREPARED:
+    if txn_id.marker:
+        yield "the ledger applies the marker", state.put(at, _applied(txn_id))
+    if txn_id.txn not in PREPARED:
         return
-    what, complete = ("commit", COMMITTED) if lane.txn == PREPARE_COMMIT else ("abort", ABORTED)
+    what, complete = ("commit", COMMITTED) if txn_id.txn == PREPARE_COMMIT else ("abort", ABORTED)
     for part in (DATA, LEDGER):
-        if not lane.parts & part:
+        if not txn_id.parts & part:
             continue
-        missing = lane.parts & ~part
-        after = lane._replace(parts=missing, txn=lane.txn if missing else complete)
+        missing = txn_id.parts & ~part
+        after = txn_id._replace(parts=missing, txn=txn_id.txn if missing else complete)
         if part == LEDGER:
-            after = after._replace(marker=lane.txn)
+            after = after._replace(marker=txn_id.txn)
             after = after if world.broker.applies_later else _applied(after)
             yield f"the {what} marker is written to the ledger", state.put(at, after)
             continue
         copies = list(state.copies)
-        for row in lane.open_rows if lane.txn == PREPARE_COMMIT else ():
+        for row in txn_id.open_rows if txn_id.txn == PREPARE_COMMIT else ():
             copies[row] += 1
         after = after._replace(open_rows=())
         yield f"the {what} marker is written to the rows", state.put(at, after)._replace(copies=tuple(copies))
 
 
 def _steps_of_task(world: World, state: State, at: int, task: Task) -> Steps:
-    lane = state.lanes[at]
-    gone = lane._replace(live=_without(lane.live, task))
+    txn_id = state.txn_ids[at]
+    gone = txn_id._replace(live=_without(txn_id.live, task))
     if task.request in (LOOKUP, REPORT) or task.epoch == ENDED:
         yield f"{task} is killed", state.put(at, gone)
     else:
-        left = gone._replace(late=tuple(sorted((*lane.late, task))))
+        left = gone._replace(late=tuple(sorted((*txn_id.late, task))))
         yield f"{task} is killed, its {task.request} is on the way", state.put(at, left)
     if task.request == LOOKUP:
         yield from _steps_of_lookup(world, state, at, task)
@@ -252,8 +254,8 @@ def _steps_of_task(world: World, state: State, at: int, task: Task) -> Steps:
             reported = state.driver._replace(done=state.driver.done | 1 << at)
             yield f"{task} reports success", state.put(at, gone)._replace(driver=reported)
         return
-    late = lane._replace(late=tuple(sorted((*lane.late, task))))
-    if task.request in (COMMIT, ABORT) and task.epoch == CURRENT and task not in lane.late:
+    late = txn_id._replace(late=tuple(sorted((*txn_id.late, task))))
+    if task.request in (COMMIT, ABORT) and task.epoch == CURRENT and task not in txn_id.late:
         yield f"{task} sends {task.request} again, the first is on the way", state.put(at, late)
     if task.row or task.request == OFFSETS:
         aborting = task._replace(request=ABORT, row=0)
@@ -274,14 +276,14 @@ def _steps_of_task(world: World, state: State, at: int, task: Task) -> Steps:
 
 
 def _steps_of_lookup(world: World, state: State, at: int, task: Task) -> Steps:
-    lane = state.lanes[at]
-    gone = state.put(at, lane._replace(live=_without(lane.live, task)))
-    if lane.pending and Safeguard.STABLE_LOOKUP in world.safeguards:
+    txn_id = state.txn_ids[at]
+    gone = state.put(at, txn_id._replace(live=_without(txn_id.live, task)))
+    if txn_id.pending and Safeguard.STABLE_LOOKUP in world.safeguards:
         yield f"{task}: the lookup is answered UNSTABLE_OFFSET_COMMIT", state  # and asks again
         return
-    found, batch = (BATCH_OF[lane.ledger - 1] if lane.ledger else -1), BATCH_OF[task.contents]
-    is_other = lane.ledger - 1 != task.contents and Safeguard.FINGERPRINT in world.safeguards
-    reporting = _with(lane, task._replace(request=REPORT, epoch=NO_EPOCH), task)
+    found, batch = (BATCH_OF[txn_id.ledger - 1] if txn_id.ledger else -1), BATCH_OF[task.contents]
+    is_other = txn_id.ledger - 1 != task.contents and Safeguard.FINGERPRINT in world.safeguards
+    reporting = _with(txn_id, task._replace(request=REPORT, epoch=NO_EPOCH), task)
     skips = state.put(at, reporting) if state.driver.hears(task) else gone
     if found > batch and Safeguard.LATER_BATCH_FAILS in world.safeguards:
         yield f"{task}: the lookup finds a later batch, the attempt fails", gone
@@ -295,60 +297,66 @@ def _steps_of_lookup(world: World, state: State, at: int, task: Task) -> Steps:
         yield f"{task}: the lookup finds nothing, but the attempt is fenced by now", gone
     else:
         request = INIT if task.epoch == NO_EPOCH else PRODUCE
-        is_decided = lane.pending and (lane.marker or lane.txn) == PREPARE_COMMIT
+        is_decided = txn_id.pending and (txn_id.marker or txn_id.txn) == PREPARE_COMMIT
         but = ", though an entry of it is committed" if is_decided else ""
-        after = _with(lane, task._replace(request=request), task)
+        after = _with(txn_id, task._replace(request=request), task)
         yield f"{task}: the lookup finds nothing{but}", state.put(at, after)
 
 
-def _handled(world: World, lane: Lane, at: int, task: Task) -> tuple[str, Lane]:
+def _handled(world: World, txn_id: TxnId, at: int, task: Task) -> tuple[str, TxnId]:
     """What a broker answers to a request that is not fenced, and what it has done."""
     if task.request == INIT:
-        if lane.txn == ONGOING:
-            return TAKES_OVER, _bumped(lane._replace(txn=PREPARE_ABORT))
-        return (WAITS, lane) if lane.txn in PREPARED else ("is answered", _bumped(lane._replace(txn=EMPTY)))
+        if txn_id.txn == ONGOING:
+            return TAKES_OVER, _bumped(txn_id._replace(txn=PREPARE_ABORT))
+        return (
+            (WAITS, txn_id)
+            if txn_id.txn in PREPARED
+            else ("is answered", _bumped(txn_id._replace(txn=EMPTY)))
+        )
     if task.request in (COMMIT, ABORT):
         is_commit, bumps = task.request == COMMIT, world.broker.bumps_at_end
         prepared, complete = (PREPARE_COMMIT, COMMITTED) if is_commit else (PREPARE_ABORT, ABORTED)
-        if lane.txn == ONGOING and task.epoch == CURRENT:
-            after = lane._replace(txn=prepared)
+        if txn_id.txn == ONGOING and task.epoch == CURRENT:
+            after = txn_id._replace(txn=prepared)
             return "ends the open transaction", _bumped(after) if bumps else after
-        if lane.txn in (prepared, complete) and task.epoch == (ENDED if bumps else CURRENT):
-            return ("was done before" if lane.txn == complete else WAITS), lane
-        return REFUSED, lane
-    rows = lane.open_rows
+        if txn_id.txn in (prepared, complete) and task.epoch == (ENDED if bumps else CURRENT):
+            return ("was done before" if txn_id.txn == complete else WAITS), txn_id
+        return REFUSED, txn_id
+    rows = txn_id.open_rows
     if task.request == PRODUCE:
         row = _rows_of(world, task, at)[task.row]
         rows, text = (*rows, row), f"writes row {row % ROWS}"
-        if task.row and (lane.open_rows or not world.broker.verifies):  # the leader asks nobody
-            return text, lane._replace(open_rows=rows)
-    if lane.txn in PREPARED:
-        return WAITS, lane
-    if task.row and not (lane.txn == ONGOING and lane.parts & DATA) and not world.broker.bumps_at_end:
-        return REFUSED, lane  # the client believes that it has added the partition to the transaction
-    parts = lane.parts if lane.txn == ONGOING else 0
+        if task.row and (txn_id.open_rows or not world.broker.verifies):  # the leader asks nobody
+            return text, txn_id._replace(open_rows=rows)
+    if txn_id.txn in PREPARED:
+        return WAITS, txn_id
+    if task.row and not (txn_id.txn == ONGOING and txn_id.parts & DATA) and not world.broker.bumps_at_end:
+        return REFUSED, txn_id  # the client believes that it has added the partition to the transaction
+    parts = txn_id.parts if txn_id.txn == ONGOING else 0
     if task.request == PRODUCE:
-        return text, lane._replace(txn=ONGOING, parts=parts | DATA, open_rows=rows)
-    applied = _applied(lane)._replace(txn=ONGOING, parts=parts | LEDGER, pending=task.contents + 1)
+        return text, txn_id._replace(txn=ONGOING, parts=parts | DATA, open_rows=rows)
+    applied = _applied(txn_id)._replace(txn=ONGOING, parts=parts | LEDGER, pending=task.contents + 1)
     return "writes the ledger entry", applied
 
 
-def _next(world: World, lane: Lane, at: int, task: Task) -> Lane:
-    """The lane with the attempt's next request, after an answer without an error."""
+def _next(world: World, txn_id: TxnId, at: int, task: Task) -> TxnId:
+    """The txn_id with the attempt's next request, after an answer without an error."""
     if task.request in (COMMIT, ABORT):
         # A client with an unanswered Produce or TxnOffsetCommit gets a new epoch before it goes on.
-        clean = not any(late.request in (PRODUCE, OFFSETS) for late in lane.late)
+        clean = not any(late.request in (PRODUCE, OFFSETS) for late in txn_id.late)
         if Safeguard.FRESH_PRODUCER not in world.safeguards and clean:
-            lane = lane._replace(reusable=True)
-        return _with(lane, task._replace(request=REPORT, epoch=NO_EPOCH)) if task.request == COMMIT else lane
+            txn_id = txn_id._replace(reusable=True)
+        return (
+            _with(txn_id, task._replace(request=REPORT, epoch=NO_EPOCH)) if task.request == COMMIT else txn_id
+        )
     if task.request == OFFSETS:
-        return _with(lane, task._replace(request=COMMIT))
+        return _with(txn_id, task._replace(request=COMMIT))
     if task.request == PRODUCE:
         is_last = task.row + 1 == len(_rows_of(world, task, at))
         after = task._replace(request=OFFSETS, row=0) if is_last else task._replace(row=task.row + 1)
-        return _with(lane, after)
+        return _with(txn_id, after)
     looks = world.safeguards >= {Safeguard.INIT_FIRST, Safeguard.EVERY_ATTEMPT_LOOKS}
-    return _with(lane, task._replace(request=LOOKUP if looks else PRODUCE, epoch=CURRENT))
+    return _with(txn_id, task._replace(request=LOOKUP if looks else PRODUCE, epoch=CURRENT))
 
 
 def _rows_of(world: World, task: Task, at: int) -> tuple[int, ...]:
@@ -356,15 +364,15 @@ def _rows_of(world: World, task: Task, at: int) -> tuple[int, ...]:
     return tuple(task.contents * ROWS + row for row in range(ROWS) if (row + turn) % world.partitions == at)
 
 
-def _bumped(lane: Lane) -> Lane:
-    """The lane with a new epoch: requests of older ones can do nothing any more, and are gone."""
-    live = [task._replace(epoch=STALE) if task.epoch != NO_EPOCH else task for task in lane.live]
+def _bumped(txn_id: TxnId) -> TxnId:
+    """The txn_id with a new epoch: requests of older ones can do nothing any more, and are gone."""
+    live = [task._replace(epoch=STALE) if task.epoch != NO_EPOCH else task for task in txn_id.live]
     kept = [task for task in live if task.epoch == NO_EPOCH or task.request == LOOKUP]
-    late = [task for task in lane.late if task.epoch == NO_EPOCH]
-    return lane._replace(live=tuple(sorted(kept)), late=tuple(late), reusable=False)
+    late = [task for task in txn_id.late if task.epoch == NO_EPOCH]
+    return txn_id._replace(live=tuple(sorted(kept)), late=tuple(late), reusable=False)
 
 
-def _fenced(before: Lane, after: Lane) -> str:
+def _fenced(before: TxnId, after: TxnId) -> str:
     """Whom a step has fenced, as the end of a sentence."""
     if (before.live, before.late) == (after.live, after.late):
         return ""
@@ -374,17 +382,17 @@ def _fenced(before: Lane, after: Lane) -> str:
     return "".join(said + [f"; the delayed {task.request} of {task} is fenced" for task in late])
 
 
-def _applied(lane: Lane) -> Lane:
-    """The lane whose ledger has applied the marker that was written, if there is one."""
-    if not lane.marker:
-        return lane
-    is_committed = lane.marker == PREPARE_COMMIT and lane.pending
-    return lane._replace(ledger=lane.pending if is_committed else lane.ledger, pending=0, marker=0)
+def _applied(txn_id: TxnId) -> TxnId:
+    """The txn_id whose ledger has applied the marker that was written, if there is one."""
+    if not txn_id.marker:
+        return txn_id
+    is_committed = txn_id.marker == PREPARE_COMMIT and txn_id.pending
+    return txn_id._replace(ledger=txn_id.pending if is_committed else txn_id.ledger, pending=0, marker=0)
 
 
-def _with(lane: Lane, task: Task, instead_of: Task | None = None) -> Lane:
-    live = lane.live if instead_of is None else _without(lane.live, instead_of)
-    return lane._replace(live=tuple(sorted((*live, task))))
+def _with(txn_id: TxnId, task: Task, instead_of: Task | None = None) -> TxnId:
+    live = txn_id.live if instead_of is None else _without(txn_id.live, instead_of)
+    return txn_id._replace(live=tuple(sorted((*live, task))))
 
 
 def _without(tasks: tuple[Task, ...], task: Task) -> tuple[Task, ...]:

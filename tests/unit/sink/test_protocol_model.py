@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.unit.sink.protocol_model import MUTATIONS, Result, explore, told
+from tests.unit.sink.protocol_model import MUTATIONS, Result, as_text, explore
 from tests.unit.sink.protocol_steps import EVERY_SAFEGUARD, TV1, TV2, Broker, Safeguard
 
 BROKERS = pytest.mark.parametrize("broker", [TV1, TV2], ids=lambda broker: broker.name)
@@ -22,14 +22,14 @@ def explored(broker: Broker, attempts: int = 2) -> Result:
 
 
 def assert_safe(result: Result, more_than: int) -> None:
-    assert not result.counterexample, told(result.counterexample)
+    assert not result.counterexample, as_text(result.counterexample)
     assert result.states > more_than
 
 
-def assert_tells(result: Result, *lines: str) -> None:
+def assert_counterexample(result: Result, *lines: str) -> None:
     """Its counterexample has a line for each of these patterns, in this order, and the last one is its end."""
     assert result.counterexample, f"nothing was found in {result.states} states"
-    text = told(result.counterexample)
+    text = as_text(result.counterexample)
     assert re.search(".*".join(lines) + r"\Z", text, re.DOTALL), text
 
 
@@ -85,7 +85,7 @@ def test_partitions_that_keep_their_rows_are_safe_when_the_driver_dies_between_t
         r"^Spark writes batch 1 into the commit log$",
     ],
 )
-def test_what_is_interesting_has_happened(broker, outcome):
+def test_every_interesting_outcome_occurs(broker, outcome):
     assert any(re.search(outcome, step) for step in explored(broker).outcomes)
 
 
@@ -98,7 +98,7 @@ def test_a_delayed_produce_whose_transaction_has_ended_is_refused():
 
 @BROKERS
 def test_a_lookup_before_init_misses_what_a_zombie_commits_in_between(broker):
-    assert_tells(
+    assert_counterexample(
         MUTATION[Safeguard.INIT_FIRST].explore(broker),
         r"attempt 2: the lookup finds nothing\n",
         r"attempt 1: EndTxn\(commit\) ends the open transaction",
@@ -110,7 +110,7 @@ def test_a_lookup_before_init_misses_what_a_zombie_commits_in_between(broker):
 
 @BROKERS
 def test_a_lookup_that_is_not_stable_misses_what_is_committed(broker):
-    assert_tells(
+    assert_counterexample(
         MUTATION[Safeguard.STABLE_LOOKUP].explore(broker),
         r"the commit marker is written to the ledger\n",
         r"attempt 2: the lookup finds nothing, though an entry of it is committed\n",
@@ -126,7 +126,7 @@ def test_a_lookup_after_init_need_not_be_stable_where_a_marker_counts_when_it_is
 
 
 def test_a_producer_that_is_used_again_has_its_transaction_ended_by_a_delayed_request():
-    assert_tells(
+    assert_counterexample(
         MUTATION[Safeguard.FRESH_PRODUCER].explore(TV1),
         r"attempt 1 sends EndTxn\(abort\) again, the first is on the way\n",
         r"attempt 2 starts with a producer that was used before\n",
@@ -148,7 +148,7 @@ def test_a_producer_may_be_used_again_where_each_transaction_has_its_own_epoch()
 
 @BROKERS
 def test_rows_that_change_their_partition_are_written_by_both(broker):
-    assert_tells(
+    assert_counterexample(
         MUTATION[Safeguard.PINNED_MAP].explore(broker),
         r"partition 0: batch 0, attempt 1: Produce writes row 0\n",
         r"the driver dies before the commit log, and runs batch 0 again\n",
@@ -160,7 +160,7 @@ def test_rows_that_change_their_partition_are_written_by_both(broker):
 
 @BROKERS
 def test_a_batch_that_is_skipped_because_of_a_later_one_is_lost(broker):
-    assert_tells(
+    assert_counterexample(
         MUTATION[Safeguard.LATER_BATCH_FAILS].explore(broker),
         r"the checkpoint is rolled back to before batch 0\n",
         r"batch 0 with other contents, attempt 1: the lookup finds a later batch, the attempt skips\n",
@@ -171,7 +171,7 @@ def test_a_batch_that_is_skipped_because_of_a_later_one_is_lost(broker):
 
 @BROKERS
 def test_a_batch_that_is_skipped_because_its_number_is_there_is_lost(broker):
-    assert_tells(
+    assert_counterexample(
         MUTATION[Safeguard.FINGERPRINT].explore(broker),
         r"the checkpoint is rolled back to before batch 0\n",
         r"batch 0 with other contents, attempt 1: the lookup finds the batch, the attempt skips\n",
@@ -182,7 +182,7 @@ def test_a_batch_that_is_skipped_because_its_number_is_there_is_lost(broker):
 
 @BROKERS
 def test_an_attempt_that_takes_itself_for_the_first_writes_again(broker):
-    assert_tells(
+    assert_counterexample(
         MUTATION[Safeguard.EVERY_ATTEMPT_LOOKS].explore(broker),
         r"attempt 1: EndTxn\(commit\) ends the open transaction",
         r"attempt 2: InitProducerId is answered[^\n]*\n[^\n]*attempt 2: Produce writes row 0\n",
@@ -195,7 +195,7 @@ def test_an_attempt_that_takes_itself_for_the_first_writes_again(broker):
 
 @BROKERS
 def test_a_transaction_stays_open_if_the_broker_never_aborts_it(broker):
-    assert_tells(
+    assert_counterexample(
         explore(EVERY_SAFEGUARD, broker._replace(times_out=False), 1),
         r"attempt 1 is killed, its Produce is on the way\n",
         r"attempt 1: the delayed Produce writes row 0\n",
@@ -204,7 +204,7 @@ def test_a_transaction_stays_open_if_the_broker_never_aborts_it(broker):
 
 
 def test_a_produce_that_is_not_verified_outlives_its_abort_and_is_committed_by_the_next_attempt():
-    assert_tells(
+    assert_counterexample(
         explore(EVERY_SAFEGUARD, TV1._replace(verifies=False), 2),
         r"attempt 1 raises and sends EndTxn\(abort\), its Produce is on the way\n",
         r"the abort marker is written to the rows\n",
@@ -220,6 +220,6 @@ def test_every_safeguard_is_taken_away_once():
 
 def test_a_counterexample_is_told_with_a_line_for_each_step():
     assert (
-        told(("this happens", "then that", "it is wrong"))
+        as_text(("this happens", "then that", "it is wrong"))
         == "  1. this happens\n  2. then that\n  => it is wrong"
     )
