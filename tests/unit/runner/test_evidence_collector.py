@@ -148,7 +148,7 @@ def test_a_last_batch_missing_from_the_event_log_does_not_prevent_any_file(run):
     assert run.written() == {*ALL}
     assert run.failed_tasks() == [1, 0]
     [note] = run.directory.manifest.notes
-    assert note.startswith("the end of the event log could not be collected: waited")
+    assert note.startswith("the end of the event log could not be collected: timed out")
 
 
 def test_without_an_event_log_only_its_own_files_are_missing(run):
