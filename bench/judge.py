@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidemark.formats import trace as trace_format
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import FORMAT, Batch, InputTopic, Manifest, OutputRecord, RunDirectory
@@ -117,7 +118,7 @@ def make_run(path: Path, count: int, kind: JoinKind, rng: random.Random) -> RunD
                 plans.append({name: dict(of) for name, of in ends.items()})
             yield record
 
-    header = Header(tidemark_trace=1, pace="backlog", topics=topics, slices=BATCHES)
+    header = Header(tidemark_trace=trace_format.FORMAT, pace="backlog", topics=topics, slices=BATCHES)
     write_trace(path / "trace.jsonl", header, counted())
     plans.append({name: dict(of) for name, of in ends.items()})
     write_trace(path / "flush.jsonl", header, _sentinels())

@@ -22,6 +22,7 @@ from docs.markdown import inline, markdown, table
 from tidemark import errors, pytest_plugin
 from tidemark.faults import schedule
 from tidemark.formats import chain, contract, evidence, trace
+from tidemark.formats.faults import POINTS
 from tidemark.oracle import findings
 from tidemark.runner import RunOptions
 from tidemark.stack.components import launch_specs, ports
@@ -148,7 +149,7 @@ def _format(title: str, module: Any) -> str:
 def _faults() -> str:
     rows = [
         [f"`{component}`", f"`{action}`", " ".join(f"`{point}`" for point in points)]
-        for (component, action), points in schedule.POINTS.items()
+        for (component, action), points in POINTS.items()
     ]
     return "\n\n".join(
         (
@@ -165,7 +166,7 @@ def _faults() -> str:
 def _pause_s() -> float:
     """How long a pause lasts if nothing is said."""
     [fault] = schedule.read_schedule("broker:pause")
-    return fault.seconds
+    return fault.duration_s
 
 
 def _properties() -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from producers.watermark import PredictedWatermark
 from tidemark.errors import UsageError
 from tidemark.formats.events import write_time
-from tidemark.formats.trace import Header, Pace, Record, TopicSpec, write_trace
+from tidemark.formats.trace import FORMAT, Header, Pace, Record, TopicSpec, write_trace
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 """Each airport has its own partition of ``flights``."""
@@ -145,7 +145,7 @@ def arrange(
     stepped = settings.pace == "stepped"
     counts = {FLIGHTS: len(flights), WEATHER: len(weather)}
     header = Header(
-        tidemark_trace=1,
+        tidemark_trace=FORMAT,
         pace=settings.pace,
         topics=TOPICS,
         slices=index + 1,

@@ -23,7 +23,7 @@ from producers.lateness import Stretch, make_late, parse_lateness, some
 from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, TOPICS, Settings
 from producers.values import LineWriter
 from tidemark.formats.jsonlines import write_lines
-from tidemark.formats.trace import Header, TopicSpec
+from tidemark.formats.trace import FORMAT, Header, TopicSpec
 
 UNREADABLE = (Flaw.NOT_JSON, Flaw.NO_TIME, Flaw.NULL_TIME)
 AT_LEAST = 3
@@ -55,7 +55,7 @@ def generate(settings: Settings) -> Trace:
     _number_edges(arrivals, len(impressions), len(clicks))
     counts = _counts(arrivals, len(again), settings)
     header = Header(
-        tidemark_trace=1,
+        tidemark_trace=FORMAT,
         pace=settings.pace,
         topics={name: TopicSpec(settings.partitions) for name in TOPICS},
         slices=len(arrivals.slices),

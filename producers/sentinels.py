@@ -20,7 +20,7 @@ from tidemark.errors import UsageError
 from tidemark.formats.chain import STRING, Chain, Join, Window
 from tidemark.formats.contract import Bound, Contract, Side
 from tidemark.formats.events import read_event, write_time
-from tidemark.formats.trace import Header, Record, TraceReader
+from tidemark.formats.trace import FORMAT, Header, Record, TraceReader
 
 MARGIN_MS = 3_600_000
 """An hour more than necessary, so that strict bounds and single milliseconds do not matter."""
@@ -46,7 +46,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
     delay_ms = max(side.watermark_delay_ms or 0 for side in sides)
     first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
     header = Header(
-        tidemark_trace=1, pace="stepped", topics=topics, slices=rounds, generator="producers.sentinels"
+        tidemark_trace=FORMAT, pace="stepped", topics=topics, slices=rounds, generator="producers.sentinels"
     )
     return header, [
         _sentinel(side, templates[side.topic], first_ms + index * MARGIN_MS, slice_index=index)

@@ -1,4 +1,4 @@
-"""Who dies twice, all at once, or sleeps for longer than those around him wait: every row is right nevertheless."""
+"""A driver killed twice, all executors killed at once, pauses longer than timeouts: every row is right nevertheless."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
-from tidemark.faults.schedule import POINTS
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import POINTS, FaultAction, FaultComponent
 from tidemark.runner.run_options import SINKS
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
@@ -27,7 +27,7 @@ def twice(*at):
 def must_be_right(result):
     assert result.verdict.verdict == "VALID", shown(result.verdict)
     evidence = RunDirectory(result.run_dir)
-    assert all(fault.done for fault in evidence.faults())
+    assert all(fault.injected for fault in evidence.faults())
     again = copies(evidence)
     assert again.total() == result.verdict.counts["duplicates_permitted"]
     assert result.verdict.delivery == "at-least-once" or not again
@@ -35,14 +35,14 @@ def must_be_right(result):
 
 
 def must_have_died_twice(evidence, again, points):
-    faults = [fault for fault in evidence.faults() if fault.fault == "KillDriverTwice"]
+    faults = [fault for fault in evidence.faults() if fault.action is FaultAction.KILL_TWICE]
     assert sorted(fault.point for fault in faults) == sorted(points)
     batches = {batch.batch: batch for batch in evidence.batches()}
     for fault in faults:
         assert fault.proof["app_id"] != fault.proof["again"]["app_id"]
         assert batches[fault.batch].runs == 3
-    # One whose second driver was faster was killed once; it was done again, in another batch.
-    restarted = {fault.batch for fault in evidence.faults() if fault.fault.startswith("KillDriver")}
+    # Where the second kill came too late there is one kill; both were tried again in another batch.
+    restarted = {fault.batch for fault in evidence.faults() if fault.killed(FaultComponent.DRIVER)}
     assert {batch for batch, found in batches.items() if found.runs > 1} == restarted
     assert set(again) <= restarted
 
@@ -50,8 +50,8 @@ def must_have_died_twice(evidence, again, points):
 @pytest.mark.parametrize(
     ("sink", "others"), [(EXACTLY_ONCE, ("executors@planned", "executors@no-data")), (SPARK, ())]
 )
-def test_a_driver_dies_and_so_does_the_next_one_with_the_same_batch(sink, others, run_pipeline):
-    points = POINTS["driver", "kill-twice"]
+def test_a_driver_killed_twice_in_a_batch_doubles_nothing_of_other_batches(sink, others, run_pipeline):
+    points = POINTS[FaultComponent.DRIVER, FaultAction.KILL_TWICE]
     faults = ",".join([twice(*points), *others])
 
     evidence, again = must_be_right(
@@ -59,12 +59,12 @@ def test_a_driver_dies_and_so_does_the_next_one_with_the_same_batch(sink, others
     )
 
     must_have_died_twice(evidence, again, points)
-    all_at_once = [fault for fault in evidence.faults() if fault.fault == "KillExecutors"]
+    all_at_once = [fault for fault in evidence.faults() if fault.component is FaultComponent.EXECUTORS]
     assert len(all_at_once) == len(others)
     assert all(len(fault.proof["executor_ids"]) > 1 for fault in all_at_once)
 
 
-def test_an_executor_that_sleeps_for_longer_than_spark_waits_is_replaced_and_doubles_nothing(run_pipeline):
+def test_an_executor_paused_beyond_the_network_timeout_is_replaced_and_doubles_nothing(run_pipeline):
     faults = f"executor:pause@half-written~{EXECUTOR_S}"
 
     result = run_pipeline("left_outer", seed=5, impressions=1000, faults=faults)
@@ -77,7 +77,7 @@ def test_an_executor_that_sleeps_for_longer_than_spark_waits_is_replaced_and_dou
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_a_broker_that_sleeps_for_longer_than_a_request_waits_doubles_nothing(sink, run_on_own):
+def test_a_broker_paused_beyond_the_request_timeout_doubles_nothing(sink, run_on_own):
     faults = f"broker:pause@half-written~{BROKER_S}"
 
     _, again = must_be_right(run_on_own("left_outer", seed=5, impressions=1000, sink=sink, faults=faults))

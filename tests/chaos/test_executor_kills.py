@@ -10,12 +10,12 @@ pytestmark = [pytest.mark.chaos, pytest.mark.long]  # every day: tests/chaos/tes
 
 
 def test_a_join_survives_killed_executors(run_pipeline):
-    result = run_pipeline("left_outer", seed=7, impressions=1000, kill_executors=2)
+    result = run_pipeline("left_outer", seed=7, impressions=1000, faults="executor*2")
 
     assert result.verdict.verdict == "VALID", result.verdict
     run = RunDirectory(result.run_dir)
     faults = run.faults()
-    assert [fault.done for fault in faults] == [True, True]
+    assert [fault.injected for fault in faults] == [True, True]
     assert all(fault.proof["planned"] and not fault.proof["committed"] for fault in faults)
     assert all(fault.recovery_s is not None for fault in faults)
     assert result.verdict.goals["fault_hit_running_batch"]

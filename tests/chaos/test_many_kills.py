@@ -23,8 +23,9 @@ A_MINUTE = 4
 
 def must_be_proved(run):
     """Each fault that was asked for."""
-    wanted = Counter((sort.name, sort.point) for sort in read_schedule(FAULTS))
-    assert Counter((fault.fault, fault.point) for fault in run.faults() if fault.done) == wanted
+    wanted = {(spec.component, spec.action, spec.point): spec.count for spec in read_schedule(FAULTS)}
+    injected = (fault for fault in run.faults() if fault.injected)
+    assert Counter((fault.component, fault.action, fault.point) for fault in injected) == wanted
 
 
 def must_come_soon_after_one_another(faults):

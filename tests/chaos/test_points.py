@@ -1,6 +1,6 @@
 """Faults at every commit point, for every join and both sinks: each proved, and every row right afterwards.
 
-Every day a pairwise choice: of join, sink, who is killed and the point at which, each two meet in some run. In ``make
+Every day a pairwise choice: of join, sink, killed component and point, each two meet in some run. In ``make
 long`` every join with each sink has the rest of ``WANTED``.
 """
 
@@ -13,12 +13,14 @@ import pytest
 
 from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
-from tidemark.faults.schedule import POINTS, Sort, read_schedule
+from tidemark.faults.schedule import FaultSpec, read_schedule
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent
 from tidemark.runner.run_options import SINKS
 
 pytestmark = [pytest.mark.chaos]
 
+COMPONENTS = (FaultComponent.DRIVER, FaultComponent.EXECUTOR, FaultComponent.BROKER)
 JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 EXACTLY_ONCE, SPARK = SINKS
 EVERY_DAY = {
@@ -73,17 +75,17 @@ def must_be_one_timeline(evidence, kills):
     """Every batch once, those that lost their driver begun anew, and reports of every run."""
     batches = evidence.batches()
     assert [batch.batch for batch in batches] == list(range(len(batches)))
-    struck = {fault.batch for fault in kills}
-    assert {batch.batch for batch in batches if batch.restarted} == struck
-    assert {batch.batch for batch in batches if batch.runs > 1} == struck
+    hit = {fault.batch for fault in kills}
+    assert {batch.batch for batch in batches if batch.restarted} == hit
+    assert {batch.batch for batch in batches if batch.runs > 1} == hit
     reports = {report["batchId"]: report["runId"] for report in evidence.progress()}
     assert len(set(reports.values())) == 1 + len(kills)
     # The report of the batch before had no time to be logged.
-    assert set(range(len(batches))) - set(reports) <= {batch - 1 for batch in struck}
+    assert set(range(len(batches))) - set(reports) <= {batch - 1 for batch in hit}
 
 
 def of_its_batch(evidence, fault):
-    """The output records of the batch that was struck: value, sink partition, and whether it was there by then."""
+    """The output records of the batch that was hit: value, sink partition, and whether it was there by then."""
     ends = {int(partition): end for partition, end in fault.proof["ends"].items()}
     for record in evidence.output():
         headers = dict(record.headers)
@@ -92,7 +94,7 @@ def of_its_batch(evidence, fault):
 
 
 def must_be_written_as_told(evidence, fault):
-    """Where the ledger had the batch when it was struck, its rows were there, all of them; elsewhere it has rows, too.
+    """Where the ledger had the batch when it was hit, its rows were there, all of them; elsewhere it has rows, too.
 
     Rows elsewhere may have been there as well, of a transaction that was open.
     """
@@ -103,15 +105,15 @@ def must_be_written_as_told(evidence, fault):
     assert all(all(there[partition]) for partition in told)
     assert any(there[partition] for partition in told)
     elsewhere = set(fault.proof["ledger"]) - told
-    assert bool(elsewhere) == (fault.point == "half-written")
+    assert bool(elsewhere) == (fault.point is CommitPoint.HALF_WRITTEN)
     assert not elsewhere or any(there[partition] for partition in elsewhere)
 
 
 def must_be_proved(evidence, asked):
-    """Each once, while its batch was planned and not committed; by name and point."""
-    faults = {(fault.fault, fault.point): fault for fault in evidence.faults()}
-    assert {name for name, fault in faults.items() if fault.done} == {
-        (sort.name, sort.point) for sort in asked
+    """Each once, while its batch was planned and not committed; by component, action and point."""
+    faults = {(fault.component, fault.action, fault.point): fault for fault in evidence.faults()}
+    assert {what for what, fault in faults.items() if fault.injected} == {
+        (spec.component, spec.action, spec.point) for spec in asked
     }
     for fault in faults.values():
         assert fault.proof["planned"]
@@ -124,8 +126,8 @@ def must_be_proved(evidence, asked):
 def must_be_doubled_where_it_may(evidence, faults, permitted):
     """Whole batches where a driver died with rows of them written; nothing of a batch that was run but once."""
     again, batches = copies(evidence), {batch.batch: batch for batch in evidence.batches()}
-    for point in ("written", "half-written"):
-        if killed := faults.get(("KillDriver", point)):
+    for point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
+        if killed := faults.get((FaultComponent.DRIVER, FaultAction.KILL, point)):
             records = list(of_its_batch(evidence, killed))
             before = Counter(value for value, _, was_there in records if was_there)
             assert before.total() == sum(killed.proof["rows"].values()) > 0
@@ -134,7 +136,7 @@ def must_be_doubled_where_it_may(evidence, faults, permitted):
             )  # each once more
             assert again[killed.batch] >= before.total()
     # What was on the way to a broker that is killed may be sent twice.
-    shaken = {fault.batch for fault in faults.values() if fault.fault == "KillBroker"}
+    shaken = {fault.batch for fault in faults.values() if fault.killed(FaultComponent.BROKER)}
     assert all(batch in shaken or batches[batch].runs > 1 or batches[batch].failed_tasks for batch in again)
     assert permitted == again.total()
 
@@ -145,13 +147,15 @@ def must_show(result, join, sink, asked):
     assert result.verdict.delivery == ("exactly-once" if sink == EXACTLY_ONCE else "at-least-once")
     evidence = RunDirectory(result.run_dir)
     faults = must_be_proved(evidence, asked)
-    must_be_one_timeline(evidence, [fault for (name, _), fault in faults.items() if name == "KillDriver"])
+    must_be_one_timeline(
+        evidence, [fault for fault in faults.values() if fault.killed(FaultComponent.DRIVER)]
+    )
     if sink == SPARK:
         must_be_doubled_where_it_may(evidence, faults, result.verdict.counts["duplicates_permitted"])
         return
     assert not copies(evidence)
     for fault in faults.values():
-        if fault.point in ("written", "half-written"):
+        if fault.point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
             must_be_written_as_told(evidence, fault)
 
 
@@ -163,7 +167,7 @@ def test_every_point_is_hit_and_every_row_is_right(join, sink, faults, run_on_ow
         join,
         sink=sink,
         seed=3,
-        impressions=500 * len(asked),
+        impressions=500 * sum(spec.count for spec in asked),
         faults=faults,
         generator=GENERATOR.get(join, ()),
     )
@@ -171,21 +175,21 @@ def test_every_point_is_hit_and_every_row_is_right(join, sink, faults, run_on_ow
     must_show(result, join, sink, asked)
 
 
-def values_of(join, sink, sort):
+def values_of(join, sink, spec):
     """Of the factors, with their names."""
-    return {("join", join), ("sink", sink), ("part", sort.part), ("point", sort.point)}
+    return {("join", join), ("sink", sink), ("component", spec.component), ("point", spec.point)}
 
 
 def test_each_two_values_of_different_factors_meet_every_day():
     done = [
-        values_of(join, sink, sort)
+        values_of(join, sink, spec)
         for (join, sink), faults in EVERY_DAY.items()
-        for sort in read_schedule(faults)
+        for spec in read_schedule(faults)
     ]
     possible = (
-        values_of(join, sink, Sort(part, "kill", point))
-        for join, sink, part in itertools.product(JOINS, SINKS, ("driver", "executor", "broker"))
-        for point in POINTS[part, "kill"]
+        values_of(join, sink, FaultSpec(component, FaultAction.KILL, point))
+        for join, sink, component in itertools.product(JOINS, SINKS, COMPONENTS)
+        for point in POINTS[component, FaultAction.KILL]
     )
     pairs = {pair for values in possible for pair in itertools.combinations(sorted(values), 2)}
 
@@ -197,10 +201,12 @@ def test_each_two_values_of_different_factors_meet_every_day():
 
 def test_every_join_has_all_that_is_wanted_with_each_sink():
     for join, sink in itertools.product(JOINS, SINKS):
-        sorts = [*read_schedule(EVERY_DAY[join, sink]), *read_schedule(the_rest(join, sink))]
-        kills = {str(sort) for sort in sorts if sort.part in ("driver", "executor")}
+        specs = [*read_schedule(EVERY_DAY[join, sink]), *read_schedule(the_rest(join, sink))]
+        kills = {
+            str(spec) for spec in specs if spec.component in (FaultComponent.DRIVER, FaultComponent.EXECUTOR)
+        }
         assert kills >= set(WANTED[:-1])
-        assert sum(sort.part == "broker" for sort in sorts) == 1
+        assert sum(spec.component is FaultComponent.BROKER for spec in specs) == 1
 
 
 def test_a_driver_is_hit_at_planned_batch_after_batch_in_a_backlog(run_on_own):
@@ -212,6 +218,6 @@ def test_a_driver_is_hit_at_planned_batch_after_batch_in_a_backlog(run_on_own):
     must_be_right("inner", result.verdict)
     evidence = RunDirectory(result.run_dir)
     must_be_proved(evidence, read_schedule(faults))
-    assert [(fault.done, fault.proof["ends"]) for fault in evidence.faults()] == [
+    assert [(fault.injected, fault.proof["ends"]) for fault in evidence.faults()] == [
         (True, fault.proof["ends_before"]) for fault in evidence.faults()
     ]

@@ -44,7 +44,7 @@ def test_an_unknown_pipeline_is_named_with_those_that_there_are():
 @pytest.mark.smoke
 def test_a_broken_line_of_a_trace_is_named_by_its_number(tmp_path):
     trace = tmp_path / "broken.jsonl"
-    header = {"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}}
+    header = {"tidemark_trace": 2, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}}
     trace.write_text(f'{json.dumps(header)}\n{{"topic": "clicks", "arrival_ms": 1}}\n{{"topic": 7}}\n')
 
     done = tidemark("run", "inner", "--trace", trace, "--run-dir", tmp_path / "run")
@@ -75,7 +75,7 @@ def test_wrong_usage_says_what_and_leaves_with_2(arguments, says, tmp_path):
 
 def test_a_trace_for_another_pipeline_is_refused(tmp_path):
     trace = tmp_path / "trace.jsonl"
-    header = {"tidemark_trace": 1, "pace": "stepped", "topics": {"flights": {}, "weather": {}}}
+    header = {"tidemark_trace": 2, "pace": "stepped", "topics": {"flights": {}, "weather": {}}}
     trace.write_text(json.dumps(header) + "\n")
 
     done = tidemark("run", "inner", "--trace", trace, "--run-dir", tmp_path / "run")

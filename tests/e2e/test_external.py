@@ -71,7 +71,7 @@ def test_operations_on_external_executors_and_drivers_are_refused(external, tmp_
         external.driver("broker")
     with pytest.raises(UsageError, match="no component 'mine'"):
         external.driver("mine")
-    options = RunOptions("left_outer", impressions=100, kill_executors=1, run_dir=tmp_path / "kills")
+    options = RunOptions("left_outer", impressions=100, faults="executor", run_dir=tmp_path / "kills")
     contract = describe("left_outer")
     with pytest.raises(UsageError, match="executor@planned cannot be done: the stack is external") as error:
         run(options, contract, new_run_directory(options, contract), stack=external)

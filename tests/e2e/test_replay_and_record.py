@@ -106,7 +106,7 @@ def test_everything_that_a_record_can_have_survives(stack, topics, tmp_path):
         Record(topic="a", arrival_ms=5, value="ahead", timestamp_ms=9_999_999_999_999, partition=1),
         Record(topic="a", arrival_ms=9_999_999_999_999, value="behind", timestamp_ms=7, partition=1),
     ]
-    header = Header(tidemark_trace=1, pace="backlog", topics={"a": TopicSpec(2)})
+    header = Header(tidemark_trace=2, pace="backlog", topics={"a": TopicSpec(2)})
     write_trace(tmp_path / "odd.jsonl", header, odd)
 
     published(stack, tmp_path / "odd.jsonl", names)
@@ -273,10 +273,10 @@ def test_the_commands_create_publish_and_record(stack, topics, tmp_path):
 
 def test_what_does_not_fit_is_refused_with_a_hint(stack, topics, tmp_path):
     names = topics(a=1)
-    header = Header(tidemark_trace=1, pace="backlog", topics={"a": TopicSpec(1)})
+    header = Header(tidemark_trace=2, pace="backlog", topics={"a": TopicSpec(1)})
     write_trace(tmp_path / "large.jsonl", header, [Record(topic="a", arrival_ms=1, value="x" * 2_000_000)])
     write_trace(
-        tmp_path / "wide.jsonl", Header(tidemark_trace=1, pace="backlog", topics={"a": TopicSpec(2)}), []
+        tmp_path / "wide.jsonl", Header(tidemark_trace=2, pace="backlog", topics={"a": TopicSpec(2)}), []
     )
     write_trace(tmp_path / "zero.jsonl", header, [Record(topic="a", arrival_ms=0)])
     for name, words in (

@@ -10,7 +10,7 @@ from docs.environment import VARIABLES
 from docs.generate import REFERENCE, pages
 from tests.repository import tree
 from tidemark.errors import TidemarkError
-from tidemark.faults.schedule import POINTS
+from tidemark.formats.faults import POINTS
 from tidemark.oracle import PROPERTIES
 
 DOCS = tree.ROOT / "docs"

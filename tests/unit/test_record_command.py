@@ -11,7 +11,7 @@ from tidemark.kafka import record as recording
 
 def test_a_trace_of_one_slice_says_so(monkeypatch, tmp_path):
     header = Header(
-        tidemark_trace=1, pace="backlog", topics={"clicks": TopicSpec()}, slices=1, counts={"clicks": 1200}
+        tidemark_trace=2, pace="backlog", topics={"clicks": TopicSpec()}, slices=1, counts={"clicks": 1200}
     )
     monkeypatch.setattr(recording, "record", lambda *_: ("2525a1", header))
     words = [

@@ -8,7 +8,8 @@ import pytest
 
 from tidemark.campaigns.fuzz import Outcome, summary
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
-from tidemark.formats.evidence import Batch, Fault, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.evidence import Batch, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.compare.state_locality import Locality
@@ -41,7 +42,15 @@ def verdict(word, findings=(), inconclusive=()):
 
 
 def test_a_valid_run_shows_its_numbers_and_ends_with_its_verdict(capsys):
-    fault = Fault(fault="KillExecutor", at_utc="", done=True, batch=3, point="planned", recovery_s=4.25)
+    fault = Fault(
+        component=FaultComponent.EXECUTOR,
+        action=FaultAction.KILL,
+        at_utc="",
+        injected=True,
+        batch=3,
+        point=CommitPoint.PLANNED,
+        recovery_s=4.25,
+    )
 
     print_verdict(
         verdict("VALID"), Path("runs/x"), [fault], trace_sha256="abc", command="tidemark run left_outer"
@@ -50,8 +59,8 @@ def test_a_valid_run_shows_its_numbers_and_ends_with_its_verdict(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "rows in        200 (150 impressions, 50 clicks)" in lines
     assert "late           5 (2.5 %), dropped by the watermark" in lines
-    assert "faults         1 (1 KillExecutor at planned); failed tasks: 2" in lines
-    assert "recovery       KillExecutor at planned 4.2 s" in lines
+    assert "faults         1 (1 kill executor at planned); failed tasks: 2" in lines
+    assert "recovery       kill executor at planned 4.2 s" in lines
     assert lines[-2] == "VALID  left_outer, judged as at-least-once"
 
 
@@ -102,14 +111,22 @@ def test_the_picture_of_a_run_has_a_line_for_each_batch(tmp_path):
 
     run = RunDirectory(tmp_path)
     manifest = Manifest(
-        tidemark_evidence=1, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs={}
+        tidemark_evidence=2, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs={}
     )  # fmt: skip
     run.write_json("manifest", manifest)
     ends = [{"impressions": {"0": 30}, "clicks": {"0": 10}}] * 2
     run.write_lines("batches", [Batch(batch=n, watermark_ms=n * 1000, end_offsets=ends[n]) for n in (0, 1)])
     run.write_lines("output", rows(6, "0", '"c"') + rows(12, "1", "null"))
-    strike = Fault(fault="KillExecutor", at_utc="", done=True, batch=1, point="no-data", recovery_s=2.0)
-    run.write_lines("faults", [strike])
+    fault = Fault(
+        component=FaultComponent.EXECUTOR,
+        action=FaultAction.KILL,
+        at_utc="",
+        injected=True,
+        batch=1,
+        point=CommitPoint.NO_DATA,
+        recovery_s=2.0,
+    )
+    run.write_lines("faults", [fault])
 
     head, first, second = timeline(run)
 
@@ -121,7 +138,8 @@ def test_the_picture_of_a_run_has_a_line_for_each_batch(tmp_path):
         "12",
         "░" * 24,
         "⚡",
-        "KillExecutor",
+        "kill",
+        "executor",
         "(2.0",
         "s)",
     ]

@@ -36,9 +36,9 @@ def soaked(monkeypatch):
     return go
 
 
-HELD = ran(0, [fault(), fault("KillBroker", "planned", recovery_s=8.0)])
+HELD = ran(0, [fault(), fault("broker@planned", recovery_s=8.0)])
 FOUND = ran(1, [fault()], "INVALID", findings={"duplicate_rows": 2})
-MISSED = ran(1, [fault(done=False, recovery_s=None)], "UNKNOWN")
+MISSED = ran(1, [fault(injected=False, recovery_s=None)], "UNKNOWN")
 
 
 def test_each_run_has_a_line_and_what_all_add_up_to_so_far(soaked):
@@ -69,8 +69,8 @@ def test_json_has_what_was_done_where_and_how_long_it_took_to_recover(soaked):
     said = json.loads(soaked("--json", runs=[HELD, MISSED]).stdout)
 
     assert said["coverage"] == [
-        {"fault": "KillBroker", "point": "planned", "join": "inner", "done": 1, "missed": 0},
-        {"fault": "KillDriver", "point": "written", "join": "inner", "done": 1, "missed": 1},
+        {"fault": "kill broker", "point": "planned", "join": "inner", "done": 1, "missed": 0},
+        {"fault": "kill driver", "point": "written", "join": "inner", "done": 1, "missed": 1},
     ]
     assert said["recovery"]["driver"] == {"faults": 1, "least": 4.0, "median": 4.0, "worst": 4.0}
     assert [one["verdict"] for one in said["runs"]] == ["VALID", "UNKNOWN"]

@@ -24,7 +24,7 @@ from tidemark.formats.trace import (
     write_trace,
 )
 
-HEADER = Header(tidemark_trace=1, pace="backlog", topics={"a": TopicSpec(3), "b": TopicSpec()}, slices=4)
+HEADER = Header(tidemark_trace=2, pace="backlog", topics={"a": TopicSpec(3), "b": TopicSpec()}, slices=4)
 TEXT = st.text(alphabet=st.characters(exclude_categories=("Cs",)))
 RECORDS = st.lists(
     st.builds(
@@ -93,7 +93,7 @@ def test_header_bytes_that_are_not_text_differ_from_the_text_that_shows_them():
 def test_the_error_for_a_broken_line_has_its_number(tmp_path, line, why):
     path = tmp_path / "t.jsonl"
     good = '{"topic": "a", "arrival_ms": 1, "slice": 2}'
-    header = '{"tidemark_trace": 1, "pace": "backlog", "topics": {"a": {}, "b": {}}, "slices": 4}'
+    header = '{"tidemark_trace": 2, "pace": "backlog", "topics": {"a": {}, "b": {}}, "slices": 4}'
     path.write_text(f"{header}\n{good}\n\n{line}\n{good}\n")
     with TraceReader(path) as reader, pytest.raises(BrokenTrace) as broken:
         list(reader)

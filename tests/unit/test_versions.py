@@ -179,7 +179,7 @@ def evidence(tmp_path: Path) -> Callable[..., RunDirectory]:
     """A function that makes a run directory of two slices with a record of each input."""
 
     def make(pace: str, *ends: int) -> RunDirectory:
-        header = {"tidemark_trace": 1, "pace": pace, "topics": {"lefts": {}, "rights": {}}, "slices": 2}
+        header = {"tidemark_trace": 2, "pace": pace, "topics": {"lefts": {}, "rights": {}}, "slices": 2}
         rows = [
             {"topic": topic, "arrival_ms": 0, "slice": n} for n in (0, 1) for topic in ("lefts", "rights")
         ]

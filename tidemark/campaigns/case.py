@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from tidemark.formats.contract import Contract
-from tidemark.formats.trace import Header, Pace, Record, TopicSpec, write_trace
+from tidemark.formats.trace import FORMAT, Header, Pace, Record, TopicSpec, write_trace
 
 RunMode = Literal["backlog", "stepped", "interrupted", "followed"]
 RUN_MODES: tuple[RunMode, ...] = ("backlog", "stepped", "interrupted")
@@ -90,7 +90,7 @@ class Case:
             ("flush", self.flush, self.rounds),
         ):
             header = Header(
-                tidemark_trace=1,
+                tidemark_trace=FORMAT,
                 pace=self.pace,
                 topics={topic: TopicSpec(self.partitions) for topic in self.topics},
                 slices=slices,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +22,9 @@ import msgspec
 
 from tidemark.campaigns.campaign import Campaign
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
-from tidemark.faults.schedule import POINTS, Sort, write_schedule
-from tidemark.formats.evidence import Fault, RunDirectory
+from tidemark.faults.schedule import FaultSpec, write_schedule
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import POINTS, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.cleanup import Cleanup
@@ -37,13 +37,15 @@ MISSES = 0.1
 MISSED = "'every_fault_done'"
 """In the doubt that such a fault leaves: the name of the anchor."""
 
+WEIGHT = 2
 WEIGHTS = {
-    ("driver", "kill"): 4, ("driver", "kill-twice"): 1, ("driver", "pause"): 2,
-    ("executor", "kill"): 6, ("executor", "pause"): 6, ("executors", "kill"): 2,
-    ("worker", "kill"): 2, ("master", "kill"): 2, ("broker", "kill"): 2, ("broker", "pause"): 2,
-}  # fmt: skip
-"""Drivers and executors have most points, and their death is what a checkpoint is for. A driver takes longest to come
-back: with more of them a soak has fewer faults."""
+    (FaultComponent.DRIVER, FaultAction.KILL): 4,
+    (FaultComponent.DRIVER, FaultAction.KILL_TWICE): 1,
+    (FaultComponent.EXECUTOR, FaultAction.KILL): 6,
+    (FaultComponent.EXECUTOR, FaultAction.PAUSE): 6,
+}
+"""How often a fault comes, if not ``WEIGHT``. Drivers and executors have most points, and their death is what a
+checkpoint is for. A driver takes longest to come back: with more of them a soak has fewer faults."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Soak:
         """0 if the soak holds, 1 if something was found, 3 if too much missed or a run failed."""
         if any(one.findings for one in self.runs):
             return EXIT_INVALID
-        done = [fault.done for _, fault in self.faults]
+        done = [fault.injected for _, fault in self.faults]
         failed = any(one.failed for one in self.runs)
         too_many = done.count(False) > MISSES * len(done)
         return EXIT_UNKNOWN if failed or too_many or not done else EXIT_VALID
@@ -118,35 +120,35 @@ class Soak:
         """For each fault, point and join that came: how often it was done, and how often missed."""
         counted: dict[tuple[str, str, str], Counter[bool]] = {}
         for one, fault in self.faults:
-            counted.setdefault((fault.fault, str(fault.point), one.pipeline), Counter())[fault.done] += 1
+            counted.setdefault((fault.label, fault.point, one.pipeline), Counter())[fault.injected] += 1
         return [
             {"fault": name, "point": point, "join": join, "done": found[True], "missed": found[False]}
             for (name, point, join), found in sorted(counted.items())
         ]
 
     def recovery(self) -> dict[str, dict[str, float]]:
-        """From a strike to the commit of its batch, in seconds: in all, by part, by fault."""
+        """From an injection to the commit of its batch, in seconds: in all, by component, by fault."""
         times: dict[str, list[float]] = {}
         for _, fault in self.faults:
-            if fault.done and fault.recovery_s is not None:
-                for name in ("all", part_of(fault.fault), fault.fault):
+            if fault.injected and fault.recovery_s is not None:
+                for name in ("all", fault.component, fault.label):
                     times.setdefault(name, []).append(fault.recovery_s)
         return {
             name: {"faults": len(found), "least": min(found), "median": median(found), "worst": max(found)}
-            for name, found in sorted(times.items(), key=lambda item: _all_parts_faults(item[0]))
+            for name, found in sorted(times.items(), key=lambda item: _all_components_faults(item[0]))
         }
 
     def summary(self) -> dict[str, Any]:
         """Counts and times as JSON values."""
-        done = [(one, fault) for one, fault in self.faults if fault.done]
+        done = [(one, fault) for one, fault in self.faults if fault.injected]
         times = self.recovery().get("all", {})
-        kinds = Counter(f"{fault.fault} at {fault.point}" for _, fault in done)
+        kinds = Counter(f"{fault.label} at {fault.point}" for _, fault in done)
         return {
             "minutes": round(self.seconds / 60, 1),
             "runs": len(self.runs),
             "verdicts": dict(Counter(one.verdict for one in self.runs)),
             "faults": len(done),
-            "missed": sum(not fault.done for _, fault in self.faults),
+            "missed": sum(not fault.injected for _, fault in self.faults),
             "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
             "kinds": dict(sorted(kinds.items())),
             "recovery_s": {name: round(times[name], 1) for name in ("median", "worst") if times},
@@ -159,14 +161,8 @@ class Soak:
         }
 
 
-def part_of(fault: str) -> str:
-    """The part that a fault strikes: ``driver`` of ``KillDriver`` and of ``KillDriverTwice``."""
-    _, part, *_ = re.findall(r"[A-Z][a-z]*", fault)
-    return str(part).lower()
-
-
-def _all_parts_faults(name: str) -> tuple[bool, bool, str]:
-    return name != "all", name[0].isupper(), name
+def _all_components_faults(name: str) -> tuple[bool, bool, str]:
+    return name != "all", name not in list(FaultComponent), name
 
 
 def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None]) -> Soak:
@@ -199,10 +195,10 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
     return done
 
 
-def schedule(rng: random.Random, count: int) -> tuple[Sort, ...]:
-    """So many faults, of all sorts."""
-    kinds = [Sort(*what, point) for what, points in POINTS.items() for point in points]
-    weights = [WEIGHTS[what] / len(points) for what, points in POINTS.items() for _ in points]
+def schedule(rng: random.Random, count: int) -> tuple[FaultSpec, ...]:
+    """So many faults, of all kinds."""
+    kinds = [FaultSpec(*what, point) for what, points in POINTS.items() for point in points]
+    weights = [WEIGHTS.get(what, WEIGHT) / len(points) for what, points in POINTS.items() for _ in points]
     return tuple(rng.choices(kinds, weights, k=count))
 
 

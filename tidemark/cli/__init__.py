@@ -17,6 +17,7 @@ from tidemark.cli import (
     chaos_commands,
     check_commands,
     contract_commands,
+    conversion_commands,
     fuzz_commands,
     run_commands,
     sink_commands,
@@ -53,7 +54,7 @@ def _options(
 
 for _module in (
     stack_commands, run_commands, chaos_commands, contract_commands, check_commands, trace_commands, sink_commands,
-    fuzz_commands, versions_commands,
+    fuzz_commands, versions_commands, conversion_commands,
 ):  # fmt: skip
     _module.register(app)
 

@@ -25,6 +25,7 @@ from tidemark.cli.shared_options import (
     Summary,
     Trace,
 )
+from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
 
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakOptions
@@ -38,8 +39,9 @@ EVERY_POINT = (
 Schedule = Annotated[
     str,
     typer.Option(
-        help="PART[:ACTION]\\[@POINT][~SECONDS][*COUNT], joined by commas. Parts: driver, executor, executors, worker, "
-        "master, broker; actions: kill, pause, kill-twice; points: planned, half-written, written, no-data."
+        help="COMPONENT[:ACTION]\\[@POINT][~SECONDS][*COUNT], joined by commas. "
+        f"Components: {', '.join(FaultComponent)}; actions: {', '.join(FaultAction)}; "
+        f"points: {', '.join(CommitPoint)}."
     ),
 ]
 
@@ -62,10 +64,10 @@ def chaos_command(
     run_dir: Evidence = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one join on a real stack while faults strike at named commit points, and judge every row.
+    """Run one join on a real stack, inject faults at named commit points, and judge every row.
 
-    Each fault pauses somebody, looks at checkpoint, ledger and end offsets, and strikes only if the batch is where it
-    shall be; `faults.jsonl` in the run directory has what it saw. One that missed to the end makes the run UNKNOWN.
+    A process is paused, checkpoint, ledger and end offsets are read, and the fault is injected only if the batch is at
+    its point; `faults.jsonl` in the run directory has the proof. A fault that was not injected makes the run UNKNOWN.
     """
     from tidemark.errors import UsageError
     from tidemark.faults.schedule import read_schedule
@@ -82,7 +84,7 @@ def chaos_command(
 
 def soak_command(
     minutes: Annotated[float, typer.Option(min=0.1, help="For how long; the last run is ended.")] = 30.0,
-    seed: Annotated[int, typer.Option(help="What is generated, and which faults strike.")] = 1,
+    seed: Annotated[int, typer.Option(help="What is generated, and which faults are injected.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="Impressions of each run.")] = 20_000,
     faults: Annotated[int, typer.Option(min=1, help="Faults of each run.")] = 12,
     pipeline: Annotated[
@@ -123,7 +125,7 @@ def soak_command(
     if markdown is not None and not done.over:
         typer.echo(f"{markdown} is left as it was: the time was not over", err=True)
     elif markdown is not None:
-        asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _sorts())
+        asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _known_faults())
         markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
     _print(done, as_json=as_json)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
@@ -150,8 +152,6 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str],
     return shlex.join([*words, "--markdown", str(markdown)])
 
 
-def _sorts() -> list[tuple[str, str]]:
+def _known_faults() -> list[tuple[str, str]]:
     """Every sort of fault that a soak draws from."""
-    from tidemark.faults.schedule import POINTS, Sort
-
-    return [(Sort(part, action).name, at) for (part, action), points in POINTS.items() for at in points]
+    return [(fault_label(*what), at) for what, points in POINTS.items() for at in points]

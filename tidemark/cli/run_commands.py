@@ -34,12 +34,14 @@ STEPS = {
 
 KillDrivers = Annotated[
     int,
-    typer.Option(min=0, help="SIGKILL the driver this often, each time with a batch written, not committed."),
+    typer.Option(
+        min=0, help="The same as --faults driver@written*N: SIGKILL, with a batch written and not committed."
+    ),
 ]
 Faults = Annotated[
     str,
     typer.Option(
-        help="What strikes where, PART[:ACTION]\\[@POINT][~SECONDS][*COUNT] joined by commas: "
+        help="What to inject, and where: COMPONENT[:ACTION]\\[@POINT][~SECONDS][*COUNT], joined by commas: "
         "driver@written*2,executor@half-written,broker~1.5."
     ),
 ]
@@ -52,14 +54,16 @@ def register(app: typer.Typer) -> None:
 
 def run_command(
     pipeline: Pipeline,
-    seed: Annotated[int, typer.Option(help="What is generated, and when faults strike.")] = 1,
+    seed: Annotated[int, typer.Option(help="What is generated, and when faults are injected.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="How many impressions to generate.")] = 2_000,
     trace: Trace = None,
     pace: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(PACES)}; default: the trace's own.")
     ] = None,
     speed: Annotated[float, typer.Option(min=0.001, help="How many times real time, at pace timed.")] = 1.0,
-    kill_executors: Annotated[int, typer.Option(min=0, help="SIGKILL this many executors on the way.")] = 0,
+    kill_executors: Annotated[
+        int, typer.Option(min=0, help="The same as --faults executor*N: SIGKILL, while a batch runs.")
+    ] = 0,
     kill_drivers: KillDrivers = 0,
     faults: Faults = "",
     sink: Sink = "exactly-once",
@@ -75,10 +79,16 @@ def run_command(
     check_choice("--pace", pace, (None, *PACES))
     options = RunOptions(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
-        kill_executors=kill_executors, kill_drivers=kill_drivers, faults=faults, sink=sink, python=spark,
+        faults=with_kills(faults, kill_executors, kill_drivers), sink=sink, python=spark,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
+
+
+def with_kills(faults: str, executors: int, drivers: int) -> str:
+    """The schedule that ``--kill-executors``, ``--kill-drivers`` and ``--faults`` ask for together."""
+    kills = (f"executor*{executors}" if executors else "", f"driver@written*{drivers}" if drivers else "")
+    return ",".join(filter(None, (*kills, faults)))
 
 
 def run_and_show(options: RunOptions, *, as_json: bool) -> None:
@@ -87,7 +97,7 @@ def run_and_show(options: RunOptions, *, as_json: bool) -> None:
     from tidemark.runner.run_options import SINKS
 
     check_choice("--sink", options.sink, SINKS)
-    _ = options.sorts  # a schedule that is none is refused before anything is made
+    _ = options.fault_specs  # a schedule that is none is refused before anything is made
     with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, say):
         shown = replace(options, report=report, say=say)
         contract = describe(options.pipeline, options.python)

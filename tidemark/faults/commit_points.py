@@ -1,10 +1,10 @@
-"""Meeting a commit point of a batch: stop somebody, look, and say what was seen.
+"""Commit points: bring a batch to one, look, and say what was seen.
 
-A point is made, not hit. ``written``: the driver is let run only now and then while the batch runs (:class:`Crawl`), or
-it would commit before anybody has seen the rows, and is looked at while it stands still (SIGSTOP); executors finish
-and write, and nobody can take note of it. ``half-written``: so it is done to one executor, and others write first.
-``planned`` and ``no-data``: the driver is stopped as soon as the batch is planned. Then comes the look, at checkpoint,
-ledger and end offsets, and only if it shows what is wanted, the strike.
+A point is made, not hit by chance. ``written``: the driver is throttled while the batch runs (:class:`Throttle`), or it
+would commit before the rows were seen, and is looked at while it is stopped (SIGSTOP); executors finish and write, and
+the driver cannot record it. ``half-written``: one executor is throttled, and the others write first. ``planned`` and
+``no-data``: the driver is stopped as soon as the batch is planned. Then checkpoint, ledger and end offsets are read,
+and a fault is injected only if they show the point.
 """
 
 from __future__ import annotations
@@ -15,184 +15,190 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tidemark.errors import DeadlineExceeded
-from tidemark.faults.schedule import NO_DATA, Strike
+from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
-from tidemark.faults.target import Scene
+from tidemark.faults.target import FaultTarget
+from tidemark.formats.faults import CommitPoint
 from tidemark.waiting import pause, wait_until
 
 BATCH_S = 120.0
 """Calibration: a batch takes about 1 s, with an executor that has to be replaced 30 s."""
 
 LATE_S = 15.0
-"""Calibration: partitions of a batch write within 1 s of one another, where somebody crawls within several; one without
+"""Calibration: partitions of a batch write within 1 s of one another, under a throttle within several; one without
 rows never writes."""
 
 FINISH_S = 3.0
 """Calibration: executors finish a batch's tasks within 1 s, if they do not need the driver any more."""
 
 STILL_S = 0.3
-"""Calibration: a task that a stopped driver had sent off already writes its first row within 0.1 s."""
+"""Calibration: a task that a stopped driver had launched already writes its first row within 0.1 s."""
 
-RUNS_S, STANDS_S = 0.01, 0.04
+RUN_S, STOP_S = 0.01, 0.04
 """Calibration: tasks that start together are done within 20 ms of one another; at a fifth of its speed one takes some
 hundred milliseconds longer than another."""
 
-LOOK_S = 0.002
+ENDS_POLL_S = 0.002
 """Calibration: the end offsets cost a broker a fraction of a millisecond."""
 
-STEP_S = 0.03
-"""Calibration: as often as that it is looked whether anything moves that should stand still."""
+STILL_POLL_S = 0.03
+"""How often to check that nothing moves while the driver is stopped."""
 
 Ends = dict[int, int]
 Unless = Callable[[], object]
+Look = Callable[[], Proof | None]
 
 
-class Running(NamedTuple):
+class RunningBatch(NamedTuple):
     """A batch that was seen running, and the end offsets of the output just before it was planned.
 
-    ``ends`` is ``None`` if nobody looked then: it cannot be shown that nothing of the batch has come out.
+    ``ends`` is ``None`` if they were not read then: it cannot be shown that nothing of the batch has been written.
     """
 
     batch: int
     ends: Ends | None
 
 
-class Crawl:
-    """Lets somebody run for a moment at a time. They run at first."""
+class Throttle:
+    """Lets a process run for a moment at a time. It runs at first."""
 
-    def __init__(self, stop: Callable[[], object], go_on: Callable[[], object]) -> None:
+    def __init__(self, stop: Callable[[], object], resume: Callable[[], object]) -> None:
         self._stop = stop
-        self._go_on = go_on
-        self._stands = False
+        self._resume = resume
+        self._is_stopped = False
 
-    def creep(self) -> None:
-        """Let them run for a moment, and stand still again."""
-        self.go_on()
-        pause(RUNS_S)
+    def step(self) -> None:
+        """Let it run for a moment, and stop it again."""
+        self.resume()
+        pause(RUN_S)
         self.stop()
 
     def stop(self) -> None:
-        """Have them stand still."""
-        if not self._stands:
+        """Stop it, if it runs."""
+        if not self._is_stopped:
             self._stop()
-            self._stands = True
+            self._is_stopped = True
 
-    def go_on(self) -> None:
-        """Let them run."""
-        if self._stands:
-            self._go_on()
-            self._stands = False
+    def resume(self) -> None:
+        """Resume it, if it is stopped."""
+        if self._is_stopped:
+            self._resume()
+            self._is_stopped = False
 
 
 @contextmanager
-def going_on_after_an_error(go_on: Callable[[], object]) -> Iterator[None]:
-    """For who has been stopped already: an error in the block lets them go on before it is passed on."""
+def resuming_on_error(resume: Callable[[], object]) -> Iterator[None]:
+    """For a process that is stopped already: an error in the block resumes it before the error is passed on."""
     try:
         yield
     except BaseException:
-        go_on()
+        resume()
         raise
 
 
-def runs(scene: Scene, point: str, batch: int) -> Proof | None:
-    """With the driver stopped: whether the batch runs, and reads something (``planned``) or nothing (``no-data``)."""
-    if point == NO_DATA:
-        return no_data(scene, batch)
-    if scene.checkpoint.running() != batch or not scene.carries_data(batch):
-        return None
-    return scene.output.seen()
-
-
 @contextmanager
-def held_while_running(scene: Scene, strike: Strike, batch: int, unless: Unless) -> Iterator[Proof | None]:
-    """After the strike's delay, the driver held for the length of the block; gives what :func:`runs` says."""
+def driver_suspended(
+    target: FaultTarget, fault: PlannedFault, batch: int, unless: Unless
+) -> Iterator[Proof | None]:
+    """After the fault's delay, the driver suspended for the length of the block; gives the proof of the point.
+
+    For ``planned``: that the batch runs, and reads something; for ``no-data``: that it runs, and reads nothing.
+    ``None`` if it does not.
+    """
     unless()
-    scene.rest(strike.delay_s)
+    target.rest(fault.delay_s)
     unless()
-    with scene.stack.suspended(scene.driver):
-        yield runs(scene, strike.sort.point, batch)
+    with target.stack.suspended(target.driver):
+        if fault.spec.point is CommitPoint.NO_DATA:
+            yield no_data(target, batch)
+        else:
+            yield target.progress.snapshot() if _runs(target, batch, with_data=True) else None
 
 
-def planned(scene: Scene, now: Running) -> Proof | None:
-    """With the driver stopped: whether a batch with data runs, and nothing of it has come out."""
-    if now.ends is None:
-        return None
-    if scene.checkpoint.running() != now.batch or not scene.carries_data(now.batch):
+def planned(target: FaultTarget, now: RunningBatch) -> Proof | None:
+    """With the driver stopped: whether a batch with data runs, and nothing of it has been written."""
+    if now.ends is None or not _runs(target, now.batch, with_data=True):
         return None
     deadline = time.monotonic() + STILL_S
     while time.monotonic() < deadline:
-        if scene.checkpoint.running() != now.batch or scene.output.ends() != now.ends:
+        if target.checkpoint.running() != now.batch or target.progress.ends() != now.ends:
             return None
-        pause(STEP_S)
-    return scene.output.seen()
+        pause(STILL_POLL_S)
+    return target.progress.snapshot()
 
 
-def no_data(scene: Scene, batch: int) -> Proof | None:
+def no_data(target: FaultTarget, batch: int) -> Proof | None:
     """With the driver stopped: whether a batch runs that reads nothing."""
-    if scene.checkpoint.running() != batch or scene.carries_data(batch):
+    if not _runs(target, batch, with_data=False):
         return None
-    offsets = scene.checkpoint.batch(batch).end_offsets
-    return {"end_offsets": offsets, **scene.output.seen()}
+    offsets = target.checkpoint.batch(batch).end_offsets
+    return {"end_offsets": offsets, **target.progress.snapshot()}
 
 
-def written(scene: Scene, batch: int) -> Proof | None:
+def written(target: FaultTarget, batch: int) -> Proof | None:
     """With the driver stopped: whether all is written and nothing committed. It waits for executors to finish."""
-    return _seen(scene, batch, scene.output.written)
+    return _progress_of(target, batch, target.progress.written)
 
 
-def half_written(scene: Scene, batch: int) -> Proof | None:
-    """With an executor stopped: whether some partitions have written and the others stand still."""
-    return _seen(scene, batch, scene.output.half_written)
+def half_written(target: FaultTarget, batch: int) -> Proof | None:
+    """With an executor stopped: whether some partitions have written and no other one does."""
+    return _progress_of(target, batch, target.progress.half_written)
 
 
-def _seen(scene: Scene, batch: int, look: Callable[[int], Proof | None]) -> Proof | None:
-    if scene.checkpoint.running() != batch:
+def _runs(target: FaultTarget, batch: int, *, with_data: bool) -> bool:
+    return target.checkpoint.running() == batch and target.carries_data(batch) is with_data
+
+
+def _progress_of(target: FaultTarget, batch: int, look: Callable[[int], Proof | None]) -> Proof | None:
+    if target.checkpoint.running() != batch:
         return None
     try:
-        proof = wait_until(lambda: look(batch), FINISH_S, lambda: "what was written of a batch", poll_s=0.02)
+        proof = wait_until(
+            lambda: look(batch), FINISH_S, lambda: "the batch's rows in the output", poll_s=0.02
+        )
     except DeadlineExceeded:
         return None
-    return proof if scene.checkpoint.running() == batch else None
+    return proof if target.checkpoint.running() == batch else None
 
 
-def crawls_until(
-    scene: Scene, now: Running, crawl: Crawl, look: Callable[[], Proof | None], unless: Unless
+def throttle_until(
+    target: FaultTarget, now: RunningBatch, throttle: Throttle, look: Look, unless: Unless
 ) -> Proof | None:
-    """Let somebody crawl, and look each time that rows have come; they stand still if what is wanted is seen.
+    """Throttle a process, and look each time that rows have come; it stays stopped once ``look`` gives a proof.
 
-    ``None``, and they go on, if the batch was over before, or nothing came any more; they go on after an error, too.
+    ``None``, and it is resumed, if the batch was over before, or no more rows came. An error resumes it, too.
     """
     within = BATCH_S
-    with going_on_after_an_error(crawl.go_on):
-        while _moves(scene, now, crawl, unless, within):
-            now, within = now._replace(ends=scene.output.ends()), LATE_S
+    with resuming_on_error(throttle.resume):
+        while _moves(target, now, throttle, unless, within):
+            now, within = now._replace(ends=target.progress.ends()), LATE_S
             if proof := look():
                 return proof
-    crawl.go_on()
+    throttle.resume()
     return None
 
 
-def _moves(scene: Scene, now: Running, crawl: Crawl, unless: Unless, within: float) -> bool:
-    """Let somebody crawl until the output's ends are others than ``now`` says; false if the batch was over before.
+def _moves(target: FaultTarget, now: RunningBatch, throttle: Throttle, unless: Unless, within: float) -> bool:
+    """Throttle a process until the output's ends differ from those in ``now``; false if the batch was over before.
 
-    Looked at while they stand, however long a look takes on a busy machine: between two of them they run for a moment.
+    The ends are read while it is stopped, however long that takes on a busy machine: it runs for a moment in between.
     """
     over = False
 
     def moved() -> bool:
         nonlocal over
-        crawl.creep()
-        turn_ends = time.monotonic() + STANDS_S
+        throttle.step()
+        stop_ends = time.monotonic() + STOP_S
         while True:
-            over = scene.checkpoint.running() != now.batch
-            if over or scene.output.ends() != now.ends:
+            over = target.checkpoint.running() != now.batch
+            if over or target.progress.ends() != now.ends:
                 return True
-            if time.monotonic() >= turn_ends:
+            if time.monotonic() >= stop_ends:
                 return False
-            pause(LOOK_S)
+            pause(ENDS_POLL_S)
 
     try:
-        wait_until(moved, within, lambda: "rows", unless=unless, poll_s=0.0)
+        wait_until(moved, within, lambda: "rows in the output", unless=unless, poll_s=0.0)
     except DeadlineExceeded:
         return False
     return not over

@@ -1,124 +1,128 @@
-"""Killing or pausing a driver at a commit point of a batch."""
+"""Faults in a driver: killed or paused at a commit point of a batch, or killed twice in the same batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
 from tidemark.errors import TidemarkError
 from tidemark.faults import commit_points
-from tidemark.faults.commit_points import Running, Unless
-from tidemark.faults.executor import stop_half_written
-from tidemark.faults.schedule import HALF_WRITTEN, PLANNED, WRITTEN, Strike
+from tidemark.faults.commit_points import Look, RunningBatch, Unless
+from tidemark.faults.executor import stop_at_half_written
+from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
-from tidemark.faults.target import Scene, hit, now_utc, seen_of
-from tidemark.formats.evidence import Fault
+from tidemark.faults.target import FaultTarget, now_utc
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction
 from tidemark.sparkfiles.eventlog import QueryEvents
 
 
-def strike_driver(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
-    """Strike the driver; ``None`` if the batch had passed the point, or never reached it.
+def inject_into_driver(
+    target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
+) -> Fault | None:
+    """Kill or pause the driver; ``None`` if the batch had passed the point, or never reached it.
 
-    ``unless`` raises what ends the wait for its rows.
+    Of a driver that is to be killed twice this is the first kill. ``unless`` raises what ends the wait for its rows.
     """
-    if strike.sort.point == HALF_WRITTEN:
-        return _kill_half_written(scene, strike, now, unless=unless)
-    proof = stop_driver(scene, strike.sort.point, now, unless=unless)
+    spec = fault.spec
+    if spec.point is CommitPoint.HALF_WRITTEN:
+        return _kill_half_written(target, fault, now, unless=unless)
+    proof = stop_driver(target, spec.point, now, unless=unless)
     if proof is None:
         return None
-    fault = hit(scene, strike, now.batch, proof)
-    if strike.sort.action == "kill":
-        scene.stack.kill(scene.driver)
-        return fault
+    line = target.injected(fault, now.batch, proof)
+    if spec.action is not FaultAction.PAUSE:
+        target.stack.kill(target.driver)
+        return line
     try:
-        scene.rest(strike.sort.seconds)
+        target.rest(spec.duration_s)
     finally:
-        scene.stack.resume(scene.driver)
-    return fault
+        target.stack.resume(target.driver)
+    return line
 
 
-def runs_again(scene: Scene, fault: Fault) -> bool:
+def batch_is_rerun(target: FaultTarget, first: Fault) -> bool:
     """Whether the driver that came after the one that was killed runs the batch again: its event log has a job."""
-    assert fault.batch is not None
+    assert first.batch is not None
     try:
-        driver = scene.stack.driver(scene.driver)
+        driver = target.stack.driver(target.driver)
     except TidemarkError:
         return False  # not there yet
-    if driver.app_id == fault.proof["app_id"] or driver.event_log is None:
+    if driver.app_id == first.proof["app_id"] or driver.event_log is None:
         return False
-    return QueryEvents(driver.event_log, 0, scene.checkpoint.query_id()).job_started(fault.batch)
+    return QueryEvents(driver.event_log, 0, target.checkpoint.query_id()).job_started(first.batch)
 
 
-def kill_again(scene: Scene, fault: Fault, name: str) -> Fault | None:
-    """Kill the driver that runs the batch again: the fault of that name that both are. ``None`` if it was faster."""
-    batch = fault.batch
+def kill_again(target: FaultTarget, first: Fault) -> Fault | None:
+    """Kill the driver that runs the batch again: the one fault that both kills are. ``None`` if it was faster."""
+    batch = first.batch
     assert batch is not None
-    proof = _stop_and_look(
-        scene, lambda: scene.output.seen() if scene.checkpoint.running() == batch else None
-    )
+    look: Look = lambda: target.progress.snapshot() if target.checkpoint.running() == batch else None  # noqa: E731
+    proof = _stop_and_look(target, look)
     if proof is None:
         return None
-    both = {**fault.proof, "again": seen_of(scene, batch, proof)}
-    second = msgspec.structs.replace(fault, fault=name, at_utc=now_utc(), proof=both)
-    scene.stack.kill(scene.driver)
+    both = {**first.proof, "again": target.proof(batch, proof)}
+    second = msgspec.structs.replace(first, action=FaultAction.KILL_TWICE, at_utc=now_utc(), proof=both)
+    target.stack.kill(target.driver)
     return second
 
 
-def stop_driver(scene: Scene, point: str, now: Running, *, unless: Unless) -> Proof | None:
-    """Stop the driver and look; it stays stopped if what is wanted is seen, and goes on otherwise.
+def stop_driver(
+    target: FaultTarget, point: CommitPoint, now: RunningBatch, *, unless: Unless
+) -> Proof | None:
+    """Stop the driver and look; it stays stopped if the batch is at the point, and is resumed otherwise.
 
-    What was seen has its ``app_id``.
+    The proof has its ``app_id``.
     """
-    if point == WRITTEN:
-        return _stop_written(scene, now, unless=unless)
-    if point == PLANNED:
-        return _stop_and_look(scene, lambda: commit_points.planned(scene, now))
-    return _stop_and_look(scene, lambda: commit_points.no_data(scene, now.batch))
+    if point is CommitPoint.WRITTEN:
+        return _stop_written(target, now, unless=unless)
+    if point is CommitPoint.PLANNED:
+        return _stop_and_look(target, lambda: commit_points.planned(target, now))
+    return _stop_and_look(target, lambda: commit_points.no_data(target, now.batch))
 
 
-def _stop_written(scene: Scene, now: Running, *, unless: Unless) -> Proof | None:
-    """Let the driver crawl, or else it commits before anybody has seen the rows, until all of them have come.
+def _stop_written(target: FaultTarget, now: RunningBatch, *, unless: Unless) -> Proof | None:
+    """Throttle the driver, or else it commits before the rows were seen, until all of them have come.
 
-    Tasks may still need it after the first. A partition without rows never writes, and cannot be told from a late one.
+    Tasks may still need it after the first. A partition without rows never writes, and looks like a late one.
     """
-    crawl = commit_points.Crawl(
-        partial(scene.stack.pause, scene.driver), partial(scene.stack.resume, scene.driver)
+    throttle = commit_points.Throttle(
+        partial(target.stack.pause, target.driver), partial(target.stack.resume, target.driver)
     )
-    all_there = lambda: _named(scene, commit_points.written(scene, now.batch))  # noqa: E731
-    return commit_points.crawls_until(scene, now, crawl, all_there, unless)
+    look: Look = lambda: _with_app_id(target, commit_points.written(target, now.batch))  # noqa: E731
+    return commit_points.throttle_until(target, now, throttle, look, unless)
 
 
-def _stop_and_look(scene: Scene, look: Callable[[], Proof | None]) -> Proof | None:
-    """Stop the driver, and look. It stays so if what is wanted is seen, and goes on otherwise."""
+def _stop_and_look(target: FaultTarget, look: Look) -> Proof | None:
+    """Stop the driver, and look. It stays stopped if that gives a proof, and is resumed otherwise."""
     proof: Proof | None = None
-    scene.stack.pause(scene.driver)
+    target.stack.pause(target.driver)
     try:
-        proof = _named(scene, look())
+        proof = _with_app_id(target, look())
     finally:
         if proof is None:
-            scene.stack.resume(scene.driver)
+            target.stack.resume(target.driver)
     return proof
 
 
-def _named(scene: Scene, proof: Proof | None) -> Proof | None:
-    return None if proof is None else {"app_id": scene.stack.driver(scene.driver).app_id, **proof}
+def _with_app_id(target: FaultTarget, proof: Proof | None) -> Proof | None:
+    return None if proof is None else {"app_id": target.stack.driver(target.driver).app_id, **proof}
 
 
-def _kill_half_written(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
-    """Kill the driver, and the executor whose partitions have not written: left alone it would write them yet."""
-    stopped = stop_half_written(scene, strike, now, unless=unless)
+def _kill_half_written(
+    target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
+) -> Fault | None:
+    """Kill the driver, and the executor whose partitions have not written: left alone it would still write them."""
+    stopped = stop_at_half_written(target, fault, now, unless=unless)
     if stopped is None:
         return None
-    victim, _ = stopped
-    executor_goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
-    with commit_points.going_on_after_an_error(executor_goes_on):
-        proof = _stop_and_look(scene, lambda: commit_points.half_written(scene, now.batch))
+    with commit_points.resuming_on_error(stopped.resume):
+        proof = _stop_and_look(target, lambda: commit_points.half_written(target, now.batch))
     if proof is None:
-        executor_goes_on()
+        stopped.resume()
         return None
-    fault = hit(scene, strike, now.batch, {"executor_id": victim.executor_id, **proof})
-    scene.stack.kill_executor(scene.driver, victim)
-    scene.stack.kill(scene.driver)
-    return fault
+    executor = stopped.executor
+    line = target.injected(fault, now.batch, {"executor_id": executor.executor_id, **proof})
+    target.stack.kill_executor(target.driver, executor)
+    target.stack.kill(target.driver)
+    return line

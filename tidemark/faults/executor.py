@@ -1,109 +1,111 @@
-"""Killing or pausing one executor, or killing all of them, while a batch runs or with a batch half written.
+"""Faults in executors: one killed or paused, or all killed, while a batch runs or with a batch half written.
 
-Stops first (SIGSTOP loses nothing), looks whether the batch is still where it shall be, and only then strikes: always
-the driver, which cannot commit, and for half-written the executor before, whose partitions then cannot be written.
+The driver is suspended (SIGSTOP loses nothing) before it is looked whether the batch is still at its point, so that it
+cannot commit meanwhile; for ``half-written`` the executor is stopped before, so that its partitions are not written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from tidemark.faults import commit_points
-from tidemark.faults.commit_points import Running, Unless
-from tidemark.faults.schedule import HALF_WRITTEN, Strike
+from tidemark.faults.commit_points import RunningBatch, Unless
+from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
-from tidemark.faults.target import Scene, hit
-from tidemark.formats.evidence import Fault
+from tidemark.faults.target import FaultTarget
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.stack import Executor
 
 
-def strike_executor(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
-    """Strike one of the executors; ``None`` if the batch was over by then, or there was none to strike."""
-    if strike.sort.point == HALF_WRITTEN:
-        struck = _strike_half_written(scene, strike, now, unless=unless)
-    else:
-        struck = _strike_running(scene, strike, now.batch, unless=unless)
-    if struck is None:
-        return None
-    victim, fault = struck
-    if strike.sort.action == "pause":
-        try:
-            scene.rest(strike.sort.seconds)
-        finally:
-            scene.stack.resume_executor(scene.driver, victim)
-    return fault
+@dataclass(frozen=True)
+class StoppedExecutor:
+    """One that is stopped with its batch half written; ``proof`` shows that."""
+
+    executor: Executor
+    proof: Proof
+    resume: Callable[[], object]
 
 
-def strike_executors(scene: Scene, strike: Strike, now: Running, *, unless: Unless) -> Fault | None:
-    """Kill all of them at once; ``None`` if the batch was over by then."""
-    with commit_points.held_while_running(scene, strike, now.batch, unless) as proof:
-        alive = scene.stack.executors(scene.driver)
-        if not alive or proof is None:
+def inject_into_executors(
+    target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
+) -> Fault | None:
+    """Kill or pause one executor, or kill all; ``None`` if the batch had passed the point, or there is no executor."""
+    spec = fault.spec
+    with _at_point(target, fault, now, unless=unless) as (victims, proof):
+        if not victims or proof is None:
             return None
-        who = [executor.executor_id for executor in alive]
-        fault = hit(scene, strike, now.batch, {"executor_ids": who, **proof})
-        for executor in alive:
-            scene.stack.kill_executor(scene.driver, executor)
-    return fault
+        line = target.injected(fault, now.batch, {**_identity(spec.component, victims), **proof})
+        is_over = line.proof["committed"]  # by the others, just now: the victim's partitions had no rows
+        for victim in () if is_over else victims:
+            if spec.action is FaultAction.KILL:
+                target.stack.kill_executor(target.driver, victim)
+            elif spec.point is not CommitPoint.HALF_WRITTEN:  # there it is stopped already
+                target.stack.pause_executor(target.driver, victim)
+    if is_over:
+        _resume(target, victims)
+        return None
+    if spec.action is FaultAction.PAUSE:
+        try:
+            target.rest(spec.duration_s)
+        finally:
+            _resume(target, victims)
+    return line
 
 
-def stop_half_written(
-    scene: Scene, strike: Strike, now: Running, *, unless: Unless
-) -> tuple[Executor, Proof] | None:
-    """Let one executor crawl; it stands still as soon as others have written and it has not.
+@contextmanager
+def _at_point(
+    target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
+) -> Iterator[tuple[list[Executor], Proof | None]]:
+    """The driver suspended with the batch at its point: the victims, and the proof; ``None`` if it is not there.
 
-    ``None``, and it goes on, if the batch was over without that. It may have had none of them: a
-    join's tasks go where their state is, which after an executor's death is all with the other.
+    With the batch half written the victim is stopped already; an error resumes it.
     """
-    alive = scene.stack.executors(scene.driver)
+    spec, driver = fault.spec, target.driver
+    if spec.point is CommitPoint.HALF_WRITTEN:
+        stopped = stop_at_half_written(target, fault, now, unless=unless)
+        if stopped is None:
+            yield [], None
+            return
+        with commit_points.resuming_on_error(stopped.resume), target.stack.suspended(driver):
+            yield [stopped.executor], stopped.proof
+        return
+    with commit_points.driver_suspended(target, fault, now.batch, unless) as proof:
+        alive = target.stack.executors(driver)
+        victims = alive if spec.component is FaultComponent.EXECUTORS or not alive else [fault.choose(alive)]
+        yield victims, proof
+
+
+def stop_at_half_written(
+    target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
+) -> StoppedExecutor | None:
+    """Throttle one executor; it stays stopped as soon as others have written and it has not.
+
+    ``None``, and it is resumed, if the batch was over without that. It may have had none of the partitions: a join's
+    tasks go where their state is, which after an executor's death is all with the other.
+    """
+    stack, driver = target.stack, target.driver
+    alive = stack.executors(driver)
     if not alive:
         return None
-    victim = strike.choose(alive)
-    crawl = commit_points.Crawl(
-        partial(scene.stack.pause_executor, scene.driver, victim),
-        partial(scene.stack.resume_executor, scene.driver, victim),
-    )
-    proof = commit_points.crawls_until(
-        scene, now, crawl, partial(commit_points.half_written, scene, now.batch), unless
-    )
-    return None if proof is None else (victim, proof)
+    victim = fault.choose(alive)
+    resume = partial(stack.resume_executor, driver, victim)
+    throttle = commit_points.Throttle(partial(stack.pause_executor, driver, victim), resume)
+    look = partial(commit_points.half_written, target, now.batch)
+    proof = commit_points.throttle_until(target, now, throttle, look, unless)
+    return None if proof is None else StoppedExecutor(victim, proof, resume)
 
 
-def _strike_half_written(
-    scene: Scene, strike: Strike, now: Running, *, unless: Unless
-) -> tuple[Executor, Fault] | None:
-    """Kill an executor that stands still with the batch half written, or leave it so."""
-    stopped = stop_half_written(scene, strike, now, unless=unless)
-    if stopped is None:
-        return None
-    victim, proof = stopped
-    goes_on = partial(scene.stack.resume_executor, scene.driver, victim)
-    with commit_points.going_on_after_an_error(goes_on), scene.stack.suspended(scene.driver):
-        fault = _hit_one(scene, strike, now.batch, victim, proof)
-        is_over = fault.proof["committed"]  # by the others, just now: its partitions had no rows
-        if strike.sort.action == "kill" and not is_over:
-            scene.stack.kill_executor(scene.driver, victim)
-    if is_over:
-        goes_on()
-        return None
-    return victim, fault
+def _identity(component: FaultComponent, victims: list[Executor]) -> Proof:
+    """Who the victims are, for the proof."""
+    if component is FaultComponent.EXECUTORS:
+        return {"executor_ids": [victim.executor_id for victim in victims]}
+    [victim] = victims
+    return {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
 
 
-def _strike_running(
-    scene: Scene, strike: Strike, batch: int, *, unless: Unless
-) -> tuple[Executor, Fault] | None:
-    """Kill or stop an executor while the driver stands still in the middle of the batch."""
-    with commit_points.held_while_running(scene, strike, batch, unless) as proof:
-        alive = scene.stack.executors(scene.driver)
-        if not alive or proof is None:
-            return None
-        victim = strike.choose(alive)
-        fault = _hit_one(scene, strike, batch, victim, proof)
-        strike_one = scene.stack.kill_executor if strike.sort.action == "kill" else scene.stack.pause_executor
-        strike_one(scene.driver, victim)
-    return victim, fault
-
-
-def _hit_one(scene: Scene, strike: Strike, batch: int, victim: Executor, proof: Proof) -> Fault:
-    who = {"executor_id": victim.executor_id, "worker": victim.worker, "pid": victim.pid}
-    return hit(scene, strike, batch, {**who, **proof})
+def _resume(target: FaultTarget, victims: list[Executor]) -> None:
+    for victim in victims:
+        target.stack.resume_executor(target.driver, victim)

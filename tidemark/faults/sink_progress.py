@@ -1,8 +1,8 @@
-"""What a query's sink has written of a batch, seen from outside while the query runs.
+"""Sink progress: what a query's sink has written of a batch, seen from outside while the query runs.
 
 For the exactly-once sink its ledger says which sink partitions have written their rows of a batch. Spark's own sink
-keeps no such record: there a partition has written what its rows in the output show (by their headers) once the output
-stands still, while the driver, or an executor, is stopped.
+keeps no such record: there the rows in the output say it (by their headers), once no more of them come while the
+driver, or an executor, is stopped.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, E
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.waiting import pause
 
-LOOK_S = 15.0
+LOOK_UP_S = 15.0
 """Calibration: a coordinator answers within 5 ms; where a broker was killed, a client is given up after 5 s."""
 
 SETTLED_S = 0.3
-"""Calibration: a partition takes 10 to 100 ms from its first row to its entry; one that stands still takes for ever."""
+"""Calibration: a partition takes 10 to 100 ms from its first row to its entry; that of a stopped executor has none."""
 
 STILL_S = 1.0
 """Calibration: between the first record of a batch and the last lie some hundred milliseconds."""
@@ -33,14 +33,14 @@ STILL_S = 1.0
 Proof = dict[str, Any]
 
 
-class Output(Protocol):
-    """One query's output."""
+class SinkProgress(Protocol):
+    """The sink of one query."""
 
     def ends(self) -> dict[int, int]:
         """The end offsets of the output topic, rows of open transactions included; cheap."""
 
-    def seen(self) -> Proof:
-        """How far it is: the end offsets and, where there is a ledger, the next batch of each sink partition."""
+    def snapshot(self) -> Proof:
+        """The end offsets and, where there is a ledger, the next batch of each sink partition."""
 
     def written(self, batch: int) -> Proof | None:
         """What shows that every sink partition has written the batch; ``None`` while nothing does."""
@@ -49,8 +49,8 @@ class Output(Protocol):
         """What shows that some sink partitions have written the batch and others have not; ``None`` otherwise."""
 
 
-class _Ledger:
-    """Of the exactly-once sink."""
+class _LedgerProgress:
+    """Of the exactly-once sink, by its ledger."""
 
     def __init__(self, bootstrap: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]) -> None:
         self.ends = ends
@@ -59,24 +59,24 @@ class _Ledger:
             lambda: AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), DEFAULT_LEDGER
         )
 
-    def seen(self) -> Proof:
+    def snapshot(self) -> Proof:
         """Entries and end offsets."""
-        return {"ledger": self._entries(), "ends": as_named(self.ends())}
+        return {"ledger": self._entries(), "ends": by_partition(self.ends())}
 
     def written(self, batch: int) -> Proof | None:
         """Every partition has an entry of this batch."""
-        seen = self.seen()
-        return seen if set(seen["ledger"].values()) == {batch + 1} else None
+        snapshot = self.snapshot()
+        return snapshot if set(snapshot["ledger"].values()) == {batch + 1} else None
 
     def half_written(self, batch: int) -> Proof | None:
-        """Some partitions have an entry of this batch, some an older one or none; and it stays so for a while."""
+        """Some partitions have an entry of this batch, some an older one or none; and so it stays for a while."""
         entries = self._entries()
         done = sum(entry == batch + 1 for entry in entries.values())
         if not 0 < done < len(entries):
             return None
         pause(SETTLED_S)
-        seen = self.seen()
-        return seen if seen["ledger"] == entries else None
+        snapshot = self.snapshot()
+        return snapshot if snapshot["ledger"] == entries else None
 
     def _entries(self) -> dict[str, int]:
         """The next batch of each partition, 0 if it has none."""
@@ -92,11 +92,11 @@ class _Ledger:
         return Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
 
     def _entry(self, partition: int) -> Entry | None:
-        return self._reader.look_up(self._names.group(partition), LOOK_S, stable=False)
+        return self._reader.look_up(self._names.group(partition), LOOK_UP_S, stable=False)
 
 
-class _Topic:
-    """Of Spark's own sink."""
+class _TopicProgress:
+    """Of Spark's own sink, by the rows in its output topic."""
 
     def __init__(
         self, bootstrap: str, topic: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]
@@ -109,9 +109,9 @@ class _Topic:
         self._read: dict[int, int] = {}
         self._since = 0.0
 
-    def seen(self) -> Proof:
+    def snapshot(self) -> Proof:
         """The end offsets."""
-        return {"ends": as_named(self.ends())}
+        return {"ends": by_partition(self.ends())}
 
     def written(self, batch: int) -> Proof | None:
         """All partitions have rows there, and nothing has come for a while."""
@@ -130,9 +130,9 @@ class _Topic:
             self._count(ends)
             self._since = time.monotonic()
         if time.monotonic() - self._since < STILL_S:
-            return {}, as_named(ends)
-        rows = {component: count for (of, component), count in sorted(self._rows.items()) if of == str(batch)}
-        return rows, as_named(ends)
+            return {}, by_partition(ends)
+        rows = {partition: count for (of, partition), count in sorted(self._rows.items()) if of == str(batch)}
+        return rows, by_partition(ends)
 
     def _count(self, ends: dict[int, int]) -> None:
         """Read what is new: how many rows of each batch each sink partition has in the output."""
@@ -143,15 +143,17 @@ class _Topic:
 
 
 @contextmanager
-def watched(sink: str, bootstrap: str, topic: str, checkpoint: Checkpoint) -> Iterator[Output]:
-    """The output of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
+def watch_sink_progress(
+    sink: str, bootstrap: str, topic: str, checkpoint: Checkpoint
+) -> Iterator[SinkProgress]:
+    """The progress of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
     with kafka.watched_ends(bootstrap, topic) as ends:
         if sink == "exactly-once":
-            yield _Ledger(bootstrap, checkpoint, ends)
+            yield _LedgerProgress(bootstrap, checkpoint, ends)
         else:
-            yield _Topic(bootstrap, topic, checkpoint, ends)
+            yield _TopicProgress(bootstrap, topic, checkpoint, ends)
 
 
-def as_named(ends: dict[int, int]) -> dict[str, int]:
+def by_partition(ends: dict[int, int]) -> dict[str, int]:
     """End offsets as the journal has them."""
     return {str(partition): end for partition, end in sorted(ends.items())}

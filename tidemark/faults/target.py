@@ -1,4 +1,4 @@
-"""Where faults strike: a query, what it runs on, and what can be seen of it."""
+"""What faults are injected into: a query, the stack that it runs on, and what can be seen of it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tidemark.faults.schedule import Strike
-from tidemark.faults.sink_progress import Output, Proof
-from tidemark.formats.evidence import Fault
+from tidemark.faults.schedule import PlannedFault
+from tidemark.faults.sink_progress import Proof, SinkProgress
+from tidemark.formats.faults import Fault
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Stack
 from tidemark.waiting import pause
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One query on one driver; ``rest`` waits for so many seconds, or until the run is given up."""
+class FaultTarget:
+    """One query on one driver; ``rest`` waits for so many seconds, or until the run is aborted."""
 
     stack: Stack
     driver: str
     checkpoint: Checkpoint
-    output: Output
+    progress: SinkProgress
     rest: Callable[[float], object] = pause
 
     def carries_data(self, batch: int) -> bool:
@@ -29,19 +29,27 @@ class Scene:
         before = self.checkpoint.batch(batch - 1).end_offsets if batch else {}
         return self.checkpoint.batch(batch).end_offsets != before
 
+    def proof(self, batch: int, proof: Proof) -> Proof:
+        """A proof, with whether the batch is planned and committed at this moment."""
+        committed = batch in self.checkpoint.committed()
+        return {"planned": batch in self.checkpoint.planned(), "committed": committed, **proof}
+
+    def injected(self, fault: PlannedFault, batch: int, proof: Proof) -> Fault:
+        """The journal's line of a fault that meets its point: made in the instant before it is injected."""
+        return journal_line(fault, injected=True, batch=batch, proof=self.proof(batch, proof))
+
+
+def journal_line(
+    fault: PlannedFault, *, injected: bool, batch: int | None = None, proof: Proof | None = None
+) -> Fault:
+    """The journal's line of a planned fault, at this moment."""
+    spec = fault.spec
+    return Fault(
+        component=spec.component, action=spec.action, point=spec.point, at_utc=now_utc(), injected=injected,
+        batch=batch, proof=proof or {},
+    )  # fmt: skip
+
 
 def now_utc() -> str:
-    """The time of a strike, as the journal has it."""
+    """This moment, as the journal has it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def hit(scene: Scene, strike: Strike, batch: int, proof: Proof) -> Fault:
-    """What the journal says of a strike that meets its point: what is seen in the instant before it."""
-    seen, sort = seen_of(scene, batch, proof), strike.sort
-    return Fault(fault=sort.name, at_utc=now_utc(), done=True, batch=batch, point=sort.point, proof=seen)
-
-
-def seen_of(scene: Scene, batch: int, proof: Proof) -> Proof:
-    """A proof, with whether the batch is planned and committed."""
-    committed = batch in scene.checkpoint.committed()
-    return {"planned": batch in scene.checkpoint.planned(), "committed": committed, **proof}

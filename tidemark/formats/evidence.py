@@ -5,7 +5,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
 
 ``manifest.json``   one object::
 
-    {"tidemark_evidence": 1, "contract": {...}, "delivery": "at-least-once", "pace": "stepped",
+    {"tidemark_evidence": 2, "contract": {...}, "delivery": "at-least-once", "pace": "stepped",
      "inputs": {
         "impressions": {"topic": "run7-impressions", "start_offsets": {"0": 0}, "end_offsets": {"0": 812}},
         "clicks":      {"topic": "run7-clicks",      "start_offsets": {"0": 0}, "end_offsets": {"0": 95}}},
@@ -56,9 +56,11 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
     ``lost`` are executors that ended while this batch was the latest. Every start of a driver counts its executors from
     0: those of the second start are written ``2:0``, ``2:1`` and so on.
 
-``faults.jsonl``    the journal of faults: what was asked for, whether it was injected, and the proof::
+``faults.jsonl``    the journal of faults: what was asked for, whether it was injected, and the proof
+                    (``tidemark.formats.faults``)::
 
-    {"fault": "KillExecutor", "at_utc": "...", "batch": 4, "point": "planned", "done": true, "proof": {...}}
+    {"component": "executor", "action": "kill", "point": "planned", "at_utc": "...", "injected": true, "batch": 4,
+     "proof": {...}, "recovery_s": 2.5}
 
 ``progress.jsonl``  Spark's progress reports, unchanged.
 ``verdict.json``    the verdict.
@@ -70,6 +72,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -80,10 +83,11 @@ import zstandard
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, write_lines
 from tidemark.formats.trace import Base64, HeaderValue, TraceReader
 
-FORMAT = 1
+FORMAT = 2
 
 
 class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
@@ -177,26 +181,6 @@ class ExecutorAssignment(msgspec.Struct, kw_only=True, forbid_unknown_fields=Tru
     lost: list[str] = []
 
 
-class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A line of ``faults.jsonl``; ``recovery_s`` is the time from the strike to the commit of the batch it hit.
-
-    ``proof`` has who was struck (``executor_id``, ``executor_ids``, ``pid``, ``app_id``, ``part``), and what was seen
-    in the instant before it: whether the batch was ``planned`` and ``committed``; the output's end offsets (``ends``),
-    also before the batch was planned and after it was committed (``ends_before``, ``ends_after``); the next batch of
-    each sink partition in the exactly-once sink's ``ledger``, or the ``rows`` of the batch by sink partition in the
-    output of Spark's own. ``again`` is the same of the second strike, where there was one; ``at_utc`` is then its time.
-    Of one that was not ``done`` it has the batches in which it was ``tried``, and for how many seconds each.
-    """
-
-    fault: str
-    at_utc: str
-    done: bool
-    batch: int | None = None
-    point: str | None = None
-    proof: dict[str, Any] = {}
-    recovery_s: float | None = None
-
-
 class InputRecord(NamedTuple):
     """What the oracle needs of a published record: topic, Kafka position, value (``str`` if the trace has text)."""
 
@@ -205,6 +189,10 @@ class InputRecord(NamedTuple):
     offset: int
     value: bytes | str | None
     is_sentinel: bool
+
+
+class _Version(msgspec.Struct):
+    tidemark_evidence: int
 
 
 class RunDirectory:
@@ -218,12 +206,19 @@ class RunDirectory:
         """``manifest.json``; raises ``BrokenEvidence``."""
         path = self.path / "manifest.json"
         try:
-            manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+            data = path.read_bytes()
+            version = msgspec.json.decode(data, type=_Version).tidemark_evidence
+            if version == FORMAT:
+                return msgspec.json.decode(data, type=Manifest)
         except (OSError, msgspec.DecodeError) as error:
             raise _broken(path, str(error)) from error
-        if manifest.tidemark_evidence != FORMAT:
-            raise _broken(path, f"format {manifest.tidemark_evidence}; this version reads {FORMAT}")
-        return manifest
+        if version < FORMAT:
+            raise BrokenEvidence(
+                f"{str(self.path)!r} has format version {version}",
+                detail=f"this version of tidemark reads format version {FORMAT}",
+                hint=f"tidemark convert {shlex.quote(str(self.path))}",
+            )
+        raise _broken(path, f"format {version}; this version reads {FORMAT}")
 
     @property
     def contract(self) -> Contract | Chain:

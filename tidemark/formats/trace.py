@@ -3,7 +3,7 @@
 Free of Kafka and Spark. A JSON Lines file, plain or compressed (``.zst``), simple enough to be read and written by
 hand. The first line is the header, each further line a record::
 
-    {"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {"partitions": 2}, "clicks": {"partitions": 1}},
+    {"tidemark_trace": 2, "pace": "stepped", "topics": {"impressions": {"partitions": 2}, "clicks": {"partitions": 1}},
      "slices": 2}
     {"topic": "impressions", "value": "{\\"impression_id\\": \\"i1\\", ...}", "arrival_ms": 1767225600000}
     {"topic": "clicks", "value": "{\\"click_id\\": \\"c1\\", ...}", "arrival_ms": 1767225601000, "slice": 1}
@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -50,13 +51,17 @@ from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, wri
 
 Pace = Literal["stepped", "backlog", "timed"]
 PACES: tuple[Pace, ...] = ("stepped", "backlog", "timed")
-FORMAT = 1
+FORMAT = 2
 
 
 class TopicSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The layout of a logical topic: its number of partitions."""
 
     partitions: int = 1
+
+
+class _Version(msgspec.Struct):
+    tidemark_trace: int
 
 
 class Header(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -183,9 +188,17 @@ class TraceReader:
 
     def _read_header(self) -> Header:
         try:
-            header = _header_decoder.decode(self._file.readline())
-            if header.tidemark_trace != FORMAT:
-                raise ValueError(f"format {header.tidemark_trace}; this version reads format {FORMAT}")
+            line = self._file.readline()
+            version = msgspec.json.decode(line, type=_Version).tidemark_trace
+            if version < FORMAT:
+                raise BrokenTrace(
+                    f"{str(self.path)!r} has format version {version}",
+                    detail=f"this version of tidemark reads format version {FORMAT}",
+                    hint=f"tidemark convert {shlex.quote(str(self.path))}",
+                )
+            if version != FORMAT:
+                raise ValueError(f"format {version}; this version reads format {FORMAT}")
+            header = _header_decoder.decode(line)
             if header.slices < 1 or not header.topics:
                 raise ValueError("a trace has at least one slice and one topic")
         except zstandard.ZstdError as error:

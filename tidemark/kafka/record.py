@@ -23,7 +23,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.events import read_event
-from tidemark.formats.trace import Header, Pace, Record, TopicSpec, TraceReader, write_trace
+from tidemark.formats.trace import FORMAT, Header, Pace, Record, TopicSpec, TraceReader, write_trace
 from tidemark.kafka import client as kafka
 
 Progress = Callable[[int], None]
@@ -50,7 +50,7 @@ def record(
     """
     stable = kafka.stable_offsets(broker, options.topics.values())
     topics = {name: TopicSpec(len(stable[topic])) for name, topic in options.topics.items()}
-    header = Header(tidemark_trace=1, pace=options.pace, topics=topics, slices=_ANY_SLICES)
+    header = Header(tidemark_trace=FORMAT, pace=options.pace, topics=topics, slices=_ANY_SLICES)
     cutter = _Cutter(options.slice_s)
     # The first line has the numbers of slices and records, which are known only at the end: a draft is copied.
     draft = path.with_name(f".{path.name}.draft")

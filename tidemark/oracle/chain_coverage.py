@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tidemark.formats import chain
-from tidemark.formats.evidence import Fault
+from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.chain_comparison import Predicted
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, hit_running_batches, written_kills_doubled
 from tidemark.oracle.input.chain_history import History
@@ -67,7 +67,7 @@ def reached(
     return {
         "flushed": _flushed(history, predicted),
         "all_input_read": _all_read(history),
-        "every_fault_done": all(fault.done for fault in faults),
+        "every_fault_done": all(fault.injected for fault in faults),
         "rows_came": counts["joined_rows"] + counts["null_rows"] > 0,
         "duplicate_dropped": counts["duplicates_dropped"] > 0,
         "limit_reached": counts["over_limit"] > 0,
@@ -115,7 +115,7 @@ def tally(
         "batches_run_again": sum(plan.runs > 1 for plan in plans),
         "failed_tasks": sum(plan.failed_tasks for plan in plans),
         "faults": len(faults),
-        "faults_done": sum(fault.done for fault in faults),
+        "faults_done": sum(fault.injected for fault in faults),
         "recovery_ms": round(1000 * max((fault.recovery_s or 0 for fault in faults), default=0)),
     }
 

@@ -7,7 +7,7 @@ for more. One that the kind of join cannot reach is not asked.
 ``flushed``                   a committed batch has a watermark past the last expiry of every row, so that all
                               is owed
 ``all_input_read``            records were published, and committed batches read all of them
-``every_fault_done``          each fault in the journal was really done
+``every_fault_done``          each fault in the journal was injected
 ``rows_joined``               a joined row came in its batch (inner, outer)
 ``semi_row_emitted``          a semi row came in its batch (left semi)
 ``null_row_after_eviction``     a NULL row came in its batch (outer)
@@ -19,7 +19,7 @@ for more. One that the kind of join cannot reach is not asked.
 ``duplicate_permitted``         the sink wrote a row twice because its batch or task was run again
 ``written_kills_doubled``     drivers were killed when rows of their batch had been written by a sink without a
                               ledger, and in each of these batches rows came again
-``fault_hit_running_batch``   faults were done, and each proof says that its batch was planned and not committed
+``fault_hit_running_batch``   faults were injected, and each proof says that its batch was planned and not committed
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidemark.formats.contract import JoinKind
-from tidemark.formats.evidence import Fault
+from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.oracle.input.history import NO_BATCH, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.pushdown import PRESERVED
@@ -53,7 +53,7 @@ def reached(
     return {
         "flushed": _flushed(history, prediction),
         "all_input_read": _all_read(history),
-        "every_fault_done": all(fault.done for fault in faults),
+        "every_fault_done": all(fault.injected for fault in faults),
         **{name: counts[count] > 0 for name, count in _came(history.contract.kind).items()},
         "late_row_dropped": counts["late"] > 0,
         "edge_row_seen": counts["edge"] > 0,
@@ -71,7 +71,7 @@ def written_kills(faults: Sequence[Fault]) -> list[Fault]:
     return [
         fault
         for fault in faults
-        if fault.done and fault.fault.startswith("KillDriver") and sum(fault.proof.get("rows", {}).values())
+        if fault.killed(FaultComponent.DRIVER) and sum(fault.proof.get("rows", {}).values())
     ]
 
 
@@ -82,8 +82,8 @@ def written_kills_doubled(faults: Sequence[Fault], permitted: Mapping[int, int])
 
 
 def hit_running_batches(faults: Sequence[Fault]) -> bool:
-    """Whether there are faults that were done, and each came between the plan of its batch and its commit."""
-    proofs = [fault.proof for fault in faults if fault.done]
+    """Whether faults were injected, and each between the plan of its batch and its commit."""
+    proofs = [fault.proof for fault in faults if fault.injected]
     proofs += [proof["again"] for proof in proofs if "again" in proof]
     return bool(proofs) and all(
         proof.get("planned") is True and proof.get("committed") is False for proof in proofs

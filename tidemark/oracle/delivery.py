@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import Batch, Fault, Manifest, OutputRecord
-
-DEATH = "KillBroker"
+from tidemark.formats.evidence import Batch, Manifest, OutputRecord
+from tidemark.formats.faults import Fault, FaultComponent
 
 
 def may_repeat(manifest: Manifest, batch: Batch) -> bool:
@@ -35,7 +34,7 @@ def resent(manifest: Manifest, faults: Sequence[Fault], output: Iterable[OutputR
     ends = {
         str(fault.batch): {int(partition): end for partition, end in fault.proof.get("ends", {}).items()}
         for fault in faults
-        if fault.done and fault.fault == DEATH
+        if fault.killed(FaultComponent.BROKER)
     }
     if not ends or manifest.delivery is not Delivery.AT_LEAST_ONCE:
         return frozenset()

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tidemark.formats.contract import JoinKind
-from tidemark.formats.evidence import Fault
+from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.join_comparison import Seen
 from tidemark.oracle.input.history import ROW_MASK, Disposition, History
 from tidemark.oracle.model.join_replay import Prediction
@@ -31,7 +31,7 @@ def tally(history: History, prediction: Prediction, seen: Seen, faults: Sequence
         **_output(history, prediction, seen),
         **_batches(history),
         "faults": len(faults),
-        "faults_done": sum(fault.done for fault in faults),
+        "faults_done": sum(fault.injected for fault in faults),
         "recovery_ms": round(1000 * max((fault.recovery_s or 0 for fault in faults), default=0)),
     }
 

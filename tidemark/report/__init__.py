@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tidemark.errors import BrokenEvidence
-from tidemark.formats.evidence import Fault, RunDirectory
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
 from tidemark.report.state_lines import state_lines
 from tidemark.report.timeline import waits
@@ -76,7 +77,7 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     yield "batches", _list([(n["batches"], ""), *batches])
     yield (
         "faults",
-        _list([(n["faults_done"], ""), *_strikes(faults)]) + f"; failed tasks: {n['failed_tasks']:,}",
+        _list([(n["faults_done"], ""), *_by_fault(faults)]) + f"; failed tasks: {n['failed_tasks']:,}",
     )
     yield from state_lines(verdict.spark_account)
     if faults:
@@ -103,23 +104,25 @@ _COUNTED = (
 """Counts that a table shows: 0 where a judgement did not get as far as counting."""
 
 
-def _strikes(faults: Sequence[Fault]) -> list[tuple[int, str]]:
-    kinds = Counter(f"{fault.fault} {'at' if fault.done else 'missed'} {_where(fault)}" for fault in faults)
+def _by_fault(faults: Sequence[Fault]) -> list[tuple[int, str]]:
+    kinds = Counter(
+        f"{fault.label} {'at' if fault.injected else 'not injected at'} {_where(fault)}" for fault in faults
+    )
     return [(count, what) for what, count in sorted(kinds.items())]
 
 
 def _where(fault: Fault) -> str:
-    """The point, and where it was tried in vain."""
+    """The point, and for a fault that was not injected the batches in which it was tried."""
     tried = "; ".join(f"{one['batch']} for {one['seconds']:.1f} s" for one in fault.proof.get("tried", []))
-    return f"{fault.point or '?'}{f' (tried in batch {tried})' if tried else ''}"
+    return f"{fault.point}{f' (tried in batch {tried})' if tried else ''}"
 
 
 def _recoveries(faults: Sequence[Fault]) -> Iterator[str]:
-    """``KillDriver at written 9.1, 12.4 s``, for each sort of fault."""
+    """``kill driver at written 9.1, 12.4 s``, for each fault and point."""
     times: dict[str, list[str]] = {}
     for fault in faults:
         if fault.recovery_s is not None:
-            times.setdefault(f"{fault.fault} at {fault.point or '?'}", []).append(f"{fault.recovery_s:.1f}")
+            times.setdefault(f"{fault.label} at {fault.point}", []).append(f"{fault.recovery_s:.1f}")
     return (f"{name} {', '.join(found)} s" for name, found in times.items())
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def run_line(one: SoakRun) -> str:
     """What became of a run, in a line."""
-    done = sum(fault.done for fault in one.faults)
+    done = sum(fault.injected for fault in one.faults)
     said = one.problem or _list(one.findings) or "; ".join(one.inconclusive)
     known = f" ({', '.join(one.known_defects)})" if one.known_defects else ""
     head = f"run {one.number:>3}  {one.pipeline:<12} {one.sink:<13} {one.verdict}{known}"
@@ -53,16 +53,16 @@ def _list(counts: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed, and every sort of fault that could be generated: (fault, point)."""
+    """What was typed, and every fault that could be chosen: (its label, point)."""
 
     command: str
-    sorts: Sequence[tuple[str, str]]
+    faults: Sequence[tuple[str, str]]
 
 
 def markdown(soak: Soak, versions: Mapping[str, str], asked: Asked) -> str:
     """The document."""
     sections = (
-        _opening(soak, versions, asked.command), _points(soak, asked.sorts), _recovery(soak), _joins(soak), _runs(soak)
+        _opening(soak, versions, asked.command), _points(soak, asked.faults), _recovery(soak), _joins(soak), _runs(soak)
     )  # fmt: skip
     return "\n".join([line for section in sections for line in section])
 
@@ -89,7 +89,7 @@ def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[
     yield ""
 
 
-def _points(soak: Soak, sorts: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _points(soak: Soak, faults: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Faults that were done, by point and join; what never was has a line, too."""
     pipelines = sorted({one.pipeline for one in soak.runs})
     done, missed = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
@@ -98,25 +98,25 @@ def _points(soak: Soak, sorts: Sequence[tuple[str, str]]) -> Iterator[str]:
         missed[met["fault"], met["point"]] += met["missed"]
     yield from ("## What was done, at which point", "")
     rows = []
-    for fault, point in sorted({*sorts, *missed}):
+    for fault, point in sorted({*faults, *missed}):
         counts = [done[fault, point, name] for name in pipelines]
         rows.append((fault, point, *(count or "-" for count in (*counts, sum(counts), missed[fault, point]))))
     yield from table(("fault", "point", *(f"{name}:" for name in (*pipelines, "done", "missed"))), rows)
-    each = [[done[fault, point, name] > 0 for name in pipelines] for fault, point in sorts]
+    each = [[done[fault, point, name] > 0 for name in pipelines] for fault, point in faults]
     yield ""
     yield (
-        f"{sum(map(any, each))} of {len(sorts)} sorts of fault were done;"
-        f" counted with each join, {sum(map(sum, each))} of {len(sorts) * len(pipelines)}."
+        f"{sum(map(any, each))} of {len(faults)} faults were injected;"
+        f" counted with each join, {sum(map(sum, each))} of {len(faults) * len(pipelines)}."
     )
     yield ""
 
 
 def _recovery(soak: Soak) -> Iterator[str]:
-    """From a strike to the commit of the batch that it hit, in seconds: in all, by part, by fault."""
+    """From an injection to the commit of the batch that it hit, in seconds: in all, by component, by fault."""
     yield from (
         "## Recovery",
         "",
-        "In seconds: from a strike to the commit of its batch, an outage included.",
+        "In seconds: from the injection to the commit of its batch, an outage included.",
         "",
     )
     times = ("least", "median", "worst")

@@ -1,4 +1,4 @@
-"""A run as a picture: a line per batch, with what it read and wrote, its watermark, and what was done to the stack.
+"""A run as a picture: a line per batch, with what it read and wrote, its watermark, and the faults injected in it.
 
 Free of judgement: it shows what the evidence says. ``tidemark check DIR --batches`` prints it.
 """
@@ -13,7 +13,8 @@ import msgspec
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import Batch, Fault, RunDirectory
+from tidemark.formats.evidence import Batch, RunDirectory
+from tidemark.formats.faults import Fault
 
 BAR = 24
 """Characters of the longest bar."""
@@ -32,7 +33,7 @@ def timeline(run: RunDirectory) -> Iterator[str]:
         bar = "█" * round(BAR * joined[number] / most) + "░" * round(BAR * nulls[number] / most)
         figures = f"{rows or '':>8} {joined[number] or '':>8} {nulls[number] or '':>8}"
         wait = f"  ∥ watermark waits for {' and '.join(silent[number])}" if number in silent else ""
-        told = f"{bar:<{BAR}}{_struck(batch, faults)}{wait}"
+        told = f"{bar:<{BAR}}{_marks(batch, faults)}{wait}"
         yield f"{number:>5} {_watermark(batch):<24} {figures}  {told}".rstrip()
 
 
@@ -62,9 +63,9 @@ def _watermark(batch: Batch) -> str:
     return write_time(batch.watermark_ms * 1000) if batch.watermark_ms > 0 else "-"
 
 
-def _struck(batch: Batch, faults: Iterable[Fault]) -> str:
-    mine = [fault for fault in faults if fault.done and fault.batch == batch.batch]
-    marks = [f"  ⚡ {fault.fault} ({fault.recovery_s or 0:.1f} s)" for fault in mine]
+def _marks(batch: Batch, faults: Iterable[Fault]) -> str:
+    mine = [fault for fault in faults if fault.injected and fault.batch == batch.batch]
+    marks = [f"  ⚡ {fault.label} ({fault.recovery_s or 0:.1f} s)" for fault in mine]
     marks += ["  ↻ begun again" if batch.runs > 1 else "  ↻ after a restart"] if batch.restarted else []
     return "".join(marks) + ("" if batch.committed else "  not committed")
 

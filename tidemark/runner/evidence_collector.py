@@ -19,13 +19,13 @@ from tidemark.formats.evidence import (
     FORMAT,
     Batch,
     ExecutorAssignment,
-    Fault,
     InputTopic,
     Manifest,
     OutputRecord,
     RunDirectory,
     StateInfo,
 )
+from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
@@ -236,7 +236,7 @@ class Collector:
 
     def _fault_goals(self) -> list[str]:
         """Goals of a run with faults: a batch that Spark's own sink wrote before a driver kill must appear twice."""
-        asked = ["fault_hit_running_batch"] if self._options.sorts else []
+        asked = ["fault_hit_running_batch"] if self._options.fault_specs else []
         return [*asked, "written_kills_doubled"] if written_kills(self._faults) else asked
 
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tidemark.faults.injector import Striker
-from tidemark.faults.schedule import plan_strikes
-from tidemark.faults.sink_progress import watched
-from tidemark.faults.target import Scene
+from tidemark.faults.injector import FaultInjector
+from tidemark.faults.schedule import plan_faults
+from tidemark.faults.sink_progress import watch_sink_progress
+from tidemark.faults.target import FaultTarget
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
@@ -74,7 +74,7 @@ class LiveRun:
             report("driver", 0, 1)
             driver = cleanup.enter_context(self._driver())
             report("driver", 1, 1)
-            again = bool(self._options.sorts)
+            again = bool(self._options.fault_specs)
             query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
             places = Places(self._trace, self._inputs, self._output, self._checkpoint, query)
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
@@ -91,10 +91,10 @@ class LiveRun:
                 self._options.report("publish", number + 1, self._header.slices)
             feed = Feed(query, self._checkpoint, self._input_ends)
             self._place(query, collector)
-            with self._faults(collector, query, feed) as struck:
+            with self._faults(collector, query, feed) as feed_under_faults:
                 query.start()  # watched from its first batch on: of a backlog the next ones follow at once
-                self._publish(publisher, struck, collector)
-                struck.wait_until_read()
+                self._publish(publisher, feed_under_faults, collector)
+                feed_under_faults.wait_until_read()
             self._flush(feed, programs)
             self._options.report("drain", 0, 1)
             programs.callback(self._stop, collector, query)  # also if the output does not settle
@@ -140,37 +140,37 @@ class LiveRun:
 
     @contextmanager
     def _faults(self, collector: Collector, query: Query, feed: Feed) -> Iterator[Feed]:
-        """Strike while the trace is published by the feed that it gives; afterwards the journal is complete."""
-        if not self._options.sorts:
+        """Inject while the trace is published by the feed that it gives; afterwards the journal is complete."""
+        if not self._options.fault_specs:
             yield feed
             return
         rng = random.Random(f"faults-{self._options.seed}")
         # In a backlog batch of data follows batch of data; else every other slice or so moves the watermark.
         idle = 0 if self._pace == "backlog" else self._header.slices // 2
-        strikes = plan_strikes(rng, self._options.sorts, self._header.slices + idle)
+        faults = plan_faults(rng, self._options.fault_specs, self._header.slices + idle)
         bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
-        with watched(self._options.sink, bootstrap, self._output, self._checkpoint) as output:
-            scene = Scene(self._stack, driver, self._checkpoint, output)
-            striker = Striker(scene, strikes, self._options.say)
-            striker.start()
+        with watch_sink_progress(self._options.sink, bootstrap, self._output, self._checkpoint) as progress:
+            target = FaultTarget(self._stack, driver, self._checkpoint, progress)
+            injector = FaultInjector(target, faults, self._options.say)
+            injector.start()
             try:
-                yield replace(feed, well=striker.must_be_well, ready=striker.lies_in_wait)
+                yield replace(feed, well=injector.check, ready=injector.is_armed)
             except BaseException as error:
-                striker.give_up()
-                if striker.error is not None and striker.error is not error:
-                    add_later(error, striker.error)
+                injector.abort()
+                if injector.error is not None and injector.error is not error:
+                    add_later(error, injector.error)
                 raise
             finally:
                 try:
-                    striker.finish()
+                    injector.finish()
                 finally:
-                    collector.journal(striker.journal)  # also after Ctrl-C while its thread is awaited
-        striker.must_be_well()
+                    collector.journal(injector.journal)  # also after Ctrl-C while its thread is awaited
+        injector.check()
 
     @contextmanager
     def _driver(self) -> Iterator[Driver]:
         """The requested driver, the shared one, or one of the run's own: a fault must not hit another run's driver."""
-        if self._options.driver or not self._options.sorts:
+        if self._options.driver or not self._options.fault_specs:
             yield self._stack.driver(self._options.driver or DRIVER)
             return
         driver = self._stack.start_driver(self._name)

@@ -1,4 +1,4 @@
-"""The run itself, top to bottom: prepare, start, publish, strike, flush, drain, collect, judge."""
+"""The run itself, top to bottom: prepare, start, publish, inject faults, flush, drain, collect, judge."""
 
 from __future__ import annotations
 
@@ -112,9 +112,9 @@ def run(
 
 
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
-    if options.sorts and "processes" not in POWERS[spec.backend]:
+    if options.fault_specs and "processes" not in POWERS[spec.backend]:
         raise UsageError(
-            f"{write_schedule(options.sorts)} cannot be done: the stack is {spec.backend}",
+            f"{write_schedule(options.fault_specs)} cannot be done: the stack is {spec.backend}",
             detail="its processes belong to somebody else",
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
@@ -141,8 +141,11 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
         trace = directory.path / "trace.jsonl"
         numbers = ["--seed", str(options.seed), "--impressions", str(options.impressions)]
         pace = ["--pace", options.pace] if options.pace else []
-        if options.sorts and "--slices" not in options.generator:
-            pace += ["--slices", str(max(6, BATCHES_PER_FAULT * len(options.sorts)))]
+        if options.fault_specs and "--slices" not in options.generator:
+            pace += [
+                "--slices",
+                str(max(6, BATCHES_PER_FAULT * sum(spec.count for spec in options.fault_specs))),
+            ]
         run_program(
             ["producers", "generate", "--out", str(trace), *numbers, *pace, *options.generator],
             timeout_s=PROGRAM_S,

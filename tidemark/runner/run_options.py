@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidemark.faults.schedule import WRITTEN, Sort, read_schedule
+from tidemark.faults.schedule import FaultSpec, read_schedule
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
@@ -32,9 +32,9 @@ def say_nothing(_text: str) -> None:
 class RunOptions:
     """One run. ``trace`` outranks what would generate one (``seed``, ``impressions``, ``generator``).
 
-    ``faults`` is a schedule (:mod:`tidemark.faults.schedule`), besides what ``kill_executors`` and ``kill_drivers``
-    ask for. ``driver`` names a driver of the stack that nobody else uses: it is harmed, and there for the next run; if
-    none is named, a run with faults starts one of its own, and one without takes that of all.
+    ``faults`` is a schedule (:mod:`tidemark.faults.schedule`). ``driver`` names a driver of the stack that no other run
+    uses: it is harmed, and there for the next run; if none is named, a run with faults starts one of its own, and one
+    without takes the stack's.
     """
 
     pipeline: str
@@ -43,8 +43,6 @@ class RunOptions:
     pace: str | None = None
     trace: Path | None = None
     generator: tuple[str, ...] = ()
-    kill_executors: int = 0
-    kill_drivers: int = 0
     faults: str = ""
     sink: str = SINKS[0]
     speed: float = 1.0
@@ -56,10 +54,9 @@ class RunOptions:
     say: Say = field(default=say_nothing, compare=False)
 
     @property
-    def sorts(self) -> tuple[Sort, ...]:
-        """The faults that are asked for."""
-        kills = [Sort("executor")] * self.kill_executors + [Sort("driver", point=WRITTEN)] * self.kill_drivers
-        return (*kills, *read_schedule(self.faults))
+    def fault_specs(self) -> tuple[FaultSpec, ...]:
+        """The faults that are asked for; raises ``UsageError`` for a word of the schedule that is none."""
+        return read_schedule(self.faults)
 
     def command(self) -> str:
         """The command that reproduces this run."""
@@ -72,8 +69,6 @@ class RunOptions:
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
         parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
-        parts += ["--kill-executors", str(self.kill_executors)] if self.kill_executors else []
-        parts += ["--kill-drivers", str(self.kill_drivers)] if self.kill_drivers else []
         parts += ["--faults", self.faults] if self.faults else []
         parts += ["--spark", str(self.python)] if self.python else []
         for pair in self.conf:

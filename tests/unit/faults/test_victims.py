@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.faults.test_striker import Words, batches, strike, striker_of, until
+from tests.unit.faults.test_injector import Words, batches, injector_of, planned, until
 
 __all__ = ["batches"]
 
@@ -14,17 +14,17 @@ __all__ = ["batches"]
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_fault_in_the_master_never_hits_a_driver_whose_name_begins_with_master(batches, victim):
     stack = Words()
-    striker = striker_of(batches, stack, replace(strike("master"), whom=victim))
+    injector = injector_of(batches, stack, replace(planned("master"), victim=victim))
     batches.plan(0, 5)
     batches.commit(0)
-    striker.start()
+    injector.start()
     batches.plan(1, 9)
-    until(lambda: striker.journal, "the fault in the journal")
+    until(lambda: injector.journal, "the fault in the journal")
     batches.commit(1)
-    (fault,) = striker.finish()
+    (fault,) = injector.finish()
 
-    assert fault.done
-    assert fault.proof["part"] == "master"
+    assert fault.injected
+    assert fault.proof["component_name"] == "master"
     assert [said for said in stack.said if said[0] in ("kill", "start")] == [
         ("kill", "master"),
         ("start", "master"),

@@ -18,7 +18,8 @@ from tidemark.formats import chain
 from tidemark.formats.chain import BIGINT, Chain, Field, Source
 from tidemark.formats.contract import Delivery
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import Batch, Fault, InputRecord, InputTopic, Manifest, OutputRecord
+from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, OutputRecord
+from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict, judge
 
 QUERY = "the-query"
@@ -102,7 +103,7 @@ class ChainRun:
             for topic, rows in self.rows.items()
         }
         return Manifest(
-            tidemark_evidence=1,
+            tidemark_evidence=2,
             contract=self.chain.to_json(),
             delivery=self.delivery,
             inputs=inputs,

@@ -24,7 +24,6 @@ from tidemark.formats.events import write_time
 from tidemark.formats.evidence import (
     Batch,
     ExecutorAssignment,
-    Fault,
     InputRecord,
     InputTopic,
     Manifest,
@@ -32,6 +31,7 @@ from tidemark.formats.evidence import (
     StateInfo,
     StateRow,
 )
+from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict, judge
 
 LEFT_TOPIC, RIGHT_TOPIC = "impressions", "clicks"
@@ -153,7 +153,7 @@ class Run:
             for topic, rows in self.rows.items()
         }
         return Manifest(
-            tidemark_evidence=1,
+            tidemark_evidence=2,
             contract=self.contract.to_json(),
             delivery=self.delivery,
             inputs=inputs,

@@ -48,7 +48,7 @@ class Drawn:
         self.records += flush
         self.restarts = restarts
         self.manifest = Manifest(
-            tidemark_evidence=1,
+            tidemark_evidence=2,
             contract=case.contract.to_json(),
             delivery=Delivery.EXACTLY_ONCE,
             inputs={topic: InputTopic(topic, {"0": 0}, {"0": 99_999}) for topic in case.topics},

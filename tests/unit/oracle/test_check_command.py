@@ -13,7 +13,7 @@ from tidemark.cli import app
 from tidemark.errors import EXIT_USAGE, TidemarkError
 
 MANIFEST = """
-{"tidemark_evidence": 1, "delivery": "at-least-once", "contract": {
+{"tidemark_evidence": 2, "delivery": "at-least-once", "contract": {
   "name": "mine", "kind": "left_outer", "bound": {"lower_ms": -20000, "upper_ms": 0},
   "left":  {"topic": "impressions", "id": "iid", "keys": ["user"], "time": "at", "watermark_delay_ms": 10000},
   "right": {"topic": "clicks", "id": "cid", "keys": ["user"], "time": "at", "watermark_delay_ms": 20000},
@@ -23,14 +23,14 @@ MANIFEST = """
 """
 # ruff: noqa: E501 (lines of files are as long as they are)
 TRACE = r"""
-{"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}}
+{"tidemark_trace": 2, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}}
 {"topic": "impressions", "arrival_ms": 0, "value": "{\"iid\":\"i1\", \"user\":\"u\", \"at\":\"2026-01-01T00:00:00Z\"}"}
 {"topic": "impressions", "arrival_ms": 0, "value": "{\"iid\":\"i2\", \"user\":\"v\", \"at\":\"2026-01-01T00:00:05Z\"}"}
 
 {"topic": "clicks", "arrival_ms": 0, "value": "{\"cid\":\"c1\", \"user\":\"u\", \"at\":\"2026-01-01T00:00:09Z\"}"}
 """
 FLUSH = r"""
-{"tidemark_trace": 1, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}}
+{"tidemark_trace": 2, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}}
 {"topic": "impressions", "arrival_ms": 0, "value": "{\"iid\":\"s\", \"user\":\"s\", \"at\":\"2026-01-02T00:00:00Z\"}"}
 {"topic": "clicks", "arrival_ms": 0, "value": "{\"cid\":\"s\", \"user\":\"t\", \"at\":\"2026-01-02T00:00:00Z\"}"}
 """

@@ -11,13 +11,16 @@ from tests.unit.oracle.chain_runs import ChainRun
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.test_chains import ONCE
 from tidemark.formats.contract import Delivery, Output
-from tidemark.formats.evidence import Fault
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.oracle.judgement import Verdict
 
 
 def death(batch: int = 0, **changes: Any) -> Fault:
     """The broker's, when one record of partition 0 was there."""
-    given = {"fault": "KillBroker", "at_utc": "-", "done": True, "batch": batch, "proof": {"ends": {"0": 1}}}
+    given = {
+        "component": FaultComponent.BROKER, "action": FaultAction.KILL, "point": CommitPoint.PLANNED, "at_utc": "-",
+        "injected": True, "batch": batch, "proof": {"ends": {"0": 1}},
+    }  # fmt: skip
     return Fault(**{**given, **changes})
 
 
@@ -40,9 +43,9 @@ def test_a_record_resent_after_a_broker_restart_is_permitted_and_counted() -> No
     "fault",
     [
         death(batch=1),
-        death(done=False),
-        death(fault="PauseBroker"),
-        death(fault="KillExecutor"),
+        death(injected=False),
+        death(action=FaultAction.PAUSE),
+        death(component=FaultComponent.EXECUTOR),
         death(proof={}),
         death(proof={"ends": {"0": 3}}),
         death(proof={"ends": {"1": 1}}),

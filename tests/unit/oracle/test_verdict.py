@@ -11,7 +11,8 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.contract import Bound, Delivery
-from tidemark.formats.evidence import Fault, OutputRecord
+from tidemark.formats.evidence import OutputRecord
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Verdict
 from tidemark.oracle import judgement as judging
 
@@ -139,7 +140,15 @@ def test_a_batch_that_read_more_than_the_evidence_holds_is_inconclusive() -> Non
 )
 def test_a_fault_has_to_hit_a_running_batch(proof: dict[str, Any], hit: bool) -> None:
     run = whole()
-    fault = Fault(fault="KillExecutor", at_utc="-", done=True, batch=2, point="planned", recovery_s=1.5)
+    fault = Fault(
+        component=FaultComponent.EXECUTOR,
+        action=FaultAction.KILL,
+        at_utc="-",
+        injected=True,
+        batch=2,
+        point=CommitPoint.PLANNED,
+        recovery_s=1.5,
+    )
     run.journal = [msgspec.structs.replace(fault, proof=proof)]
     run.goals = ["fault_hit_running_batch"]
     verdict = run.verdict()
@@ -161,7 +170,15 @@ def test_each_driver_killed_with_rows_written_has_to_double_some_or_the_kill_pro
             run.out(batch, f"i{batch + 1} c{batch + 1}")
         proof = {"planned": True, "committed": False, "rows": {"0": 1}}
         run.journal = [
-            Fault(fault="KillDriver", at_utc="-", done=True, batch=batch, point="written", proof=proof)
+            Fault(
+                component=FaultComponent.DRIVER,
+                action=FaultAction.KILL,
+                at_utc="-",
+                injected=True,
+                batch=batch,
+                point=CommitPoint.WRITTEN,
+                proof=proof,
+            )
             for batch in (0, 1)
         ]
         run.delivery = Delivery.AT_LEAST_ONCE
@@ -176,7 +193,15 @@ def test_each_driver_killed_with_rows_written_has_to_double_some_or_the_kill_pro
 
 def test_a_fault_that_was_not_injected_is_inconclusive() -> None:
     run = whole()
-    run.journal = [Fault(fault="KillExecutor", at_utc="-", done=False)]
+    run.journal = [
+        Fault(
+            component=FaultComponent.EXECUTOR,
+            action=FaultAction.KILL,
+            point=CommitPoint.PLANNED,
+            at_utc="-",
+            injected=False,
+        )
+    ]
     assert run.verdict().inconclusive == ["the coverage goal 'every_fault_done' is required and was not met"]
 
 

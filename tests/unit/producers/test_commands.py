@@ -56,8 +56,8 @@ def test_generate_prints_one_json_line(tmp_path):
     ],
 )
 def test_a_usage_error_is_printed_with_a_hint(tmp_path, arguments, code, words):
-    (tmp_path / "broken.jsonl").write_text('{"tidemark_trace": 1}\n')
-    (tmp_path / "whole.jsonl").write_text('{"tidemark_trace": 1, "pace": "stepped", "topics": {"a": {}}}\n')
+    (tmp_path / "broken.jsonl").write_text('{"tidemark_trace": 2}\n')
+    (tmp_path / "whole.jsonl").write_text('{"tidemark_trace": 2, "pace": "stepped", "topics": {"a": {}}}\n')
     failed = producers(*[str(argument).format(dir=tmp_path) for argument in arguments])
     assert failed.returncode == code
     assert failed.stderr.startswith("error: ")
@@ -68,7 +68,7 @@ def test_a_usage_error_is_printed_with_a_hint(tmp_path, arguments, code, words):
 
 
 def test_a_broker_that_does_not_answer_is_a_testbed_error(tmp_path):
-    (tmp_path / "t.jsonl").write_text('{"tidemark_trace": 1, "pace": "backlog", "topics": {"a": {}}}\n')
+    (tmp_path / "t.jsonl").write_text('{"tidemark_trace": 2, "pace": "backlog", "topics": {"a": {}}}\n')
     failed = producers("replay", tmp_path / "t.jsonl", "--bootstrap", "127.0.0.1:1", "--connect-s", 0.5)
     assert failed.returncode == EXIT_TESTBED
     assert "no Kafka broker answers at '127.0.0.1:1'" in failed.stderr

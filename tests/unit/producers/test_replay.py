@@ -34,7 +34,7 @@ def records(*slices: int) -> list[Record]:
 
 
 def header(slices: int) -> Header:
-    return Header(tidemark_trace=1, pace="stepped", topics={"t": TopicSpec(1)}, slices=slices)
+    return Header(tidemark_trace=2, pace="stepped", topics={"t": TopicSpec(1)}, slices=slices)
 
 
 def tell(commands: str, *slices: int, of: int = 4) -> tuple[list[dict], Broker]:

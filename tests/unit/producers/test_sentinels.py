@@ -68,7 +68,7 @@ def test_a_numeric_key_stays_a_number_that_fits_an_int(tmp_path):
     path = tmp_path / "numbers.jsonl"
     value = {"user_id": 7, "ad_id": 1.5, "impression_time": "2026-01-01T00:00:00Z"}
     header = Header(
-        tidemark_trace=1, pace="backlog", topics={"impressions": TopicSpec(), "clicks": TopicSpec()}
+        tidemark_trace=2, pace="backlog", topics={"impressions": TopicSpec(), "clicks": TopicSpec()}
     )
     write_trace(path, header, [Record(topic="impressions", value=json.dumps(value), arrival_ms=1)])
     _, (left, _right) = make_sentinels(CONTRACT, path)
@@ -80,6 +80,6 @@ def test_a_numeric_key_stays_a_number_that_fits_an_int(tmp_path):
 
 def test_a_trace_of_another_pipeline_is_refused(tmp_path):
     path = tmp_path / "other.jsonl"
-    write_trace(path, Header(tidemark_trace=1, pace="backlog", topics={"flights": TopicSpec()}), [])
+    write_trace(path, Header(tidemark_trace=2, pace="backlog", topics={"flights": TopicSpec()}), [])
     with pytest.raises(UsageError, match="has no topic 'impressions'"):
         make_sentinels(CONTRACT, path)

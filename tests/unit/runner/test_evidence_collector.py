@@ -12,7 +12,8 @@ import pytest
 
 from tests.unit.test_report import CONTRACT
 from tidemark.errors import DeadlineExceeded, TestbedError
-from tidemark.formats.evidence import Fault, OutputRecord, RunDirectory
+from tidemark.formats.evidence import OutputRecord, RunDirectory
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.kafka import client as kafka
 from tidemark.runner import evidence_collector
@@ -61,7 +62,7 @@ class Run:
         self.log(0, 1)
         trace = folder / "trace.jsonl"
         topics = {name: TopicSpec(partitions=1) for name in ENDS}
-        header = Header(tidemark_trace=1, pace="backlog", topics=topics, slices=1)
+        header = Header(tidemark_trace=2, pace="backlog", topics=topics, slices=1)
         write_trace(trace, header, [Record(topic="clicks", value="{}", arrival_ms=0)])
         self._checkpoint = folder / "checkpoint"
         for batch in (0, 1):
@@ -164,7 +165,17 @@ def test_without_an_event_log_only_its_own_files_are_missing(run):
 
 def test_without_brokers_the_first_error_is_raised_and_the_manifest_has_what_was_read(run):
     run.answers.update(read_all=interrupted, end_offsets=unreachable)
-    run.collector.journal([Fault(fault="KillBroker", at_utc="-", done=True)])
+    run.collector.journal(
+        [
+            Fault(
+                component=FaultComponent.BROKER,
+                action=FaultAction.KILL,
+                point=CommitPoint.PLANNED,
+                at_utc="-",
+                injected=True,
+            )
+        ]
+    )
 
     with pytest.raises(KeyboardInterrupt) as caught:
         run.collector.finish()

@@ -23,12 +23,12 @@ from tidemark.formats.contract import Contract, Side
 from tidemark.formats.evidence import (
     Batch,
     ExecutorAssignment,
-    Fault,
     InputRecord,
     Manifest,
     OutputRecord,
     StateRow,
 )
+from tidemark.formats.faults import Fault
 from tidemark.oracle.input.columns import ColumnReader, Columns
 from tidemark.oracle.spark.pushdown import PRESERVED, Pushdown, as_planned, must_be_there, passes, place
 from tidemark.oracle.spark.time_ranges import (

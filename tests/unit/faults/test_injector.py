@@ -1,4 +1,4 @@
-"""The thread that carries strikes out: what it waits for, what it says, and how it ends."""
+"""The thread that injects faults: what it waits for, what it says, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from tidemark.errors import SinkFailed, TestbedError
-from tidemark.faults.injector import Striker
-from tidemark.faults.schedule import NO_DATA, PLANNED, Sort, Strike
-from tidemark.faults.target import Scene
+from tidemark.faults.injector import FaultInjector
+from tidemark.faults.schedule import FaultSpec, PlannedFault
+from tidemark.faults.target import FaultTarget
+from tidemark.formats.faults import CommitPoint, FaultAction, FaultComponent
 from tidemark.processes import ProcessId
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Executor
@@ -29,12 +30,12 @@ class Output:
         self.looks += 1
         return {0: 3, 1: 4}
 
-    def seen(self):
+    def snapshot(self):
         return {"ends": {"0": 3, "1": 4}}
 
 
 class Words:
-    """A stack that writes down what is asked of it, and refuses what it was told to refuse."""
+    """A stack that records the calls, and refuses those that it is to refuse."""
 
     alive = 1
     event_log = None
@@ -65,7 +66,7 @@ class Words:
         try:
             yield
         finally:
-            self._word("let go", driver)
+            self._word("resumes", driver)
 
     def kill(self, component):
         self._word("kill", component)
@@ -104,7 +105,7 @@ class Batches:
         self._appear(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
 
     def _appear(self, name, text):
-        """Whole or not at all, as Spark has it: whoever lies in wait looks at any moment."""
+        """Whole or not at all, as Spark has it: the injector reads it at any moment."""
         aside = self.checkpoint.path / "aside"
         aside.write_text(text)
         aside.rename(self.checkpoint.path / name)
@@ -115,13 +116,14 @@ def batches(tmp_path):
     return Batches(tmp_path)
 
 
-def striker_of(batches, stack, *strikes, output=None, say=lambda _text: None):
-    scene = Scene(stack, "driver", batches.checkpoint, output or Output())
-    return Striker(scene, strikes, say)
+def injector_of(batches, stack, *faults, output=None, say=lambda _text: None):
+    target = FaultTarget(stack, "driver", batches.checkpoint, output or Output())
+    return FaultInjector(target, faults, say)
 
 
-def strike(component="executor", point=PLANNED, seconds=0.0, batch=1, action="kill"):
-    return Strike(Sort(component, action, point, seconds), batch, 0.0)
+def planned(component="executor", point=CommitPoint.PLANNED, seconds=0.0, batch=1, action="kill"):
+    spec = FaultSpec(FaultComponent(component), FaultAction(action), point, seconds)
+    return PlannedFault(spec, batch, 0.0)
 
 
 def until(condition, what):
@@ -130,164 +132,164 @@ def until(condition, what):
 
 def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
     stack, output, heard = Words(), Output(), []
-    striker = striker_of(batches, stack, strike(), output=output, say=heard.append)
+    injector = injector_of(batches, stack, planned(), output=output, say=heard.append)
     batches.plan(0, 5)
-    striker.start()
+    injector.start()
     until(lambda: output.looks >= 2, "a look at the output before the batch")
     batches.commit(0)
     batches.plan(1, 9)
-    until(lambda: striker.journal, "the fault in the journal")
+    until(lambda: injector.journal, "the fault in the journal")
     batches.commit(1)
-    until(lambda: striker.journal[0].recovery_s is not None, "its recovery")
-    [fault] = striker.finish()
+    until(lambda: injector.journal[0].recovery_s is not None, "its recovery")
+    [fault] = injector.finish()
 
-    assert (fault.fault, fault.batch, fault.point, fault.done) == ("KillExecutor", 1, "planned", True)
+    assert (fault.label, fault.batch, fault.point, fault.injected) == ("kill executor", 1, "planned", True)
     assert fault.proof == {
         "planned": True, "committed": False, "executor_id": "7", "worker": "worker-1", "pid": 4711,
         "ends_before": {"0": 3, "1": 4}, "ends": {"0": 3, "1": 4}, "ends_after": {"0": 3, "1": 4},
     }  # fmt: skip
-    assert stack.said == [("hold", "driver"), ("kill executor", "7"), ("let go", "driver")]
+    assert stack.said == [("hold", "driver"), ("kill executor", "7"), ("resumes", "driver")]
     assert heard == [
-        "KillExecutor at planned of batch 1",
-        f"batch 1 is committed, {fault.recovery_s:.1f} s after KillExecutor",
+        "kill executor at planned of batch 1",
+        f"batch 1 is committed, {fault.recovery_s:.1f} s after kill executor",
     ]
 
 
-def test_a_batch_of_which_the_brokers_tell_nothing_is_let_go(batches):
+def test_a_batch_of_which_the_brokers_say_nothing_is_left_for_the_next(batches):
     class Mute(Output):
         asked = 0
 
-        def seen(self):
+        def snapshot(self):
             self.asked += 1
             if self.asked == 1:
                 raise SinkFailed("cannot read the ledger entry")
-            return super().seen()
+            return super().snapshot()
 
     stack, output = Words(), Mute()
-    striker = striker_of(batches, stack, strike(), output=output)
+    injector = injector_of(batches, stack, planned(), output=output)
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 9)
-    striker.start()
+    injector.start()
     until(lambda: output.asked, "a look at batch 1")
     batches.commit(1)
     batches.plan(2, 11)
-    until(lambda: striker.journal, "the fault in batch 2")
+    until(lambda: injector.journal, "the fault in batch 2")
     batches.commit(2)
-    [fault] = striker.finish()
+    [fault] = injector.finish()
 
-    assert (fault.batch, fault.done) == (2, True)
+    assert (fault.batch, fault.injected) == (2, True)
     assert stack.said == [
-        ("hold", "driver"), ("let go", "driver"),
-        ("hold", "driver"), ("kill executor", "7"), ("let go", "driver"),
+        ("hold", "driver"), ("resumes", "driver"),
+        ("hold", "driver"), ("kill executor", "7"), ("resumes", "driver"),
     ]  # fmt: skip
 
 
 def test_a_batch_that_reads_nothing_is_hit_at_no_data_only(batches):
     stack = Words()
-    striker = striker_of(batches, stack, strike(point=NO_DATA), strike("broker"))
+    injector = injector_of(batches, stack, planned(point=CommitPoint.NO_DATA), planned("broker"))
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 5)  # nothing new: only the watermark has moved
-    striker.start()
-    until(lambda: striker.journal, "the fault at no-data")
+    injector.start()
+    until(lambda: injector.journal, "the fault at no-data")
     batches.commit(1)
     batches.plan(2, 5)
     until(lambda: stack.said.count(("hold", "driver")) == 2, "the look at batch 2")
     batches.commit(2)
     batches.plan(3, 9)
-    until(lambda: len(striker.journal) == 2, "the fault at planned")
+    until(lambda: len(injector.journal) == 2, "the fault at planned")
     batches.commit(3)
-    until(lambda: striker.journal[1].recovery_s is not None, "its recovery")
+    until(lambda: injector.journal[1].recovery_s is not None, "its recovery")
 
-    found = [(fault.fault, fault.batch, fault.point) for fault in striker.finish()]
-    assert found == [("KillExecutor", 1, "no-data"), ("KillBroker", 3, "planned")]
+    found = [(fault.label, fault.batch, fault.point) for fault in injector.finish()]
+    assert found == [("kill executor", 1, "no-data"), ("kill broker", 3, "planned")]
 
 
-def test_what_could_not_be_carried_out_before_the_end_is_not_done(batches):
-    striker = striker_of(batches, Words(), strike(), strike("broker"))
-    striker.start()
+def test_a_fault_that_could_not_be_injected_before_the_end_is_journalled_as_not_injected(batches):
+    injector = injector_of(batches, Words(), planned(), planned("broker"))
+    injector.start()
 
-    assert [(fault.fault, fault.done) for fault in striker.finish()] == [
-        ("KillExecutor", False),
-        ("KillBroker", False),
+    assert [(fault.label, fault.injected) for fault in injector.finish()] == [
+        ("kill executor", False),
+        ("kill broker", False),
     ]
-    striker.must_be_well()
+    injector.check()
 
 
-def test_ctrl_c_while_its_thread_is_awaited_leaves_a_whole_journal(batches, monkeypatch):
+def test_ctrl_c_while_its_thread_is_awaited_leaves_a_complete_journal(batches, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt
 
-    injector = striker_of(batches, Words(), strike(), strike("broker"))
+    injector = injector_of(batches, Words(), planned(), planned("broker"))
     injector.start()
     with monkeypatch.context() as patched:
         patched.setattr(injector._thread, "join", interrupted)
         with pytest.raises(KeyboardInterrupt):
             injector.finish()
 
-    assert [(fault.fault, fault.done) for fault in injector.journal] == [
-        ("KillExecutor", False), ("KillBroker", False),
+    assert [(fault.label, fault.injected) for fault in injector.journal] == [
+        ("kill executor", False), ("kill broker", False),
     ]  # fmt: skip
     injector._thread.join()
 
 
-def test_whoever_publishes_hears_at_once_of_a_part_that_does_not_come_back(batches):
-    striker = striker_of(batches, Words(refused=("start",)), strike("broker"))
+def test_a_component_that_does_not_come_back_fails_the_next_check(batches):
+    injector = injector_of(batches, Words(refused=("start",)), planned("broker"))
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 9)
-    striker.must_be_well()
-    striker.start()
+    injector.check()
+    injector.start()
 
     def is_said():
         try:
-            striker.must_be_well()
+            injector.check()
         except TestbedError as error:
             return str(error)
         return ""
 
     until(is_said, "the error")
     assert "start was refused" in is_said()
-    assert [fault.done for fault in striker.finish()] == [False]
+    assert [fault.injected for fault in injector.finish()] == [False]
 
 
-def test_a_run_that_is_given_up_does_not_sit_out_an_outage(batches):
+def test_an_aborted_run_ends_an_outage_at_once(batches):
     stack = Words()
-    striker = striker_of(batches, stack, strike("broker", seconds=3600.0))
+    injector = injector_of(batches, stack, planned("broker", seconds=3600.0))
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 9)
-    striker.start()
+    injector.start()
     until(lambda: ("kill", "broker") in stack.said, "the broker to be killed")
-    striker.give_up()
-    striker.finish()
+    injector.abort()
+    injector.finish()
 
     assert stack.said[-1] == ("start", "broker")
 
 
-def test_a_batch_that_is_committed_while_the_striker_looks_and_the_run_ends_counts(batches):
+def test_a_batch_committed_while_the_run_ends_counts(batches):
     class Late(Checkpoint):
         """Says what was so before the commit, and the run's end, that come while it looks."""
 
         def committed(self):
             before = super().committed()
-            if striker.journal and 1 not in before:
+            if injector.journal and 1 not in before:
                 batches.commit(1)
-                striker.give_up()
+                injector.abort()
             return before
 
     batches.checkpoint = Late(batches.checkpoint.path)
-    striker = striker_of(batches, Words(), strike())
+    injector = injector_of(batches, Words(), planned())
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 9)
-    striker.start()
-    until(lambda: striker.journal, "the fault in the journal")
-    [fault] = striker.finish()
+    injector.start()
+    until(lambda: injector.journal, "the fault in the journal")
+    [fault] = injector.finish()
 
-    striker.must_be_well()
-    assert (fault.batch, fault.done) == (1, True)
+    injector.check()
+    assert (fault.batch, fault.injected) == (1, True)
     assert fault.recovery_s is not None
 
 
@@ -301,12 +303,12 @@ class Growing(Output):
         self.looks += 1
         return {0: len(self._checkpoint.planned()), 1: 0}
 
-    def seen(self):
+    def snapshot(self):
         return {"ends": {"0": len(self._checkpoint.planned()), "1": 0}}
 
 
 def test_in_a_backlog_the_end_of_the_output_before_each_batch_is_known(batches):
-    """Where the next batch is planned before who strikes is done with the last one."""
+    """Where the next batch is planned before the injector is done with the last one."""
     stack, output = Words(), Growing(batches)
 
     class Backlog(Checkpoint):
@@ -321,7 +323,7 @@ def test_in_a_backlog_the_end_of_the_output_before_each_batch_is_known(batches):
 
     looks = 0
     batches.checkpoint = Backlog(batches.checkpoint.path)
-    injector = striker_of(batches, stack, strike(), strike(batch=2), output=output)
+    injector = injector_of(batches, stack, planned(), planned(batch=2), output=output)
     batches.plan(0, 5)
     injector.start()
     until(lambda: output.looks >= 2, "a look at the output before batch 1")
@@ -333,18 +335,18 @@ def test_in_a_backlog_the_end_of_the_output_before_each_batch_is_known(batches):
     until(lambda: injector.journal[1].recovery_s is not None, "its recovery")
 
     faults = injector.finish()
-    assert [(fault.batch, fault.done) for fault in faults] == [(1, True), (2, True)]
+    assert [(fault.batch, fault.injected) for fault in faults] == [(1, True), (2, True)]
     assert [fault.proof["ends_before"] for fault in faults] == [{"0": 1, "1": 0}, {"0": 2, "1": 0}]
 
 
-def test_a_driver_is_not_killed_at_planned_in_a_batch_whose_beginning_nobody_saw(batches):
+def test_a_driver_is_not_killed_at_planned_in_a_batch_whose_beginning_was_not_seen(batches):
     stack, output = Words(), Output()
-    injector = striker_of(batches, stack, strike("driver"), output=output)
+    injector = injector_of(batches, stack, planned("driver"), output=output)
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 9)
     injector.start()
-    until(lambda: RESUME in stack.said, "the driver to go on")
+    until(lambda: RESUME in stack.said, "the driver to be resumed")
     looks = output.looks
     until(lambda: output.looks >= looks + 2, "a look at the output before batch 2")
     batches.commit(1)
@@ -353,24 +355,28 @@ def test_a_driver_is_not_killed_at_planned_in_a_batch_whose_beginning_nobody_saw
     batches.commit(2)
 
     [fault] = injector.finish()
-    assert (fault.batch, fault.done, fault.proof["ends_before"]) == (2, True, {"0": 3, "1": 4})
+    assert (fault.batch, fault.injected, fault.proof["ends_before"]) == (2, True, {"0": 3, "1": 4})
 
 
 def test_all_executors_are_killed_while_the_driver_is_held(batches):
     stack = Words()
     stack.alive = 3
-    striker = striker_of(batches, stack, strike("executors"))
+    injector = injector_of(batches, stack, planned("executors"))
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 9)
-    striker.start()
-    until(lambda: striker.journal, "the fault in the journal")
+    injector.start()
+    until(lambda: injector.journal, "the fault in the journal")
     batches.commit(1)
-    [fault] = striker.finish()
+    [fault] = injector.finish()
 
-    assert (fault.fault, fault.done, fault.proof["executor_ids"]) == ("KillExecutors", True, ["7", "8", "9"])
+    assert (fault.label, fault.injected, fault.proof["executor_ids"]) == (
+        "kill all executors",
+        True,
+        ["7", "8", "9"],
+    )
     assert stack.said == [
-        ("hold", "driver"), *(("kill executor", name) for name in "789"), ("let go", "driver"),
+        ("hold", "driver"), *(("kill executor", name) for name in "789"), ("resumes", "driver"),
     ]  # fmt: skip
 
 
@@ -383,10 +389,12 @@ class Next:
         (batches.checkpoint.path / "metadata").write_text('{"id":"q"}')
         self.log.write_text(job_start("another", 1) + job_start("q", 0))
         self.output = Output()
-        self.striker = striker_of(batches, stack, strike("driver", action="kill-twice"), output=self.output)
+        self.injector = injector_of(
+            batches, stack, planned("driver", action="kill-twice"), output=self.output
+        )
         batches.plan(0, 5)
         batches.commit(0)
-        self.striker.start()
+        self.injector.start()
         self.dies(1)
 
     def dies(self, batch):
@@ -408,22 +416,22 @@ PAUSE, KILL, RESUME = ("pause", "driver"), ("kill", "driver"), ("resume", "drive
 
 def test_a_driver_is_killed_again_once_it_runs_the_batch_again(batches):
     run = Next(batches, Words())
-    until(lambda: run.striker.journal, "the first kill in the journal")
-    assert (run.striker.journal[0].fault, run.striker.journal[0].done) == ("KillDriver", True)
+    until(lambda: run.injector.journal, "the first kill in the journal")
+    assert (run.injector.journal[0].label, run.injector.journal[0].injected) == ("kill driver", True)
     run.runs_again(1)
-    until(lambda: run.striker.journal[0].fault == "KillDriverTwice", "the second kill in the journal")
+    until(lambda: run.injector.journal[0].label == "kill driver twice", "the second kill in the journal")
     batches.commit(1)
-    [fault] = run.striker.finish()
+    [fault] = run.injector.finish()
 
     assert run.stack.said == [PAUSE, KILL, PAUSE, KILL]
-    assert (fault.fault, fault.batch, fault.done) == ("KillDriverTwice", 1, True)
+    assert (fault.label, fault.batch, fault.injected) == ("kill driver twice", 1, True)
     assert (fault.proof["app_id"], fault.proof["committed"]) == ("app-0", False)
     assert fault.proof["again"] == {
         "app_id": "app-1", "planned": True, "committed": False, "ends": {"0": 3, "1": 4},
     }  # fmt: skip
 
 
-def test_of_a_driver_that_is_faster_the_first_kill_is_told_and_both_are_tried_again(batches):
+def test_a_second_kill_that_comes_too_late_leaves_the_first_and_both_are_tried_again(batches):
     class Faster(Words):
         """Whose second driver is done with batch 1 when it is stopped."""
 
@@ -434,30 +442,30 @@ def test_of_a_driver_that_is_faster_the_first_kill_is_told_and_both_are_tried_ag
 
     run = Next(batches, Faster())
     run.runs_again(1)
-    until(lambda: RESUME in run.stack.said, "the next driver to go on")
-    until(lambda: run.striker.journal[0].recovery_s is not None, "the recovery")
+    until(lambda: RESUME in run.stack.said, "the next driver to be resumed")
+    until(lambda: run.injector.journal[0].recovery_s is not None, "the recovery")
     run.dies(2)
     run.runs_again(2)
-    until(lambda: run.striker.journal[-1].fault == "KillDriverTwice", "the second kill of batch 2")
+    until(lambda: run.injector.journal[-1].label == "kill driver twice", "the second kill of batch 2")
     batches.commit(2)
-    until(lambda: run.striker.journal[-1].recovery_s is not None, "the recovery from both")
+    until(lambda: run.injector.journal[-1].recovery_s is not None, "the recovery from both")
 
-    run.striker.finish()
-    run.striker.must_be_well()
-    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.journal] == [
-        ("KillDriver", 1, True), ("KillDriverTwice", 2, True),
+    run.injector.finish()
+    run.injector.check()
+    assert [(fault.label, fault.batch, fault.injected) for fault in run.injector.journal] == [
+        ("kill driver", 1, True), ("kill driver twice", 2, True),
     ]  # fmt: skip
 
 
-def test_a_run_that_is_given_up_between_two_kills_tells_of_the_first(batches):
+def test_a_run_aborted_between_two_kills_has_the_first_in_its_journal(batches):
     run = Next(batches, Words())
-    until(lambda: run.striker.journal, "the first kill in the journal")
-    run.striker.give_up()
+    until(lambda: run.injector.journal, "the first kill in the journal")
+    run.injector.abort()
 
-    run.striker.finish()
-    run.striker.must_be_well()
-    assert [(fault.fault, fault.batch, fault.done) for fault in run.striker.journal] == [
-        ("KillDriver", 1, True), ("KillDriverTwice", None, False),
+    run.injector.finish()
+    run.injector.check()
+    assert [(fault.label, fault.batch, fault.injected) for fault in run.injector.journal] == [
+        ("kill driver", 1, True), ("kill driver twice", None, False),
     ]  # fmt: skip
 
 

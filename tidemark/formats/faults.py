@@ -1,0 +1,99 @@
+"""Faults as typed data: what can be injected, at which commit points, and a line of ``faults.jsonl``.
+
+Free of I/O, Kafka and Spark. :data:`POINTS` is the list of all faults; schedules, soaks, documents and the command line
+are made from it. The words of a schedule (``driver:pause@planned``) are those of the enumerations here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class FaultComponent(StrEnum):
+    """What a fault is injected into. ``executors`` are all of them at once."""
+
+    DRIVER = "driver"
+    EXECUTOR = "executor"
+    EXECUTORS = "executors"
+    WORKER = "worker"
+    MASTER = "master"
+    BROKER = "broker"
+
+
+class FaultAction(StrEnum):
+    """What is done. ``kill-twice`` kills the next one, too, while it runs the batch again."""
+
+    KILL = "kill"
+    KILL_TWICE = "kill-twice"
+    PAUSE = "pause"
+
+
+class CommitPoint(StrEnum):
+    """A moment in the life of a batch."""
+
+    PLANNED = "planned"
+    """``offsets/N`` is there, ``commits/N`` is not; for a driver: no row of the batch is in the output either."""
+    HALF_WRITTEN = "half-written"
+    """Some sink partitions of the batch have written, others have not."""
+    WRITTEN = "written"
+    """Every sink partition has written, and the batch is not committed."""
+    NO_DATA = "no-data"
+    """The batch reads nothing: only the watermark has moved."""
+
+
+_C, _A, _P = FaultComponent, FaultAction, CommitPoint
+
+POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
+    (_C.DRIVER, _A.KILL): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
+    (_C.DRIVER, _A.KILL_TWICE): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
+    (_C.DRIVER, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
+    (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
+    (_C.EXECUTOR, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
+    (_C.EXECUTORS, _A.KILL): (_P.PLANNED, _P.NO_DATA),
+    (_C.WORKER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
+    (_C.MASTER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
+    (_C.BROKER, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA),
+    (_C.BROKER, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA),
+}
+"""(component, action) -> the commit points at which it can be injected, the default first."""
+
+
+def fault_label(component: FaultComponent, action: FaultAction) -> str:
+    """A fault in words, for people: ``kill driver``, ``kill driver twice``, ``kill all executors``."""
+    verb, _, how_often = action.partition("-")
+    what = "all executors" if component is FaultComponent.EXECUTORS else component
+    return " ".join(filter(None, (verb, what, how_often)))
+
+
+class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A line of ``faults.jsonl``; ``recovery_s`` is the time from the injection to the commit of its batch.
+
+    ``proof`` has the victim (``executor_id``, ``executor_ids``, ``pid``, ``app_id``, ``component_name``), and what was
+    seen in the instant before the injection: whether the batch was ``planned`` and ``committed``; the output's end
+    offsets (``ends``), also before the batch was planned and after it was committed (``ends_before``, ``ends_after``);
+    the next batch of each sink partition in the exactly-once sink's ``ledger``, or the ``rows`` of the batch by sink
+    partition in the output of Spark's own. ``again`` is the same of the second kill of ``kill-twice``; ``at_utc`` is
+    then its time. Of a fault that was not ``injected`` it has the batches in which it was ``tried``, and for how many
+    seconds each; ``batch`` is then missing.
+    """
+
+    component: FaultComponent
+    action: FaultAction
+    point: CommitPoint
+    at_utc: str
+    injected: bool
+    batch: int | None = None
+    proof: dict[str, Any] = {}
+    recovery_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """``kill driver``: see :func:`fault_label`."""
+        return fault_label(self.component, self.action)
+
+    def killed(self, component: FaultComponent) -> bool:
+        """Whether it was injected and killed that component, once or twice."""
+        return self.injected and self.component is component and self.action is not FaultAction.PAUSE
