@@ -17,23 +17,20 @@ import json
 import pkgutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pipelines
 from pipelines.described import read_contract
-from pipelines.failure import reason_of
 from pipelines.query import SINKS, build_records, explain, open_session, start_records
-from pipelines.state import StateProblem, write_state
-from tidemark.errors import TidemarkError, UsageError
+from pipelines.query_server import QueryServer, say
+from tidemark.errors import TestbedError, TidemarkError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType, SimpleNamespace
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-NOT_PIPELINES = {"__main__", "described", "events", "failure", "query", "serve", "state"}
+NOT_PIPELINES = {"__main__", "described", "events", "failure", "query", "query_server", "serve", "state"}
 
 
 def names() -> list[str]:
@@ -81,10 +78,8 @@ def main() -> int:
             if args.wait and not _is_started(session, records):
                 return 0
             query = start_records(records, module, args)
-            _say("started", query_id=str(query.id), run_id=str(query.runId))
-            return _serve(
-                query, lambda wanted: write_state(session, args.checkpoint, module.CONTRACT, wanted)
-            )
+            say("started", query_id=str(query.id), run_id=str(query.runId))
+            return _serve(QueryServer(session, query, args.checkpoint, module.CONTRACT))
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -93,44 +88,19 @@ def main() -> int:
 def _is_started(session: SparkSession, records: DataFrame) -> bool:
     """Answer lines ``plan`` until another line comes. Whether one came: False at the end of input."""
     while (line := sys.stdin.readline()).strip() == "plan":
-        _say("plan", **explain(session, records))
+        say("plan", **explain(session, records))
     return line != ""
 
 
-def _serve(query: StreamingQuery, write: Callable[[dict[str, Any]], int]) -> int:
-    """Answer commands until the end of input; returns the exit code."""
+def _serve(server: QueryServer) -> int:
+    """Answer commands until the end of input; a query that has failed ends the program."""
     for line in sys.stdin:
-        command, _, argument = line.strip().partition(" ")
-        failure = query.exception()
-        if failure is not None:
-            _say("failed", message=reason_of(str(failure)))
-            return 4
-        if command == "status":
-            _say("status", **query.status)
-        elif command == "stop":
-            reports = [json.loads(report.json) for report in query.recentProgress]
-            query.stop()
-            _say("stopped", progress=reports)
-        elif command == "state":
-            _say("state", **_state(write, argument))
-        else:
-            _say("unknown", command=command)
-    query.stop()
+        answer = server.failure() or server.answer(line)
+        say(**answer)
+        if answer["event"] == "failed":
+            return TestbedError.exit_code
+    server.query.stop()
     return 0
-
-
-def _state(write: Callable[[dict[str, Any]], int], wanted: str) -> dict[str, Any]:
-    """The number of rows in the state; ``note`` if there is no state to read, ``problem`` if reading it failed."""
-    try:
-        return {"rows": write(json.loads(wanted))}
-    except StateProblem as error:
-        return {"note": str(error)}
-    except Exception as error:  # noqa: BLE001 (any error is the answer)
-        return {"problem": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
-
-
-def _say(event: str, **fields: Any) -> None:
-    print(json.dumps({"event": event, **fields}), flush=True)
 
 
 def _pair(text: str) -> tuple[str, str]:

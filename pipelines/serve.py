@@ -20,15 +20,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
-
-from pyspark.errors import StreamingQueryException
+from typing import TYPE_CHECKING
 
 from pipelines.__main__ import load
 from pipelines.described import as_columns, pipeline_of
-from pipelines.failure import reason_of
 from pipelines.query import build_records, open_session, start_records
-from pipelines.state import StateProblem, write_state
+from pipelines.query_server import Answer, QueryServer, say
 from tidemark.errors import SinkRefused, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
 
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from types import ModuleType, SimpleNamespace
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Server:
@@ -45,36 +41,25 @@ class Server:
     def __init__(self, session: SparkSession, args: argparse.Namespace) -> None:
         self._session = session
         self._args = args
-        self._query: StreamingQuery | None = None
+        self._started: QueryServer | None = None
         self._conf: dict[str, str] = {}
-        self._built: tuple[dict[str, Any], ModuleType | SimpleNamespace, DataFrame] | None = None
+        self._built: tuple[Answer, ModuleType | SimpleNamespace, DataFrame] | None = None
 
-    def answer(self, line: str) -> dict[str, Any]:
+    def answer(self, line: str) -> Answer:
         """Do what a line asks for."""
         word, _, rest = line.strip().partition(" ")
         if word == "start":
             return self._start(json.loads(rest))
-        if self._query is None:
+        if self._started is None:
             raise UsageError(f"there is no query to {word!r}", hint="`start` one first")
-        if word == "wait":
-            return self._wait(self._query, int(rest))
-        if word == "check":
-            return self._failure(self._query) or {"event": "well"}
-        if word == "status":
-            return self._failure(self._query) or {"event": "status", **self._query.status}
-        if word == "state":
-            return {"event": "state", **self._write_state(json.loads(rest))}
-        if word == "stop":
-            self._query.stop()
-            return {"event": "stopped", "progress": self._progress(self._query)}
-        raise UsageError(f"cannot do {word!r}", hint="start, check, status, wait, stop, state")
+        return self._started.answer(line)
 
     def close(self) -> None:
         """Stop the query."""
-        if self._query is not None:
-            self._query.stop()
+        if self._started is not None:
+            self._started.query.stop()
 
-    def _start(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _start(self, asked: Answer) -> Answer:
         args = argparse.Namespace(
             bootstrap=self._args.bootstrap,
             input=list(asked["inputs"].items()),
@@ -90,11 +75,12 @@ class Server:
             self._built = None  # what is half made is not started again
             self._built = (asked, *self._build(asked, args))
         _, module, records = self._built
-        self._query = start_records(records, module, args)
-        return {"event": "started", "query_id": str(self._query.id), "run_id": str(self._query.runId)}
+        query = start_records(records, module, args)
+        self._started = QueryServer(self._session, query, self._checkpoint, self._contract)
+        return {"event": "started", "query_id": str(query.id), "run_id": str(query.runId)}
 
     def _build(
-        self, asked: dict[str, Any], args: argparse.Namespace
+        self, asked: Answer, args: argparse.Namespace
     ) -> tuple[ModuleType | SimpleNamespace, DataFrame]:
         """The pipeline and its output, in a session that has the settings that were asked for and no others."""
         for name in self._conf:
@@ -108,31 +94,6 @@ class Server:
         self._checkpoint, self._contract = asked["checkpoint"], contract if file else as_columns(contract)
         return module, build_records(self._session, module, args)
 
-    def _write_state(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return {"rows": write_state(self._session, self._checkpoint, self._contract, wanted)}
-        except StateProblem as error:
-            return {"note": str(error)}
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
-            return {"problem": f"{type(error).__name__}: {str(error)[:200]}"}
-
-    def _failure(self, query: StreamingQuery) -> dict[str, Any] | None:
-        failure = query.exception()
-        return None if failure is None else {"event": "failed", "message": reason_of(str(failure))}
-
-    def _wait(self, query: StreamingQuery, timeout_s: int) -> dict[str, Any]:
-        try:
-            if not query.awaitTermination(timeout_s):
-                return {"event": "running"}
-        except StreamingQueryException:
-            if failed := self._failure(query):  # which says more than the exception does
-                return failed
-            raise
-        return {"event": "ended", "progress": self._progress(query)}
-
-    def _progress(self, query: StreamingQuery) -> list[dict[str, Any]]:
-        return [json.loads(report.json) for report in query.recentProgress]
-
 
 def main() -> int:
     """Parse the command line, serve, return the exit code."""
@@ -144,25 +105,21 @@ def main() -> int:
     try:
         with open_session(args) as session:
             server = Server(session, args)
-            _say({"event": "ready"})
+            say("ready")
             for line in sys.stdin:
                 try:
-                    _say(server.answer(line))
+                    say(**server.answer(line))
                 except SinkRefused as error:
-                    _say({"event": "failed", "message": str(error)})
+                    say("failed", message=str(error))
                 except UsageError:
                     raise
                 except Exception as error:  # noqa: BLE001 (a query that fails is an answer, not the end)
-                    _say({"event": "failed", "message": f"{type(error).__name__}: {error}"})
+                    say("failed", message=f"{type(error).__name__}: {error}")
             server.close()
             return 0
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-
-
-def _say(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,25 +11,29 @@ import atexit
 import functools
 import json
 import os
-import selectors
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
-from tidemark.errors import DaemonDied, DeadlineExceeded
+from tidemark.errors import DaemonDied, DeadlineExceeded, TidemarkError
 from tidemark.waiting import wait_until
 
 ASK_S = 5.0
-"""Calibration: a broker or a driver takes 1 to 3 s from SIGTERM to its end on a busy machine."""
+"""Calibration: a broker or a driver that is asked to stop takes 1 to 3 s on a busy machine."""
+CHECK_S = 0.5
+"""Interval at which a wait for an answer checks whether the child still runs."""
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 """The variables of the shell that a daemon inherits; see :func:`base_environment`."""
 KILL_S = 10.0
@@ -187,29 +191,34 @@ def tail(log: Path, lines: int = 20, *, start: int = 0) -> str:
 
 
 class Conversation:
-    """A child process that answers each request, a JSON line, with a JSON line. A context manager; ends it at exit.
+    """A child that answers each line of its standard input with a line of JSON. A context manager; ends it at exit.
 
-    Its standard error goes to ``log``. An answer ``{"error": ...}`` is returned like any other.
+    It has a session of its own. What it prints and is no JSON object is a library's, and no answer; its standard error
+    goes to ``log``. It is read all the time, so that it never waits for somebody to read.
     """
 
-    def __init__(self, argv: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str]) -> None:
+    name: str
+    """What messages call it."""
+    end_s = 0.2
+    """How long it may take to end once its standard input is closed, until it is killed."""
+
+    def __init__(
+        self, argv: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path | None = None
+    ) -> None:
         self.log = log
         self.name = Path(argv[0]).name
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
             self._child = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                cwd=cwd,
-                env=env,
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=cwd, env=env,
                 start_new_session=True,
-            )
+            )  # fmt: skip
         self.pid = self._child.pid
-        self._buffer = b""
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    def __enter__(self) -> Conversation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -217,68 +226,93 @@ class Conversation:
     ) -> None:
         self.close()
 
-    def ask(
-        self, request: Mapping[str, Any], timeout_s: float, *, unless: Callable[[], object] | None = None
-    ) -> dict[str, Any]:
-        """Send a request and return the answer.
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is gone."""
+        return self._child.poll() is not None
 
-        Raises:
-            DaemonDied: the child ended instead; the detail is the end of its log.
-            DeadlineExceeded: no answer within ``timeout_s``. Also what ``unless`` raises, which is called at each poll.
-        """
+    def ask(
+        self,
+        question: str | Mapping[str, Any],
+        timeout_s: float,
+        *,
+        unless: Callable[[], object] | None = None,
+    ) -> dict[str, Any]:
+        """Send a question, words or a JSON object, and return the answer; see :meth:`answer`."""
+        line = question if isinstance(question, str) else json.dumps(question)
         assert self._child.stdin is not None
         try:
-            self._child.stdin.write(json.dumps(request).encode() + b"\n")
+            self._child.stdin.write(line.encode() + b"\n")
             self._child.stdin.flush()
-        except BrokenPipeError:
-            raise self._died() from None
-        line = self._read_line(timeout_s, unless)
-        answer: dict[str, Any] = json.loads(line)
+        except (BrokenPipeError, ValueError):
+            raise self.ended() from None
+        return self.answer(timeout_s, line, unless=unless)
+
+    def answer(
+        self, timeout_s: float, asked: str = "its start", *, unless: Callable[[], object] | None = None
+    ) -> dict[str, Any]:
+        """The next answer.
+
+        Raises:
+            TidemarkError: the child ended instead (:meth:`ended`).
+            DeadlineExceeded: no answer in ``timeout_s``. Whatever ``unless`` raises, which is called twice a second.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                answer = self._answers.get(timeout=min(CHECK_S, max(0.0, deadline - time.monotonic())))
+                break
+            except queue.Empty:
+                if unless is not None:
+                    unless()
+                if time.monotonic() >= deadline:
+                    raise DeadlineExceeded(
+                        f"timed out after {timeout_s:g} s waiting for {self.name} to answer {asked!r}",
+                        detail=tail(self.log),
+                        hint=f"its log is {str(self.log)!r}; `tidemark status` says whether the stack is well",
+                    ) from None
+        if answer is None:
+            self._answers.put(None)  # whoever asks once more hears it, too
+            raise self.ended()
         return answer
 
     def close(self) -> None:
         """Close its input, which ends it; kill it if it does not end. Idempotent."""
         child = self._child
-        for pipe in (child.stdin, child.stdout):
-            if pipe is not None and not pipe.closed:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    pass  # it died with a request unread
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with suppress(BrokenPipeError):  # it died with a question unread: nothing is lost
+            child.stdin.close()
         try:
-            child.wait(0.2)
+            child.wait(self.end_s)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait(KILL_S)
+        self._reader.join(KILL_S)
+        child.stdout.close()
 
-    def _read_line(self, timeout_s: float, unless: Callable[[], object] | None) -> bytes:
-        assert self._child.stdout is not None
-        deadline = time.monotonic() + timeout_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._child.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                if unless is not None:
-                    unless()
-                if time.monotonic() > deadline:
-                    raise DeadlineExceeded(
-                        f"timed out after {timeout_s:g} s waiting for an answer from {self.name}",
-                        detail=tail(self.log),
-                        hint=f"its log is {str(self.log)!r}",
-                    )
-                if selector.select(0.1):
-                    chunk = os.read(self._child.stdout.fileno(), 65536)
-                    if not chunk:
-                        raise self._died()
-                    self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        return line
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
 
-    def _died(self) -> DaemonDied:
+    def ended(self) -> TidemarkError:
+        """The error of a child that ended before it answered; the end of its log is the detail."""
         return DaemonDied(
             f"{self.name} ended before it answered",
             detail=tail(self.log),
             hint=f"its log is {str(self.log)!r}",
         )
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(answer, dict):
+                self._answers.put(answer)
+        self._answers.put(None)
 
 
 def base_environment(**extra: str) -> dict[str, str]:

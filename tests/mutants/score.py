@@ -1,4 +1,4 @@
-"""Who killed whom: collected from the tests' reports, printed at the end of a session, and written down.
+"""Which judge kills which mutant: collected from the tests' reports, printed at the end of a session, and written down.
 
 A test leaves one :class:`Line` in its report (``line_of``), which also crosses from a worker of ``pytest -n``.
 """

@@ -135,6 +135,31 @@ def test_a_conversation_answers_a_request(tmp_path):
         assert echo.ask({"b": "ü"}, 10) == {"b": "ü"}
 
 
+def test_what_a_library_prints_is_no_answer(tmp_path):
+    chatty = (
+        "import sys\n"
+        "for line in sys.stdin:\n"
+        "    print('warning: 1'); print([1]); print('{\"told\": %s}' % line.strip(), flush=True)\n"
+    )
+    with talk(chatty, tmp_path) as child:
+        assert child.ask("7", 10) == {"told": 7}
+        assert child.ask("8", 10) == {"told": 8}
+
+
+def test_a_conversation_reads_what_nobody_asked_for_so_that_the_child_never_waits(tmp_path):
+    much = "import sys; print('x' * 1_000_000, flush=True); sys.stdin.readline(); print('{}', flush=True)"
+    with talk(much, tmp_path) as child:
+        assert child.ask("go", 30) == {}
+
+
+def test_a_dead_child_is_dead_for_every_question(tmp_path):
+    with talk("raise SystemExit('no such luck')", tmp_path) as child:
+        for _ in range(2):
+            with pytest.raises(DaemonDied) as error:
+                child.ask({}, 10)
+            assert "no such luck" in error.value.detail
+
+
 def test_a_conversation_that_dies_says_why(tmp_path):
     with (
         talk("import sys; sys.stdin.readline(); sys.exit('no such luck')", tmp_path) as child,

@@ -1,6 +1,6 @@
 """Many seeds: a case each, generated, run and judged, until one disagrees with what Spark did.
 
-A seed *holds* if its verdict is ``VALID``, or ``INVALID`` by nothing but known defects of the engine. One that does not
+A seed *holds* if its verdict is ``VALID``, or ``INVALID`` by nothing but known defects of Spark. One that does not
 is kept as a run directory, and ``tidemark fuzz --first SEED --seeds 1`` runs it again.
 """
 

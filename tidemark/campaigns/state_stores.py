@@ -40,10 +40,10 @@ def named(conf: Mapping[str, str]) -> str:
     )
 
 
-def other_than(state: str, engine: SparkAccount) -> str:
+def other_than(state: str, account: SparkAccount) -> str:
     """With which format, store and changelog checkpointing a run was, if not with those of the state; else nothing."""
     conf = STATES[state]
     store = conf.get(PROVIDER, HDFS).rpartition(".")[2]
     asked = int(conf.get(FORMAT, "2")), store, CHANGELOG in conf
-    ran = engine.format, engine.provider, bool(engine.changelog)
+    ran = account.format, account.provider, bool(account.changelog)
     return "" if ran == asked else f"it ran with {ran}, and not with {asked}"

@@ -1,7 +1,7 @@
 """The cases of the known defects, run on one Spark after the other, each on a stack of its own.
 
 Always local processes, through Kafka, with Spark's own sink: the exactly-once sink needs Spark 4.1. Every run is judged
-by as many opinions as there are for its Spark, and a cell is clear only where the judge and the telling row of the case
+by as many oracles as there are for its Spark, and a cell is clear only where the judge and the telling row of the case
 say the same.
 """
 
@@ -168,7 +168,7 @@ def rows_of(directory: RunDirectory) -> set[tuple[str | None, str | None]]:
 
 
 def batches_as_planned(directory: RunDirectory) -> list[str]:
-    """A doubt if the batches did not read the trace slice by slice: then the case was not tried."""
+    """Why a run is inconclusive: its batches did not read the trace slice by slice, so that the case was not tried."""
     wanted: list[dict[str, int]] = []
     with TraceReader(directory.path / "trace.jsonl") as trace:
         ends = dict.fromkeys(trace.header.topics, 0)
@@ -189,7 +189,7 @@ def batches_as_planned(directory: RunDirectory) -> list[str]:
 
 
 def disagreement(defect: Defect, case: Case, came: bool, verdict: Verdict, spark: str) -> list[str]:
-    """Doubts where the judge does not say of the run what the telling row says."""
+    """Why a run is inconclusive: the judge does not say of it what the telling row says."""
     named = {finding.defect for finding in verdict.findings}
     if answer_of(case, came) == "right":
         nothing_found = verdict.verdict == "UNKNOWN" and verdict.inconclusive == [unmodelled(spark)]

@@ -7,25 +7,17 @@ directory: the code that ran is evidence, and another interpreter (``--spark PYT
 
 from __future__ import annotations
 
-import json
 import os
-import queue
 import subprocess
 import sys
-import threading
-import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tidemark import paths
 from tidemark.errors import DeadlineExceeded, PipelineFailed, TestbedError, TidemarkError, UsageError
-from tidemark.processes import tail
-
-LOOK_S = 0.5
-"""How often who waits for an answer looks whether it can still come."""
+from tidemark.processes import Conversation, tail
 
 END_S = 20.0
 """Calibration: a pipeline asked to stop ends in 1-3 s; one whose driver is dead is killed after this."""
@@ -75,55 +67,24 @@ def run_program(arguments: Sequence[str], *, timeout_s: float, python: Path | No
     return done.stdout
 
 
-class Program:
-    """A child process that answers each command on its standard input with one JSON line. A context manager."""
+class Program(Conversation):
+    """``python -m ARGUMENTS`` as a child process that is told what to do, and says when its query has failed."""
+
+    end_s = END_S
 
     def __init__(
         self, arguments: Sequence[str], log: Path, *, code: Path | None = None, python: Path | None = None
     ) -> None:
-        self.name = arguments[0]
-        self.log = log
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [str(python or sys.executable), "-P", "-m", *arguments],
-                env=program_environment(code),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def ask(
-        self, command: str, timeout_s: float, *, unless: Callable[[], object] | None = None
-    ) -> dict[str, Any]:
-        """Send a command and return its answer; see :meth:`answer`."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(command + "\n")
-            self._process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            raise self._ended() from None
-        return self.answer(timeout_s, command, unless=unless)
+        argv = [str(python or sys.executable), "-P", "-m", *arguments]
+        super().__init__(argv, log=log, env=program_environment(code))
+        self._module = arguments[0]
+        self.name = f"`python -m {self._module}`"
 
     def answer(
-        self, timeout_s: float, asked: str = "its first line", *, unless: Callable[[], object] | None = None
+        self, timeout_s: float, asked: str = "its start", *, unless: Callable[[], object] | None = None
     ) -> dict[str, Any]:
-        """The next line that the program says. ``unless`` raises what makes waiting for it pointless."""
-        answer = self._next(timeout_s, asked, unless)
-        if answer is None:
-            raise self._ended()
+        """The next answer. Raises also ``PipelineFailed`` if it is that the query failed."""
+        answer = super().answer(timeout_s, asked, unless=unless)
         if answer.get("event") == "failed":
             raise PipelineFailed(
                 "the query under test failed",
@@ -132,66 +93,9 @@ class Program:
             )
         return answer
 
-    def close(self) -> None:
-        """End the program: its standard input is closed, which it takes as the wish to stop; then it is killed."""
-        if self._process.stdin is not None:
-            try:
-                self._process.stdin.close()
-            except BrokenPipeError:
-                pass  # it has ended already, which is what was wanted
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join(END_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether its process is gone."""
-        return self._process.poll() is not None
-
-    def kill(self) -> None:
-        """End the program at once: whom it talked to is gone."""
-        self._process.kill()
-
-    def _next(
-        self, timeout_s: float, asked: str, unless: Callable[[], object] | None
-    ) -> dict[str, Any] | None:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                return self._answers.get(timeout=min(LOOK_S, max(0.0, deadline - time.monotonic())))
-            except queue.Empty:
-                if unless is not None:
-                    unless()
-                if time.monotonic() >= deadline:
-                    break
-        raise DeadlineExceeded(
-            f"waited {timeout_s:g} s for `python -m {self.name}` to answer {asked!r}",
-            detail=self._log_tail(),
-            hint=f"its log is {self.log}; `tidemark status` says whether the stack is well",
-        )
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            try:
-                answer = json.loads(line)
-            except json.JSONDecodeError:
-                continue  # a library that prints; its words are not an answer
-            if isinstance(answer, Mapping):
-                self._answers.put(dict(answer))
-        self._answers.put(None)
-
-    def _ended(self) -> TidemarkError:
-        code = self._process.wait()
-        return _as_error(self.name, code, self._log_tail())
-
-    def _log_tail(self) -> str:
-        return tail(self.log, 12)
+    def ended(self) -> TidemarkError:
+        """The error that its exit code stands for, in the words of its log."""
+        return _as_error(self._module, self._child.wait(), tail(self.log, 12))
 
 
 def _as_error(program: str, code: int, words: str) -> TidemarkError:

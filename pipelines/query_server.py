@@ -1,0 +1,84 @@
+"""What can be asked of a query that was started, in JSON lines: for a program of one query, and for one of many.
+
+``status`` what Spark says that it is doing · ``check`` whether it has failed · ``wait SECONDS`` until it has ended by
+itself · ``stop`` ends it now, and has its progress reports · ``state JSON`` writes the join's state to a file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+
+from pipelines.failure import reason_of
+from pipelines.state import StateProblem, write_state
+from tidemark.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tidemark.formats.contract import Contract
+
+Answer = dict[str, Any]
+
+
+def say(event: str, **fields: Any) -> None:
+    """Print an answer, or what has happened."""
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+@dataclass
+class QueryServer:
+    """A query, and the session, the checkpoint and the contract with which its state is read."""
+
+    session: SparkSession
+    query: StreamingQuery
+    checkpoint: str
+    contract: Contract
+
+    def answer(self, line: str) -> Answer:
+        """Do what a line asks for; raises ``UsageError`` for what cannot be done."""
+        word, _, rest = line.strip().partition(" ")
+        match word:
+            case "status":
+                return self.failure() or {"event": "status", **self.query.status}
+            case "check":
+                return self.failure() or {"event": "well"}
+            case "wait":
+                return self._wait(int(rest))
+            case "stop":
+                self.query.stop()
+                return {"event": "stopped", "progress": self._progress()}
+            case "state":
+                return {"event": "state", **self._state(json.loads(rest))}
+        raise UsageError(f"cannot do {word!r}", hint="start, check, status, wait, stop, state")
+
+    def failure(self) -> Answer | None:
+        """Why the query has failed; ``None`` if it has not."""
+        error = self.query.exception()
+        return None if error is None else {"event": "failed", "message": reason_of(str(error))}
+
+    def _wait(self, timeout_s: int) -> Answer:
+        try:
+            if not self.query.awaitTermination(timeout_s):
+                return {"event": "running"}
+        except StreamingQueryException:
+            if failed := self.failure():  # which says more than the exception does
+                return failed
+            raise
+        return {"event": "ended", "progress": self._progress()}
+
+    def _progress(self) -> list[Answer]:
+        return [json.loads(report.json) for report in self.query.recentProgress]
+
+    def _state(self, wanted: Answer) -> Answer:
+        """How many rows the state had, or why it cannot be read: ``note`` if that is expected, else ``problem``."""
+        try:
+            return {"rows": write_state(self.session, self.checkpoint, self.contract, wanted)}
+        except StateProblem as error:
+            return {"note": str(error)}
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
+            return {"problem": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
