@@ -4,7 +4,7 @@
 evidence and has it judged; everything it knows of the join it has from the pipeline's contract.
 """
 
-from tidemark.runner.one_run import RunResult, describe, new_run_directory, run
+from tidemark.runner.one_run import RunResult, describe, new_run_directory, run, run_pipeline
 from tidemark.runner.plan_check import PlanCheck, check_pipeline_plan
 from tidemark.runner.run_options import RunOptions
 
@@ -16,4 +16,5 @@ __all__ = [
     "describe",
     "new_run_directory",
     "run",
-]  # fmt: skip
+    "run_pipeline",
+]

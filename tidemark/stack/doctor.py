@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from tidemark import paths
+import tidemark
+from tidemark import installation, paths
 from tidemark.errors import ContainerEngineError, TidemarkError
 from tidemark.processes import marked
 from tidemark.stack.api import ComponentState
@@ -57,6 +58,7 @@ def examine(spec: StackSpec, home: Path | None = None) -> list[Look]:
     """Look at everything, in the order in which a start would stumble over it."""
     state = StateFolder(home or paths.state_dir())
     looks: list[tuple[str, Callable[[], Look]]] = [
+        ("install", _install),
         ("java", _java),
         ("pyspark", lambda: _pyspark(spec)),
         ("jars", lambda: _jars(spec)),
@@ -75,6 +77,13 @@ def _looked(what: str, look: Callable[[], Look]) -> Look:
     except TidemarkError as error:
         text = f"{error.message}\n{error.detail}" if error.detail else error.message
         return Look(what, Finding.BAD, text, error.hint)
+
+
+def _install() -> Look:
+    if wrong := installation.problem():
+        return Look("install", Finding.BAD, wrong, installation.HINT)
+    text = f"{installation.DISTRIBUTION} {tidemark.__version__} ({paths.PACKAGE})"
+    return Look("install", Finding.GOOD, text)
 
 
 def _java() -> Look:
