@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, count, window
 
-from pipelines.events import CLICK, read_json
-from tidemark.formats.chain import Aggregate, Chain, Field, Source, Value, Window
+from pipelines.events import CLICK
+from tidemark import Aggregate, Chain, Field, Source, Value, Window, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

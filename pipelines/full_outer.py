@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines import left_outer
-from tidemark.formats.contract import JoinKind
+from tidemark import JoinKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.events import IMPRESSION, read_json
-from tidemark.formats.chain import Chain, Deduplicate, Field, Source
+from pipelines.events import IMPRESSION
+from tidemark import Chain, Deduplicate, Field, Source, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
 
-from pipelines.events import CLICK, IMPRESSION, read_json
-from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
+from pipelines.events import CLICK, IMPRESSION
+from tidemark import Bound, Contract, JoinKind, Output, Side, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

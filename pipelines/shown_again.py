@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
 
-from pipelines.events import CLICK, IMPRESSION, read_json
-from tidemark.formats.chain import Chain, Field, Join, Source
-from tidemark.formats.contract import Bound, JoinKind
+from pipelines.events import CLICK, IMPRESSION
+from tidemark import Bound, Chain, Field, Join, JoinKind, Source, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, count, window
 
-from pipelines.events import CLICK, IMPRESSION, read_json
-from tidemark.formats.chain import Aggregate, Chain, Field, Join, Source, Value, Window
-from tidemark.formats.contract import Bound, JoinKind
+from pipelines.events import CLICK, IMPRESSION
+from tidemark import Aggregate, Bound, Chain, Field, Join, JoinKind, Source, Value, Window, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_bugs.streams import LEFT, PAIRS, RIGHT, join_priced
-from tidemark.formats.contract import Bound, Contract, JoinKind, Term
+from tidemark import Bound, Contract, JoinKind, Term
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

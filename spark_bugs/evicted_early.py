@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_bugs.streams import LEFT, PAIRS, RIGHT, join_watermarked, read
-from tidemark.formats.contract import Bound, Contract, JoinKind
+from tidemark import Bound, Contract, JoinKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, from_json
 
-from pipelines.events import read_json
 from spark_bugs.streams import LEFT, LEFT_SCHEMA, PAIRS, RIGHT, RIGHT_SCHEMA, WITHIN_A_SECOND, join
-from tidemark.formats.contract import Bound, Contract, JoinKind
+from tidemark import Bound, Contract, JoinKind, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

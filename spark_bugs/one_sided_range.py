@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_bugs.streams import LEFT, PAIRS, RIGHT, WITHIN_A_SECOND, join, read
-from tidemark.formats.contract import Bound, Contract, JoinKind
+from tidemark import Bound, Contract, JoinKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

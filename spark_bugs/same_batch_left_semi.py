@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_bugs.streams import LEFT, LEFT_REF, RIGHT, join_within_a_second
-from tidemark.formats.contract import Bound, Contract, JoinKind, Output
+from tidemark import Bound, Contract, JoinKind, Output
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import col, count, window
 
 from spark_bugs.streams import read
-from tidemark.formats.chain import Aggregate, Chain, Field, Join, Source, Value, Window
-from tidemark.formats.contract import Bound, JoinKind, Term
+from tidemark import Aggregate, Bound, Chain, Field, Join, JoinKind, Source, Term, Value, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_bugs.same_window import contract, join
-from tidemark.formats.contract import JoinKind
+from tidemark import JoinKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

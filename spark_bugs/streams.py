@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
 
-from pipelines.events import read_json
-from tidemark.formats.contract import Output, Side
+from tidemark import Output, Side, read_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -44,21 +44,19 @@ def run_pipeline(request: pytest.FixtureRequest) -> Iterator[Callable[..., RunRe
     """
     from pathlib import Path
 
-    from tidemark import paths
-    from tidemark.runner import RunOptions, describe, new_run_directory, run
+    from tidemark import paths, runner
+    from tidemark.runner.run_options import options_of
 
     request.getfixturevalue("stack")  # held for the session, so that it outlives this one run
     test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")
     made: list[Path] = []  # by this fixture; never what the caller named
 
     def run_one(pipeline: str | Path, **options: Any) -> RunResult:
-        asked = replace(RunOptions(str(pipeline)), **options)
-        contract = describe(asked.pipeline, asked.python)
+        asked = options_of(pipeline, options)
         if asked.run_dir is None:
             made.append(_free(paths.runs_dir() / "tests", test))
             asked = replace(asked, run_dir=made[-1])
-        directory = new_run_directory(asked, contract)
-        return run(asked, contract, directory)
+        return runner.run_pipeline(asked)
 
     yield run_one
     if not request.node.stash.get(FAILED, False):

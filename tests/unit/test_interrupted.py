@@ -5,30 +5,29 @@ from __future__ import annotations
 import pytest
 import typer
 
-from tidemark import runner
 from tidemark.cli.run_commands import run_and_show
 from tidemark.errors import EXIT_INTERRUPTED, TestbedError
-from tidemark.runner import RunOptions
+from tidemark.runner import RunOptions, one_run
 
 
-def fails_on_its_way_out(*_args):
+def fails_on_its_way_out(*_args, **_options):
     try:
         raise KeyboardInterrupt
     finally:
         raise TestbedError("the broker is gone")
 
 
-def is_interrupted_with_a_note(*_args):
+def is_interrupted_with_a_note(*_args, **_options):
     error = KeyboardInterrupt()
     error.add_note("TestbedError: the broker is gone")
     raise error
 
 
-def is_interrupted(*_args):
+def is_interrupted(*_args, **_options):
     raise KeyboardInterrupt
 
 
-def fails(*_args):
+def fails(*_args, **_options):
     raise TestbedError("the broker is gone")
 
 
@@ -37,7 +36,7 @@ def interrupted(monkeypatch, tmp_path):
     """The exit code of a run that does that."""
 
     def outcome(does):
-        monkeypatch.setattr(runner, "run", does)
+        monkeypatch.setattr(one_run, "run", does)
         with pytest.raises(typer.Exit) as ended:
             run_and_show(RunOptions("inner", run_dir=tmp_path / "run"), as_json=True)
         return ended.value.exit_code
@@ -57,6 +56,6 @@ def test_what_fails_on_the_way_out_is_told_and_hides_nothing(does, interrupted, 
 
 
 def test_an_error_of_another_kind_is_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(runner, "run", fails)
+    monkeypatch.setattr(one_run, "run", fails)
     with pytest.raises(TestbedError):
         run_and_show(RunOptions("inner", run_dir=tmp_path / "run"), as_json=True)

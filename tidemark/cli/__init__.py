@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from tidemark import __version__
+import tidemark
 from tidemark.cli import (
     chaos_commands,
     check_commands,
@@ -25,7 +25,7 @@ from tidemark.cli import (
     trace_commands,
     versions_commands,
 )
-from tidemark.errors import EXIT_INTERRUPTED, TidemarkError
+from tidemark.errors import EXIT_INTERRUPTED, TestbedError, TidemarkError
 
 app = typer.Typer(
     name="tidemark",
@@ -39,7 +39,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tidemark {__version__}")
+        typer.echo(f"tidemark {tidemark.__version__}")
         raise typer.Exit
 
 
@@ -59,8 +59,19 @@ for _module in (
     _module.register(app)
 
 
+def _refuse_a_mixture() -> None:
+    """End with exit code 4 where ``tidemark/__init__.py`` is of another package: what would run is a mixture."""
+    if getattr(tidemark, "DISTRIBUTION", None) is None:
+        from tidemark.installation import HINT, problem
+
+        error = TestbedError("this is not the package that it was", detail=problem() or "", hint=HINT)
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
 def main() -> NoReturn:
     """Run the command line and leave with its exit code; an error is three lines, never a traceback."""
+    _refuse_a_mixture()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         app(standalone_mode=True)

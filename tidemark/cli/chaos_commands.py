@@ -14,6 +14,7 @@ import typer
 
 from tidemark.cli.run_commands import check_choice, progress_shown, run_and_show
 from tidemark.cli.shared_options import (
+    Accept,
     AsJson,
     Conf,
     Evidence,
@@ -61,6 +62,7 @@ def chaos_command(
     sink: Sink = "exactly-once",
     conf: Conf = None,
     generate: Generate = "",
+    accept: Accept = None,
     run_dir: Evidence = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,6 +80,7 @@ def chaos_command(
     options = RunOptions(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, faults=faults, sink=sink,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
+        accept=tuple(accept or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from tidemark.cli.shared_options import Accept
+
 
 def register(app: typer.Typer) -> None:
     """Add ``check`` to the command line."""
@@ -19,19 +21,19 @@ def register(app: typer.Typer) -> None:
 def check(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
     batches: Annotated[bool, typer.Option("--batches", help="Show the run batch by batch.")] = False,
+    accept: Accept = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
     """Judge a run directory again, offline: exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN)."""
     import msgspec
 
+    from tidemark import public_api
     from tidemark.formats.evidence import open_run
-    from tidemark.oracle import judge
     from tidemark.report import print_verdict
     from tidemark.report.timeline import timeline
 
+    verdict = public_api.check(directory, accept=accept or (), save=True)
     run = open_run(directory)
-    verdict = judge(run)
-    run.write_json("verdict", verdict)
     if as_json:
         typer.echo(msgspec.json.encode(verdict).decode())
     else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.shared_options import AsJson, Conf, Evidence, Generate, Pipeline, Sink, Trace
+from tidemark.cli.shared_options import Accept, AsJson, Conf, Evidence, Generate, Pipeline, Sink, Trace
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.formats.trace import PACES
 
@@ -70,6 +70,7 @@ def run_command(
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
     conf: Conf = None,
     generate: Generate = "",
+    accept: Accept = None,
     run_dir: Evidence = None,
     as_json: AsJson = False,
 ) -> None:
@@ -81,6 +82,7 @@ def run_command(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
         faults=with_kills(faults, kill_executors, kill_drivers), sink=sink, python=spark,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
+        accept=tuple(accept or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 
@@ -93,21 +95,19 @@ def with_kills(faults: str, executors: int, drivers: int) -> str:
 
 def run_and_show(options: RunOptions, *, as_json: bool) -> None:
     """Run, with bars on a terminal; print what came of it, and leave with its exit code."""
-    from tidemark.runner import describe, new_run_directory, run
+    from tidemark import runner
     from tidemark.runner.run_options import SINKS
 
     check_choice("--sink", options.sink, SINKS)
-    _ = options.fault_specs  # a schedule that is none is refused before anything is made
+    directory: list[Path] = []
     with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, say):
         shown = replace(options, report=report, say=say)
-        contract = describe(options.pipeline, options.python)
-        directory = new_run_directory(shown, contract)
         try:
-            result = run(shown, contract, directory)
+            result = runner.run_pipeline(shown, made=directory.append)
         except BaseException as error:
-            if not was_interrupted(error):
+            if not (directory and was_interrupted(error)):
                 raise
-            print(f"interrupted; the evidence so far is in {directory.path}", file=sys.stderr)
+            print(f"interrupted; the evidence so far is in {directory[0]}", file=sys.stderr)
             if not isinstance(error, KeyboardInterrupt):
                 print(f"and on the way out: {type(error).__name__}: {error}", file=sys.stderr)
             else:

@@ -17,6 +17,12 @@ Trace = Annotated[Path | None, typer.Option(help="Replay this trace instead of g
 Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
 Conf = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")]
 Generate = Annotated[str, typer.Option(help="More options for `python -m producers generate`.")]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DEFECT", help="A known defect of Spark that does not make the run INVALID; repeatable."
+    ),
+]
 Evidence = Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
 Log = Annotated[

@@ -27,7 +27,8 @@ tumbling window, which is compared by its end. ``condition`` is the rest of the 
     "condition": [{"left": "price", "op": "<", "right": "price"}, {"left": "price", "op": ">", "value": 0}]
 
 ``"delivery": "exactly-once"`` (or ``"at-least-once"``) is the pipeline's promise, if it differs from the promise of
-the sink that it runs with: it puts a sink of its own behind Spark's, say.
+the sink that it runs with: it puts a sink of its own behind Spark's, say. ``"accept": ["one-sided-watermark"]`` names
+known defects of Spark that are accepted: their findings are reported and counted, and do not make a run ``INVALID``.
 
 Compared fields are BIGINT: a JSON number without a fraction, or NULL, for which no comparison is true.
 """
@@ -165,6 +166,7 @@ class Contract:
     condition: tuple[Term, ...] = ()
     where: tuple[Term, ...] = ()
     delivery: Delivery | None = None
+    accept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for what, hint in _objections(self):
@@ -199,6 +201,7 @@ class Contract:
                 condition=tuple(Term(**term) for term in data.get("condition", ())),
                 where=tuple(Term(**term) for term in data.get("where", ())),
                 delivery=Delivery(data["delivery"]) if data.get("delivery") else None,
+                accept=names_in(data.get("accept", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BrokenContract(
@@ -206,6 +209,13 @@ class Contract:
                 detail=f"{type(error).__name__}: {error}",
                 hint="the docstring of tidemark/formats/contract.py shows a whole one",
             ) from error
+
+
+def names_in(accept: Any) -> tuple[str, ...]:
+    """The names of a field ``accept``; raises ``TypeError`` unless it is a list of strings."""
+    if isinstance(accept, str) or not all(isinstance(name, str) for name in accept):
+        raise TypeError(f"accept is {accept!r}, which is no list of names")
+    return tuple(accept)
 
 
 def _objections(contract: Contract) -> Iterator[tuple[str, str]]:

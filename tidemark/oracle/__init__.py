@@ -14,6 +14,8 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidemark.formats.chain import is_chain
 from tidemark.oracle.chain_judgement import judge_chain
 from tidemark.oracle.findings import PROPERTIES, Finding
@@ -24,6 +26,9 @@ from tidemark.oracle.judgement import judge as judge_join
 __all__ = ["PROPERTIES", "Evidence", "Finding", "Verdict", "judge"]
 
 
-def judge(run: Evidence) -> Verdict:
-    """Judge a run of a join, or of a chain. Raises ``TidemarkError``, and only for evidence that cannot be read."""
-    return judge_chain(run) if is_chain(run.manifest.contract) else judge_join(run)
+def judge(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
+    """Judge a run of a join, or of a chain; ``accept`` names known defects, besides those that the contract accepts.
+
+    Raises ``TidemarkError``: for evidence that cannot be read, and for a name in ``accept`` that is no known defect.
+    """
+    return (judge_chain if is_chain(run.manifest.contract) else judge_join)(run, accept)

@@ -7,8 +7,8 @@ which records they are made of, so they are compared as values, batch by batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tidemark.errors import BrokenEvidence, TidemarkError
 from tidemark.formats import chain
@@ -21,7 +21,7 @@ from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import History, read_history
 from tidemark.oracle.input.chain_rows import Choice, Output, Shape
 from tidemark.oracle.input.history import Evidence
-from tidemark.oracle.judgement import Verdict
+from tidemark.oracle.judgement import Verdict, accepted, conclude
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Choose, Rules, first_come
 from tidemark.oracle.spark.known_defects import (
@@ -30,6 +30,7 @@ from tidemark.oracle.spark.known_defects import (
     UNUSED_SIDE_HOLDS_THE_WATERMARK,
     has_defect,
     is_modelled,
+    known,
 )
 from tidemark.oracle.sql.chain_answer import ChainAnswer
 
@@ -39,8 +40,11 @@ SOUND = Rules(right_first=False, drops_sides=False)
 """Those of a Spark without a known defect."""
 
 
-def judge_chain(run: Evidence) -> Verdict:
-    """Judge a run of a chain. Raises ``TidemarkError``, and only for evidence that cannot be read."""
+def judge_chain(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
+    """Judge a run of a chain; ``accept`` names known defects besides those that the contract accepts.
+
+    Raises ``TidemarkError``: for evidence that cannot be read, and for a name that is no known defect.
+    """
     try:
         history = read_history(run)
         output = Output(history, run.output())
@@ -50,7 +54,7 @@ def judge_chain(run: Evidence) -> Verdict:
             detail=f"{type(error).__name__}: {error}",
             hint="the docstring of tidemark/formats/evidence.py describes each file",
         ) from error
-    return _Judgement(history, output).judge(run)
+    return _Judgement(history, output, known((*history.chain.accept, *accept))).judge(run)
 
 
 def unmodelled(spark: str | None) -> str:
@@ -61,8 +65,9 @@ def unmodelled(spark: str | None) -> str:
 class _Judgement:
     """The stages of one judgement; a stage that raises makes the verdict inconclusive."""
 
-    def __init__(self, history: History, output: Output) -> None:
+    def __init__(self, history: History, output: Output, accept: Sequence[str]) -> None:
         self.history = history
+        self.accept = accept
         self.output = output
         self.finding_log = FindingLog()
         self.inconclusive = list(history.inconclusive)
@@ -70,9 +75,7 @@ class _Judgement:
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
-        for batch, gap in history.gaps:
-            message = f"{gap}; nothing is compared from there on"
-            self.finding_log.add(Finding(property="missing_batches", message=message, batch=batch))
+        self.check_gaps()
         if not is_modelled(history.manifest.versions):
             self.inconclusive.append(unmodelled(history.manifest.versions.get("spark")))
         asked = chain_coverage.asked(history, faults)
@@ -105,7 +108,7 @@ class _Judgement:
             if not reached.get(name)
         ]
         return Verdict(
-            verdict=self.verdict(),
+            verdict=conclude(self.finding_log, self.inconclusive, self.accept),
             delivery=str(history.manifest.delivery),
             pipeline=history.chain.name,
             kind=KIND,
@@ -118,6 +121,8 @@ class _Judgement:
             goals=reached,
             asked=asked,
             inconclusive=self.inconclusive,
+            accept=list(self.accept),
+            accepted_total=accepted(self.finding_log, self.accept),
         )
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
@@ -149,6 +154,12 @@ class _Judgement:
             predicted.watermarks_ms.append(model.watermark_ms)
             predicted.rows.append([(shape.of(row), row) for row in model.batch(batch.rows)])
         return predicted
+
+    def check_gaps(self) -> None:
+        """A gap in the batches ends the comparison, and is a finding."""
+        for batch, gap in self.history.gaps:
+            message = f"{gap}; nothing is compared from there on"
+            self.finding_log.add(Finding(property="missing_batches", message=message, batch=batch))
 
     def check_watermarks(self, predicted: Predicted) -> None:
         """Compare the watermarks in the checkpoint with those that the input gives."""
@@ -202,9 +213,3 @@ class _Judgement:
             isinstance(one, chain.Join) and one.kind is JoinKind.LEFT_SEMI for one in self.history.chain.steps
         )
         return LEFT_SEMI_LOSES_SAME_BATCH_ROWS if semi and model.rules.right_first else None
-
-    def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
-        """``INVALID`` outranks ``UNKNOWN``."""
-        if self.finding_log.totals():
-            return "INVALID"
-        return "UNKNOWN" if self.inconclusive else "VALID"

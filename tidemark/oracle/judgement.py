@@ -2,8 +2,8 @@
 
 Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict:
 
-``INVALID``  at least one finding. It outranks everything.
-``UNKNOWN``  no finding, but a coverage goal was not met, or something is inconclusive: a check
+``INVALID``  at least one finding that is not of an accepted defect of Spark. It outranks everything.
+``UNKNOWN``  no such finding, but a coverage goal was not met, or something is inconclusive: a check
              raised, or the evidence does not hold what the checkpoint says was read.
 ``VALID``    neither. Uncertain is never counted as passed.
 
@@ -16,7 +16,7 @@ and its output alone (``answer``).
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar
 
@@ -33,12 +33,13 @@ from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import Evidence, History, read_history
 from tidemark.oracle.model.join_replay import Prediction, predict
 from tidemark.oracle.run_counts import tally
-from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS, is_modelled
+from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS, is_modelled, known
 from tidemark.oracle.sql.join_answer import defect_that_adds, defect_that_loses, differences, right_answer
 from tidemark.oracle.sql.unmodelled import expect
 from tidemark.oracle.watermark_check import check_watermarks
 
 T = TypeVar("T")
+Outcome = Literal["VALID", "INVALID", "UNKNOWN"]
 BOTH, ALONE = ("operational", "declarative"), ("declarative",)
 EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKNOWN}
 
@@ -47,13 +48,16 @@ class Verdict(msgspec.Struct, kw_only=True):
     """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property,
     ``unexplained_total`` those that no known defect explains, ``defects_total`` the others by known defect.
 
+    ``accept`` names the known defects that the contract or the caller accepts, ``accepted_total`` counts the findings
+    of those among them that occurred: they are in ``findings``, too, and do not make the run ``INVALID``.
+
     ``goals`` says for each coverage goal of this kind of join whether it was met, ``asked`` which had to be;
     ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
     ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``spark_account`` is what Spark said of its
     state and of itself.
     """
 
-    verdict: Literal["VALID", "INVALID", "UNKNOWN"]
+    verdict: Outcome
     delivery: str
     pipeline: str
     kind: str
@@ -68,15 +72,25 @@ class Verdict(msgspec.Struct, kw_only=True):
     inconclusive: list[str]
     spark_account: SparkAccount | None = None
     oracles: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
+    accept: list[str] = []
+    accepted_total: dict[str, int] = {}
 
     @property
     def exit_code(self) -> int:
         """The exit code of the command line."""
         return EXIT_CODES[self.verdict]
 
+    @property
+    def new_findings(self) -> list[Finding]:
+        """The findings that no known defect of Spark explains: examples, all counted in ``unexplained_total``."""
+        return [finding for finding in self.findings if finding.defect is None]
 
-def judge(run: Evidence) -> Verdict:
-    """Judge a run. Raises ``TidemarkError``, and only for evidence that cannot be read."""
+
+def judge(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
+    """Judge a run; ``accept`` names known defects besides those that the contract accepts.
+
+    Raises ``TidemarkError``: for evidence that cannot be read, and for a name that is no known defect.
+    """
     with _uncollected():
         try:
             history = read_history(run)
@@ -86,7 +100,7 @@ def judge(run: Evidence) -> Verdict:
                 detail=f"{type(error).__name__}: {error}",
                 hint="the docstring of tidemark/formats/evidence.py describes each file",
             ) from error
-        return _Judgement(history).judge(run)
+        return _Judgement(history, known((*history.contract.accept, *accept))).judge(run)
 
 
 @contextmanager
@@ -104,8 +118,9 @@ def _uncollected() -> Iterator[None]:
 class _Judgement:
     """The stages of one judgement; a stage that raises is inconclusive, and those that need it are not run."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, accept: Sequence[str]) -> None:
         self.history = history
+        self.accept = accept
         self.finding_log = FindingLog()
         self.inconclusive = [*history.inconclusive, *inconclusive(history)]
         self.oracles = BOTH if is_modelled(history.manifest.versions) else ALONE
@@ -137,9 +152,8 @@ class _Judgement:
                 )
                 reached = found or {}
         self.inconclusive += [_not_met(name, reached) for name in asked if not reached.get(name)]
-        verdict = self.verdict()
         return Verdict(
-            verdict=verdict,
+            verdict=conclude(self.finding_log, self.inconclusive, self.accept),
             delivery=str(history.manifest.delivery),
             pipeline=history.contract.name,
             kind=str(history.contract.kind),
@@ -154,6 +168,8 @@ class _Judgement:
             inconclusive=self.inconclusive,
             spark_account=spark_account,
             oracles=list(self.oracles),
+            accept=list(self.accept),
+            accepted_total=accepted(self.finding_log, self.accept),
         )
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
@@ -206,11 +222,17 @@ class _Judgement:
         else:
             self.finding_log.count("oracles_disagree")
 
-    def verdict(self) -> Literal["VALID", "INVALID", "UNKNOWN"]:
-        """``INVALID`` outranks ``UNKNOWN``."""
-        if self.finding_log.totals():
-            return "INVALID"
-        return "UNKNOWN" if self.inconclusive else "VALID"
+
+def accepted(findings: FindingLog, accept: Sequence[str]) -> dict[str, int]:
+    """How many findings there are of each accepted defect that occurred."""
+    return {name: findings.defects[name] for name in accept if findings.defects[name]}
+
+
+def conclude(findings: FindingLog, inconclusive: Sequence[str], accept: Sequence[str]) -> Outcome:
+    """``INVALID`` outranks ``UNKNOWN``; findings of accepted defects are neither."""
+    if sum(findings.totals().values()) > sum(accepted(findings, accept).values()):
+        return "INVALID"
+    return "UNKNOWN" if inconclusive else "VALID"
 
 
 def _not_met(name: str, reached: dict[str, bool]) -> str:

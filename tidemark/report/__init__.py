@@ -43,7 +43,10 @@ def print_verdict(
         console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
     console.print(f"{'evidence':<15}{run_dir}", markup=False)
     title = Text(verdict.verdict, style=COLOURS[verdict.verdict])
-    console.print(title.append(f"  {verdict.pipeline}, judged as {verdict.delivery}", style="default"))
+    accepted = f"; accepted: {', '.join(verdict.accepted_total)}" if verdict.accepted_total else ""
+    console.print(
+        title.append(f"  {verdict.pipeline}, judged as {verdict.delivery}{accepted}", style="default")
+    )
     if command:
         console.print(f"reproduce: {command}", markup=False)
 
@@ -144,4 +147,6 @@ def _findings(verdict: Verdict) -> Iterable[Text]:
                 f"  … and {total - min(len(examples), SHOWN):,} more; verdict.json has {len(examples)}"
             )
     for name, text in verdict.known_defects.items():
-        yield Text(f"known defect {name}: {text}", style="red")
+        count = verdict.accepted_total.get(name, 0)
+        accepted, style = (f", accepted ({count:,} findings)", "yellow") if count else ("", "red")
+        yield Text(f"known defect {name}{accepted}: {text}", style=style)

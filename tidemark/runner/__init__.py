@@ -6,7 +6,7 @@ the join only through the pipeline's contract. It may use the stack, Kafka, the 
 not import pipelines or PySpark, and it must not change the checkpoint.
 """
 
-from tidemark.runner.one_run import RunResult, describe, new_run_directory, run
+from tidemark.runner.one_run import RunResult, describe, new_run_directory, run, run_pipeline
 from tidemark.runner.plan_check import PlanCheck, check_pipeline_plan
 from tidemark.runner.run_options import RunOptions
 
@@ -18,4 +18,5 @@ __all__ = [
     "describe",
     "new_run_directory",
     "run",
-]  # fmt: skip
+    "run_pipeline",
+]

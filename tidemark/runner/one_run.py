@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
-from tidemark.oracle.spark.known_defects import minor_version
+from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.live_run import LiveRun
 from tidemark.runner.programs import run_program, write_code_zip
@@ -54,11 +55,18 @@ def describe(pipeline: str, python: Path | None = None) -> Contract | Chain:
     return read_contract(json.loads(text))
 
 
+def accepting(contract: Contract | Chain, accept: Sequence[str]) -> Contract | Chain:
+    """The contract, with known defects of Spark accepted besides its own; raises ``UsageError`` for an unknown name."""
+    return replace(contract, accept=known((*contract.accept, *accept)))
+
+
 def new_run_directory(options: RunOptions, contract: Contract | Chain) -> RunDirectory:
     """Make the run's directory, with its code and its contract in it.
 
-    Raises ``UsageError`` if the path is a file, or a directory with anything in it.
+    Raises ``UsageError`` if the path is a file, or a directory with anything in it, or if a defect is accepted that is
+    not known.
     """
+    contract = accepting(contract, options.accept)
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
     name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
     path = options.run_dir or paths.runs_dir() / f"{name}-{stamp}-{options.seed}"
@@ -97,6 +105,7 @@ def run(
 
     Raises ``TidemarkError``; the evidence gathered until then stays in the run directory.
     """
+    contract = accepting(contract, options.accept)
     spec = spec_to_lease(options.python) if stack is None else stack.spec
     _must_be_possible(options, spec)
     trace = _prepare_trace(options, contract, directory)
@@ -109,6 +118,20 @@ def run(
     directory.write_json("verdict", verdict)
     options.report("judge", 1, 1)
     return RunResult(verdict, directory.path, trace_sha256(trace), options.command())
+
+
+def run_pipeline(
+    options: RunOptions, *, stack: Stack | None = None, made: Callable[[Path], None] = lambda _path: None
+) -> RunResult:
+    """One run from the contract of its pipeline to its verdict; ``made`` is called with the run directory at its start.
+
+    Raises ``TidemarkError``; what was asked for and cannot be had is refused before the directory is made.
+    """
+    _ = options.fault_specs  # a schedule that is none is refused before anything is made
+    contract = describe(options.pipeline, options.python)
+    directory = new_run_directory(options, contract)
+    made(directory.path)
+    return run(options, contract, directory, stack=stack)
 
 
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tidemark.faults.schedule import FaultSpec, read_schedule
 
@@ -34,7 +35,8 @@ class RunOptions:
 
     ``faults`` is a schedule (:mod:`tidemark.faults.schedule`). ``driver`` names a driver of the stack that no other run
     uses: it is harmed, and there for the next run; if none is named, a run with faults starts one of its own, and one
-    without takes the stack's.
+    without takes the stack's. ``accept`` names known defects of Spark that are accepted, besides those that the
+    contract accepts.
     """
 
     pipeline: str
@@ -50,6 +52,7 @@ class RunOptions:
     run_dir: Path | None = None
     driver: str = ""
     conf: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
 
@@ -73,4 +76,27 @@ class RunOptions:
         parts += ["--spark", str(self.python)] if self.python else []
         for pair in self.conf:
             parts += ["--conf", pair]
+        for defect in self.accept:
+            parts += ["--accept", defect]
         return shlex.join(parts)
+
+
+PATHS, LISTS = ("trace", "python", "run_dir"), ("generator", "conf", "accept")
+"""Options that may be given as text, and as any sequence."""
+
+
+def options_of(pipeline: str | Path, options: Mapping[str, Any]) -> RunOptions:
+    """The options of a run as Python callers give them; raises ``TypeError`` for one that there is not."""
+    given = dict(options)
+    for name in PATHS:
+        if given.get(name) is not None:
+            given[name] = Path(given[name])
+    for name in LISTS:
+        if name in given:
+            given[name] = names_of(given[name])
+    return RunOptions(str(pipeline), **given)
+
+
+def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """A sequence of texts as a tuple; a single text stands for itself."""
+    return (names,) if isinstance(names, str) else tuple(names)

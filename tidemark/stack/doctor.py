@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from tidemark import paths
+import tidemark
+from tidemark import installation, paths
 from tidemark.errors import ContainerEngineError, TidemarkError
 from tidemark.processes import marked
 from tidemark.stack.api import ComponentState
@@ -57,6 +58,7 @@ def examine(spec: StackSpec, home: Path | None = None) -> list[CheckResult]:
     """Run all checks, in the order in which a start would fail on them."""
     state = StateFolder(home or paths.state_dir())
     checks: list[tuple[str, Callable[[], CheckResult]]] = [
+        ("install", _install),
         ("java", _java),
         ("pyspark", lambda: _pyspark(spec)),
         ("jars", lambda: _jars(spec)),
@@ -75,6 +77,13 @@ def _run(name: str, check: Callable[[], CheckResult]) -> CheckResult:
     except TidemarkError as error:
         text = f"{error.message}\n{error.detail}" if error.detail else error.message
         return CheckResult(name, CheckStatus.BAD, text, error.hint)
+
+
+def _install() -> CheckResult:
+    if wrong := installation.problem():
+        return CheckResult("install", CheckStatus.BAD, wrong, installation.HINT)
+    text = f"{installation.DISTRIBUTION} {tidemark.__version__} ({paths.PACKAGE})"
+    return CheckResult("install", CheckStatus.GOOD, text)
 
 
 def _java() -> CheckResult:

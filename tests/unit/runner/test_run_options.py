@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tidemark.runner import RunOptions
+from pathlib import Path
+
+import pytest
+
+from tests.unit.oracle.histories import contract
+from tidemark.errors import UsageError
+from tidemark.runner import RunOptions, new_run_directory
+from tidemark.runner.one_run import accepting
+from tidemark.runner.run_options import options_of
 
 
 def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
@@ -17,3 +25,36 @@ def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
     assert replayed.command() == (
         f"tidemark run inner --seed 4 --trace {tmp_path}/t.jsonl --sink spark --faults 'executor*2,driver@written'"
     )
+
+
+def test_what_is_accepted_is_in_the_command():
+    options = RunOptions("inner", accept=("one-sided-watermark", "full-outer-joins-null-keys"))
+    assert options.command().endswith("--accept one-sided-watermark --accept full-outer-joins-null-keys")
+
+
+def test_python_callers_give_paths_as_text_and_any_sequence():
+    options = options_of(
+        Path("a.py"), {"run_dir": "runs/a", "conf": ["x=1"], "accept": "one-sided-watermark"}
+    )
+    assert options == RunOptions(
+        "a.py", run_dir=Path("runs/a"), conf=("x=1",), accept=("one-sided-watermark",)
+    )
+    with pytest.raises(TypeError, match="sedd"):
+        options_of("a.py", {"sedd": 1})
+
+
+def test_the_contract_of_a_run_has_what_the_options_accept(tmp_path):
+    own = contract("inner", accept=("one-sided-watermark",))
+    options = RunOptions("inner", accept=("full-outer-joins-null-keys",), run_dir=tmp_path / "run")
+    wanted = ("one-sided-watermark", "full-outer-joins-null-keys")
+    assert accepting(own, options.accept).accept == wanted
+    assert accepting(accepting(own, options.accept), options.accept).accept == wanted
+    new_run_directory(options, own)
+    assert '"full-outer-joins-null-keys"' in (tmp_path / "run" / "contract.json").read_text()
+
+
+def test_an_unknown_defect_is_refused_before_the_directory_is_made(tmp_path):
+    options = RunOptions("inner", accept=("nonsense",), run_dir=tmp_path / "run")
+    with pytest.raises(UsageError, match="no known defect 'nonsense'"):
+        new_run_directory(options, contract("inner"))
+    assert not (tmp_path / "run").exists()

@@ -62,7 +62,7 @@ from tidemark.formats.chain.steps import (
     types_of,
     walk,
 )
-from tidemark.formats.contract import Contract, WatermarkPolicy
+from tidemark.formats.contract import Contract, WatermarkPolicy, names_in
 
 __all__ = [
     "BIGINT",
@@ -93,12 +93,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Chain:
-    """The whole promise of one pipeline; ``output`` names the fields of its output records."""
+    """The whole promise of one pipeline; ``output`` names the fields of its output records.
+
+    ``accept`` names known defects of Spark that it lives with, as in a contract.
+    """
 
     name: str
     last: Step
     output: tuple[str, ...]
     policy: WatermarkPolicy = WatermarkPolicy.MIN
+    accept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for step in walk(self.last):
@@ -133,7 +137,7 @@ class Chain:
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""
         about = {"name": self.name, "policy": str(self.policy), "output": list(self.output)}
-        return {**about, "chain": step_to_json(self.last)}
+        return {**about, "accept": list(self.accept), "chain": step_to_json(self.last)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Chain:
@@ -144,6 +148,7 @@ class Chain:
                 last=step_from_json(data["chain"]),
                 output=tuple(data["output"]),
                 policy=WatermarkPolicy(data.get("policy", "min")),
+                accept=names_in(data.get("accept", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BrokenContract(

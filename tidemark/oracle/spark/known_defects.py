@@ -1,8 +1,9 @@
 """The known defects of Spark's stream-stream join, as data: what is wrong, in which versions, and what shows it.
 
-Free of everything. A *defect* is a row that SQL gives and Spark does not, or the other way round, on default
-settings and with Spark's rules followed to the letter. A finding that is one names it, and the verdict stays
-``INVALID``. A *case* is a pipeline and a trace of the folder ``defects``, and one telling row of its output.
+Free of everything. A *defect* is a row that SQL gives and Spark does not, or the other way round, on default settings
+and with Spark's rules followed to the letter. A finding that is one names it, and the verdict is ``INVALID`` unless
+that defect is accepted. A *case* is a pipeline and a trace of the folder ``spark_bugs``, and one telling row of its
+output.
 
 Not a defect but a rule, which the oracle follows: a query that was started again has forgotten the latest event time of
 each input, so under the policy ``min`` its watermark stands still until every input with a watermark has shown a row
@@ -11,8 +12,10 @@ again, and the batch without data that was due before is not run (``WatermarkTra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from tidemark.errors import UsageError
 
 LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
 FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
@@ -201,6 +204,20 @@ DEFECTS = (
 )  # fmt: skip
 BY_NAME = {defect.name: defect for defect in DEFECTS}
 KNOWN_DEFECTS = {defect.name: defect.text for defect in DEFECTS}
+
+
+def known(names: Iterable[str]) -> tuple[str, ...]:
+    """These names, each once, in order; raises ``UsageError`` for one that is no known defect."""
+    wanted = tuple(dict.fromkeys(names))
+    for name in wanted:
+        if name not in BY_NAME:
+            raise UsageError(
+                f"there is no known defect {name!r} of Spark",
+                detail="only findings that a known defect explains can be accepted",
+                hint=f"known are {', '.join(BY_NAME)}",
+            )
+    return wanted
+
 
 FIRST_MODELLED: Version = (4, 2)
 """The oldest Spark whose row rules the model knows."""

@@ -1,0 +1,69 @@
+"""The two verbs of the public interface: ``tidemark.run`` and ``tidemark.check``.
+
+Free of work: the run is :mod:`tidemark.runner`, the judgement :mod:`tidemark.oracle`. The command line and the pytest
+plugin do what they do through the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+if TYPE_CHECKING:
+    from tidemark.oracle import Verdict
+    from tidemark.runner import RunResult
+    from tidemark.runner.run_options import Report, Say
+
+
+class Options(TypedDict, total=False):
+    """The options of :func:`run`: those of ``tidemark.RunOptions``, paths as text too and any sequence for a tuple."""
+
+    seed: int
+    impressions: int
+    pace: str | None
+    trace: str | Path | None
+    generator: Sequence[str]
+    kill_executors: int
+    kill_drivers: int
+    faults: str
+    sink: str
+    speed: float
+    python: str | Path | None
+    run_dir: str | Path | None
+    driver: str
+    conf: Sequence[str]
+    accept: Sequence[str]
+    report: Report
+    say: Say
+
+
+def run(pipeline: str | Path, **options: Unpack[Options]) -> RunResult:
+    """Run a pipeline on a real stack and judge every row: what ``tidemark run`` does.
+
+    ``pipeline`` is a bundled one (``"left_outer"``), a Python file or a contract in JSON. A stack that is up is used;
+    else one is started and ended, which takes half a minute. Raises ``TidemarkError``: ``UsageError`` for options that
+    cannot be, ``TestbedError`` where the testbed failed. A pipeline that is wrong is no error but a verdict.
+    """
+    from tidemark.runner import run_pipeline
+    from tidemark.runner.run_options import options_of
+
+    return run_pipeline(options_of(pipeline, options))
+
+
+def check(run_dir: str | Path, *, accept: Sequence[str] = (), save: bool = False) -> Verdict:
+    """Judge a run directory offline, without a stack: what ``tidemark check`` does.
+
+    ``accept`` names known defects of Spark (``tidemark.KNOWN_DEFECTS``) that do not make the run ``INVALID``, besides
+    those that its contract accepts. ``save`` writes the verdict into the directory (``verdict.json``). Raises
+    ``UsageError`` for evidence that cannot be read, and for a name that is no known defect.
+    """
+    from tidemark.formats.evidence import open_run
+    from tidemark.oracle import judge
+    from tidemark.runner.run_options import names_of
+
+    directory = open_run(Path(run_dir))
+    verdict = judge(directory, names_of(accept))
+    if save:
+        directory.write_json("verdict", verdict)
+    return verdict
