@@ -1,4 +1,4 @@
-"""Executors killed while batches run: every row is still right, and a duplicate is excused only where it may be."""
+"""Executors killed while batches run: every row is still right, and a duplicate is permitted only where delivery allows it."""
 
 from __future__ import annotations
 

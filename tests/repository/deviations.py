@@ -1,4 +1,4 @@
-"""The one table of deviations from the house rules; an entry that is no longer needed fails, too."""
+"""The one table of deviations from the repository checks; an entry that is no longer needed fails, too."""
 
 from __future__ import annotations
 

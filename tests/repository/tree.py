@@ -1,4 +1,4 @@
-"""The tree that the house tests look at: files as git sees them, functions as Python does."""
+"""The tree that the repository checks look at: files as git sees them, functions as Python does."""
 
 from __future__ import annotations
 

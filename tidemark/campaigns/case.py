@@ -35,7 +35,7 @@ PARTITIONS = 2
 class Case:
     """``records`` of the trace by slice, ``flush`` by round; ``stops`` are the batches at which it is interrupted.
 
-    ``states`` is how many batches the state is read of. ``anchors`` are what the run has to reach. ``pipeline`` is what
+    ``states`` is how many batches the state is read of. ``goals`` are what the run has to meet. ``pipeline`` is what
     runs in the place of what the contract describes: a file, or the name of a bundled one. Each input topic has so many
     ``partitions``.
     """

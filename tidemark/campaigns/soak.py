@@ -35,7 +35,7 @@ JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
 MISSES = 0.1
 """The share of faults that may miss."""
 MISSED = "'every_fault_done'"
-"""In the doubt that such a fault leaves: the name of the anchor."""
+"""In the reason that such a fault leaves: the name of the coverage goal."""
 
 WEIGHT = 2
 WEIGHTS = {
@@ -88,8 +88,8 @@ class SoakRun(msgspec.Struct, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether it has no verdict, or is in doubt of something else than a fault that missed."""
-        return bool(self.problem) or any(MISSED not in doubt for doubt in self.inconclusive)
+        """Whether it has no verdict, or is in reason of something else than a fault that missed."""
+        return bool(self.problem) or any(MISSED not in reason for reason in self.inconclusive)
 
 
 @dataclass
@@ -235,7 +235,7 @@ def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
     except Exception as error:  # noqa: BLE001 (a run that breaks our own code must not cost the ones before it)
         one.problem = f"{type(error).__name__}: {error}"
     if one.problem:
-        one.problem += _mend(stack)
+        one.problem += _repair(stack)
     one.seconds = round(time.monotonic() - start_s, 1)
     return one
 
@@ -244,7 +244,7 @@ def _take_faults(one: SoakRun, directory: RunDirectory) -> None:
     one.faults = directory.faults()
 
 
-def _mend(stack: Stack) -> str:
+def _repair(stack: Stack) -> str:
     """Start what a run that failed has left dead, for the runs to come; says what does not start."""
     try:
         stack.repair()

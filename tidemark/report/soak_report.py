@@ -153,8 +153,8 @@ def _joins(soak: Soak) -> Iterator[str]:
 
 def _runs(soak: Soak) -> Iterator[str]:
     """Doubts, with how many runs had them, and the runs that failed or in which something was found."""
-    inconclusive = Counter(doubt for one in soak.runs for doubt in one.inconclusive)
-    lines = [f"- {count} runs: {doubt}" for doubt, count in sorted(inconclusive.items())]
+    inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
+    lines = [f"- {count} runs: {reason}" for reason, count in sorted(inconclusive.items())]
     yield from ("## Doubts", "", *(lines or ["None."]), "")
     failed = [
         f"- {run_line(one)}; reproduce: `{one.command}`" for one in soak.runs if one.findings or one.failed
