@@ -20,7 +20,7 @@ from tidemark.waiting import wait_until
 __all__ = ["leased", "own_stack"]
 
 GONE_S = 60.0
-"""Calibration: a worker of a killed executor ends within 1 s of its being released on."""
+"""Calibration: a Python worker of a killed executor ends within 1 s after it is resumed."""
 
 
 @pytest.fixture

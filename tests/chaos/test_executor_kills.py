@@ -1,4 +1,4 @@
-"""Executors killed while batches run: every row is still right, and a duplicate is permitted only where delivery allows it."""
+"""Executors killed while batches run: every row is still right, and duplicates are permitted by delivery only."""
 
 from __future__ import annotations
 
