@@ -24,8 +24,6 @@ class Options(TypedDict, total=False):
     pace: str | None
     trace: str | Path | None
     generator: Sequence[str]
-    kill_executors: int
-    kill_drivers: int
     faults: str
     sink: str
     speed: float

@@ -149,7 +149,7 @@ def test_the_example_of_a_run_asks_for_what_can_be(monkeypatch, capsys):
     exec(compile(examples()["A run"], str(PAGE), "exec"), {"__name__": "__main__"})
     assert asked == [
         tidemark.RunOptions(
-            "left_outer", impressions=2_000, seed=7, kill_executors=1, accept=("one-sided-watermark",)
+            "left_outer", impressions=2_000, seed=7, faults="executor", accept=("one-sided-watermark",)
         )
     ]
     assert "--accept one-sided-watermark" in capsys.readouterr().out

@@ -102,7 +102,7 @@ def test_the_error_for_a_broken_line_has_its_number(tmp_path, line, why):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "nothing", '{"tidemark_trace": 2, "pace": "backlog", "topics": {"a": {}}}']
+    "text", ["", "{}", "nothing", '{"tidemark_trace": 3, "pace": "backlog", "topics": {"a": {}}}']
 )
 def test_the_error_for_a_broken_header_has_line_1(tmp_path, text):
     (tmp_path / "t.jsonl").write_text(text)

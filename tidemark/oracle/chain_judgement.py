@@ -95,18 +95,16 @@ class _Judgement:
             history.resent = copies or frozenset()
             comparison = Comparison(history, self.output, predicted, defect, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
-            counted = self.stage("the counts", lambda: chain_coverage.tally(history, predicted, seen, faults))
-            counts = counted or {}
+            counts = (
+                self.stage("counts", lambda: chain_coverage.tally(history, predicted, seen, faults)) or {}
+            )
             if counts:
                 reached = self.stage(
                     "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-        self.inconclusive += [
-            f"the coverage goal {name!r} is required and was not met"
-            for name in asked
-            if not reached.get(name)
-        ]
+        missed = [name for name in asked if not reached.get(name)]
+        self.inconclusive += [f"the coverage goal {name!r} is required and was not met" for name in missed]
         return Verdict(
             verdict=conclude(self.finding_log, self.inconclusive, self.accept),
             delivery=str(history.manifest.delivery),
