@@ -62,7 +62,7 @@ def sent(java: JavaGateway, site: Site) -> Iterator[Callable[..., str]]:
     def send(*values: str) -> str:
         topic = site.told()[0]["topic"]
         client.send(record(topic, 0, None, "first")).get()
-        held = site.proxy.suspended(ANSWER, PRODUCE)
+        held = site.proxy.hold(ANSWER, PRODUCE)
         for end, value in enumerate(values, 2):
             client.send(record(topic, 0, None, value))
             await_end(site, topic, end)  # before the next is sent, so that each is a batch of its own

@@ -42,7 +42,7 @@ def at_its_end(site, direction, **more):
     directly, through = site.told()
     writer = Writer(**through, **more, stop_at="sent-entry")
     assert writer.reached() == "at sent-entry"
-    held = site.proxy.suspended(direction)
+    held = site.proxy.hold(direction)
     writer.let_go()
     held.await_it()
     return directly, writer, held
@@ -110,7 +110,7 @@ def test_a_late_end_of_a_task_that_was_fenced_does_not_end_the_next_ones_transac
         writer = Writer(**through, last_pad=3_000_000, stop_at="producing")
         assert writer.reached() == "at producing"
         await_rows(told)
-        held = site.proxy.suspended(REQUEST)
+        held = site.proxy.hold(REQUEST)
         writer.let_go()
         held.await_it()
     writer.kill()
