@@ -326,7 +326,7 @@ def test_speculation_is_refused(kind, stack, told, tmp_path):
         asked = {**told, "master": "local[2]", "conf": conf, "folder": str(tmp_path / "trap")}
         code, _, error = Program(sys.executable, asked).end()
         assert code == 1
-        assert "refused: spark.speculation is on" in error
+        assert "refused: spark.speculation is true" in error
 
 
 def test_a_query_changes_over_from_sparks_own_sink_and_back(copy):
