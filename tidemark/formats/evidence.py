@@ -80,6 +80,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import zstandard
 
+from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
@@ -291,9 +292,7 @@ class RunDirectory:
     def write_json(self, name: str, item: Any) -> None:
         """Write ``NAME.json``, indented for people, completely or not at all."""
         text = msgspec.json.format(msgspec.json.encode(item), indent=2)
-        part = self.path / f"{name}.json.part"
-        part.write_bytes(text + b"\n")
-        part.replace(self.path / f"{name}.json")
+        write_atomically(self.path / f"{name}.json", text + b"\n")
 
     def _lines(self, name: str, kind: type[Any]) -> Iterator[Any]:
         path = self.file(name)

@@ -29,6 +29,7 @@ from typing import TypeVar
 import msgspec
 
 from tidemark import __version__
+from tidemark.atomic_files import write_atomically
 from tidemark.errors import DeadlineExceeded, TestbedError, UnknownStack
 from tidemark.processes import ProcessId, end, marked
 from tidemark.stack.api import ComponentKind
@@ -356,10 +357,7 @@ def _read(path: Path, kind: type[R]) -> R | None:
 
 
 def _write(path: Path, record: msgspec.Struct) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    unfinished.write_bytes(msgspec.json.encode(record))
-    unfinished.replace(path)
+    write_atomically(path, msgspec.json.encode(record))
 
 
 def end_processes(state: StateFolder) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from typing import Any
 
 from docker.errors import APIError, NotFound
 
+from tidemark.atomic_files import write_atomically
 from tidemark.errors import ContainerEngineError
 from tidemark.processes import ProcessId
 from tidemark.stack.api import ComponentState, ComponentStatus, Executor
@@ -254,10 +254,7 @@ class ContainerRuntime:
         digest = hashlib.sha256(content).hexdigest()[:16]
         program = self._state.path / "inside" / f"{_PROGRAM.stem}-{digest}.py"
         if not program.is_file():
-            program.parent.mkdir(exist_ok=True)
-            unfinished = program.with_name(f"{program.name}.{os.getpid()}.part")
-            unfinished.write_bytes(content)
-            unfinished.replace(program)
+            write_atomically(program, content)
         return program
 
     def _create_like_the_driver(self, component: ComponentRecord) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import zipfile
 from pathlib import Path
+
+from tidemark.atomic_files import write_atomically
 
 SHADOWED = ("mapred-default.xml", "yarn-default.xml")
 """Resources that Hadoop looks up on the class path; the first of a name hides the others."""
@@ -38,9 +39,6 @@ def write_into(folder: Path) -> Path:
     """The jar in ``folder``, written if it does not exist."""
     path = folder / name()
     if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f"{path.name}.{os.getpid()}"
-        unfinished.write_bytes(content())
-        os.utime(unfinished, (_MADE_S, _MADE_S))  # a class archive identifies its jars by time and size
-        unfinished.replace(path)
+        # a class archive identifies its jars by time and size
+        write_atomically(path, content(), modified_s=_MADE_S)
     return path

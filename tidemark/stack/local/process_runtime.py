@@ -6,7 +6,6 @@ Only recorded processes and their descendants are signalled.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from tidemark import paths
+from tidemark.atomic_files import unfinished_path
 from tidemark.errors import DaemonDied, UsageError
 from tidemark.processes import ProcessId, end, spawn, tail
 from tidemark.stack.api import ComponentKind, ComponentState, ComponentStatus, Executor
@@ -163,7 +163,7 @@ class ProcessRuntime:
         if not formatted.is_dir():
             _run_once(broker)
             formatted.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = formatted.with_name(f"{formatted.name}.{os.getpid()}")
+            unfinished = unfinished_path(formatted)
             shutil.copytree(data, unfinished)
             with contextlib.suppress(OSError):  # another start was faster; its copy is the same
                 unfinished.rename(formatted)
