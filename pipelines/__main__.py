@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-NOT_PIPELINES = {"__main__", "described", "events", "failure", "query", "query_server", "serve", "state"}
+NOT_PIPELINES = {
+    "__main__",
+    "described",
+    "failure",
+    "query",
+    "query_server",
+    "schemas",
+    "session_server",
+    "state",
+}
 
 
 def names() -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, count, expr, window
 
-from pipelines.events import CLICK, IMPRESSION
+from pipelines.schemas import CLICK, IMPRESSION
 from tidemark import Aggregate, Bound, Chain, Field, Join, JoinKind, Source, Value, Window, read_json
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, count, window
 
-from pipelines.events import CLICK
+from pipelines.schemas import CLICK
 from tidemark import Aggregate, Chain, Field, Source, Value, Window, read_json
 
 if TYPE_CHECKING:

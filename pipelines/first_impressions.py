@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipelines.events import IMPRESSION
+from pipelines.schemas import IMPRESSION
 from tidemark import Chain, Field, Limit, Source, read_json
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
 
-from pipelines.events import CLICK, IMPRESSION
+from pipelines.schemas import CLICK, IMPRESSION
 from tidemark import Bound, Contract, JoinKind, Output, Side, read_json
 
 if TYPE_CHECKING:

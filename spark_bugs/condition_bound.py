@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_bugs.streams import LEFT, PAIRS, RIGHT, WITHIN_A_SECOND, join_priced
+from spark_bugs.inputs import LEFT, PAIRS, RIGHT, WITHIN_A_SECOND, join_priced
 from tidemark import Bound, Contract, JoinKind, Term
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, from_json
 
-from spark_bugs.streams import LEFT, LEFT_SCHEMA, PAIRS, RIGHT, RIGHT_SCHEMA, WITHIN_A_SECOND, join
+from spark_bugs.inputs import LEFT, LEFT_SCHEMA, PAIRS, RIGHT, RIGHT_SCHEMA, WITHIN_A_SECOND, join
 from tidemark import Bound, Contract, JoinKind, read_json
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_bugs.streams import LEFT, PAIRS, RIGHT, join, read
+from spark_bugs.inputs import LEFT, PAIRS, RIGHT, join, read
 from tidemark import Bound, Contract, JoinKind
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_bugs.streams import LEFT, PAIRS, RIGHT, join_within_a_second
+from spark_bugs.inputs import LEFT, PAIRS, RIGHT, join_within_a_second
 from tidemark import Bound, Contract, JoinKind
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import col, count, window
 
-from spark_bugs.streams import read
+from spark_bugs.inputs import read
 from tidemark import Aggregate, Bound, Chain, Field, Join, JoinKind, Source, Term, Value, Window
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tidemark.sink.ledger import (
     DEFAULT_PREFIX,
     DEFAULT_SINK,
     TRY_S,
-    Entry,
+    LedgerEntry,
     Names,
     Reader,
 )
@@ -109,7 +109,7 @@ def await_rows(told) -> None:
     wait_until(lambda: is_open(told["bootstrap"], told["topic"]), ROWS_S, lambda: "its rows to arrive")
 
 
-def entries(bootstrap: str, query: str) -> dict[int, Entry]:
+def entries(bootstrap: str, query: str) -> dict[int, LedgerEntry]:
     """Partition -> what the ledger knows of it, for one query."""
     names = Names(DEFAULT_PREFIX, query, DEFAULT_SINK)
     reader = Reader(lambda: AdminClient({"bootstrap.servers": bootstrap}), LEDGER)

@@ -9,7 +9,7 @@ import pytest
 
 from tidemark.campaigns.random_cases import BOUNDS, make_contract
 from tidemark.formats.contract import Bound, Contract, JoinKind
-from tidemark.preflight import Comparison, compare, read_plan
+from tidemark.preflight import PlanComparison, compare, read_plan
 
 OPEN = (Bound(), Bound(window_ms=2_000))
 CONTRACTS = {
@@ -19,7 +19,7 @@ CONTRACTS = {
 CONTRACTS[JoinKind.INNER] += [make_contract("described", JoinKind.INNER, bound) for bound in OPEN[1:]]
 
 
-def compared(session, contract: Contract) -> Comparison:
+def compared(session, contract: Contract) -> PlanComparison:
     from pipelines.described import pipeline_of
 
     records = session.readStream.format("rate").load()
@@ -32,5 +32,5 @@ def compared(session, contract: Contract) -> Comparison:
 @pytest.mark.parametrize("kind", JoinKind)
 def test_a_described_join_is_planned_as_its_contract_says(kind, session):
     assert {one.bound: compared(session, one) for one in CONTRACTS[kind]} == {
-        one.bound: Comparison() for one in CONTRACTS[kind]
+        one.bound: PlanComparison() for one in CONTRACTS[kind]
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.events import IMPRESSION
 from pipelines.left_outer import CONTRACT
+from pipelines.schemas import IMPRESSION
 from tidemark.formats.events import read_event
 
 TIME = '"impression_time":"2026-01-01T00:00:00.123Z"'

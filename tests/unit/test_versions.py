@@ -16,7 +16,7 @@ from tidemark.campaigns.versions import batches_as_planned, cases, disagreement,
 from tidemark.errors import UsageError
 from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.oracle.chain_judgement import unmodelled
-from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect
+from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
 from tidemark.report.versions_report import (
     Cell,
     Results,
@@ -32,7 +32,7 @@ SEMI, NULL_KEYS = DEFECTS[0], DEFECTS[1]
 SEMI_CASE, CONTROL = SEMI.cases[2], SEMI.cases[0]
 
 
-def cell(case: Case, spark: str, came: bool, defect: Defect = SEMI, **changes: object) -> Cell:
+def cell(case: DefectCase, spark: str, came: bool, defect: Defect = SEMI, **changes: object) -> Cell:
     answer = "right" if came == case.is_right else "wrong"
     given = {
         "defect": defect.name,

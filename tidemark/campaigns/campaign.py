@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome", bound=msgspec.Struct)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A line of a journal; ``elapsed_s`` is how long the campaign had run by then."""
 
     campaign: str
@@ -163,7 +163,7 @@ class Campaign(Generic[Item, Outcome]):
         return holds or self.keep_going
 
     def _append(self, journal: Path, key: str, outcome: Outcome) -> None:
-        entry = Entry(
+        entry = JournalEntry(
             campaign=self.name, key=key, code_sha256=self._code, elapsed_s=round(self.seconds, 1),
             outcome=msgspec.Raw(msgspec.json.encode(outcome)),
         )  # fmt: skip
@@ -190,10 +190,10 @@ class Campaign(Generic[Item, Outcome]):
             self._before_s = entry.elapsed_s
 
 
-def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[Entry, Outcome]]:
+def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Outcome]]:
     """The lines of a journal; raises ``FileNotFoundError``, and ``UsageError`` for one that cannot be read."""
     try:
-        entries = msgspec.json.Decoder(Entry).decode_lines(path.read_bytes())
+        entries = msgspec.json.Decoder(JournalEntry).decode_lines(path.read_bytes())
         return [(entry, msgspec.json.decode(entry.outcome, type=kind)) for entry in entries]
     except msgspec.DecodeError as error:
         raise UsageError(

@@ -23,7 +23,7 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader
 from tidemark.oracle import Verdict
 from tidemark.oracle.chain_judgement import unmodelled
-from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect
+from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
 from tidemark.report.versions_report import Cell, Results, answer_of, of_versions
 from tidemark.runner.one_run import describe, new_run_directory, run
 from tidemark.runner.run_options import RunOptions
@@ -50,7 +50,7 @@ def sparks(pythons: Sequence[Path]) -> list[Spark]:
     return found
 
 
-def cases(names: Sequence[str] = ()) -> list[tuple[Defect, Case]]:
+def cases(names: Sequence[str] = ()) -> list[tuple[Defect, DefectCase]]:
     """The cases of these names (all, if there is none) with their defects; raises ``UsageError`` for an unknown one."""
     every = [(defect, case) for defect in DEFECTS for case in defect.cases]
     known = [case.name for _, case in every]
@@ -71,7 +71,7 @@ def campaign(**options: Any) -> Versions:
     )  # fmt: skip
 
 
-def try_all(found: Sequence[Spark], every: Sequence[tuple[Defect, Case]], trials: Versions) -> Results:
+def try_all(found: Sequence[Spark], every: Sequence[tuple[Defect, DefectCase]], trials: Versions) -> Results:
     """Run every case on every Spark that knows it. A failure is an unclear cell; only an interruption ends it."""
     runs = paths.runs_dir() / "versions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     mine = {
@@ -111,7 +111,7 @@ class Trial:
 
     spark: Spark
     defect: Defect
-    case: Case
+    case: DefectCase
     path: Path
 
     def __str__(self) -> str:
@@ -188,7 +188,7 @@ def batches_as_planned(directory: RunDirectory) -> list[str]:
     return [f"the batches ended at {read}, not slice by slice at {wanted}"]
 
 
-def disagreement(defect: Defect, case: Case, came: bool, verdict: Verdict, spark: str) -> list[str]:
+def disagreement(defect: Defect, case: DefectCase, came: bool, verdict: Verdict, spark: str) -> list[str]:
     """Why a run is inconclusive: the judge does not say of it what the telling row says."""
     named = {finding.defect for finding in verdict.findings}
     if answer_of(case, came) == "right":

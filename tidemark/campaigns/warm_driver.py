@@ -1,8 +1,8 @@
 """Runs cases one after the other on a driver that is up: a second or two each, with the evidence of any run.
 
-Two programs are started once and serve every case: ``pipelines.serve`` holds the session and runs the queries,
-``producers.serve`` publishes. Everything else is as in :mod:`tidemark.runner`: a case has topics, a checkpoint and a
-run directory of its own, what was planned and committed is read from the checkpoint, and what came out is read back at
+Two programs are started once and serve every case: ``pipelines.session_server`` holds the session and runs the
+queries, ``producers.slice_server`` publishes. Everything else is as in :mod:`tidemark.runner`: a case has topics, a
+checkpoint and a run directory, what was planned and committed is read from the checkpoint, and output is read back at
 ``read_committed`` after the query has ended.
 """
 
@@ -91,9 +91,9 @@ class WarmDriver:
         bootstrap, session_id = self._stack.bootstrap_servers, str(uuid.uuid4())
         self._opened.enter_context(self._stack.register_session(session_id, self._driver.name))
         remote = f"--remote={self._driver.remote}/;session_id={session_id}"
-        queries = ["pipelines.serve", remote, f"--bootstrap={self._stack.bootstrap_inside}"]
+        queries = ["pipelines.session_server", remote, f"--bootstrap={self._stack.bootstrap_inside}"]
         serves_queries = self._opened.enter_context(Program(queries, self._logs / "pipelines.log"))
-        publisher = ["producers.serve", f"--bootstrap={bootstrap}"]
+        publisher = ["producers.slice_server", f"--bootstrap={bootstrap}"]
         publishes = self._opened.enter_context(Program(publisher, self._logs / "producers.log"))
         serves_queries.answer(ANSWER_S)
         self._programs = _Programs(self._stack, self._driver, serves_queries, publishes)

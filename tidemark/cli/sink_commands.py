@@ -13,9 +13,9 @@ from tidemark.cli.trace_commands import Bootstrap, pair, stack_address
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX
 
 if TYPE_CHECKING:
-    from tidemark.sink.ledger import Entry, Names
+    from tidemark.sink.ledger import LedgerEntry, Names
 
-    Row = tuple[Names, int, Entry]
+    Row = tuple[Names, int, LedgerEntry]
 
 
 def register(app: typer.Typer) -> None:
@@ -72,7 +72,7 @@ def _as_json(row: Row) -> dict[str, object]:
     }
 
 
-def _batch(entry: Entry) -> int | None:
+def _batch(entry: LedgerEntry) -> int | None:
     """The last batch that was written; ``None`` if there is none yet."""
     return entry.next_batch - 1 if entry.next_batch else None
 

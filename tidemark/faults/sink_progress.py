@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from confluent_kafka.admin import AdminClient
 
 from tidemark.kafka import client as kafka
-from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, Entry, Names, Reader
+from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, LedgerEntry, Names, Reader
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.waiting import pause
 
@@ -91,7 +91,7 @@ class _LedgerProgress:
     def _names(self) -> Names:
         return Names(DEFAULT_PREFIX, self._checkpoint.query_id(), DEFAULT_SINK)
 
-    def _entry(self, partition: int) -> Entry | None:
+    def _entry(self, partition: int) -> LedgerEntry | None:
         return self._reader.look_up(self._names.group(partition), LOOK_UP_S, stable=False)
 
 

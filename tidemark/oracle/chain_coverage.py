@@ -17,15 +17,15 @@ from tidemark.formats import chain
 from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.chain_comparison import Predicted
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, hit_running_batches, written_kills_doubled
-from tidemark.oracle.input.chain_history import History
+from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.rows import Row
-from tidemark.oracle.model.operators import Deduplicate, Limit
+from tidemark.oracle.model.operators import DeduplicateOperator, LimitOperator
 
 FAR_MS = 1 << 52
 """A watermark further than any event time."""
 
 
-def asked(history: History, faults: Sequence[Fault]) -> list[str]:
+def asked(history: ChainHistory, faults: Sequence[Fault]) -> list[str]:
     """The coverage goals that this run has to meet.
 
     Of those that a trace asks for, what holds for any join of its topics and need not for this chain is left out: a
@@ -57,7 +57,7 @@ def _of_steps(described: chain.Chain) -> list[str]:
 
 
 def reached(
-    history: History,
+    history: ChainHistory,
     predicted: Predicted,
     counts: dict[str, int],
     faults: Sequence[Fault],
@@ -82,7 +82,7 @@ def reached(
 
 
 def tally(
-    history: History, predicted: Predicted, seen: Counter[str], faults: Sequence[Fault]
+    history: ChainHistory, predicted: Predicted, seen: Counter[str], faults: Sequence[Fault]
 ) -> dict[str, int]:
     """All counts of a run, by the names of ``tidemark.oracle.run_counts``; ``late`` counts rows late at any step."""
     plans = [batch.plan for batch in history.batches]
@@ -104,9 +104,9 @@ def tally(
         **{name: history.counts[name] for name in ("unreadable", "null_key", "duplicate_events")},
         **{name: seen[name] for name in names},
         "duplicates_dropped": sum(
-            machine.dropped for machine in machines if isinstance(machine, Deduplicate)
+            machine.dropped for machine in machines if isinstance(machine, DeduplicateOperator)
         ),
-        "over_limit": sum(machine.dropped for machine in machines if isinstance(machine, Limit)),
+        "over_limit": sum(machine.dropped for machine in machines if isinstance(machine, LimitOperator)),
         "expected_rows": sum(predicted.all().values()),
         "batches": history.planned,
         "committed_batches": sum(plan.committed for plan in plans),
@@ -120,14 +120,14 @@ def tally(
     }
 
 
-def _all_read(history: History) -> bool:
+def _all_read(history: ChainHistory) -> bool:
     """Whether there are records besides the sentinels, and committed batches read all of them."""
     last = max((batch.plan.batch for batch in history.batches if batch.plan.committed), default=-1)
     records = range(history.first_sentinel)
     return bool(records) and all(0 <= history.batch_of.get(record, -1) <= last for record in records)
 
 
-def _flushed(history: History, predicted: Predicted) -> bool:
+def _flushed(history: ChainHistory, predicted: Predicted) -> bool:
     """Whether nothing but rows of sentinels would still come, however far the watermark went. Uses the model up."""
     if not history.batches or not history.batches[-1].plan.committed:
         return False

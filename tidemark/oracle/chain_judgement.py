@@ -14,12 +14,12 @@ from tidemark.errors import BrokenEvidence, TidemarkError
 from tidemark.formats import chain
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle import chain_coverage
-from tidemark.oracle.compare.chain_comparison import Comparison, Defect, Predicted, show
+from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.input.chain_history import History, read_history
-from tidemark.oracle.input.chain_rows import Choice, Output, Shape
+from tidemark.oracle.input.chain_history import ChainHistory, read_history
+from tidemark.oracle.input.chain_rows import ChainOutput, Choice, Shape
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.judgement import Verdict, accepted, conclude
 from tidemark.oracle.model.chain_replay import Model
@@ -47,7 +47,7 @@ def judge_chain(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
     """
     try:
         history = read_history(run)
-        output = Output(history, run.output())
+        output = ChainOutput(history, run.output())
     except (ValueError, TypeError) as error:
         raise BrokenEvidence(
             "the evidence cannot be read",
@@ -65,7 +65,7 @@ def unmodelled(spark: str | None) -> str:
 class _Judgement:
     """The stages of one judgement; a stage that raises makes the verdict inconclusive."""
 
-    def __init__(self, history: History, output: Output, accept: Sequence[str]) -> None:
+    def __init__(self, history: ChainHistory, output: ChainOutput, accept: Sequence[str]) -> None:
         self.history = history
         self.accept = accept
         self.output = output
@@ -89,11 +89,11 @@ class _Judgement:
                     " batch: which of them a deduplication keeps is not determined, and nothing shows it"
                 )
             self.stage("watermarks", lambda: self.check_watermarks(predicted))
-            defect = self.stage("the SQL answer", lambda: self.compare_oracles(predicted)) or Defect()
+            defect = self.stage("the SQL answer", lambda: self.compare_oracles(predicted)) or DefectRows()
             without = self.stage("late rows", lambda: self.predict(Rules(keep_late=True), first_come))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
-            comparison = Comparison(history, self.output, predicted, defect, self.finding_log)
+            comparison = ChainComparison(history, self.output, predicted, defect, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
             counts = (
                 self.stage("counts", lambda: chain_coverage.tally(history, predicted, seen, faults)) or {}
@@ -179,7 +179,7 @@ class _Judgement:
         )
         self.finding_log.add(Finding(property="wrong_watermarks", message=message, batch=first.batch))
 
-    def compare_oracles(self, predicted: Predicted) -> Defect:
+    def compare_oracles(self, predicted: Predicted) -> DefectRows:
         """What a known defect of Spark changes; any other difference becomes a finding."""
         sources = range(len(self.history.chain.sources))
         given = [[row for batch in self.history.batches for row in batch.rows[source]] for source in sources]
@@ -189,19 +189,19 @@ class _Judgement:
             self.finding_log.add(Finding(property="oracles_disagree", message=f"in Spark's rules {broken}"))
         holds_back = predicted.model.silent > 0  # then SQL, too, goes by a watermark that is held back
         if sql == ours and not holds_back:
-            return Defect()
+            return DefectRows()
         name = self.possible_defect(predicted.model)
         if name is not None:
             sound = self.predict(SOUND, first_come)
             right = Counter(map(predicted.shape.shorten, ChainAnswer(sound.model, given).rows().elements()))
             if right == sound.all() and (right == sql or holds_back):
-                return Defect(name, lost=right - ours, added=ours - right)
+                return DefectRows(name, lost=right - ours, added=ours - right)
         for values, who in [(one, "SQL gives") for one in (sql - ours).elements()] + [
             (one, "Spark's rules give") for one in (ours - sql).elements()
         ]:
             message = f"{who} {show(self.history.chain, values)}, the other oracle does not"
             self.finding_log.add(Finding(property="oracles_disagree", message=message))
-        return Defect()
+        return DefectRows()
 
     def possible_defect(self, model: Model) -> str | None:
         """The known defect that this chain can show in this Spark."""

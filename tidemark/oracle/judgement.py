@@ -24,7 +24,7 @@ import msgspec
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.oracle import coverage as goals
-from tidemark.oracle.compare.join_comparison import Comparison, Defects, Seen
+from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
 from tidemark.oracle.compare.wording import Wording
@@ -139,7 +139,7 @@ class _Judgement:
             prediction, defects = expected
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
-            comparison = Comparison(history, prediction, defects, self.finding_log)
+            comparison = JoinComparison(history, prediction, defects, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
             spark_account = self.stage(
                 "Spark's state", lambda: check_spark_account(history, prediction, run, self.finding_log)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from tidemark.preflight.chain_advice import advise_chain
 from tidemark.preflight.join_lints import Advice, advise
 from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan, UnreadablePlan, read_plan
-from tidemark.preflight.plan_comparison import Comparison, Mismatch, compare
+from tidemark.preflight.plan_comparison import Mismatch, PlanComparison, compare
 
 __all__ = [
     "Advice",
-    "Comparison",
     "JoinPlan",
     "Mismatch",
+    "PlanComparison",
     "QueryPlan",
     "SidePlan",
     "UnreadablePlan",

@@ -22,7 +22,7 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PlanComparison:
     """All mismatches, and sentences about what could not be compared."""
 
     mismatches: tuple[Mismatch, ...] = ()
@@ -44,6 +44,6 @@ class Notes:
         """Something could not be compared."""
         self._not_compared[sentence] = None
 
-    def done(self) -> Comparison:
+    def done(self) -> PlanComparison:
         """All of it, in the order in which it was found."""
-        return Comparison(tuple(self._mismatches), tuple(self._not_compared))
+        return PlanComparison(tuple(self._mismatches), tuple(self._not_compared))

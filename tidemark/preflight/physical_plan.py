@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tidemark.preflight.plan_columns import Columns
+from tidemark.preflight.plan_columns import PlanColumns
 from tidemark.preflight.plan_expressions import ATTRIBUTE, US_PER_MS, conjuncts, interval_us, split
 
 JOIN = "StreamingSymmetricHashJoin"
@@ -89,7 +89,7 @@ class QueryPlan:
 
     joins: tuple[JoinPlan, ...]
     stateful: tuple[str, ...]
-    columns: Columns
+    columns: PlanColumns
 
 
 @dataclass
@@ -118,7 +118,7 @@ def read_plan(text: str) -> QueryPlan:
     return QueryPlan(
         joins=tuple(_join(node, root) for node in nodes if node.operator == JOIN),
         stateful=_stateful(root),
-        columns=Columns(projections, (node.text for node in nodes if not node.children)),
+        columns=PlanColumns(projections, (node.text for node in nodes if not node.children)),
     )
 
 

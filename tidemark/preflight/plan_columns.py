@@ -31,7 +31,7 @@ class Column:
     constant: bool = False
 
 
-class Columns:
+class PlanColumns:
     """The columns of one plan, by their ids."""
 
     def __init__(self, projections: Iterable[str], relations: Iterable[str]) -> None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.formats.contract import Contract, JoinKind
-from tidemark.preflight.mismatches import Comparison, Mismatch, Notes
+from tidemark.preflight.mismatches import Mismatch, Notes, PlanComparison
 from tidemark.preflight.physical_plan import QueryPlan
 from tidemark.preflight.plan_conditions import compare_bound, compare_filters, compare_terms
 from tidemark.preflight.plan_expressions import call, split, tidy
 from tidemark.preflight.plan_sides import SPARKS_NAME, Laid, Paired, lay
 
-__all__ = ["Comparison", "Mismatch", "compare"]
+__all__ = ["Mismatch", "PlanComparison", "compare"]
 
 
-def compare(contract: Contract, plan: QueryPlan, policy: str | None = None) -> Comparison:
+def compare(contract: Contract, plan: QueryPlan, policy: str | None = None) -> PlanComparison:
     """Hold a contract against a plan; ``policy`` is ``spark.sql.streaming.multipleWatermarkPolicy`` of the session."""
     notes = Notes()
     if policy is not None and policy.lower() != contract.policy:

@@ -16,7 +16,7 @@ from decimal import Decimal
 from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, Term
 from tidemark.preflight.mismatches import Notes
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, US_PER_MS, call, linear, relation, tidy
-from tidemark.preflight.plan_sides import End, Laid, Limit, Paired
+from tidemark.preflight.plan_sides import End, Laid, Paired, TimeLimit
 
 Compared = tuple[str, str, Decimal]
 """Field, operator, number."""
@@ -53,7 +53,7 @@ def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
         notes.differs("bound", says, has, hint)
 
 
-def time_limits(laid: Laid) -> list[Limit]:
+def time_limits(laid: Laid) -> list[TimeLimit]:
     """The conjuncts that limit the difference of the contract's event times."""
     return [limit for text in laid.both if (limit := laid.time_limit(text)) is not None]
 
@@ -89,7 +89,7 @@ def _ends(bound: Bound) -> tuple[End | None, End | None]:
     )
 
 
-def _tightest(limits: Iterable[Limit]) -> tuple[End | None, End | None]:
+def _tightest(limits: Iterable[TimeLimit]) -> tuple[End | None, End | None]:
     lowers = [limit.lower for limit in limits if limit.lower is not None]
     uppers = [limit.upper for limit in limits if limit.upper is not None]
     lower = max(lowers, key=lambda end: (end.us, end.strict), default=None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tidemark.formats.contract import Contract, JoinKind, Side
 from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan
-from tidemark.preflight.plan_columns import Column, Columns
+from tidemark.preflight.plan_columns import Column, PlanColumns
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, Linear, linear, relation
 
 SPARKS_NAME = {
@@ -30,7 +30,7 @@ class Paired:
 
     side: Side
     plan: SidePlan
-    columns: Columns
+    columns: PlanColumns
     preserved: bool
 
     def owns(self, text: str) -> bool:
@@ -64,7 +64,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Limit:
+class TimeLimit:
     """A conjunct that limits ``left column - right column``, in the contract's order of sides."""
 
     text: str
@@ -98,12 +98,12 @@ class Laid:
         """What an expression of either side is."""
         return self.left.columns.source(text)
 
-    def time_limit(self, text: str) -> Limit | None:
+    def time_limit(self, text: str) -> TimeLimit | None:
         """A conjunct as a limit to the difference of the contract's event times."""
         limit = self.limit(text, self.left.columns.expand)
         return limit if limit and self.left.is_time(limit.left) and self.right.is_time(limit.right) else None
 
-    def limit(self, text: str, expand: Callable[[Linear], Linear] = lambda found: found) -> Limit | None:
+    def limit(self, text: str, expand: Callable[[Linear], Linear] = lambda found: found) -> TimeLimit | None:
         """A conjunct as a limit to the difference of one column of each side, after ``expand``."""
         found = relation(text)
         if found is None or found.op in ("!=", "<=>"):
@@ -113,7 +113,7 @@ class Laid:
             return None
         return self._limit(text, found.op, expand(left.minus(right)))
 
-    def _limit(self, text: str, op: str, difference: Linear) -> Limit | None:
+    def _limit(self, text: str, op: str, difference: Linear) -> TimeLimit | None:
         """``difference op 0`` solved for the left column minus the right one."""
         if sorted(difference.columns.values()) != [-1, 1]:
             return None
@@ -124,7 +124,7 @@ class Laid:
         if not self.left.owns(plus) or not self.right.owns(minus):
             return None
         end = End(us, strict=op in ("<", ">"))
-        return Limit(
+        return TimeLimit(
             text, plus, minus,
             lower=end if op in (">", ">=", "=") else None,
             upper=end if op in ("<", "<=", "=") else None,

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
-from tidemark.oracle.spark.known_defects import DEFECTS, Case, Defect, Version
+from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase, Version
 from tidemark.report.markdown import table
 
 Answer = Literal["right", "wrong", "unclear"]
@@ -46,7 +46,7 @@ class Results(msgspec.Struct, kw_only=True):
     versions: dict[str, dict[str, str]]
     cells: list[Cell]
 
-    def cell(self, case: Case, spark: str) -> Cell | None:
+    def cell(self, case: DefectCase, spark: str) -> Cell | None:
         """The cell of a case and a Spark; ``None`` if it was not run."""
         return next((one for one in self.cells if (one.case, one.spark) == (case.name, spark)), None)
 
@@ -77,7 +77,7 @@ class Results(msgspec.Struct, kw_only=True):
         return {**plain, "surprises": surprises, "exit_code": self.exit_code}
 
 
-def answer_of(case: Case, came: bool) -> Answer:
+def answer_of(case: DefectCase, came: bool) -> Answer:
     """Whether it is right that the telling row came, or did not."""
     return "right" if came == case.is_right else "wrong"
 

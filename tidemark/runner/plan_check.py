@@ -13,7 +13,15 @@ from pathlib import Path
 
 from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.contract import Contract
-from tidemark.preflight import Advice, Comparison, UnreadablePlan, advise, advise_chain, compare, read_plan
+from tidemark.preflight import (
+    Advice,
+    PlanComparison,
+    UnreadablePlan,
+    advise,
+    advise_chain,
+    compare,
+    read_plan,
+)
 from tidemark.runner.programs import Program
 from tidemark.runner.run_options import Say
 from tidemark.stack import Stack
@@ -27,7 +35,7 @@ class PlanCheck:
     """The result of the preflight; ``plan`` is the text of the physical plan."""
 
     plan: str
-    comparison: Comparison
+    comparison: PlanComparison
     advice: tuple[Advice, ...]
 
     def notes(self) -> list[str]:
@@ -52,13 +60,13 @@ class PlanCheck:
 def check_plan(contract: Contract | Chain, plan: str, policy: str | None, spark_version: str) -> PlanCheck:
     """Compare a contract with the text of a plan; a plan that cannot be parsed is noted, and is no mismatch."""
     if isinstance(contract, Chain):
-        compared = Comparison((), ("anything: plans of chains are not compared",))
+        compared = PlanComparison((), ("anything: plans of chains are not compared",))
         return PlanCheck(plan, compared, tuple(advise_chain(contract, spark_version)))
     try:
         read = read_plan(plan)
     except UnreadablePlan as error:
         return PlanCheck(
-            plan, Comparison((), (f"anything: {error}",)), tuple(advise(contract, None, spark_version))
+            plan, PlanComparison((), (f"anything: {error}",)), tuple(advise(contract, None, spark_version))
         )
     comparison = compare(contract, read, policy)
     return PlanCheck(plan, comparison, tuple(advise(contract, read, spark_version)))

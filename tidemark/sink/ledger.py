@@ -1,8 +1,8 @@
 """The ledger: the last batch of each partition of a query that is in Kafka. Free of Spark.
 
 An entry is a committed consumer offset: of the group ``<prefix>.<query>.<sink>.<partition>``, for partition 0 of the
-ledger topic (which stays empty). Its offset is the id of the *next* batch, its metadata an :class:`Entry` as ASCII
-JSON. The transaction that writes the rows commits it, so rows and entry become visible together or not at all.
+ledger topic (which stays empty). Its offset is the id of the *next* batch, its metadata a :class:`LedgerEntry` as
+ASCII JSON. The transaction that writes the rows commits it, so rows and entry become visible together or not at all.
 
 A lookup requires stable offsets: while a transaction is being completed the broker answers ``UNSTABLE_OFFSET_COMMIT``,
 and the lookup retries. The broker reports an error on the *partition* of its answer, beside an offset of -1001; code
@@ -41,7 +41,7 @@ _GROUP = re.compile(r"(.+)\.([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(.+)\
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """The last batch of one partition that is in Kafka.
 
     ``keys`` is the fingerprint of its rows' keys, ``offsets`` that of the batch's source offsets (empty if the driver
@@ -110,7 +110,7 @@ class Reader:
         self._make = make
         self._ledger = ledger
 
-    def look_up(self, group: str, timeout_s: float, *, stable: bool = True) -> Entry | None:
+    def look_up(self, group: str, timeout_s: float, *, stable: bool = True) -> LedgerEntry | None:
         """The entry of a group, or ``None`` if there is none.
 
         With ``stable``, waits until no transaction of the group is open; without it, returns the last committed entry.
@@ -180,7 +180,7 @@ class Reader:
         return answer[group].result(request_s).topic_partitions[0]
 
 
-def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
+def read_entry(group: str, offset: int, metadata: str | None) -> LedgerEntry | None:
     """The entry of a committed offset; raises ``SinkRefused`` if this sink did not write it."""
     if offset == NONE:
         return None
@@ -188,7 +188,7 @@ def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
         fields = json.loads(metadata or "")
         if fields.pop("v") != VERSION:
             raise ValueError("unknown version")
-        return Entry(next_batch=offset, **fields)
+        return LedgerEntry(next_batch=offset, **fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SinkRefused(
             f"the ledger entry of group {group!r} could not be read: offset {offset}, metadata {metadata!r}",
@@ -197,7 +197,7 @@ def read_entry(group: str, offset: int, metadata: str | None) -> Entry | None:
         ) from error
 
 
-def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterator[tuple[str, Entry]]:
+def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterator[tuple[str, LedgerEntry]]:
     """Every entry on a cluster: (group, entry), sorted by group. ``client`` has librdkafka's settings.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark.errors import SinkRefused
-from tidemark.sink.ledger import Entry
+from tidemark.sink.ledger import LedgerEntry
 from tidemark.sink.records import KeySum
 
 
@@ -39,7 +39,7 @@ class Task:
         return [(name, str(value).encode()) for name, value in fields]
 
 
-def check_entry(existing: Entry, new: Entry, task: Task) -> None:
+def check_entry(existing: LedgerEntry, new: LedgerEntry, task: Task) -> None:
     """Raise ``SinkRefused`` if an entry of any partition of the query contradicts the batch that is to be written."""
     if existing.next_batch > new.next_batch:
         raise SinkRefused(
@@ -74,7 +74,7 @@ def check_entry(existing: Entry, new: Entry, task: Task) -> None:
         )
 
 
-def check_fingerprint(existing: Entry, keys: KeySum, task: Task) -> None:
+def check_fingerprint(existing: LedgerEntry, keys: KeySum, task: Task) -> None:
     """Raise ``SinkRefused`` unless a partition that is already in Kafka has the same keys when it is run again."""
     if (existing.rows, existing.keys) == (keys.rows, str(keys)):
         return

@@ -11,12 +11,12 @@ from confluent_kafka import Consumer
 
 from tidemark.errors import SinkRefused
 from tidemark.sink.driver.in_flight import check_age, local_path, newest, read_offsets
-from tidemark.sink.ledger import NONE, Entry, Names, group_metadata, read_entry
+from tidemark.sink.ledger import NONE, LedgerEntry, Names, group_metadata, read_entry
 from tidemark.sink.ledger_checks import Task, check_entry, check_fingerprint
 from tidemark.sink.records import KEYS, KeySum, check_columns, records
 
 TASK = Task(query="q", run="r", batch=5, partition=0, attempt=0, partitions=2)
-MINE = Entry(6, 2, 10, "00", "aa", "layout", "out", "cluster", "r")
+MINE = LedgerEntry(6, 2, 10, "00", "aa", "layout", "out", "cluster", "r")
 
 
 def test_an_entry_is_stored_as_ascii_and_read_back():

@@ -15,8 +15,8 @@ from tidemark.formats import chain
 from tidemark.formats.events import write_time
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.input.chain_history import History
-from tidemark.oracle.input.chain_rows import Came, Output, Shape, Values
+from tidemark.oracle.input.chain_history import ChainHistory
+from tidemark.oracle.input.chain_rows import ChainOutput, ChainOutputRow, Shape, Values
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.spark.time_ranges import US_PER_MS
@@ -40,7 +40,7 @@ class Predicted:
 
 
 @dataclass
-class Defect:
+class DefectRows:
     """A known defect of Spark, the right rows that it loses and the wrong ones that it gives."""
 
     name: str = ""
@@ -72,11 +72,16 @@ class FirstAlike:
         return next((row for row in alike if row != values), ())
 
 
-class Comparison:
+class ChainComparison:
     """One pass over the output, then a look at what never came."""
 
     def __init__(
-        self, history: History, output: Output, predicted: Predicted, defect: Defect, finding_log: FindingLog
+        self,
+        history: ChainHistory,
+        output: ChainOutput,
+        predicted: Predicted,
+        defect: DefectRows,
+        finding_log: FindingLog,
     ) -> None:
         self._history = history
         self._output = output
@@ -120,7 +125,7 @@ class Comparison:
         self.counts["duplicates_permitted"] = self.permitted.total()
         return self.counts
 
-    def _expected(self, came: Came) -> bool:
+    def _expected(self, came: ChainOutputRow) -> bool:
         if came.batch >= len(self._owed):
             if self._history.gaps:
                 self.counts["not_compared"] += 1
@@ -140,7 +145,7 @@ class Comparison:
             self._add("phantom_rows", came, why, self._defect.name)
         return True
 
-    def _unexpected(self, came: Came) -> None:
+    def _unexpected(self, came: ChainOutputRow) -> None:
         """A row that its batch does not owe, or not so often."""
         due = self._due.get(came.values, [])
         if came.batch < len(self._known) and came.values in self._known[came.batch]:
@@ -173,7 +178,7 @@ class Comparison:
         self._open[values] = at
         return due[at] if at < len(due) else None
 
-    def _again(self, came: Came) -> None:
+    def _again(self, came: ChainOutputRow) -> None:
         plan = self._history.batches[came.batch].plan
         if may_repeat(self._history.manifest, plan) or came.place in self._history.resent:
             self.permitted[came.batch] += 1
@@ -208,14 +213,16 @@ class Comparison:
         row = self._rows[values]
         name = "missing_nulls" if row.is_null else "lost_rows"
         self._add(
-            name, Came(number, values, ""), f"is owed by batch {number}, which is committed, and did not come"
+            name,
+            ChainOutputRow(number, values, ""),
+            f"is owed by batch {number}, which is committed, and did not come",
         )
 
     def _lost_by_defect(self, values: Values) -> None:
         why = f"is right, and this Spark does not give it ({self._defect.name})"
-        self._add("lost_rows", Came(-1, values, ""), why, self._defect.name)
+        self._add("lost_rows", ChainOutputRow(-1, values, ""), why, self._defect.name)
 
-    def _add(self, name: str, came: Came, why: str, defect: str | None = None) -> None:
+    def _add(self, name: str, came: ChainOutputRow, why: str, defect: str | None = None) -> None:
         if not self._finding_log.wants(name, defect):
             self._finding_log.count(name, defect)
             return

@@ -1,6 +1,6 @@
 """What Spark wrote: every output record, compared by identity and batch with what was predicted.
 
-Free of I/O. ``Comparison.run`` returns what it saw; findings go into the book. Rules that are a choice:
+Free of I/O. ``JoinComparison.run`` returns what it saw; findings go into the book. Rules that are a choice:
 
 * A batch owes its rows once it is committed. The rows of a batch that was planned and never committed may
   come.
@@ -74,14 +74,14 @@ class Seen:
         return [identity for identity, due in self.awaited.items() if due < 0]
 
 
-class Came(NamedTuple):
+class OutputPosition(NamedTuple):
     """Where a row came: its batch and its place in the output (``None``: it never came)."""
 
     batch: int
     place: int | None
 
 
-class Comparison:
+class JoinComparison:
     """One pass over the output, then a look at what never came."""
 
     def __init__(
@@ -121,11 +121,11 @@ class Comparison:
             elif batch >= self._beyond:
                 self.seen.counts["not_compared"] += 1
             elif identity not in predicted:
-                self._unexpected(identity, Came(batch, place), place)
+                self._unexpected(identity, OutputPosition(batch, place), place)
             elif predicted[identity] == batch:
-                self._again(identity, Came(batch, place), place)
+                self._again(identity, OutputPosition(batch, place), place)
             else:
-                astray.append((identity, Came(batch, place), place))
+                astray.append((identity, OutputPosition(batch, place), place))
         self.seen.counts.update(
             output_records=records, sentinel_rows=sentinels, duplicates_permitted=self.seen.permitted.total()
         )
@@ -153,7 +153,7 @@ class Comparison:
             ),
         )
 
-    def _again(self, identity: int, came: Came, place: int) -> None:
+    def _again(self, identity: int, came: OutputPosition, place: int) -> None:
         if self._permitting[came.batch] or _written(place) in self._history.resent:
             self.seen.permitted[came.batch] += 1
             return
@@ -164,7 +164,7 @@ class Comparison:
         text = f"came again in batch {came.batch}, after output {first}, and {why}"
         self._add(self._repeat, identity, lambda: text, came)
 
-    def _judge_astray(self, identity: int, came: Came, place: int) -> None:
+    def _judge_astray(self, identity: int, came: OutputPosition, place: int) -> None:
         """A row that is right but for its batch."""
         due = self._predicted[identity]
         name, why = self._explain.wrong_batch(identity, came.batch, due)
@@ -185,7 +185,7 @@ class Comparison:
             return
         is_null = right is None and self._history.contract.kind in PRESERVED
         name = "missing_nulls" if is_null else "lost_rows"
-        self._add(name, identity, lambda: self._explain.owed(identity, batch), Came(batch, None))
+        self._add(name, identity, lambda: self._explain.owed(identity, batch), OutputPosition(batch, None))
 
     def _judge_lost(self, identity: int) -> None:
         """A right row that Spark does not emit, by a known defect."""
@@ -194,17 +194,17 @@ class Comparison:
         if self.seen.came(identity) or not self._owing[batch]:
             return
         name, why = self._explain.lost_by_spark(identity, batch, defect)
-        self._add(name, identity, lambda: why, Came(batch, None), defect=defect)
+        self._add(name, identity, lambda: why, OutputPosition(batch, None), defect=defect)
 
     def _judge_added(self, identity: int) -> None:
         """A wrong row that Spark emits, by a known defect."""
         if self.seen.came(identity):
             defect, batch = self._defects.added[identity], self._predicted[identity]
             name, why = self._explain.added_by_spark(identity, batch, defect)
-            came = Came(batch, ~self.seen.awaited[identity])
+            came = OutputPosition(batch, ~self.seen.awaited[identity])
             self._add(name, identity, lambda: why, came, defect=defect)
 
-    def _unexpected(self, identity: int, came: Came, place: int) -> None:
+    def _unexpected(self, identity: int, came: OutputPosition, place: int) -> None:
         """A row that the model does not predict."""
         if identity in self._defects.lost:
             self.seen.awaited.setdefault(identity, ~place)
@@ -214,7 +214,13 @@ class Comparison:
         self._add(name, identity, lambda: why, came)
 
     def _add(
-        self, name: str, identity: int, why: Callable[[], str], came: Came, *, defect: str | None = None
+        self,
+        name: str,
+        identity: int,
+        why: Callable[[], str],
+        came: OutputPosition,
+        *,
+        defect: str | None = None,
     ) -> None:
         if not self._finding_log.wants(name, defect):
             self._finding_log.count(name, defect)

@@ -22,15 +22,15 @@ LONG = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(frozen=True)
-class BatchRows:
-    """One planned batch, and its rows by source. Its id is its index in ``History.batches``."""
+class ChainBatchRows:
+    """One planned batch, and its rows by source. Its id is its index in ``ChainHistory.batches``."""
 
     plan: Batch
     rows: list[list[Row]]
 
 
 @dataclass
-class History:
+class ChainHistory:
     """A run, ready to be judged. ``places`` says where each record was written, ``batch_of`` who read it.
 
     ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
@@ -41,7 +41,7 @@ class History:
     places: list[tuple[str, int, int]] = field(default_factory=list)
     first_sentinel: int = 0
     batch_of: dict[int, int] = field(default_factory=dict)
-    batches: list[BatchRows] = field(default_factory=list)
+    batches: list[ChainBatchRows] = field(default_factory=list)
     planned: int = 0
     gaps: list[tuple[int, str]] = field(default_factory=list)
     inconclusive: list[str] = field(default_factory=list)
@@ -57,10 +57,10 @@ class History:
         return any(record >= self.first_sentinel for record in row.made_of)
 
 
-def read_history(run: Evidence) -> History:
+def read_history(run: Evidence) -> ChainHistory:
     """Read a run; raises what the evidence raises if it is broken."""
     manifest = run.manifest
-    history = History(Chain.from_json(manifest.contract), manifest)
+    history = ChainHistory(Chain.from_json(manifest.contract), manifest)
     reader = _Reader(history)
     for record in run.inputs():
         reader.add(record)
@@ -71,7 +71,7 @@ def read_history(run: Evidence) -> History:
         if gap:
             history.gaps.append((plan.batch, gap))
             break
-        history.batches.append(BatchRows(plan, reader.take(plan)))
+        history.batches.append(ChainBatchRows(plan, reader.take(plan)))
     return history
 
 
@@ -89,7 +89,7 @@ def _gap(plans: Sequence[Batch], index: int) -> str:
 class _Reader:
     """Turns records into rows, and gives them to batches."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: ChainHistory) -> None:
         self._history = history
         self._readers = [row_reader(source) for source in history.chain.sources]
         self._records: dict[tuple[str, int], list[tuple[int, list[Row | None]]]] = {}

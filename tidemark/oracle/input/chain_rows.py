@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidemark.formats import chain
 from tidemark.formats.events import as_text, field_reader, read_time_us
 from tidemark.formats.evidence import OutputRecord
-from tidemark.oracle.input.chain_history import History, as_bigint
+from tidemark.oracle.input.chain_history import ChainHistory, as_bigint
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]
 
 
-class Came(NamedTuple):
+class ChainOutputRow(NamedTuple):
     """A row that came: its batch, its values as :class:`Shape` has them, its place in the output."""
 
     batch: int
@@ -64,12 +64,12 @@ def _time_ms(value: Any) -> int | None:
     return None if time_us is None else time_us // US_PER_MS
 
 
-class Output:
+class ChainOutput:
     """All records of the output topic; ``corrupt`` are those that cannot be read: place and problem."""
 
-    def __init__(self, history: History, records: Iterable[OutputRecord]) -> None:
+    def __init__(self, history: ChainHistory, records: Iterable[OutputRecord]) -> None:
         self.shape = Shape(history.chain)
-        self.came: list[Came] = []
+        self.came: list[ChainOutputRow] = []
         self.corrupt: list[tuple[str, str]] = []
         self._query = history.manifest.query_id
         first = self.shape.names[0]
@@ -82,7 +82,7 @@ class Output:
                     raise ValueError("its value is not a JSON object")
                 pairs = zip(self.shape.names, fields[1:], strict=True)
                 values = tuple([self.shape.read(name, value) for name, value in pairs])
-                self.came.append(Came(self._batch(record), values, place))
+                self.came.append(ChainOutputRow(self._batch(record), values, place))
             except ValueError as error:
                 self.corrupt.append((place, str(error)))
         self.by_batch: dict[int, Counter[Values]] = {}
@@ -105,7 +105,7 @@ class Choice:
     ``unseen`` counts the choices that are not.
     """
 
-    def __init__(self, history: History, output: Output) -> None:
+    def __init__(self, history: ChainHistory, output: ChainOutput) -> None:
         self._last = history.chain.last
         self._output = output
         self.batch = 0

@@ -96,7 +96,7 @@ def _is_by(time_us: int | None, watermark_ms: int) -> bool:
     return time_us is not None and time_us <= watermark_ms * US_PER_MS
 
 
-class Window(Machine):
+class WindowOperator(Machine):
     """Stateless. A window of a window is that of its last microsecond (``window_time``)."""
 
     stateful = False
@@ -115,7 +115,7 @@ class Window(Machine):
         return rows
 
 
-class Where(Machine):
+class WhereOperator(Machine):
     """Stateless; NULL passes no filter."""
 
     stateful = False
@@ -126,7 +126,7 @@ class Where(Machine):
         return [row for row in inputs[0] if passes(row.values, self.step.filters)]
 
 
-class Aggregate(Machine):
+class AggregateOperator(Machine):
     """``groups``: the rows of each group that is still open."""
 
     step: chain.Aggregate
@@ -156,7 +156,7 @@ def _value(value: chain.Value, rows: list[Row]) -> Any:
     return functions[value.function](known) if known else None
 
 
-class Deduplicate(Machine):
+class DeduplicateOperator(Machine):
     """``due_us``: key -> when its entry is forgotten, at or before the eviction watermark; ``None``: never."""
 
     step: chain.Deduplicate
@@ -206,7 +206,7 @@ def delay_ms(step: chain.Deduplicate) -> int:
     return at.watermark_delay_ms or 0
 
 
-class Limit(Machine):
+class LimitOperator(Machine):
     """``left``: how many rows may still come."""
 
     step: chain.Limit
@@ -244,7 +244,7 @@ class _Store:
     rows: defaultdict[tuple[Any, ...], list[_Stored]] = field(default_factory=lambda: defaultdict(list))
 
 
-class Join(Machine):
+class JoinOperator(Machine):
     """``operational`` in ``tidemark.oracle`` says the same of rows in columns, and where each rule is from."""
 
     step: chain.Join
@@ -354,10 +354,10 @@ def _joined(left: Row, right: Row) -> Row:
 
 
 MACHINES: dict[type[Any], type[Machine]] = {
-    chain.Window: Window,
-    chain.Where: Where,
-    chain.Aggregate: Aggregate,
-    chain.Deduplicate: Deduplicate,
-    chain.Limit: Limit,
-    chain.Join: Join,
+    chain.Window: WindowOperator,
+    chain.Where: WhereOperator,
+    chain.Aggregate: AggregateOperator,
+    chain.Deduplicate: DeduplicateOperator,
+    chain.Limit: LimitOperator,
+    chain.Join: JoinOperator,
 }

@@ -30,7 +30,7 @@ Version = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Case:
+class DefectCase:
     """``pipeline`` and ``trace`` are files of the folder ``defects``; ``says`` is the heading of its row in a table.
 
     ``row`` is ``left_id`` and ``right_id`` of the telling output row (``None``: none); ``is_right`` says whether SQL
@@ -63,7 +63,7 @@ class Defect:
 
     name: str
     text: str
-    cases: tuple[Case, ...]
+    cases: tuple[DefectCase, ...]
     ticket: str | None = None
     first: Version | None = None
     last: Version | None = None
@@ -91,17 +91,19 @@ DEFECTS = (
         " dropped. Of windowed aggregates on both sides, whose rows are evictable in the batch in which they come, it"
         " gives nothing at all. A regression: 4.1 gives these rows.",
         (
-            Case("same_batch_inner.py", _SAME_BATCH, "inner gives the pair (L50, R50)", ("L50", "R50"), control=True),
-            Case(
+            DefectCase(
+                "same_batch_inner.py", _SAME_BATCH, "inner gives the pair (L50, R50)", ("L50", "R50"), control=True
+            ),
+            DefectCase(
                 "same_batch_left_outer.py", _SAME_BATCH, "left outer gives the pair (L50, R50)", ("L50", "R50"),
                 control=True,
             ),
-            Case("same_batch_left_semi.py", _SAME_BATCH, "left semi gives L50", ("L50", None)),
-            Case(
+            DefectCase("same_batch_left_semi.py", _SAME_BATCH, "left semi gives L50", ("L50", None)),
+            DefectCase(
                 "same_window_inner.py", _SAME_WINDOW, "inner of counts per window gives the pair of a", ("a", "a"),
                 control=True,
             ),
-            Case(
+            DefectCase(
                 "same_window_left_semi.py", _SAME_WINDOW, "left semi of counts per window gives that of a", ("a", None),
             ),
         ),
@@ -114,7 +116,7 @@ DEFECTS = (
         " optimizer filters NULL keys out beforehand (InferFiltersFromConstraints); in a full outer join both sides"
         " are preserved and it may not, so rows with NULL keys are joined, and their NULL rows are missing.",
         (
-            Case(
+            DefectCase(
                 "null_keys.py", "null_keys.jsonl", "full outer joins a NULL key with a NULL key", ("L1", "R1"),
                 is_right=False,
             ),
@@ -127,11 +129,11 @@ DEFECTS = (
         " both sides are evicted, but rows of the side without a watermark are never late, so one whose partner is gone"
         " is lost, and that partner had its NULL row already. Give both sides a watermark.",
         (
-            Case(
+            DefectCase(
                 "one_sided_range.py", "one_sided_range.jsonl",
                 "left outer, range, watermark on the right only: the NULL row of L1 comes", ("L1", None),
             ),
-            Case(
+            DefectCase(
                 "one_sided_equal.py", "one_sided_equal.jsonl",
                 "left outer, equal times, watermark on the right only: a NULL row comes for the matched L1",
                 ("L1", None), is_right=False,
@@ -145,7 +147,7 @@ DEFECTS = (
         " for ever, and its NULL row never comes. (State format 4 takes no time for the epoch: there it comes.)"
         " Filter such rows out before the join.",
         (
-            Case(
+            DefectCase(
                 "null_event_time.py", "null_event_time.jsonl",
                 "left outer: the NULL row of L1, which has no event time, comes",
                 ("L1", None),
@@ -159,7 +161,7 @@ DEFECTS = (
         " the state, and their NULL rows never come. Write it so that Spark cannot read it, as in"
         " coalesce(left.price, 0) > 5.",
         (
-            Case(
+            DefectCase(
                 "condition_bound.py", "condition_bound.jsonl",
                 "left outer with left.price > 5 in its condition: the NULL row of L1 comes", ("L1", None),
             ),
@@ -174,12 +176,12 @@ DEFECTS = (
         " are looked for, if the bound leaves an end of it open, is closed there by a condition on an ordinary column"
         " (left.price > 5): pairs are lost. Other formats give these rows, and so does 4.3.",
         (
-            Case(
+            DefectCase(
                 "evicted_early.py", "evicted_early.jsonl",
                 "state format 4, left outer, left.time at least 10 s after right.time: the NULL row of L105 comes",
                 ("L105", None), conf=FORMAT_4, since=(4, 2),
             ),
-            Case(
+            DefectCase(
                 "condition_range.py", "condition_bound.jsonl",
                 "state format 4, left outer, no lower bound, left.price > 5 in its condition: the pair (L2, R2) comes",
                 ("L2", "R2"), conf=FORMAT_4, since=(4, 2),
@@ -195,7 +197,7 @@ DEFECTS = (
         " watermark of the side that is not read any more: it stays at 0, and nothing is ever written. Write a column"
         " of that side, too, or leave the join out.",
         (
-            Case(
+            DefectCase(
                 "unused_side.py", _SAME_WINDOW,
                 "left outer of counts per window, nothing of the right is used: the row of a comes", ("a", None),
             ),

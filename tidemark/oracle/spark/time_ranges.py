@@ -35,7 +35,7 @@ FIRST_FORMAT_BY_TIME = 4
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeRange:
     """``lower_us <= left.time_us - right.time_us <= upper_us``, inclusive; an open end is ``FOREVER_US``."""
 
     lower_us: int
@@ -56,15 +56,15 @@ class Window:
         return min(-self.lower_us, self.upper_us) >= FOREVER_US
 
 
-def window(bound: Bound) -> Window:
+def window(bound: Bound) -> TimeRange:
     """A bound in whole microseconds, strict ends made inclusive."""
     low, high = bound.lower_ms, bound.upper_ms
     lower_us = -FOREVER_US if low is None else low * US_PER_MS + bound.lower_strict
     upper_us = FOREVER_US if high is None else high * US_PER_MS - bound.upper_strict
-    return Window(max(lower_us, 0), min(upper_us, 0)) if bound.equal else Window(lower_us, upper_us)
+    return TimeRange(max(lower_us, 0), min(upper_us, 0)) if bound.equal else TimeRange(lower_us, upper_us)
 
 
-def scanned(contract: Contract, limits_ms: Sequence[Sequence[int]]) -> Window:
+def scanned(contract: Contract, limits_ms: Sequence[Sequence[int]]) -> TimeRange:
     """The window in which state format 4 looks for partners: where an end is open, a condition can close it.
 
     ``limits_ms`` are the numbers of each side that Spark takes for bounds on its event time. The ends are those of the
@@ -78,7 +78,7 @@ def scanned(contract: Contract, limits_ms: Sequence[Sequence[int]]) -> Window:
         lower_us = min(limits_ms[LEFT]) * US_PER_MS + 1
     if upper_us >= FOREVER_US and limits_ms[RIGHT]:
         upper_us = -min(limits_ms[RIGHT]) * US_PER_MS - 1
-    return Window(lower_us, upper_us)
+    return TimeRange(lower_us, upper_us)
 
 
 def state_ms(contract: Contract, side: int, watermark_ms: int, limits_ms: Sequence[int] = ()) -> int | None:

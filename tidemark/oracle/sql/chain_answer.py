@@ -18,7 +18,7 @@ from tidemark.formats import chain
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
-from tidemark.oracle.model.operators import Deduplicate, Limit, delay_ms
+from tidemark.oracle.model.operators import DeduplicateOperator, LimitOperator, delay_ms
 from tidemark.oracle.spark.time_ranges import US_PER_MS, bound_ms
 
 _ARROW = {chain.STRING: pa.string(), chain.BIGINT: pa.int64(), chain.TIME: pa.int64()}
@@ -61,7 +61,7 @@ class ChainAnswer:
                     f"in_time_{number}_{side}", f"select * from {name} except all select * from {late}"
                 )
         own = f"step_{number}"
-        if isinstance(machine, Deduplicate | Limit):
+        if isinstance(machine, DeduplicateOperator | LimitOperator):
             kept = self._load(own, step, machine.kept)
             self._check_kept(step, inputs[0], kept)
             return kept

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from tidemark.errors import SinkRefused
 from tidemark.sink.driver.in_flight import InFlight
-from tidemark.sink.ledger import Entry, Names
+from tidemark.sink.ledger import LedgerEntry, Names
 from tidemark.sink.ledger_checks import Task
 from tidemark.sink.sink_options import SinkOptions
 from tidemark.sink.task.transaction import TransactionWriter, ledger_reader, new_producer
@@ -86,6 +86,6 @@ def end_transactions(query: str, options: SinkOptions) -> None:
         list(pool.map(end, range(options.partitions)))
 
 
-def _fence(task: Task, options: SinkOptions) -> Entry | None:
+def _fence(task: Task, options: SinkOptions) -> LedgerEntry | None:
     with TransactionWriter(task, options) as writer:
         return writer.own_entry()

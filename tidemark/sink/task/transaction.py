@@ -26,7 +26,7 @@ from typing import Any
 from tidemark.errors import SinkFailed
 from tidemark.sink.cluster_check import admin_settings
 from tidemark.sink.kafka_errors import Place, cause_of, failed, too_long
-from tidemark.sink.ledger import Entry, Names, Reader, group_metadata
+from tidemark.sink.ledger import LedgerEntry, Names, Reader, group_metadata
 from tidemark.sink.ledger_checks import Task, check_entry, check_fingerprint
 from tidemark.sink.records import KeySum, plain, records
 from tidemark.sink.sink_options import SinkOptions
@@ -113,7 +113,7 @@ class TransactionWriter:
             except KafkaException:
                 return  # a fenced producer cannot close; its uncommitted rows are not visible
 
-    def ledger_entry(self) -> Entry | None:
+    def ledger_entry(self) -> LedgerEntry | None:
         """This partition's entry, after checking that no other layout of this batch has been written.
 
         In the first batch of a run this looks up every entry of the query, also of partitions that no longer exist. If
@@ -131,7 +131,7 @@ class TransactionWriter:
                 check_entry(entry, self._new_entry(0, ""), task)
         return own
 
-    def own_entry(self) -> Entry | None:
+    def own_entry(self) -> LedgerEntry | None:
         """This partition's entry. Fences earlier producers of this id before the lookup; the order matters."""
         self._ledger = ledger_reader(self._options)
         with ThreadPoolExecutor(1) as other:
@@ -247,7 +247,7 @@ class TransactionWriter:
                 hint="check that the brokers are up, and that kafka.transaction.timeout.ms is long enough",
             )
 
-    def _send_entry(self, entry: Entry) -> None:
+    def _send_entry(self, entry: LedgerEntry) -> None:
         from confluent_kafka import TopicPartition
 
         place = TopicPartition(self._options.ledger, 0, entry.next_batch, entry.to_metadata())
@@ -257,9 +257,9 @@ class TransactionWriter:
             again=True,
         )
 
-    def _new_entry(self, rows: int, keys: str) -> Entry:
+    def _new_entry(self, rows: int, keys: str) -> LedgerEntry:
         task = self._task
-        return Entry(
+        return LedgerEntry(
             next_batch=task.batch + 1,
             partitions=task.partitions,
             rows=rows,

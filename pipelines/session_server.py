@@ -1,4 +1,4 @@
-"""Runs one join after another on one session: ``python -m pipelines.serve --remote …``.
+"""Runs one join after another on one session: ``python -m pipelines.session_server --remote …``.
 
 Answers JSON lines to the commands on its standard input, one query at a time::
 
@@ -97,7 +97,7 @@ class Server:
 
 def main() -> int:
     """Parse the command line, serve, return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m pipelines.serve", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m pipelines.session_server", description=__doc__)
     parser.add_argument("--remote", required=True, help="the driver: sc://HOST:PORT/;session_id=UUID")
     parser.add_argument("--bootstrap", required=True, help="Kafka's bootstrap servers, HOST:PORT[,...]")
     args = parser.parse_args()

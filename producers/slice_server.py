@@ -1,4 +1,4 @@
-"""Publishes slices of one trace after another with one Kafka client: ``python -m producers.serve --bootstrap …``.
+"""Publishes slices of traces with one Kafka client, one after the other: ``python -m producers.slice_server …``.
 
 Answers a JSON line to each command on its standard input; the slice is acknowledged by the broker then::
 
@@ -21,7 +21,7 @@ from tidemark.formats.trace import TraceReader
 
 def main() -> int:
     """Parse the command line, serve, return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m producers.serve", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m producers.slice_server", description=__doc__)
     parser.add_argument("--bootstrap", required=True, help="HOST:PORT of a broker")
     args = parser.parse_args()
     try:
