@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from producers.draft import Draft, Flaw, arrival_order
 from producers.edges import EdgeMaker
 from producers.settings import BASE_MS, Settings
-from producers.watermark import PredictedWatermark
+from tidemark.formats.watermark import WatermarkTracker
 
 UNCERTAIN_BATCHES = 3
 """Two for Spark's rule for the late watermark, and one because batches are not cut where slices are."""
@@ -29,15 +29,15 @@ class Arrivals:
 
 def arrange(drafts: Iterable[Draft], settings: Settings, edges: EdgeMaker) -> Arrivals:
     """Cut the drafts into slices and add edge rows around the watermark that each slice will have."""
-    predicted, arrivals = PredictedWatermark(settings.delays_ms), Arrivals()
+    predicted, arrivals = WatermarkTracker(settings.delays_ms), Arrivals()
     for index, rows in enumerate(_cut(drafts, settings)):
         if not rows:
             continue
-        before_ms = predicted.value_ms
+        before_ms = predicted.watermark_ms
         if before_ms:
             rows += edges.late_edges(before_ms, index)
         _observe(rows, predicted)
-        after_ms = predicted.close_slice()
+        after_ms = predicted.advance()
         rows += edges.eviction_edges(before_ms, after_ms, index)
         rows.sort(key=arrival_order)
         arrivals.slices.append(rows)
@@ -52,7 +52,7 @@ def late_in_any_backlog(arrivals: Arrivals, settings: Settings) -> int:
     The late watermark of a batch stems from the batch two before it. A row is therefore late in any case if the
     watermark had passed it ``UNCERTAIN_BATCHES`` batches of records earlier.
     """
-    predicted = PredictedWatermark(settings.delays_ms)
+    predicted = WatermarkTracker(settings.delays_ms)
     records = sum(map(len, arrivals.slices))
     step = max(records // len(arrivals.slices) // 4, 1)
     reached: list[int] = []
@@ -60,7 +60,7 @@ def late_in_any_backlog(arrivals: Arrivals, settings: Settings) -> int:
     for rows in arrivals.slices:
         for row in rows:
             if index % step == 0:
-                reached.append(predicted.close_slice())
+                reached.append(predicted.advance())
             index += 1
             if row.flaw is not Flaw.NONE:
                 continue
@@ -78,7 +78,7 @@ def _cut(drafts: Iterable[Draft], settings: Settings) -> list[list[Draft]]:
     return slices
 
 
-def _observe(rows: list[Draft], predicted: PredictedWatermark) -> None:
+def _observe(rows: list[Draft], predicted: WatermarkTracker) -> None:
     """Advance the predicted watermark by these rows.
 
     Some join kinds filter rows without a key below the watermark, others do not. If such a row were the latest of its

@@ -20,10 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from producers.watermark import PredictedWatermark
 from tidemark.errors import UsageError
 from tidemark.formats.events import write_time
 from tidemark.formats.trace import FORMAT, Header, Pace, Record, TopicSpec, write_trace
+from tidemark.formats.watermark import WatermarkTracker
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 """Each airport has its own partition of ``flights``."""
@@ -131,16 +131,16 @@ def arrange(
         flights + weather, key=lambda record: (record.arrival_ms, order.index(record.topic), record.partition)
     )
     span_ms = round(settings.slice_hours * HOUR_MS)
-    predicted = PredictedWatermark(DELAYS_MS)
+    predicted = WatermarkTracker(DELAYS_MS)
     index, stretch, late = -1, None, 0
     for record in records:
         if (record.arrival_ms - CUT_MS) // span_ms != stretch:
             stretch = (record.arrival_ms - CUT_MS) // span_ms
             index += 1
-            predicted.close_slice()
+            predicted.advance()
         record.slice = index
         assert record.event_ms is not None
-        late += record.event_ms <= predicted.value_ms
+        late += record.event_ms <= predicted.watermark_ms
         predicted.observe(order.index(record.topic), record.event_ms)
     stepped = settings.pace == "stepped"
     counts = {FLIGHTS: len(flights), WEATHER: len(weather)}

@@ -18,7 +18,6 @@ from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.chain_comparison import Predicted
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, hit_running_batches, written_kills_doubled
 from tidemark.oracle.input.chain_history import ChainHistory
-from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.operators import DeduplicateOperator, LimitOperator
 
 FAR_MS = 1 << 52
@@ -131,7 +130,4 @@ def _flushed(history: ChainHistory, predicted: Predicted) -> bool:
     """Whether nothing but rows of sentinels would still come, however far the watermark went. Uses the model up."""
     if not history.batches or not history.batches[-1].plan.committed:
         return False
-    model = predicted.model
-    model.watermark_ms = FAR_MS
-    nothing: list[list[Row]] = [[] for _ in history.chain.sources]
-    return all(history.is_sentinel(row) for row in model.batch(nothing))
+    return all(history.is_sentinel(row) for row in predicted.model.flush(FAR_MS))

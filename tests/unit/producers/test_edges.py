@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from producers.generate import generate
 from producers.settings import Settings
-from producers.watermark import PredictedWatermark
 from tidemark.errors import UsageError
 
 KINDS = {
@@ -101,18 +100,6 @@ def test_a_trace_without_edges_has_no_edge_rows(make):
     made = make(impressions=200, edges=0)
     assert made.header.counts["edge_rows"] == 0
     assert "edge_row_seen" not in made.header.goals
-
-
-def test_a_watermark_waits_for_every_input_and_never_decreases():
-    predicted = PredictedWatermark((10, 20))
-    predicted.observe(0, 1_000)
-    assert predicted.close_slice() == 0
-    predicted.observe(1, 500)
-    assert predicted.close_slice() == 480
-    predicted.observe(1, 400)
-    assert predicted.close_slice() == 480
-    predicted.observe(1, 5_000)
-    assert predicted.close_slice() == 990
 
 
 def test_a_microsecond_after_the_watermark_is_not_late(make):

@@ -8,10 +8,10 @@ the batch before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tidemark.formats import chain
-from tidemark.formats.contract import WatermarkPolicy
+from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.operators import MACHINES, Choose, Rules, first_come
 from tidemark.oracle.spark.join_elimination import as_described, optimized
@@ -19,26 +19,32 @@ from tidemark.oracle.spark.time_ranges import US_PER_MS
 
 
 class Model:
-    """A running query. ``watermark_ms`` is the one that the next batch runs with."""
+    """A running query."""
 
     def __init__(
         self, described: chain.Chain, rules: Rules | None = None, choose: Choose = first_come
     ) -> None:
         """``kept`` are the numbers of the sources that are read; a watermark behind another one never comes."""
         self.rules = rules or Rules()
+        self._described = described
         plan = optimized(described) if self.rules.drops_sides else as_described(described)
         self.chain, self.kept = plan.chain, plan.sources
         self.silent = sum(source.watermark_delay_ms is not None for source in plan.unread)
-        self.watermark_ms = 0
+        delays_ms = [source.watermark_delay_ms for source in (*self.chain.sources, *plan.unread)]
+        self._tracker = WatermarkTracker(delays_ms, self.chain.policy)
         self._previous_ms: int | None = None
-        self._seen_ms: dict[int, int] = {}
         steps = [step for step in self.chain.steps if not isinstance(step, chain.Source)]
         # A step that is written twice in a chain is two machines: they go by place, not by what they say.
         self.machines = [MACHINES[type(step)](step, self.rules, choose) for step in steps]
 
+    @property
+    def watermark_ms(self) -> int:
+        """The watermark that the next batch runs with."""
+        return self._tracker.watermark_ms
+
     def restart(self) -> None:
         """Spark keeps the watermark over a restart, but not the latest event time of each source."""
-        self._seen_ms.clear()
+        self._tracker.restart()
 
     def batch(self, rows: Sequence[list[Row]]) -> list[Row]:
         """Run one batch: the rows of each source of the chain in, those that are written out."""
@@ -60,6 +66,11 @@ class Model:
         self._advance(rows)
         return out
 
+    def flush(self, watermark_ms: int) -> list[Row]:
+        """Run one batch without data, with a watermark that no input has given; the model is used up then."""
+        self._tracker.watermark_ms = watermark_ms
+        return self.batch([[] for _ in self._described.sources])
+
     def read_by(self, rows: Sequence[list[Row]]) -> list[list[Row]]:
         """The rows of the sources that are read, of those of all sources of the chain."""
         return [rows[number] for number in self.kept]
@@ -77,16 +88,10 @@ class Model:
         return [machine.late_rows for machine in self.machines]
 
     def _advance(self, rows: Sequence[list[Row]]) -> None:
-        delays = [source.watermark_delay_ms for source in self.chain.sources]
-        for number, (source, mine, delay_ms) in enumerate(zip(self.chain.sources, rows, delays, strict=True)):
-            if delay_ms is not None and mine:
-                latest_ms = max(row.values[source.time] for row in mine) // US_PER_MS - delay_ms
-                self._seen_ms[number] = max(self._seen_ms.get(number, latest_ms), latest_ms)
-        watermarks = [self._seen_ms.get(n, 0) for n, delay_ms in enumerate(delays) if delay_ms is not None]
-        watermarks += [0] * self.silent
-        if watermarks:
-            pick: Callable[[list[int]], int] = max if self.chain.policy is WatermarkPolicy.MAX else min
-            self.watermark_ms = max(self.watermark_ms, pick(watermarks))
+        for number, (source, mine) in enumerate(zip(self.chain.sources, rows, strict=True)):
+            if source.watermark_delay_ms is not None and mine:
+                self._tracker.observe(number, max(row.values[source.time] for row in mine) // US_PER_MS)
+        self._tracker.advance()
 
     def _inputs_ms(self, watermark_ms: int) -> list[int]:
         """The watermark of each machine under one of the whole query."""

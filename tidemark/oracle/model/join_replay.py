@@ -35,9 +35,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidemark.formats.contract import COMPARISONS, JoinKind, WatermarkPolicy
+from tidemark.formats.contract import COMPARISONS, JoinKind
+from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History, alone, pair
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.spark.pushdown import PRESERVED, passes
@@ -94,7 +96,9 @@ def predict(history: History) -> Prediction:
         removed=never[:],
     )
     join = _SemiJoin if history.contract.kind is JoinKind.LEFT_SEMI else _Join
-    model, tracker = join(history, prediction), _WatermarkTracker(history)
+    contract = history.contract
+    delays_ms = contract.left.watermark_delay_ms, contract.right.watermark_delay_ms
+    model, tracker = join(history, prediction), WatermarkTracker(delays_ms, contract.policy)
     for batch in history.batches:
         number = batch.plan.batch
         prediction.watermarks_ms.append(tracker.watermark_ms)
@@ -102,7 +106,7 @@ def predict(history: History) -> Prediction:
             tracker.restart()
         left = _readable(batch.rows[LEFT], prediction.disposition)
         right = _readable(batch.rows[RIGHT], prediction.disposition)
-        tracker.see(left, right)
+        _observe(tracker, history, (left, right))
         model.start(number, prediction.late_ms(number), prediction.watermarks_ms[number])
         model.take(model.accept(LEFT, left), model.accept(RIGHT, right))
         model.evict()
@@ -115,41 +119,15 @@ def _readable(rows: list[int], disposition: bytearray) -> list[int]:
     return [row for row in rows if not disposition[row]]  # Fate.UNREAD is 0: neither unreadable nor filtered
 
 
-class _WatermarkTracker:
-    """``WatermarkTracker.updateWatermark``: a latest time per watermarked input, one watermark for the query."""
-
-    def __init__(self, history: History) -> None:
-        contract = history.contract
-        self.watermark_ms = 0
-        self._time_us = history.rows.event_us
-        self._delays_ms = contract.left.watermark_delay_ms, contract.right.watermark_delay_ms
-        self._policy = min if contract.policy is WatermarkPolicy.MIN else max
-        self._null_time = contract.left.keeps_null_event_time, contract.right.keeps_null_event_time
-        self._seen_ms: list[int | None] = [None, None]
-
-    def restart(self) -> None:
-        """A restarted query keeps its watermark and forgets what each input has shown."""
-        self._seen_ms = [None, None]
-
-    def see(self, left: list[int], right: list[int]) -> None:
-        """Take the rows of a batch into account, late ones too."""
-        for side, rows in enumerate((left, right)):
-            delay_ms = self._delays_ms[side]
-            if rows and delay_ms is not None:
-                latest_us = max(map(self._time_us.__getitem__, rows))
-                if self._null_time[side]:  # NULL counts as 0
-                    times_us = map(self._time_us.__getitem__, rows)
-                    latest_us = max(0 if time_us == NULL_TIME_US else time_us for time_us in times_us)
-                latest_ms = latest_us // US_PER_MS - delay_ms
-                known_ms = self._seen_ms[side]
-                self._seen_ms[side] = latest_ms if known_ms is None else max(known_ms, latest_ms)
-
-    def advance(self) -> None:
-        """End the batch."""
-        pairs = zip(self._seen_ms, self._delays_ms, strict=True)
-        latest_ms = [seen_ms or 0 for seen_ms, delay_ms in pairs if delay_ms is not None]
-        if latest_ms:
-            self.watermark_ms = max(self.watermark_ms, self._policy(latest_ms))
+def _observe(tracker: WatermarkTracker, history: History, rows_by_side: tuple[list[int], list[int]]) -> None:
+    """Take the rows of a batch into account, late ones too; a NULL event time that is kept counts as 0."""
+    contract, time_of = history.contract, history.rows.event_us.__getitem__
+    for number, (side, rows) in enumerate(zip((contract.left, contract.right), rows_by_side, strict=True)):
+        if rows and side.watermark_delay_ms is not None:
+            times_us: Iterable[int] = map(time_of, rows)
+            if side.keeps_null_event_time:
+                times_us = (0 if time_us == NULL_TIME_US else time_us for time_us in times_us)
+            tracker.observe(number, max(times_us) // US_PER_MS)
 
 
 class _Join:

@@ -1,0 +1,45 @@
+"""The watermark of a query, as Spark computes it of the event times that its inputs have shown.
+
+Pure. Source: ``WatermarkTracker.updateWatermark`` in Spark's ``sql/core``. Each input with a watermark has its latest
+event time, floored to milliseconds, minus its delay; an input that has shown no row counts as 0. Policy ``min`` takes
+the least of them and ``max`` the greatest. The result never decreases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.formats.contract import WatermarkPolicy
+
+
+class WatermarkTracker:
+    """Observe the rows of a batch, then advance. ``watermark_ms`` is the one that the next batch runs with.
+
+    ``delays_ms`` has the delay of each input in milliseconds, ``None`` for an input without a watermark.
+    """
+
+    def __init__(
+        self, delays_ms: Sequence[int | None], policy: WatermarkPolicy = WatermarkPolicy.MIN
+    ) -> None:
+        self._delays_ms = tuple(delays_ms)
+        self._pick = min if policy is WatermarkPolicy.MIN else max
+        self.latest_ms: list[int | None] = [None] * len(self._delays_ms)
+        self.watermark_ms = 0
+
+    def observe(self, number: int, event_ms: int) -> None:
+        """Count the row with the latest event time of those that input ``number`` has shown, late ones too."""
+        latest_ms = self.latest_ms[number]
+        if latest_ms is None or event_ms > latest_ms:
+            self.latest_ms[number] = event_ms
+
+    def advance(self) -> int:
+        """End the batch; returns the watermark after it, in milliseconds."""
+        pairs = zip(self.latest_ms, self._delays_ms, strict=True)
+        reached_ms = [0 if latest is None else latest - delay for latest, delay in pairs if delay is not None]
+        if reached_ms:
+            self.watermark_ms = max(self.watermark_ms, self._pick(reached_ms))
+        return self.watermark_ms
+
+    def restart(self) -> None:
+        """A restarted query keeps its watermark and forgets what each input has shown."""
+        self.latest_ms = [None] * len(self._delays_ms)
