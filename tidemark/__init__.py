@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     )
     from tidemark.formats.json_reader import read_json
     from tidemark.oracle.findings import Finding
-    from tidemark.oracle.judgement import Verdict
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
+    from tidemark.oracle.verdict import Verdict
     from tidemark.public_api import check, run
     from tidemark.runner.one_run import RunResult
     from tidemark.runner.run_options import RunOptions
@@ -94,7 +94,7 @@ _MODULES = {
     ),
     "tidemark.formats.json_reader": ("read_json",),
     "tidemark.oracle.findings": ("Finding",),
-    "tidemark.oracle.judgement": ("Verdict",),
+    "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),
     "tidemark.public_api": ("check", "run"),
     "tidemark.runner.one_run": ("RunResult",),

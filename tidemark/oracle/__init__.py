@@ -20,8 +20,8 @@ from tidemark.formats.chain import is_chain
 from tidemark.oracle.chain_judgement import judge_chain
 from tidemark.oracle.findings import PROPERTIES, Finding
 from tidemark.oracle.input.history import Evidence
-from tidemark.oracle.judgement import Verdict
 from tidemark.oracle.judgement import judge as judge_join
+from tidemark.oracle.verdict import Verdict
 
 __all__ = ["PROPERTIES", "Evidence", "Finding", "Verdict", "judge"]
 

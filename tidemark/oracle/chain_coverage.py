@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from tidemark.formats import chain
 from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.chain_comparison import Predicted
-from tidemark.oracle.coverage import ALWAYS_REQUIRED, hit_running_batches, written_kills_doubled
+from tidemark.oracle.coverage import ALWAYS_REQUIRED, of_any_query
 from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.model.operators import DeduplicateOperator, LimitOperator
+from tidemark.oracle.run_counts import of_batches, of_faults
 
 FAR_MS = 1 << 52
 """A watermark further than any event time."""
@@ -66,17 +67,10 @@ def reached(
     return {
         "flushed": _flushed(history, predicted),
         "all_input_read": _all_read(history),
-        "every_fault_done": all(fault.injected for fault in faults),
         "rows_came": counts["joined_rows"] + counts["null_rows"] > 0,
         "duplicate_dropped": counts["duplicates_dropped"] > 0,
         "limit_reached": counts["over_limit"] > 0,
-        "late_row_dropped": counts["late"] > 0,
-        "unreadable_filtered": counts["unreadable"] > 0,
-        "null_key_seen": counts["null_key"] > 0,
-        "duplicate_event_seen": counts["duplicate_events"] > 0,
-        "duplicate_permitted": counts["duplicates_permitted"] > 0,
-        "written_kills_doubled": written_kills_doubled(faults, permitted),
-        "fault_hit_running_batch": hit_running_batches(faults),
+        **of_any_query(counts, faults, permitted),
     }
 
 
@@ -84,8 +78,6 @@ def tally(
     history: ChainHistory, predicted: Predicted, seen: Counter[str], faults: Sequence[Fault]
 ) -> dict[str, int]:
     """All counts of a run, by the names of ``tidemark.oracle.run_counts``; ``late`` counts rows late at any step."""
-    plans = [batch.plan for batch in history.batches]
-    with_data = sum(any(batch.rows) for batch in history.batches)
     topics = Counter(topic for topic, _, _ in history.places[: history.first_sentinel])
     machines = predicted.model.machines
     names = (
@@ -107,15 +99,8 @@ def tally(
         ),
         "over_limit": sum(machine.dropped for machine in machines if isinstance(machine, LimitOperator)),
         "expected_rows": sum(predicted.all().values()),
-        "batches": history.planned,
-        "committed_batches": sum(plan.committed for plan in plans),
-        "data_batches": with_data,
-        "no_data_batches": len(plans) - with_data,
-        "batches_run_again": sum(plan.runs > 1 for plan in plans),
-        "failed_tasks": sum(plan.failed_tasks for plan in plans),
-        "faults": len(faults),
-        "faults_done": sum(fault.injected for fault in faults),
-        "recovery_ms": round(1000 * max((fault.recovery_s or 0 for fault in faults), default=0)),
+        **of_batches(history),
+        **of_faults(faults),
     }
 
 

@@ -1,31 +1,26 @@
 """The judgement of a run of a chain: what the rules give, what SQL gives, and what came out, put together.
 
-Free of I/O and of any clock. As ``tidemark.oracle.judgement``, whose words and verdict it uses; output rows do not say
+Free of I/O and of any clock. Output rows do not say
 which records they are made of, so they are compared as values, batch by batch.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
-from tidemark.errors import BrokenEvidence, TidemarkError
 from tidemark.formats import chain
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle import chain_coverage
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
-from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.delivery import resent
-from tidemark.oracle.findings import Finding, FindingLog
+from tidemark.oracle.findings import Finding
 from tidemark.oracle.input.chain_history import ChainHistory, read_history
 from tidemark.oracle.input.chain_rows import ChainOutput, Choice, Shape
 from tidemark.oracle.input.history import Evidence
-from tidemark.oracle.judgement import Verdict, accepted, conclude
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Choose, Rules, first_come
 from tidemark.oracle.spark.known_defects import (
-    KNOWN_DEFECTS,
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     UNUSED_SIDE_HOLDS_THE_WATERMARK,
     has_defect,
@@ -33,8 +28,9 @@ from tidemark.oracle.spark.known_defects import (
     known,
 )
 from tidemark.oracle.sql.chain_answer import ChainAnswer
+from tidemark.oracle.verdict import Judgement, Verdict, readable_evidence
+from tidemark.oracle.watermark_check import check_watermarks
 
-T = TypeVar("T")
 KIND = "chain"
 SOUND = Rules(right_first=False, drops_sides=False)
 """Those of a Spark without a known defect."""
@@ -45,16 +41,10 @@ def judge_chain(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
 
     Raises ``TidemarkError``: for evidence that cannot be read, and for a name that is no known defect.
     """
-    try:
+    with readable_evidence():
         history = read_history(run)
         output = ChainOutput(history, run.output())
-    except (ValueError, TypeError) as error:
-        raise BrokenEvidence(
-            "the evidence cannot be read",
-            detail=f"{type(error).__name__}: {error}",
-            hint="the docstring of tidemark/formats/evidence.py describes each file",
-        ) from error
-    return _Judgement(history, output, known((*history.chain.accept, *accept))).judge(run)
+    return _ChainJudgement(history, output, known((*history.chain.accept, *accept))).judge(run)
 
 
 def unmodelled(spark: str | None) -> str:
@@ -62,20 +52,18 @@ def unmodelled(spark: str | None) -> str:
     return f"the rules of Spark {spark} were not compared with the model of a chain"
 
 
-class _Judgement:
-    """The stages of one judgement; a stage that raises makes the verdict inconclusive."""
+class _ChainJudgement(Judgement):
+    """The judgement of a run of a chain."""
 
     def __init__(self, history: ChainHistory, output: ChainOutput, accept: Sequence[str]) -> None:
+        super().__init__(history.manifest, accept, history.inconclusive)
         self.history = history
-        self.accept = accept
         self.output = output
-        self.finding_log = FindingLog()
-        self.inconclusive = list(history.inconclusive)
         self.choice = Choice(history, output)
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
-        self.check_gaps()
+        self.check_gaps(history.gaps)
         if not is_modelled(history.manifest.versions):
             self.inconclusive.append(unmodelled(history.manifest.versions.get("spark")))
         asked = chain_coverage.asked(history, faults)
@@ -88,7 +76,13 @@ class _Judgement:
                     f"{self.choice.unseen} times several rows with the same key but other fields were read by one"
                     " batch: which of them a deduplication keeps is not determined, and nothing shows it"
                 )
-            self.stage("watermarks", lambda: self.check_watermarks(predicted))
+            plans, described = [batch.plan for batch in history.batches], history.chain
+            self.stage(
+                "watermarks",
+                lambda: check_watermarks(
+                    plans, predicted.watermarks_ms, described.sources, described.policy, self.finding_log
+                ),
+            )
             defect = self.stage("the SQL answer", lambda: self.compare_oracles(predicted)) or DefectRows()
             without = self.stage("late rows", lambda: self.predict(Rules(keep_late=True), first_come))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
@@ -103,35 +97,7 @@ class _Judgement:
                     "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-        missed = [name for name in asked if not reached.get(name)]
-        self.inconclusive += [f"the coverage goal {name!r} is required and was not met" for name in missed]
-        return Verdict(
-            verdict=conclude(self.finding_log, self.inconclusive, self.accept),
-            delivery=str(history.manifest.delivery),
-            pipeline=history.chain.name,
-            kind=KIND,
-            findings=self.finding_log.findings(),
-            findings_total=self.finding_log.totals(),
-            unexplained_total=self.finding_log.unexplained(),
-            defects_total=dict(self.finding_log.defects),
-            known_defects={name: KNOWN_DEFECTS[name] for name in self.finding_log.defects},
-            counts=counts,
-            goals=reached,
-            asked=asked,
-            inconclusive=self.inconclusive,
-            accept=list(self.accept),
-            accepted_total=accepted(self.finding_log, self.accept),
-        )
-
-    def stage(self, name: str, work: Callable[[], T]) -> T | None:
-        """Do a part of the judgement; what it raises makes the verdict inconclusive; broken evidence is raised."""
-        try:
-            return work()
-        except TidemarkError:
-            raise
-        except Exception as error:  # noqa: BLE001 (a check that raises gives UNKNOWN, never a lost run)
-            self.inconclusive.append(f"{name} could not be judged: {type(error).__name__}: {error}")
-            return None
+        return self.conclude(history.chain.name, KIND, counts, asked, reached)
 
     def rules(self) -> Rules:
         """Those of the Spark that ran."""
@@ -152,32 +118,6 @@ class _Judgement:
             predicted.watermarks_ms.append(model.watermark_ms)
             predicted.rows.append([(shape.of(row), row) for row in model.batch(batch.rows)])
         return predicted
-
-    def check_gaps(self) -> None:
-        """A gap in the batches ends the comparison, and is a finding."""
-        for batch, gap in self.history.gaps:
-            message = f"{gap}; nothing is compared from there on"
-            self.finding_log.add(Finding(property="missing_batches", message=message, batch=batch))
-
-    def check_watermarks(self, predicted: Predicted) -> None:
-        """Compare the watermarks in the checkpoint with those that the input gives."""
-        plans = [batch.plan for batch in self.history.batches]
-        wrong = [plan for plan in plans if plan.watermark_ms != predicted.watermarks_ms[plan.batch]]
-        if not wrong:
-            return
-        first = wrong[0]
-        delays = ", ".join(
-            f"{source.watermark_delay_ms} ms on {source.topic}"
-            for source in self.history.chain.sources
-            if source.watermark_delay_ms is not None
-        )
-        message = (
-            f"batch {first.batch} ran with the eviction watermark {moment(first.watermark_ms)}, but the input before"
-            f" it, with delays of {delays} under the policy {self.history.chain.policy}, gives"
-            f" {moment(predicted.watermarks_ms[first.batch])}; {len(wrong)} of {len(plans)} batches differ, and rows"
-            " are judged by the watermarks that the input gives"
-        )
-        self.finding_log.add(Finding(property="wrong_watermarks", message=message, batch=first.batch))
 
     def compare_oracles(self, predicted: Predicted) -> DefectRows:
         """What a known defect of Spark changes; any other difference becomes a finding."""

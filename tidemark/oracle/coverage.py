@@ -53,10 +53,19 @@ def reached(
     return {
         "flushed": _flushed(history, prediction),
         "all_input_read": _all_read(history),
-        "every_fault_done": all(fault.injected for fault in faults),
         **{name: counts[count] > 0 for name, count in _came(history.contract.kind).items()},
-        "late_row_dropped": counts["late"] > 0,
         "edge_row_seen": counts["edge"] > 0,
+        **of_any_query(counts, faults, permitted),
+    }
+
+
+def of_any_query(
+    counts: Mapping[str, int], faults: Sequence[Fault], permitted: Mapping[int, int]
+) -> dict[str, bool]:
+    """The coverage goals that a join and a chain share."""
+    return {
+        "every_fault_done": all(fault.injected for fault in faults),
+        "late_row_dropped": counts["late"] > 0,
         "unreadable_filtered": counts["unreadable"] > 0,
         "null_key_seen": counts["null_key"] > 0,
         "duplicate_event_seen": counts["duplicate_events"] > 0,

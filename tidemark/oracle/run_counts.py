@@ -17,6 +17,7 @@ import numpy as np
 from tidemark.formats.contract import JoinKind
 from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.join_comparison import Seen
+from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.history import ROW_MASK, Disposition, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
@@ -29,7 +30,14 @@ def tally(history: History, prediction: Prediction, seen: Seen, faults: Sequence
     return {
         **_rows(history, prediction),
         **_output(history, prediction, seen),
-        **_batches(history),
+        **of_batches(history),
+        **of_faults(faults),
+    }
+
+
+def of_faults(faults: Sequence[Fault]) -> dict[str, int]:
+    """How many faults there are in the journal, how many were injected, and the longest recovery."""
+    return {
         "faults": len(faults),
         "faults_done": sum(fault.injected for fault in faults),
         "recovery_ms": round(1000 * max((fault.recovery_s or 0 for fault in faults), default=0)),
@@ -90,7 +98,8 @@ def _output(history: History, prediction: Prediction, seen: Seen) -> dict[str, i
     }
 
 
-def _batches(history: History) -> dict[str, int]:
+def of_batches(history: History | ChainHistory) -> dict[str, int]:
+    """How many batches were planned, committed, with data and run again."""
     plans = [batch.plan for batch in history.batches]
     with_data = sum(any(batch.rows) for batch in history.batches)
     return {

@@ -17,8 +17,8 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.oracle import judge
 from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.judgement import accepted, conclude
 from tidemark.oracle.spark.known_defects import DEFECTS
+from tidemark.oracle.verdict import accepted, conclude
 
 OF_DEFECTS = {
     "defect_condition_bound": "condition-bounds-the-state",

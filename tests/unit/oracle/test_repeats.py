@@ -12,7 +12,7 @@ from tests.unit.oracle.histories import Run
 from tests.unit.oracle.test_chains import ONCE
 from tidemark.formats.contract import Delivery, Output
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
-from tidemark.oracle.judgement import Verdict
+from tidemark.oracle.verdict import Verdict
 
 
 def death(batch: int = 0, **changes: Any) -> Fault:

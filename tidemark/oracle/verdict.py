@@ -1,0 +1,160 @@
+"""The verdict, and the frame of a judgement: stages that may fail, coverage goals that must be met.
+
+Free of I/O and of any clock. ``judgement`` and ``chain_judgement`` fill the frame with their comparisons.
+
+``INVALID``  at least one finding that is not of an accepted defect of Spark. It outranks everything.
+``UNKNOWN``  no such finding, but a coverage goal was not met, or something is inconclusive: a check
+             raised, or the evidence does not hold what the checkpoint says was read.
+``VALID``    neither. Uncertain is never counted as passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal, TypeVar
+
+import msgspec
+
+from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
+from tidemark.formats.evidence import Manifest
+from tidemark.oracle.compare.spark_account import SparkAccount
+from tidemark.oracle.findings import Finding, FindingLog
+from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
+
+T = TypeVar("T")
+Outcome = Literal["VALID", "INVALID", "UNKNOWN"]
+BOTH, ALONE = ("operational", "declarative"), ("declarative",)
+EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKNOWN}
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property,
+    ``unexplained_total`` those that no known defect explains, ``defects_total`` the others by known defect.
+
+    ``accept`` names the known defects that the contract or the caller accepts, ``accepted_total`` counts the findings
+    of those among them that occurred: they are in ``findings``, too, and do not make the run ``INVALID``.
+
+    ``goals`` says for each coverage goal of this kind of join whether it was met, ``asked`` which had to be;
+    ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
+    ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``spark_account`` is what Spark said of its
+    state and of itself.
+    """
+
+    verdict: Outcome
+    delivery: str
+    pipeline: str
+    kind: str
+    findings: list[Finding]
+    findings_total: dict[str, int]
+    unexplained_total: dict[str, int]
+    defects_total: dict[str, int]
+    known_defects: dict[str, str]
+    counts: dict[str, int]
+    goals: dict[str, bool]
+    asked: list[str]
+    inconclusive: list[str]
+    spark_account: SparkAccount | None = None
+    oracles: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
+    accept: list[str] = []
+    accepted_total: dict[str, int] = {}
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line."""
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def new_findings(self) -> list[Finding]:
+        """The findings that no known defect of Spark explains: examples, all counted in ``unexplained_total``."""
+        return [finding for finding in self.findings if finding.defect is None]
+
+
+@contextmanager
+def readable_evidence() -> Iterator[None]:
+    """Turn what a reader of evidence raises into a ``BrokenEvidence``."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise BrokenEvidence(
+            "the evidence cannot be read",
+            detail=f"{type(error).__name__}: {error}",
+            hint="the docstring of tidemark/formats/evidence.py describes each file",
+        ) from error
+
+
+class Judgement:
+    """The stages of one judgement; a stage that raises is inconclusive, and those that need it are not run."""
+
+    oracles: Sequence[str] = BOTH
+
+    def __init__(self, manifest: Manifest, accept: Sequence[str], inconclusive: Sequence[str]) -> None:
+        self.manifest = manifest
+        self.accept = accept
+        self.finding_log = FindingLog()
+        self.inconclusive = list(inconclusive)
+
+    def stage(self, name: str, work: Callable[[], T]) -> T | None:
+        """Do a part of the judgement; what it raises makes the verdict inconclusive; broken evidence is raised."""
+        try:
+            return work()
+        except TidemarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 (a check that raises gives UNKNOWN, never a lost run)
+            self.inconclusive.append(f"{name} could not be judged: {type(error).__name__}: {error}")
+            return None
+
+    def check_gaps(self, gaps: Sequence[tuple[int, str]]) -> None:
+        """A gap in the batches ends the comparison, and is a finding."""
+        for batch, gap in gaps:
+            message = f"{gap}; nothing is compared from there on"
+            self.finding_log.add(Finding(property="missing_batches", message=message, batch=batch))
+
+    def conclude(
+        self,
+        pipeline: str,
+        kind: str,
+        counts: dict[str, int],
+        asked: Sequence[str],
+        reached: dict[str, bool],
+        spark_account: SparkAccount | None = None,
+    ) -> Verdict:
+        """The verdict of what was found; a coverage goal that is asked and not reached is inconclusive."""
+        self.inconclusive += [_not_met(name, reached) for name in asked if not reached.get(name)]
+        return Verdict(
+            verdict=conclude(self.finding_log, self.inconclusive, self.accept),
+            delivery=str(self.manifest.delivery),
+            pipeline=pipeline,
+            kind=kind,
+            findings=self.finding_log.findings(),
+            findings_total=self.finding_log.totals(),
+            unexplained_total=self.finding_log.unexplained(),
+            defects_total=dict(self.finding_log.defects),
+            known_defects={name: KNOWN_DEFECTS[name] for name in self.finding_log.defects},
+            counts=counts,
+            goals=reached,
+            asked=list(asked),
+            inconclusive=self.inconclusive,
+            spark_account=spark_account,
+            oracles=list(self.oracles),
+            accept=list(self.accept),
+            accepted_total=accepted(self.finding_log, self.accept),
+        )
+
+
+def accepted(findings: FindingLog, accept: Sequence[str]) -> dict[str, int]:
+    """How many findings there are of each accepted defect that occurred."""
+    return {name: findings.defects[name] for name in accept if findings.defects[name]}
+
+
+def conclude(findings: FindingLog, inconclusive: Sequence[str], accept: Sequence[str]) -> Outcome:
+    """``INVALID`` outranks ``UNKNOWN``; findings of accepted defects are neither."""
+    if sum(findings.totals().values()) > sum(accepted(findings, accept).values()):
+        return "INVALID"
+    return "UNKNOWN" if inconclusive else "VALID"
+
+
+def _not_met(name: str, reached: Mapping[str, bool]) -> str:
+    if reached and name not in reached:
+        return f"the coverage goal {name!r} is required, which is none of: {', '.join(reached)}"
+    return f"the coverage goal {name!r} is required and was not met"
