@@ -44,7 +44,9 @@ class QueryServer:
         word, _, rest = line.strip().partition(" ")
         match word:
             case "status":
-                return self.failure() or {"event": "status", **self.query.status}
+                status = self.query.status
+                runs = status["isTriggerActive"] or status["message"].startswith("Waiting for")
+                return (None if runs else self.failure()) or {"event": "status", **status}
             case "check":
                 return self.failure() or {"event": "well"}
             case "wait":
