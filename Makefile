@@ -69,7 +69,7 @@ down: ## stop them
 demo: venv ## 20,000 impressions through a left outer join, three executors killed, judged
 	@$(BIN)/tidemark run left_outer --impressions 20000 --kill-executors 3 $(ARGS)
 
-smoke: venv ## the tier for every save: unit, house, a judged run of each join, the sink, a stack by hand
+smoke: venv ## the tier for every save: unit, repository, a judged run of each join, the sink, a stack by hand
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m smoke $(ARGS)
 
 test: venv ## the whole suite but "long"

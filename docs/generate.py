@@ -40,8 +40,8 @@ FAULT_WORDS = (
     "run `UNKNOWN`."
 )
 PORT_WORDS = (
-    "A free port is one below the range that the system uses for outgoing connections; `tidemark status` shows those "
-    "of the running stack. `--kafka-port` asks for one of Kafka's. Spark's web pages are off."
+    "A free port is one from 15000 up to the range that the system uses for outgoing connections; `tidemark status` "
+    "shows those of the running stack. `--kafka-port` asks for one of Kafka's. Spark's web pages are off."
 )
 IMAGE_WORDS = (
     "The backend `compose` has one image, `tidemark:` and a tag made of its content, from `{base}`: Debian's Java and "
@@ -51,6 +51,7 @@ IMAGE_WORDS = (
 PYTEST_WORDS = (
     "Options of `run_pipeline(pipeline, **options)` are the fields of `RunOptions`; "
     "[the command line](cli.md) describes them, with `python` for `--spark`. "
+    "`report` and `say` are functions that are told of progress. "
     "The result has `verdict`, `run_dir`, `trace_sha256` and `command`."
 )
 

@@ -3,7 +3,7 @@
 Free of heavy imports until a fixture is used, because every pytest of the environment loads it. ``stack`` is one for
 all workers of ``pytest -n``: found if it is there, else started, and ended with its last lease. ``run_pipeline`` runs
 a join and gives back its verdict; the run directory of a test that failed is kept below ``runs/tests``, and one that
-the test named (``run_dir``, new or empty) is always kept.
+the test named (``run_dir``, new or empty) is always kept. For example::
 
     def test_my_join_is_right(run_pipeline):
         result = run_pipeline("my_join.py", trace=Path("traces/bad_monday.jsonl"))

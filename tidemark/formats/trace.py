@@ -1,23 +1,25 @@
 """The trace: every input record of a run, in the order in which it was produced.
 
 Free of Kafka and Spark. A JSON Lines file, plain or compressed (``.zst``), simple enough to be read and written by
-hand. The first line is the header, each further line a record::
+hand. The first line is the header, each further line a record. A *slice* is a group of records that is published in
+one go: at the pace ``stepped`` it becomes one batch::
 
-    {"tidemark_trace": 2, "pace": "stepped", "topics": {"impressions": {"partitions": 2}, "clicks": {"partitions": 1}},
-     "slices": 2}
+    {"tidemark_trace": 2, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}, "slices": 2}
     {"topic": "impressions", "value": "{\\"impression_id\\": \\"i1\\", ...}", "arrival_ms": 1767225600000}
     {"topic": "clicks", "value": "{\\"click_id\\": \\"c1\\", ...}", "arrival_ms": 1767225601000, "slice": 1}
 
 Header:
 
+``tidemark_trace``   the version of the format, 2.
 ``pace``    ``stepped``: the next slice is published once the query has processed the one before. ``backlog``: the
             whole trace is published before the query starts, and each batch reads about as many records as a slice has.
             ``timed``: each record is published at its ``arrival_ms``.
-``topics``  logical name -> number of partitions.
+``topics``  logical name -> ``{"partitions": N}``; 1 if it is left out.
 ``slices``  number of slices (at least 1).
 ``seed``, ``generator``   optional: how the trace was made.
 ``counts``  optional: how many records of each sort it has; shown in the report.
-``goals``   optional: the coverage goals that a run of this trace has to meet (``tidemark.oracle.coverage``).
+``goals``   optional: the coverage goals that a run of this trace has to meet ("Reading a verdict" has a
+            table of them).
 
 Record (``topic`` and ``arrival_ms`` are required):
 

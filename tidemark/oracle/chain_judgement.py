@@ -31,7 +31,6 @@ from tidemark.oracle.sql.chain_answer import ChainAnswer
 from tidemark.oracle.verdict import Judgement, Verdict, readable_evidence
 from tidemark.oracle.watermark_check import check_watermarks
 
-KIND = "chain"
 SOUND = Rules(right_first=False, drops_sides=False)
 """Those of a Spark without a known defect."""
 
@@ -55,9 +54,12 @@ def unmodelled(spark: str | None) -> str:
 class _ChainJudgement(Judgement):
     """The judgement of a run of a chain."""
 
+    kind = "chain"
+
     def __init__(self, history: ChainHistory, output: ChainOutput, accept: Sequence[str]) -> None:
         super().__init__(history.manifest, accept, history.inconclusive)
         self.history = history
+        self.pipeline = history.chain.name
         self.output = output
         self.choice = Choice(history, output)
 
@@ -97,7 +99,7 @@ class _ChainJudgement(Judgement):
                     "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-        return self.conclude(history.chain.name, KIND, counts, asked, reached)
+        return self.conclude(counts, asked, reached)
 
     def rules(self) -> Rules:
         """Those of the Spark that ran."""

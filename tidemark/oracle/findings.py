@@ -5,41 +5,45 @@ should look at them: its meaning, then an example, the usual causes, and the nex
 directory.
 
 ``missing_batches``
-    Batch ids have a gap, or offsets go backwards: nothing is compared from there on.
+    Batch ids have a gap, or offsets go backwards. Nothing is compared from there on.
     Example: batch 4 was planned after batch 2, and there is no batch 3.
     Usual causes: files of the checkpoint were deleted or changed; evidence was cut by hand.
-    Next: ``tidemark check DIR --batches``.
+    Next: ``tidemark check DIR --batches``, then compare with ``batches.jsonl``.
 
 ``wrong_watermarks``
-    A batch ran with another watermark than its input gives.
+    A batch ran with another watermark than its input gives. One finding names the first such batch and counts the
+    others.
     Example: batch 5 ran at 12:00:10, and the rows before it give 12:00:05.
-    Usual causes: the contract has another delay or watermark policy than the query; offsets of the checkpoint were
-    changed.
-    Next: ``tidemark contract PIPELINE``, which holds the contract against the query's plan.
+    Usual causes: the contract has another delay or watermark policy than the query; the watermark is on another
+    column; a filter below the watermark that the contract does not have; offsets of the checkpoint were changed.
+    Next: ``tidemark contract PIPELINE``.
 
 ``lost_rows``
     A joined or semi row that a committed batch owed never came.
     Example: impression i1 and click c1 match in batch 2, and no output record has both.
     Usual causes: a known defect of Spark (the finding names it); state that was lost; a sink that dropped rows; a
-    condition in the query that the contract does not have.
-    Next: ``tidemark check DIR --batches``; for a known defect, ``tidemark versions``.
+    condition in the query that the contract does not have; a shorter time bound.
+    Next: ``tidemark check DIR --batches``; for a known defect, the page Spark bugs.
 
 ``missing_nulls``
     A NULL row that a committed batch owed never came.
     Example: impression i2 has no click, the watermark passed its time bound, and no row with NULL came for it.
-    Usual causes: a watermark on one side only; a watermark that stalled after a restart; rows without event time.
-    Next: ``tidemark check DIR --batches``, which says for which input the watermark waits.
+    Usual causes: a watermark on one side only; rows without event time; a condition on an ordinary column that Spark
+    takes for a time bound; an inner join in place of an outer one.
+    Next: ``tidemark contract PIPELINE``, which warns of joins whose NULL rows never come.
 
 ``duplicate_rows``
-    A row came once more than the delivery promise permits.
+    A row came once more than the delivery promise permits. The exactly-once sink permits no repeat. At-least-once
+    permits one where the batch was run again or one of its tasks failed, and one of a record that Kafka's producer
+    sent twice because a broker was killed; these are counted as permitted duplicates and are no findings.
     Example: (i1, c1) is in the output twice, and its batch ran once.
-    Usual causes: a batch that ran again into a sink that is not exactly-once; two queries with one output topic; a
-    sink that writes twice.
+    Usual causes: a sink that is at-least-once and is judged as exactly-once; two queries with one output topic; a
+    checkpoint that was rolled back; a reader that does not use ``read_committed``.
     Next: ``tidemark check DIR --batches``; with the exactly-once sink also ``tidemark ledger``.
 
 ``repeated_semi_rows``
     As ``duplicate_rows``, of a left semi join, whose rows come at their first match and never again.
-    Example: i1 came in batch 1 with click c1, and came again in batch 2 with click c2.
+    Example: i1 came in batch 1 with click c1, and again in batch 2 with click c2.
     Usual causes: an inner join in place of a left semi join; as for ``duplicate_rows``.
     Next: ``tidemark contract PIPELINE``.
 
@@ -47,67 +51,77 @@ directory.
     A row that no rule gives: of unknown input, of keys or times that do not match, or of a kind that the join does not
     have.
     Example: (i2, c1) came, and the two rows have different keys.
-    Usual causes: the query joins by another condition or time bound than the contract says; NULL keys that matched; a
-    value that was changed on its way to the sink.
+    Usual causes: the query joins by another condition or time bound than the contract says; NULL keys that matched;
+    output columns that are exchanged or point at another record.
     Next: ``tidemark contract PIPELINE``.
 
 ``premature_nulls``
     A NULL row came before the watermark that evicts its preserved row.
     Example: the NULL row of i2 is due in batch 3, and came in batch 1.
-    Usual causes: a time bound in the query that is narrower than that of the contract; a watermark that was ahead.
+    Usual causes: a time bound or a watermark delay in the query that is shorter than that of the contract; a watermark
+    that was ahead.
     Next: ``tidemark check DIR --batches``, which shows the watermark of each batch.
 
 ``nulls_for_matched_rows``
-    A NULL row for a preserved row that has a partner.
+    A NULL row came for a preserved row that has a partner.
     Example: (i1, c1) came, and (i1, NULL) came too.
-    Usual causes: state that was lost between two batches; a partner that came after a narrower time bound.
-    Next: ``tidemark check DIR``, which names ``lost_state`` and ``wrong_flags`` if the state was read.
+    Usual causes: a shorter time bound in the query, so that the pair was not found; partners that were dropped before
+    the join; state that was lost between two batches.
+    Next: ``tidemark contract PIPELINE``; then look for ``lost_state`` and ``wrong_flags`` in the same verdict.
 
 ``late_rows_joined``
     An output row, of any kind, that a late input row is part of, or owes its match to.
     Example: click c9 is older than the late watermark of its batch, and (i9, c9) came.
-    Usual causes: a query without a watermark, or with a longer delay than the contract says.
-    Next: ``tidemark contract PIPELINE``.
+    Usual causes: a query without a watermark, or with a longer delay than the contract says; a side whose event time
+    is not used behind the join, so that Spark removes it, and the watermark with it, before the join.
+    Next: ``tidemark contract PIPELINE``, which names such a side.
 
 ``misplaced_rows``
-    A right row in another batch than the one that emits it.
-    Example: (i1, c1) is due in batch 0, and its header ``batch`` says 2.
-    Usual causes: a sink that writes a wrong batch id; rows that a sink kept back; a batch that was planned anew.
+    A right row came in another batch than the one that emits it.
+    Example: (i1, NULL) is due in batch 3, and its header ``batch`` says 5.
+    Usual causes: a longer watermark delay in the query than in the contract; a sink that writes a wrong batch id, or
+    keeps rows back.
     Next: ``tidemark check DIR --batches``.
 
 ``corrupt_rows``
     An output record that cannot be read, or contradicts the input records that it refers to.
-    Example: the value is no JSON object, or the header ``query`` names another query.
-    Usual causes: something else writes to the output topic; a sink without the provenance headers.
-    Next: ``tidemark check DIR --json``, whose ``read`` is the partition and offset of the record.
+    Example: the value is no JSON object; the header ``query`` names another query; the id is not the one of the record
+    at that offset.
+    Usual causes: something else writes to the output topic; a sink without the headers ``query``, ``batch``,
+    ``partition`` and ``attempt``; the columns of the record's partition and offset are missing from the output.
+    Next: ``tidemark check DIR --json``; ``read`` in the finding is the partition and offset of the record in
+    ``output.jsonl``.
 
 ``lost_state``
-    A row that Spark's rules keep is not in Spark's state.
+    A row that Spark's rules keep is not in Spark's state. The state is compared after up to four batches of a single
+    join.
     Example: after batch 3 the state of the left side lacks i1, which batch 1 stored.
     Usual causes: files of the state store that were lost or cut; a row that was evicted too early.
-    Next: ``tidemark check DIR --batches``; the logs are in ``DIR/logs``.
+    Next: ``tidemark check DIR --batches``; logs are in ``DIR/logs``.
 
 ``leaked_state``
-    A row is in Spark's state that its rules have removed, or never stored.
+    A row is in Spark's state that its rules have evicted, or never stored.
     Example: after batch 3 the state has i1, which batch 2 evicts.
-    Usual causes: a state watermark that does not move (a known defect of Spark with a watermark on one side only); a
-    state file of another batch.
+    Usual causes: a state watermark that does not move (a watermark on one side only); a state file of another batch.
     Next: ``tidemark contract PIPELINE``, which warns of joins whose state grows without end.
 
 ``wrong_flags``
     A row of a preserved side is marked as matched in Spark's state, and was not, or the reverse.
     Example: i1 joined c1 in batch 0, and the state after batch 1 has it as not matched.
-    Usual causes: state that was restored from another version; a defect of the state format.
-    Next: ``tidemark run PIPELINE`` with the seed of the run, on another state format.
+    Usual causes: state of another batch; a defect of the state format.
+    Next: ``tidemark run PIPELINE`` with the same seed and another state format, by
+    ``--conf spark.sql.streaming.join.stateFormatVersion=3`` and a RocksDB provider.
 
 ``wrong_metrics``
     Spark counts other rows stored, removed, dropped or kept than its rules give.
     Example: batch 2 reports ``numRowsDroppedByWatermark`` 3, and its input has 2 late rows.
-    Usual causes: tasks that ran again; a version of Spark that counts differently.
+    Usual causes: a filter below the watermark that the contract does not have; a version of Spark that counts
+    differently.
     Next: ``tidemark check DIR --json``; Spark's reports are in ``DIR/progress.jsonl``.
 
 ``oracles_disagree``
-    Spark's rules and SQL say different things of the same input, and no known defect explains it.
+    Spark's rules, replayed, and SQL say different things of the same input, and no known defect explains it. This is
+    the check on the oracle itself.
     Example: the rules give (i1, c1), and the SQL join of the accepted rows does not.
     Usual causes: a defect of Spark that is not known yet; an error in tidemark's model.
     Next: ``tidemark check DIR --json``, and keep the run directory: it is all that a report needs.

@@ -59,6 +59,7 @@ class _JoinJudgement(Judgement):
     def __init__(self, history: History, accept: Sequence[str]) -> None:
         super().__init__(history.manifest, accept, [*history.inconclusive, *inconclusive(history)])
         self.history = history
+        self.pipeline, self.kind = history.contract.name, str(history.contract.kind)
         self.oracles = BOTH if is_modelled(history.manifest.versions) else ALONE
 
     def judge(self, run: Evidence) -> Verdict:
@@ -85,9 +86,7 @@ class _JoinJudgement(Judgement):
                     lambda: goals.reached(history, prediction, counts, faults, seen.permitted),
                 )
                 reached = found or {}
-        return self.conclude(
-            history.contract.name, str(history.contract.kind), counts, asked, reached, spark_account
-        )
+        return self.conclude(counts, asked, reached, spark_account)
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
         """What had to come out, and what known defects change in it."""

@@ -86,6 +86,8 @@ def readable_evidence() -> Iterator[None]:
 class Judgement:
     """The stages of one judgement; a stage that raises is inconclusive, and those that need it are not run."""
 
+    pipeline: str
+    kind: str
     oracles: Sequence[str] = BOTH
 
     def __init__(self, manifest: Manifest, accept: Sequence[str], inconclusive: Sequence[str]) -> None:
@@ -112,8 +114,6 @@ class Judgement:
 
     def conclude(
         self,
-        pipeline: str,
-        kind: str,
         counts: dict[str, int],
         asked: Sequence[str],
         reached: dict[str, bool],
@@ -124,8 +124,8 @@ class Judgement:
         return Verdict(
             verdict=conclude(self.finding_log, self.inconclusive, self.accept),
             delivery=str(self.manifest.delivery),
-            pipeline=pipeline,
-            kind=kind,
+            pipeline=self.pipeline,
+            kind=self.kind,
             findings=self.finding_log.findings(),
             findings_total=self.finding_log.totals(),
             unexplained_total=self.finding_log.unexplained(),
