@@ -29,7 +29,7 @@ from tidemark.errors import EXIT_INTERRUPTED, TestbedError, TidemarkError
 
 app = typer.Typer(
     name="tidemark",
-    help="Proves Spark stream-stream joins right, or shows the row that is wrong.",
+    help="Checks every output row of a Spark stream-stream join, and shows the row that is wrong.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -49,7 +49,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Proves Spark stream-stream joins right, or shows the row that is wrong."""
+    """Checks every output row of a Spark stream-stream join, and shows the row that is wrong."""
 
 
 for _module in (

@@ -1,8 +1,8 @@
 """A schedule of faults: the words that ask for them, and the plan that a seed makes of it.
 
 A schedule is written in words, ``driver@written*2,executor@half-written,broker~1.5``: a component, an action (``kill``
-if none is given), the commit point, the duration (seconds, of a pause or an outage), and how often. What there is to
-ask for is :data:`tidemark.formats.faults.POINTS`. Which batch is hit is the seed's choice alone.
+if none is given), the commit point, the duration (seconds, of a pause or an outage), and how often. The seed alone
+decides which batch is hit.
 """
 
 from __future__ import annotations

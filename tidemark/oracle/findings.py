@@ -77,7 +77,7 @@ directory.
     Next: ``tidemark contract PIPELINE``, which names such a side.
 
 ``misplaced_rows``
-    A right row came in another batch than the one that emits it.
+    A correct row came in the wrong batch: in another one than Spark's rules give.
     Example: (i1, NULL) is due in batch 3, and its header ``batch`` says 5.
     Usual causes: a longer watermark delay in the query than in the contract; a sink that writes a wrong batch id, or
     keeps rows back.
