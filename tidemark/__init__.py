@@ -1,4 +1,4 @@
-"""tidemark: proves Spark stream-stream joins right, or shows the row that is wrong.
+"""tidemark: checks every output row of a Spark stream-stream join, and shows the row that is wrong.
 
 This module is the public interface: what ``__all__`` names is kept (``docs/reference/python-api.md``), what other
 modules hold is not. Names are imported when they are first used, so that ``import tidemark`` and the types of a
