@@ -12,7 +12,6 @@ def write_atomically(path: Path, content: bytes, *, modified_s: int | None = Non
 
     ``modified_s`` sets the modification time, in seconds since the epoch; ``None`` leaves it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = unfinished_path(path)
     try:
         unfinished.write_bytes(content)

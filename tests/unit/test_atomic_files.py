@@ -12,7 +12,7 @@ from tidemark.atomic_files import unfinished_path, write_atomically
 
 
 def test_threads_that_write_the_same_file_at_once_all_succeed(tmp_path):
-    path = tmp_path / "folder" / "program.py"
+    path = tmp_path / "program.py"
     contents = [bytes([letter]) * 100_000 for letter in range(8)]
 
     with ThreadPoolExecutor(8) as pool:

@@ -15,6 +15,8 @@ from typing import IO, TYPE_CHECKING, TypeVar, cast
 import msgspec
 import zstandard
 
+from tidemark.atomic_files import unfinished_path
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
@@ -117,7 +119,7 @@ def line_number(path: Path, item: int) -> int:
 def write_lines(path: Path, lines: Iterable[bytes]) -> str:
     """Write lines, compressed if ``path`` ends in ``.zst``; return the SHA-256 of the uncompressed bytes."""
     digest = hashlib.sha256()
-    part = path.with_name(path.name + ".part")
+    part = unfinished_path(path)
     try:
         raw = zstandard.open(part, "wb") if path.suffix == ".zst" else part.open("wb")
         with cast("IO[bytes]", raw) as out:

@@ -357,6 +357,7 @@ def _read(path: Path, kind: type[R]) -> R | None:
 
 
 def _write(path: Path, record: msgspec.Struct) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, msgspec.json.encode(record))
 
 

@@ -254,6 +254,7 @@ class ContainerRuntime:
         digest = hashlib.sha256(content).hexdigest()[:16]
         program = self._state.path / "inside" / f"{_PROGRAM.stem}-{digest}.py"
         if not program.is_file():
+            program.parent.mkdir(exist_ok=True)
             write_atomically(program, content)
         return program
 

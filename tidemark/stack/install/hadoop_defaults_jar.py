@@ -39,6 +39,7 @@ def write_into(folder: Path) -> Path:
     """The jar in ``folder``, written if it does not exist."""
     path = folder / name()
     if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
         # a class archive identifies its jars by time and size
         write_atomically(path, content(), modified_s=_MADE_S)
     return path
