@@ -28,17 +28,18 @@ directory.
 ``missing_nulls``
     A NULL row that a committed batch owed never came.
     Example: impression i2 has no click, the watermark passed its time bound, and no row with NULL came for it.
-    Usual causes: a watermark on one side only; rows without event time; a condition on an ordinary column that Spark
-    takes for a time bound; an inner join in place of an outer one.
-    Next: ``tidemark contract PIPELINE``, which warns of joins whose NULL rows never come.
+    Usual causes: a watermark on one side only; a watermark that stalled after a restart; rows without event time; a
+    condition on an ordinary column that Spark takes for a time bound; an inner join in place of an outer one.
+    Next: ``tidemark contract PIPELINE``, which warns of joins whose NULL rows never come; after a restart,
+    ``tidemark check DIR --batches``, which says for which input the watermark waits.
 
 ``duplicate_rows``
     A row came once more than the delivery promise permits. The exactly-once sink permits no repeat. At-least-once
     permits one where the batch was run again or one of its tasks failed, and one of a record that Kafka's producer
     sent twice because a broker was killed; these are counted as permitted duplicates and are no findings.
     Example: (i1, c1) is in the output twice, and its batch ran once.
-    Usual causes: a sink that is at-least-once and is judged as exactly-once; two queries with one output topic; a
-    checkpoint that was rolled back; a reader that does not use ``read_committed``.
+    Usual causes: a sink that is at-least-once and is judged as exactly-once; a sink that writes twice; two
+    queries with one output topic; a checkpoint that was rolled back; a reader that does not use ``read_committed``.
     Next: ``tidemark check DIR --batches``; with the exactly-once sink also ``tidemark ledger``.
 
 ``repeated_semi_rows``
@@ -52,7 +53,7 @@ directory.
     have.
     Example: (i2, c1) came, and the two rows have different keys.
     Usual causes: the query joins by another condition or time bound than the contract says; NULL keys that matched;
-    output columns that are exchanged or point at another record.
+    output columns that are exchanged or point at another record; a value that was changed on its way to the sink.
     Next: ``tidemark contract PIPELINE``.
 
 ``premature_nulls``
@@ -80,7 +81,7 @@ directory.
     A correct row came in the wrong batch: in another one than Spark's rules give.
     Example: (i1, NULL) is due in batch 3, and its header ``batch`` says 5.
     Usual causes: a longer watermark delay in the query than in the contract; a sink that writes a wrong batch id, or
-    keeps rows back.
+    keeps rows back; a batch that was planned anew.
     Next: ``tidemark check DIR --batches``.
 
 ``corrupt_rows``
@@ -102,21 +103,22 @@ directory.
 ``leaked_state``
     A row is in Spark's state that its rules have evicted, or never stored.
     Example: after batch 3 the state has i1, which batch 2 evicts.
-    Usual causes: a state watermark that does not move (a watermark on one side only); a state file of another batch.
+    Usual causes: a state watermark that does not move (a known defect of Spark with a watermark on one side only); a
+    state file of another batch.
     Next: ``tidemark contract PIPELINE``, which warns of joins whose state grows without end.
 
 ``wrong_flags``
     A row of a preserved side is marked as matched in Spark's state, and was not, or the reverse.
     Example: i1 joined c1 in batch 0, and the state after batch 1 has it as not matched.
-    Usual causes: state of another batch; a defect of the state format.
+    Usual causes: state of another batch, or restored from another version; a defect of the state format.
     Next: ``tidemark run PIPELINE`` with the same seed and another state format, by
     ``--conf spark.sql.streaming.join.stateFormatVersion=3`` and a RocksDB provider.
 
 ``wrong_metrics``
     Spark counts other rows stored, removed, dropped or kept than its rules give.
     Example: batch 2 reports ``numRowsDroppedByWatermark`` 3, and its input has 2 late rows.
-    Usual causes: a filter below the watermark that the contract does not have; a version of Spark that counts
-    differently.
+    Usual causes: a filter below the watermark that the contract does not have; tasks that ran again; a version of
+    Spark that counts differently.
     Next: ``tidemark check DIR --json``; Spark's reports are in ``DIR/progress.jsonl``.
 
 ``oracles_disagree``

@@ -22,7 +22,7 @@ from tidemark.sparkfiles.checkpoint import Checkpoint, PlannedBatch
 from tidemark.waiting import wait_until
 
 TRIGGER_MS = 250
-"""Calibration: an idle trigger takes 20-40 ms, two polls of the query 10-20 ms, and suspending a driver 5 ms for a
+"""Calibration: an idle trigger takes 20-40 ms, two polls of the query 10-20 ms, and suspending a driver 2-10 ms for a
 process and 40-150 ms for a container; on busy cores each takes three times that. All of it has to fit into what is left
 of one interval. With 100 ms, runs in containers that share two cores suspend their drivers in vain most of the time."""
 
