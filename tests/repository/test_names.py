@@ -23,7 +23,9 @@ def test_no_two_modules_have_the_same_name():
     stems = [(PurePosixPath(name).stem, name) for name, _ in tree.modules(*tree.PRODUCT)]
 
     assert len(stems) > 100
-    assert _shared((stem, name) for stem, name in stems if stem not in SPECIAL) == {}
+    assert _shared((stem, name) for stem, name in stems if stem not in SPECIAL) == {}, (
+        "fix: rename one of them"
+    )
 
 
 def test_no_two_public_classes_have_the_same_name():
@@ -35,7 +37,7 @@ def test_no_two_public_classes_have_the_same_name():
     ]
 
     assert len(classes) > 100
-    assert _shared(classes) == {}
+    assert _shared(classes) == {}, "fix: rename one of them"
 
 
 def test_no_file_holds_the_markers_of_a_merge_conflict():
@@ -46,4 +48,4 @@ def test_no_file_holds_the_markers_of_a_merge_conflict():
         if line.startswith(CONFLICT_MARKERS)
     ]
 
-    assert marked == []
+    assert marked == [], "fix: resolve the conflict"

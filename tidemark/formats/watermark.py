@@ -2,7 +2,8 @@
 
 Pure. Source: ``WatermarkTracker.updateWatermark`` in Spark's ``sql/core``. Each input with a watermark has its latest
 event time, floored to milliseconds, minus its delay; an input that has shown no row counts as 0. Policy ``min`` takes
-the least of them and ``max`` the greatest. The result never decreases.
+the least of them and ``max`` the greatest. The result never decreases. Both models of the oracle predict watermarks
+with it, and the generator of traces places its edge rows with it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class WatermarkTracker:
         self.watermark_ms = 0
 
     def observe(self, number: int, event_ms: int) -> None:
-        """Count the row with the latest event time of those that input ``number`` has shown, late ones too."""
+        """Take an event time of input ``number`` into account, in milliseconds; that of a late row counts, too."""
         latest_ms = self.latest_ms[number]
         if latest_ms is None or event_ms > latest_ms:
             self.latest_ms[number] = event_ms

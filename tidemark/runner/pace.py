@@ -23,8 +23,9 @@ from tidemark.waiting import wait_until
 
 TRIGGER_MS = 250
 """Calibration: an idle trigger takes 20-40 ms, two polls of the query 10-20 ms, and suspending a driver 2-10 ms for a
-process and 40-150 ms for a container; on busy cores each takes three times that. All of it has to fit into what is left
-of one interval. With 100 ms, runs in containers that share two cores suspend their drivers in vain most of the time."""
+process and 40-150 ms for a container; on busy cores each takes longer. All of it has to fit into what is left of one
+interval; an attempt that does not is repeated. With 100 ms, runs in containers that share two cores suspend their
+drivers in vain most of the time."""
 
 BATCH_S = 300.0
 """Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""
