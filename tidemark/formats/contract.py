@@ -54,6 +54,14 @@ class JoinKind(StrEnum):
     LEFT_SEMI = "left_semi"
 
 
+PRESERVED: dict[JoinKind, tuple[int, ...]] = {
+    JoinKind.LEFT_OUTER: (0,),
+    JoinKind.RIGHT_OUTER: (1,),
+    JoinKind.FULL_OUTER: (0, 1),
+}
+"""The sides (left 0, right 1) of an outer join whose rows come with NULLs where they have no partner."""
+
+
 class Delivery(StrEnum):
     """What the sink promises."""
 

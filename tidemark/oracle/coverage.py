@@ -26,11 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidemark.formats.contract import JoinKind
+from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.oracle.input.history import NO_BATCH, History
 from tidemark.oracle.model.join_replay import Prediction
-from tidemark.oracle.spark.pushdown import PRESERVED
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, evicted_at_ms
 
 ALWAYS_REQUIRED = ("flushed", "all_input_read")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tidemark.formats.chain import Aggregate, Chain, Join
 from tidemark.formats.contract import JoinKind
-from tidemark.oracle.spark.join_elimination import optimized
+from tidemark.oracle.spark.outer_join_elimination import optimized
 from tidemark.preflight.join_lints import Advice, loses_semi_rows
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidemark.formats.contract import Bound, Contract, JoinKind, WatermarkPolicy
+from tidemark.formats.contract import PRESERVED, Bound, Contract, JoinKind, WatermarkPolicy
 from tidemark.preflight.physical_plan import QueryPlan
 from tidemark.preflight.plan_conditions import read_conjuncts
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, linear, relation, tidy
@@ -21,12 +21,6 @@ from tidemark.preflight.plan_sides import Laid, Paired, lay
 
 SEMI_LOSES_SINCE = (4, 2)
 """The first version whose left semi join drops rows of a batch that are past the state watermark already."""
-
-_PRESERVED = {
-    JoinKind.LEFT_OUTER: (True, False),
-    JoinKind.RIGHT_OUTER: (False, True),
-    JoinKind.FULL_OUTER: (True, True),
-}
 
 
 @dataclass(frozen=True)
@@ -78,13 +72,15 @@ def _of_contract(contract: Contract) -> tuple[_Side, ...]:
     bound, given = contract.bound, []
     marked = [side.watermark_delay_ms is not None for side in (contract.left, contract.right)]
     ends = (bound.lower_ms, bound.upper_ms)
-    stays = _PRESERVED.get(contract.kind, (False, False))
+    preserved = PRESERVED.get(contract.kind, ())
     for number, side in enumerate((contract.left, contract.right)):
         by_value = all(marked) and ends[number] is not None
         cleanup = ("key" if any(marked) else None) if bound.equal else "value" if by_value else None
         cause = _cause(side.time, marked[number], marked[1 - number], _end_of(bound, number))
         null_time = side.keeps_null_event_time
-        given.append(_Side(side.topic, side.time, stays[number], marked[number], cleanup, cause, null_time))
+        given.append(
+            _Side(side.topic, side.time, number in preserved, marked[number], cleanup, cause, null_time)
+        )
     return tuple(given)
 
 
@@ -251,7 +247,7 @@ def _other_column(paired: Paired, laid: Laid) -> Iterator[Advice]:
 
 def _of_kind(contract: Contract, laid: Laid | None, spark_version: str) -> Iterator[Advice]:
     """What the kind of join brings with it."""
-    outer = contract.kind in _PRESERVED
+    outer = contract.kind in PRESERVED
     if contract.policy is WatermarkPolicy.MAX:
         yield Advice(
             "slow_side_dropped",

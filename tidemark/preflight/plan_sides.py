@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark.formats.contract import Contract, JoinKind, Side
+from tidemark.formats.contract import PRESERVED, Contract, JoinKind, Side
 from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan
 from tidemark.preflight.plan_columns import Column, PlanColumns
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, Linear, linear, relation
@@ -21,7 +21,7 @@ SPARKS_NAME = {
     JoinKind.LEFT_SEMI: "LeftSemi",
 }
 _MIRRORED = {"LeftOuter": "RightOuter", "RightOuter": "LeftOuter", "LeftSemi": "RightSemi"}
-_PRESERVED = {"LeftOuter": (True, False), "RightOuter": (False, True), "FullOuter": (True, True)}
+_PRESERVED = {SPARKS_NAME[kind]: sides for kind, sides in PRESERVED.items()}
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ def lay(contract: Contract, plan: QueryPlan, join: JoinPlan) -> Laid:
     swapped = len(wanted[0] & fields[1]) + len(wanted[1] & fields[0]) > straight
     left, right = (join.right, join.left) if swapped else (join.left, join.right)
     kind = _MIRRORED.get(join.kind, join.kind) if swapped else join.kind
-    left_stays, right_stays = _PRESERVED.get(kind, (False, False))
+    preserved = _PRESERVED.get(kind, ())
     return Laid(
         kind=kind,
-        left=Paired(contract.left, left, plan.columns, left_stays),
-        right=Paired(contract.right, right, plan.columns, right_stays),
+        left=Paired(contract.left, left, plan.columns, 0 in preserved),
+        right=Paired(contract.right, right, plan.columns, 1 in preserved),
         keys=tuple(zip(left.keys, right.keys, strict=True)),
         both=join.both,
         above=join.above,

@@ -10,7 +10,7 @@ from tests.unit.oracle.chain_runs import ChainRun, source
 from tidemark.errors import BrokenContract
 from tidemark.formats.chain import Aggregate, Chain, Deduplicate, Join, Limit, Step, Value, Where, Window
 from tidemark.formats.contract import Bound, Filter, JoinKind, Term, WatermarkPolicy
-from tidemark.oracle.spark.join_elimination import optimized
+from tidemark.oracle.spark.outer_join_elimination import optimized
 
 COUNT = Aggregate(Window(source("a"), "end", 10_000), ("k_a",), (Value("n", "count"),))
 CLICKS = Aggregate(Window(source("b"), "end_b", 10_000), ("k_b",), (Value("m", "count"),))

@@ -6,7 +6,7 @@ Free of I/O. Asked only about rows that are wrong, so it may take its time.
 
 from __future__ import annotations
 
-from tidemark.formats.contract import JoinKind
+from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.wording import Wording, moment
 from tidemark.oracle.input.history import NO_BATCH, Disposition, History, first_of, right_of
@@ -18,7 +18,7 @@ from tidemark.oracle.spark.known_defects import (
     NULL_EVENT_TIME_NEVER_EVICTED,
     ONE_SIDED_WATERMARK,
 )
-from tidemark.oracle.spark.pushdown import PRESERVED, passes
+from tidemark.oracle.spark.pushdown import passes
 from tidemark.oracle.spark.time_ranges import evicted_at_ms, window
 
 _PARTNERS_NAMED = 3

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidemark.formats.contract import Delivery, JoinKind
+from tidemark.formats.contract import PRESERVED, Delivery, JoinKind
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.compare.explanations import Explain
 from tidemark.oracle.compare.wording import Wording
@@ -35,7 +35,6 @@ from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of, right_of
 from tidemark.oracle.input.output_rows import OutputReader
 from tidemark.oracle.model.join_replay import Prediction
-from tidemark.oracle.spark.pushdown import PRESERVED
 
 _PLACE_BITS = 48
 _PLACE_MASK = (1 << _PLACE_BITS) - 1

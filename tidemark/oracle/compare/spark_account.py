@@ -23,13 +23,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tidemark.formats.contract import PRESERVED
 from tidemark.oracle.compare.state_comparison import Known, PredictedState, StateComparison
 from tidemark.oracle.compare.state_locality import Locality, locality
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, Disposition, Evidence, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.known_defects import is_modelled, minor_version
-from tidemark.oracle.spark.pushdown import PRESERVED
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 OPERATOR = "symmetricHashJoin"

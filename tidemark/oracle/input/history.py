@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Any, Protocol
 
-from tidemark.formats.contract import Contract, Side
+from tidemark.formats.contract import PRESERVED, Contract, Side
 from tidemark.formats.evidence import (
     Batch,
     ExecutorAssignment,
@@ -30,7 +30,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.oracle.input.columns import ColumnReader, Columns
-from tidemark.oracle.spark.pushdown import PRESERVED, Pushdown, as_planned, must_be_there, passes, place
+from tidemark.oracle.spark.pushdown import Pushdown, as_planned, must_be_there, passes, place
 from tidemark.oracle.spark.time_ranges import (
     FIRST_FORMAT_BY_TIME,
     LEFT,

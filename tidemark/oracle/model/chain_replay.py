@@ -14,7 +14,7 @@ from tidemark.formats import chain
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.operators import MACHINES, Choose, Rules, first_come
-from tidemark.oracle.spark.join_elimination import as_described, optimized
+from tidemark.oracle.spark.outer_join_elimination import as_described, optimized
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
 

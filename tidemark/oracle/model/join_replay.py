@@ -38,11 +38,11 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidemark.formats.contract import COMPARISONS, JoinKind
+from tidemark.formats.contract import COMPARISONS, PRESERVED, JoinKind
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History, alone, pair
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
-from tidemark.oracle.spark.pushdown import PRESERVED, passes
+from tidemark.oracle.spark.pushdown import passes
 from tidemark.oracle.spark.time_ranges import (
     FOREVER_US,
     LEFT,

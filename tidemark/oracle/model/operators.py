@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.formats import chain
-from tidemark.formats.contract import COMPARISONS, JoinKind
+from tidemark.formats.contract import COMPARISONS, PRESERVED, JoinKind
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.spark.time_ranges import US_PER_MS, bound_ms, window
 
@@ -34,7 +34,7 @@ class Rules:
     """How Spark behaves; ``keep_late`` is one that drops nothing, to tell what late rows would have made.
 
     ``right_first``: a left semi join takes the right rows of a batch first (SPARK-55973, since 4.2).
-    ``drops_sides``: what ``tidemark.oracle.spark.join_elimination`` takes out is not run, and its watermarks
+    ``drops_sides``: what ``tidemark.oracle.spark.outer_join_elimination`` takes out is not run, and its watermarks
     are waited for.
     """
 
@@ -252,11 +252,7 @@ class JoinOperator(Machine):
     def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
         super().__init__(step, rules, choose)
         kind = self.step.kind
-        preserved = (
-            kind in (JoinKind.LEFT_OUTER, JoinKind.FULL_OUTER),
-            kind in (JoinKind.RIGHT_OUTER, JoinKind.FULL_OUTER),
-        )
-        self.stores = [_Store(one) for one in preserved]
+        self.stores = [_Store(side in PRESERVED.get(kind, ())) for side in (0, 1)]
         self.semi = kind is JoinKind.LEFT_SEMI
         self.keys = [tuple(pair[side] for pair in self.step.keys) for side in (0, 1)]
         fields = [chain.types_of(side) for side in (self.step.left, self.step.right)]

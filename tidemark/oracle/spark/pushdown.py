@@ -17,15 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.formats.contract import COMPARISONS, Contract, Filter, JoinKind, Term
+from tidemark.formats.contract import COMPARISONS, PRESERVED, Contract, Filter, JoinKind, Term
+from tidemark.oracle.spark.outer_join_elimination import kind_of_filtered
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-
-PRESERVED: dict[JoinKind, tuple[int, ...]] = {
-    JoinKind.LEFT_OUTER: (LEFT,),
-    JoinKind.RIGHT_OUTER: (RIGHT,),
-    JoinKind.FULL_OUTER: (LEFT, RIGHT),
-}
-"""The sides of an outer join whose rows come with NULLs where they have no partner."""
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
@@ -54,19 +48,9 @@ def as_planned(contract: Contract) -> Contract:
     """The contract that a filter on the joined row amounts to: another kind perhaps, and nothing in ``where``."""
     if not contract.where:
         return contract
-    preserved = set(PRESERVED.get(contract.kind, ()))
-    for term in contract.where:  # a comparison holds for no NULL: a row of the other side alone fails it
-        if term.left is not None:
-            preserved.discard(RIGHT)
-        if term.right is not None:
-            preserved.discard(LEFT)
-    kind = contract.kind
-    if kind in PRESERVED:
-        kinds = {frozenset(sides): outer for outer, sides in PRESERVED.items()}
-        kind = kinds.get(frozenset(preserved), JoinKind.INNER)
     return replace(
         contract,
-        kind=kind,
+        kind=kind_of_filtered(contract.kind, contract.where),
         left=replace(contract.left, filters=contract.left.filters + of_side(contract.where, LEFT)),
         right=replace(contract.right, filters=contract.right.filters + of_side(contract.where, RIGHT)),
         condition=contract.condition + _of_both(contract.where),

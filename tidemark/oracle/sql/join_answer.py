@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import duckdb
 import numpy as np
 
-from tidemark.formats.contract import JoinKind
+from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.input.history import ROW_BITS, Disposition, History, alone, first_of, right_of
 from tidemark.oracle.model.join_replay import Prediction, misses_rows
@@ -33,7 +33,7 @@ from tidemark.oracle.spark.known_defects import (
     NULL_EVENT_TIME_NEVER_EVICTED,
     ONE_SIDED_WATERMARK,
 )
-from tidemark.oracle.spark.pushdown import PRESERVED, passes
+from tidemark.oracle.spark.pushdown import passes
 from tidemark.oracle.spark.time_ranges import (
     FOREVER_US,
     LEFT,

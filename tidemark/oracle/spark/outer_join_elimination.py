@@ -1,14 +1,19 @@
-"""What Spark's optimizer takes out of a chain: an outer join whose other side nobody needs.
+"""``EliminateOuterJoin``: which outer joins Spark's optimizer turns into another kind, and which it takes out.
 
-``EliminateOuterJoin`` removes a left outer join (a right outer one alike) if nothing above it needs a field of the
-right, and either the right has one row for each key, or nothing above tells one row from two: an aggregate of ``min``
-and ``max``. It does so in streams as well, and the side that is gone has no watermark any more; but
-``WatermarkTracker`` has it on its list, which it made of the plan as it was analyzed.
+It does two things, in streams as in tables:
+
+* A filter above the join that holds for no row with NULLs makes these rows superfluous: a full outer join becomes a
+  left or a right outer one, either of these an inner one (:func:`kind_of_filtered`).
+* A left outer join (a right outer one alike) of which nothing above needs a field of the right is removed, if either
+  the right has one row for each key, or nothing above tells one row from two: an aggregate of ``min`` and ``max``
+  (:func:`optimized`). The side that is gone has no watermark any more; but ``WatermarkTracker`` has it on its list,
+  which it made of the plan as it was analyzed.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.formats.chain import (
@@ -27,11 +32,22 @@ from tidemark.formats.chain import (
     types_of,
     walk,
 )
-from tidemark.formats.contract import JoinKind
+from tidemark.formats.contract import PRESERVED, JoinKind, Term
 
 OTHER_SIDE = {JoinKind.LEFT_OUTER: 1, JoinKind.RIGHT_OUTER: 0}
 """The side that such a join can do without."""
 BLIND_TO_COPIES = {"min", "max"}
+
+
+def kind_of_filtered(kind: JoinKind, where: Sequence[Term]) -> JoinKind:
+    """The kind of a join under filters on its rows: a comparison holds for no NULL, so it fails rows of one side."""
+    if kind not in PRESERVED:
+        return kind
+    left_fails = any(term.right is not None for term in where)
+    right_fails = any(term.left is not None for term in where)
+    fails = left_fails, right_fails
+    kinds = {sides: outer for outer, sides in PRESERVED.items()}
+    return kinds.get(tuple(side for side in PRESERVED[kind] if not fails[side]), JoinKind.INNER)
 
 
 @dataclass(frozen=True)
