@@ -187,7 +187,10 @@ def _exit_codes() -> str:
             errors.EXIT_UNKNOWN,
             "`UNKNOWN`: nothing is wrong, and the run did not show all that it was asked to show",
         ),
-        (errors.EXIT_TESTBED, "the testbed itself failed"),
+        (
+            errors.EXIT_TESTBED,
+            "no verdict: the testbed failed, or the query under test ended with an error of its own",
+        ),
         (errors.EXIT_INTERRUPTED, "Ctrl-C, or SIGTERM"),
     ]
     rows = [[f"{code}", meaning] for code, meaning in codes]

@@ -9,7 +9,7 @@ exit code of the command line:
     │   ├── BrokenEvidence      a file of a run directory cannot be read
     │   ├── BrokenContract      a pipeline's contract contradicts itself
     │   └── SinkRefused         the exactly-once sink refuses to write: settings, checkpoint and ledger do not match
-    └── TestbedError        4   the testbed itself failed: something on the machine has to be fixed
+    └── TestbedError        4   there is no verdict: the testbed failed, or the query under test did
         ├── JavaError           no Java, or one that Spark cannot use
         ├── FetchError          a jar could not be fetched, or does not have the locked checksum
         ├── ContainerEngineError    no container engine, an unsuitable one, or a failed request to it
@@ -78,7 +78,7 @@ class SinkRefused(UsageError):
 
 
 class TestbedError(TidemarkError):
-    """The testbed itself failed."""
+    """There is no verdict, because the testbed failed or the query under test did."""
 
     __test__ = False  # the name starts with "Test"; pytest must not collect it
 
