@@ -13,6 +13,8 @@ import pytest
 from tests.mutants.score import Writer
 
 RESUME = "--resume"
+PLUGIN_IS_IMPORTED = "-Wignore:Module already imported:pytest.PytestAssertRewriteWarning"
+"""The score needs ``tidemark`` before pytest finds it among its plugins; no assertion there is to be rewritten."""
 SELECTING = ("-k", "-m", "--lf", "--deselect")
 
 
@@ -24,7 +26,7 @@ def main(arguments: list[str]) -> int:
     writer = None if some else Writer(resume=RESUME in arguments)
     deselecting = writer.deselecting if writer else []
     return pytest.main(
-        ["-m", "mutants or regressions", *everything, *deselecting, *words],
+        [PLUGIN_IS_IMPORTED, "-m", "mutants or regressions", *everything, *deselecting, *words],
         plugins=[writer] if writer else [],
     )
 
