@@ -5,6 +5,7 @@ Each runs in a process of its own, one after the other: memory and caches of one
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -94,8 +95,11 @@ def machine() -> dict[str, Any]:
     }
 
 
-def main(asked: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run, print, write; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(names())}; or all")
+    asked: list[str] = parser.parse_args(arguments).names
     unknown = sorted(set(asked) - set(names()))
     if unknown:
         print(

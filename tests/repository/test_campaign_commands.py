@@ -1,0 +1,37 @@
+"""The commands of the campaigns that ``make`` calls start: no test of every day runs one to its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tidemark import paths
+
+STARTS_S = 120
+"""Calibration: 1 s for most, 6 s where pytest collects, on two idle cores."""
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "answer"),
+    [
+        ("tests.mutants", "--collect-only", "test_a_mutant_is_caught_by_name"),
+        ("tests.matrix", "--help", "usage: python -m tests.matrix"),
+        ("tests.chaos", "--help", "usage: python -m tests.chaos"),
+        ("tests.long", "--help", "usage: python -m tests.long"),
+        ("bench", "--help", "usage: python -m bench"),
+    ],
+)
+def test_a_campaign_starts(module, asked, answer):
+    started = subprocess.run(
+        [sys.executable, "-m", module, asked],
+        cwd=paths.root(),
+        capture_output=True,
+        text=True,
+        timeout=STARTS_S,
+        check=False,
+    )
+
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert answer in started.stdout
