@@ -24,6 +24,9 @@ import msgspec
 
 from tidemark.formats.contract import Side
 
+SHOWN = 80
+"""So many characters of a value are in a message."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -50,6 +53,27 @@ class Event(NamedTuple):
 def read_event(value: bytes | str | None, side: Side) -> Event | None:
     """The event in a record's value, or ``None`` if it is unreadable for this side."""
     return _event_reader(side)(value)
+
+
+def why_unreadable(value: bytes | str | None, time: str) -> str:
+    """Why a value is no event with this event time field: a clause for a message; at most 80 characters of a value."""
+    try:
+        fields = msgspec.json.decode(value or b"")
+    except (msgspec.DecodeError, RecursionError):
+        return f"it is not JSON: {shortened(value)}"
+    if not isinstance(fields, dict):
+        return f"it is not a JSON object: {shortened(value)}"
+    if time not in fields:
+        return f"it has no field {time!r}: {shortened(value)}"
+    return f"its field {time!r} is no timestamp: {shortened(value)}"
+
+
+def shortened(value: bytes | str | None) -> str:
+    """The beginning of a record's value, for a message."""
+    if value is None:
+        return "no value"
+    text = repr(value[:SHOWN].decode("utf-8", "replace") if isinstance(value, bytes) else value[:SHOWN])
+    return text + (" …" if len(value) > SHOWN else "")
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from tidemark.formats.events import as_text, field_reader, read_time_us
 from tidemark.formats.evidence import Batch, InputRecord, Manifest
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.input.rows import Row, passes
+from tidemark.oracle.input.unreadable import Readable
 
 LONG = range(-(1 << 63), 1 << 63)
 
@@ -64,6 +65,7 @@ def read_history(run: Evidence) -> ChainHistory:
     reader = _Reader(history)
     for record in run.inputs():
         reader.add(record)
+    history.inconclusive += reader.unreadable()
     plans = sorted(run.batches(), key=lambda batch: batch.batch)
     history.planned = len(plans)
     for index, plan in enumerate(plans):
@@ -96,6 +98,7 @@ class _Reader:
         self._positions: dict[tuple[str, int], int] = {}
         self._firsts: dict[tuple[str, int], int] = {}
         self._seen: set[tuple[Any, ...]] = set()
+        self._readable: dict[str, Readable] = {}
         for topic, about in history.manifest.inputs.items():
             for partition, offset in about.start_offsets.items():
                 self._positions[topic, int(partition)] = offset
@@ -121,6 +124,9 @@ class _Reader:
             return None
         values, counts = read(record.value), self._history.counts
         first = source is next(one for one in self._history.chain.sources if one.topic == source.topic)
+        if first and not record.is_sentinel:
+            new = Readable(source.topic, source.time_column or source.time)
+            self._readable.setdefault(source.topic, new).add(1, [record] if values is None else [])
         if values is None:
             counts["unreadable"] += first
             return None
@@ -132,6 +138,10 @@ class _Reader:
             counts["duplicate_events"] += whole in self._seen
             self._seen.add(whole)
         return Row(values, frozenset([number])) if passes(values, source.filters) else None
+
+    def unreadable(self) -> list[str]:
+        """The topics of which no record is an event."""
+        return [reason for about in self._readable.values() for reason in about.reasons()]
 
     def backwards(self, plan: Batch) -> str:
         """What is wrong with the end offsets of a batch."""

@@ -30,6 +30,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.oracle.input.columns import ColumnReader, Columns
+from tidemark.oracle.input.unreadable import Readable
 from tidemark.oracle.spark.pushdown import Pushdown, as_planned, must_be_there, passes, place
 from tidemark.oracle.spark.time_ranges import (
     FIRST_FORMAT_BY_TIME,
@@ -223,6 +224,7 @@ def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
     rows, rest = history.rows, iter(inputs)
     readers = [ColumnReader(history.side(side), history.pushdown.fields[side]) for side in (LEFT, RIGHT)]
     sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
+    readable = [Readable(history.side(side).topic, history.side(side).time) for side in (LEFT, RIGHT)]
     first_sentinel: int | None = None
     while chunk := list(islice(rest, _CHUNK_RECORDS)):
         # Sentinels come last, so that one row number parts them from the others.
@@ -231,14 +233,18 @@ def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
                 some = [one for one in chunk if one.topic == topic and one.is_sentinel == is_sentinel]
                 if is_sentinel and first_sentinel is None:
                     first_sentinel = len(rows)
-                _add_rows(history, side, some, readers[side].read([one.value for one in some]))
+                columns = readers[side].read([one.value for one in some])
+                unreadable = _add_rows(history, side, some, columns)
+                if not is_sentinel:
+                    readable[side].add(len(some), unreadable)
+    history.inconclusive += [reason for side in readable for reason in side.reasons()]
     _take_windows(history)
     rows.batch = array("i", [NO_BATCH]) * len(rows)
     rows.first_sentinel = len(rows) if first_sentinel is None else first_sentinel
 
 
-def _add_rows(history: History, side: int, records: list[InputRecord], columns: Columns) -> None:
-    """Append records of one side; a key's number is the row in which it was first seen."""
+def _add_rows(history: History, side: int, records: list[InputRecord], columns: Columns) -> list[InputRecord]:
+    """Append records of one side, and give the unreadable ones. A key's number is the row that had it first."""
     rows, first = history.rows, len(history.rows)
     for row, record in enumerate(records, first):
         partition = history.partitions[side].get(record.partition)
@@ -260,6 +266,7 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
         rows.key[row] = ~rows.key[row]
     for row in null_time:
         rows.key[row], rows.disposition[row], rows.id[row] = NO_KEY, Disposition.UNREADABLE, None
+    return [records[row - first] for row in null_time]
 
 
 def _filter_rows(history: History, side: int, first: int, columns: Columns) -> None:
