@@ -258,7 +258,10 @@ def null_row_twice(copy: Copy) -> None:
 
 
 def one_row_twice_another_gone(copy: Copy) -> None:
-    (first, batch, _), (second, _, _) = list(copy.rows(nulls=False))[:2]
+    rows, output = list(copy.rows(nulls=False)), copy.contract.output
+    first, batch, value = rows[0]
+    names = [name for name in (output.left_id, output.right_id) if name is not None]
+    second = next(row for row, _, other in rows if any(other[name] != value[name] for name in names))
     copy.add(first, batch)
     del copy.output[second]
 
