@@ -10,7 +10,7 @@ import pytest
 from tidemark import paths
 
 STARTS_S = 120
-"""Calibration: 1 s for most, 6 s where pytest collects, on two idle cores."""
+"""Calibration: 1 to 2 s, and 6 s where pytest collects."""
 
 
 @pytest.mark.parametrize(

@@ -59,16 +59,16 @@ def why_unreadable(value: bytes | str | None, time: str) -> str:
     """Why a value is no event with this event time field: a clause for a message; at most 80 characters of a value."""
     try:
         fields = msgspec.json.decode(value or b"")
-    except (msgspec.DecodeError, RecursionError):
-        return f"it is not JSON: {shortened(value)}"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return f"it is not JSON: {_beginning(value)}"
     if not isinstance(fields, dict):
-        return f"it is not a JSON object: {shortened(value)}"
+        return f"it is not a JSON object: {_beginning(value)}"
     if time not in fields:
-        return f"it has no field {time!r}: {shortened(value)}"
-    return f"its field {time!r} is no timestamp: {shortened(value)}"
+        return f"it has no field {time!r}: {_beginning(value)}"
+    return f"its field {time!r} is no timestamp: {_beginning(value)}"
 
 
-def shortened(value: bytes | str | None) -> str:
+def _beginning(value: bytes | str | None) -> str:
     """The beginning of a record's value, for a message."""
     if value is None:
         return "no value"

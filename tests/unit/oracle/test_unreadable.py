@@ -22,10 +22,11 @@ COUNTS = Chain(
         (None, "it is not JSON: no value"),
         (b"{", "it is not JSON: '{'"),
         (b"\xff", "it is not JSON: '\ufffd'"),
+        (b'{"\xff": 1}', """it is not JSON: '{"\ufffd": 1}'"""),
         ("[" * 100_000, f"it is not JSON: '{'[' * SHOWN}' …"),
         (b"[1]", "it is not a JSON object: '[1]'"),
         ('{"meta": {"time": 1}}', """it has no field 'time': '{"meta": {"time": 1}}'"""),
-        ('{"time": 17}', """its field 'time' is no timestamp: '{"time": 17}'"""),
+        ('{"time": 17.5}', """its field 'time' is no timestamp: '{"time": 17.5}'"""),
     ],
 )
 def test_the_reason_names_what_is_missing(value, why):

@@ -99,6 +99,9 @@ class _Reader:
         self._firsts: dict[tuple[str, int], int] = {}
         self._seen: set[tuple[Any, ...]] = set()
         self._readable: dict[str, Readable] = {}
+        for source in history.chain.sources:
+            about_topic = Readable(source.topic, source.time_column or source.time)
+            self._readable.setdefault(source.topic, about_topic)
         for topic, about in history.manifest.inputs.items():
             for partition, offset in about.start_offsets.items():
                 self._positions[topic, int(partition)] = offset
@@ -125,8 +128,7 @@ class _Reader:
         values, counts = read(record.value), self._history.counts
         first = source is next(one for one in self._history.chain.sources if one.topic == source.topic)
         if first and not record.is_sentinel:
-            new = Readable(source.topic, source.time_column or source.time)
-            self._readable.setdefault(source.topic, new).add(1, [record] if values is None else [])
+            self._readable[source.topic].add(1, [record] if values is None else [])
         if values is None:
             counts["unreadable"] += first
             return None
