@@ -185,7 +185,7 @@ def _exit_codes() -> str:
         (errors.EXIT_USAGE, "wrong usage or input"),
         (
             errors.EXIT_UNKNOWN,
-            "`UNKNOWN`: nothing is wrong, and the run did not show all that it was asked to show",
+            "`UNKNOWN`: nothing wrong was found, and the run did not show all that it was asked to show",
         ),
         (
             errors.EXIT_TESTBED,
