@@ -32,6 +32,7 @@ class Options(TypedDict, total=False):
     driver: str
     conf: Sequence[str]
     accept: Sequence[str]
+    waive: Sequence[str]
     report: Report
     say: Say
 

@@ -42,6 +42,7 @@ def case_of(pipeline: str | Path, trace: Path, *, sink: str = SINKS[0], conf: Se
         conf=dict(pair.split("=", 1) for pair in conf),
         states=BATCHES,
         goals=("flushed", "all_input_read", *header.goals),
+        waived=tuple(header.waived),
         seed=header.seed,
         pipeline=str(pipeline),
         partitions=partitions,

@@ -23,6 +23,7 @@ from typing import Literal
 
 from tidemark.formats.contract import Contract
 from tidemark.formats.trace import FORMAT, Header, Pace, Record, TopicSpec, write_trace
+from tidemark.oracle.coverage import WAIVABLE
 
 RunMode = Literal["backlog", "stepped", "interrupted", "followed"]
 RUN_MODES: tuple[RunMode, ...] = ("backlog", "stepped", "interrupted")
@@ -35,9 +36,10 @@ PARTITIONS = 2
 class Case:
     """``records`` of the trace by slice, ``flush`` by round; ``stops`` are the batches at which it is interrupted.
 
-    ``states`` is how many batches the state is read of. ``goals`` are what the run has to meet. ``pipeline`` is what
-    runs in the place of what the contract describes: a file, or the name of a bundled one. Each input topic has so many
-    ``partitions``.
+    ``states`` is how many batches the state is read of. ``goals`` are what the run has to meet, ``waived`` what its
+    contract implies and it need not meet besides: a random or hand-written trace is too small for all of it.
+    ``pipeline`` is what runs in the place of what the contract describes: a file, or the name of a bundled one. Each
+    input topic has so many ``partitions``.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Case:
     stops: tuple[int, ...] = ()
     states: int = 0
     goals: tuple[str, ...] = ()
+    waived: tuple[str, ...] = WAIVABLE
     seed: int | None = None
     pipeline: str = ""
     partitions: int = PARTITIONS

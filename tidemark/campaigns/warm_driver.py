@@ -278,6 +278,7 @@ class CaseRun:
             sink=self._case.sink,
             query_id=self._starts.query_id,
             goals=list(self._case.goals),
+            waived=[goal for goal in self._case.waived if goal not in self._case.goals],
             notes=self._notes,
             state=state,
         )

@@ -25,6 +25,7 @@ from tidemark.cli.shared_options import (
     Sink,
     Summary,
     Trace,
+    Waive,
 )
 from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
 
@@ -63,6 +64,7 @@ def chaos_command(
     conf: Conf = None,
     generate: Generate = "",
     accept: Accept = None,
+    waive: Waive = None,
     run_dir: Evidence = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +82,7 @@ def chaos_command(
     options = RunOptions(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, faults=faults, sink=sink,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
-        accept=tuple(accept or ()),
+        accept=tuple(accept or ()), waive=tuple(waive or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.shared_options import Accept, AsJson, Conf, Evidence, Generate, Pipeline, Sink, Trace
+from tidemark.cli.shared_options import Accept, AsJson, Conf, Evidence, Generate, Pipeline, Sink, Trace, Waive
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.formats.trace import PACES
 
@@ -71,6 +71,7 @@ def run_command(
     conf: Conf = None,
     generate: Generate = "",
     accept: Accept = None,
+    waive: Waive = None,
     run_dir: Evidence = None,
     as_json: AsJson = False,
 ) -> None:
@@ -82,7 +83,7 @@ def run_command(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
         faults=with_kills(faults, kill_executors, kill_drivers), sink=sink, python=spark,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
-        accept=tuple(accept or ()),
+        accept=tuple(accept or ()), waive=tuple(waive or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

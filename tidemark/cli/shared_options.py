@@ -23,6 +23,10 @@ Accept = Annotated[
         metavar="DEFECT", help="A known defect of Spark that does not make the run INVALID; repeatable."
     ),
 ]
+Waive = Annotated[
+    list[str] | None,
+    typer.Option(metavar="GOAL", help="A coverage goal that the run need not meet to be VALID; repeatable."),
+]
 Evidence = Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
 Log = Annotated[

@@ -12,7 +12,8 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
      "goals": ["flushed"]}
 
     ``end_offsets`` (end-exclusive, as all offsets here) say how many records of the trace and the flush were published.
-    ``goals`` are the coverage goals that the run had to meet. Optional: ``seed``, ``trace_sha256``, ``versions``,
+    ``goals`` are coverage goals that the run had to meet besides those that its contract implies, ``waived`` those that
+    it need not meet. Optional: ``waived``, ``seed``, ``trace_sha256``, ``versions``,
     ``code_sha256``, ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run), ``notes``,
     ``state``. ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
 
@@ -120,6 +121,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     inputs: dict[str, InputTopic]
     pace: str = "timed"
     goals: list[str] = []
+    waived: list[str] = []
     seed: int | None = None
     trace_sha256: str | None = None
     versions: dict[str, str] = {}

@@ -20,6 +20,8 @@ Header:
 ``counts``  optional: how many records of each sort it has; shown in the report.
 ``goals``   optional: the coverage goals that a run of this trace has to meet ("Reading a verdict" has a
             table of them).
+``waived``  optional: the coverage goals that a run of this trace need not meet. A short trace written by hand cannot
+            exercise everything that a contract implies.
 
 Record (``topic`` and ``arrival_ms`` are required):
 
@@ -77,6 +79,7 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     generator: str | None = None
     counts: dict[str, int] = {}
     goals: list[str] = []
+    waived: list[str] = []
 
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):

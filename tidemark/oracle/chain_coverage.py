@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from tidemark.formats import chain
 from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.chain_comparison import Predicted
-from tidemark.oracle.coverage import ALWAYS_REQUIRED, of_any_query
+from tidemark.oracle.contract_coverage import Exercised, missing, mostly_readable
+from tidemark.oracle.coverage import Goals, of_any_query, required
 from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.model.operators import DeduplicateOperator, LimitOperator
 from tidemark.oracle.run_counts import of_batches, of_faults
@@ -32,10 +33,11 @@ def asked(history: ChainHistory, faults: Sequence[Fault]) -> list[str]:
     NULL may be in a field that the chain does not read, a row below the watermark in a window that is still open.
     """
     own = [
-        *ALWAYS_REQUIRED,
+        *required(faults),
+        "most_records_readable",
+        "each_input_accepted",
         "rows_came",
         *_of_steps(history.chain),
-        *(["every_fault_done"] if faults else []),
     ]
     possible = {
         *own,
@@ -62,16 +64,33 @@ def reached(
     counts: dict[str, int],
     faults: Sequence[Fault],
     permitted: Mapping[int, int],
-) -> dict[str, bool]:
+) -> Goals:
     """Each coverage goal that a chain knows, and whether the run met it."""
-    return {
+    own = {
         "flushed": _flushed(history, predicted),
         "all_input_read": _all_read(history),
         "rows_came": counts["joined_rows"] + counts["null_rows"] > 0,
         "duplicate_dropped": counts["duplicates_dropped"] > 0,
         "limit_reached": counts["over_limit"] > 0,
+    }
+    return {
+        **{name: Exercised(was) for name, was in own.items()},
+        "most_records_readable": mostly_readable(history.readable),
+        "each_input_accepted": missing("no row was accepted", _empty_inputs(history)),
         **of_any_query(counts, faults, permitted),
     }
+
+
+def _empty_inputs(history: ChainHistory) -> list[str]:
+    """The topics of which no row reached the watermark."""
+    sources = history.chain.sources
+    came = {
+        source.topic
+        for batch in history.batches
+        for source, rows in zip(sources, batch.rows, strict=True)
+        if any(not history.is_sentinel(row) for row in rows)
+    }
+    return [topic for topic in history.chain.topics if topic not in came]
 
 
 def tally(

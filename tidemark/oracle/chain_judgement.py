@@ -13,6 +13,7 @@ from tidemark.formats import chain
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle import chain_coverage
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
+from tidemark.oracle.coverage import Goals, waived_in_vain
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.input.chain_history import ChainHistory, read_history
@@ -57,7 +58,9 @@ class _ChainJudgement(Judgement):
     kind = "chain"
 
     def __init__(self, history: ChainHistory, output: ChainOutput, accept: Sequence[str]) -> None:
-        super().__init__(history.manifest, accept, history.inconclusive)
+        super().__init__(
+            history.manifest, accept, [*history.inconclusive, *waived_in_vain(history.manifest.waived)]
+        )
         self.history = history
         self.pipeline = history.chain.name
         self.output = output
@@ -70,7 +73,7 @@ class _ChainJudgement(Judgement):
             self.inconclusive.append(unmodelled(history.manifest.versions.get("spark")))
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
-        reached: dict[str, bool] = {}
+        reached: Goals = {}
         predicted = self.stage("Spark's rules", lambda: self.predict(self.rules(), self.choice))
         if predicted is not None:
             if self.choice.unseen:

@@ -1,8 +1,9 @@
 """Coverage goals: what a run has to meet before "nothing was wrong" means anything.
 
 Free of I/O. A coverage goal that is required and not met makes the verdict ``UNKNOWN``. ``flushed`` and
-``all_input_read`` are asked of every run, ``every_fault_done`` of every run with faults; the manifest asks
-for more. One that the kind of join cannot reach is not asked.
+``all_input_read`` are asked of every run, ``every_fault_done`` of every run with faults, others by the contract
+(``tidemark.oracle.contract_coverage``); the manifest asks for more, and waives some by name. One that the kind of join
+cannot reach is not asked.
 
 ``flushed``                   a committed batch has a watermark past the last expiry of every row, so that all
                               is owed
@@ -10,7 +11,11 @@ for more. One that the kind of join cannot reach is not asked.
 ``every_fault_done``          each fault in the journal was injected
 ``rows_joined``               a joined row came in its batch (inner, outer)
 ``semi_row_emitted``          a semi row came in its batch (left semi)
-``null_row_after_eviction``     a NULL row came in its batch (outer)
+``null_row_after_eviction``     a NULL row of each preserved side came in its batch (outer)
+``each_input_accepted``    a row of each input was accepted: it was readable, not filtered and not late
+``most_records_readable``  at most half of the records of each input are unreadable
+``each_key_field_decides``  for each key field two rows differ in it alone and would match without it
+``each_bound_end_decides``  for each end of the bound two rows with the same key are beyond it
 ``late_row_dropped``          a row was late
 ``edge_row_seen``             a row lay within 1 ms of the late watermark of its batch
 ``unreadable_filtered``       a record was no event
@@ -28,11 +33,35 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.formats.faults import Fault, FaultComponent
+from tidemark.oracle.compare.join_comparison import Seen
+from tidemark.oracle.contract_coverage import Exercised, exercised, implied
 from tidemark.oracle.input.history import NO_BATCH, History
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, evicted_at_ms
 
+Goals = Mapping[str, Exercised]
+"""Coverage goals by name."""
 ALWAYS_REQUIRED = ("flushed", "all_input_read")
+WAIVABLE = (
+    "rows_joined",
+    "semi_row_emitted",
+    "null_row_after_eviction",
+    "each_input_accepted",
+    "most_records_readable",
+    "each_key_field_decides",
+    "each_bound_end_decides",
+    "late_row_dropped",
+    "edge_row_seen",
+    "unreadable_filtered",
+    "null_key_seen",
+    "duplicate_event_seen",
+    "duplicate_permitted",
+    "rows_came",
+    "duplicate_dropped",
+    "limit_reached",
+)
+"""What a run need not meet if it says so. The others say whether there was anything to judge, or whether the faults
+happened that were asked for."""
 
 _KINDS = {
     "rows_joined": (JoinKind.INNER, *PRESERVED),
@@ -42,27 +71,24 @@ _KINDS = {
 
 
 def reached(
-    history: History,
-    prediction: Prediction,
-    counts: dict[str, int],
-    faults: Sequence[Fault],
-    permitted: Mapping[int, int],
-) -> dict[str, bool]:
+    history: History, prediction: Prediction, counts: dict[str, int], faults: Sequence[Fault], seen: Seen
+) -> Goals:
     """Each coverage goal of this kind of join, and whether the run met it."""
+    semi = history.contract.kind is JoinKind.LEFT_SEMI
+    pairs = {"semi_row_emitted": counts["semi_rows"]} if semi else {"rows_joined": counts["joined_rows"]}
     return {
-        "flushed": _flushed(history, prediction),
-        "all_input_read": _all_read(history),
-        **{name: counts[count] > 0 for name, count in _came(history.contract.kind).items()},
-        "edge_row_seen": counts["edge"] > 0,
-        **of_any_query(counts, faults, permitted),
+        "flushed": Exercised(_flushed(history, prediction)),
+        "all_input_read": Exercised(_all_read(history)),
+        **{name: Exercised(count > 0) for name, count in pairs.items()},
+        **exercised(history, prediction, seen),
+        "edge_row_seen": Exercised(counts["edge"] > 0),
+        **of_any_query(counts, faults, seen.permitted),
     }
 
 
-def of_any_query(
-    counts: Mapping[str, int], faults: Sequence[Fault], permitted: Mapping[int, int]
-) -> dict[str, bool]:
+def of_any_query(counts: Mapping[str, int], faults: Sequence[Fault], permitted: Mapping[int, int]) -> Goals:
     """The coverage goals that a join and a chain share."""
-    return {
+    met = {
         "every_fault_done": all(fault.injected for fault in faults),
         "late_row_dropped": counts["late"] > 0,
         "unreadable_filtered": counts["unreadable"] > 0,
@@ -72,6 +98,7 @@ def of_any_query(
         "written_kills_doubled": written_kills_doubled(faults, permitted),
         "fault_hit_running_batch": hit_running_batches(faults),
     }
+    return {name: Exercised(was) for name, was in met.items()}
 
 
 def written_kills(faults: Sequence[Fault]) -> list[Fault]:
@@ -99,19 +126,24 @@ def hit_running_batches(faults: Sequence[Fault]) -> bool:
 
 
 def asked(history: History, faults: Sequence[Fault]) -> list[str]:
-    """The coverage goals that this run has to meet; those that its kind of join cannot meet are left out."""
-    names = [*ALWAYS_REQUIRED, *(["every_fault_done"] if faults else []), *history.manifest.goals]
+    """The coverage goals that a run has to meet unless it waives them, without those that its kind of join cannot."""
+    names = [*required(faults), *history.manifest.goals, *implied(history)]
     kind = history.contract.kind
     return [name for name in dict.fromkeys(names) if kind in _KINDS.get(name, (kind,))]
 
 
-def _came(kind: JoinKind) -> dict[str, str]:
-    counted = {
-        "rows_joined": "joined_rows",
-        "semi_row_emitted": "semi_rows",
-        "null_row_after_eviction": "null_rows",
-    }
-    return {name: count for name, count in counted.items() if kind in _KINDS[name]}
+def required(faults: Sequence[Fault]) -> list[str]:
+    """What every run has to meet, and every run with faults."""
+    return [*ALWAYS_REQUIRED, *(["every_fault_done"] if faults else [])]
+
+
+def waived_in_vain(waived: Sequence[str]) -> list[str]:
+    """Why a run is inconclusive that waives what cannot be waived."""
+    return [
+        f"the run waives the coverage goal {name!r}, which is none of: {', '.join(WAIVABLE)}"
+        for name in waived
+        if name not in WAIVABLE
+    ]
 
 
 def _all_read(history: History) -> bool:

@@ -57,7 +57,11 @@ class _JoinJudgement(Judgement):
     """The judgement of a run of one join."""
 
     def __init__(self, history: History, accept: Sequence[str]) -> None:
-        super().__init__(history.manifest, accept, [*history.inconclusive, *inconclusive(history)])
+        super().__init__(
+            history.manifest,
+            accept,
+            [*history.inconclusive, *inconclusive(history), *goals.waived_in_vain(history.manifest.waived)],
+        )
         self.history = history
         self.pipeline, self.kind = history.contract.name, str(history.contract.kind)
         self.oracles = BOTH if is_modelled(history.manifest.versions) else ALONE
@@ -66,7 +70,7 @@ class _JoinJudgement(Judgement):
         history, faults = self.history, list(run.faults())
         self.check_gaps(history.gaps)
         counts: dict[str, int] = {}
-        reached: dict[str, bool] = {}
+        reached: goals.Goals = {}
         asked = goals.asked(history, faults)
         spark_account: SparkAccount | None = None
         expected = self.expectation(run)
@@ -83,7 +87,7 @@ class _JoinJudgement(Judgement):
             if counts:
                 found = self.stage(
                     "the coverage goals",
-                    lambda: goals.reached(history, prediction, counts, faults, seen.permitted),
+                    lambda: goals.reached(history, prediction, counts, faults, seen),
                 )
                 reached = found or {}
         return self.conclude(counts, asked, reached, spark_account)

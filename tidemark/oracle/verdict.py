@@ -19,6 +19,8 @@ import msgspec
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.formats.evidence import Manifest
 from tidemark.oracle.compare.spark_account import SparkAccount
+from tidemark.oracle.contract_coverage import Exercised
+from tidemark.oracle.coverage import WAIVABLE
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 
@@ -35,7 +37,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     ``accept`` names the known defects that the contract or the caller accepts, ``accepted_total`` counts the findings
     of those among them that occurred: they are in ``findings``, too, and do not make the run ``INVALID``.
 
-    ``goals`` says for each coverage goal of this kind of join whether it was met, ``asked`` which had to be;
+    ``goals`` says for each coverage goal of this kind of join whether it was met, ``asked`` which had to be, ``waived``
+    which it would have had to, and did not: the run said so;
     ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
     ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``spark_account`` is what Spark said of its
     state and of itself.
@@ -56,6 +59,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     inconclusive: list[str]
     spark_account: SparkAccount | None = None
     oracles: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
+    waived: list[str] = []
     accept: list[str] = []
     accepted_total: dict[str, int] = {}
 
@@ -116,11 +120,13 @@ class Judgement:
         self,
         counts: dict[str, int],
         asked: Sequence[str],
-        reached: dict[str, bool],
+        reached: Mapping[str, Exercised],
         spark_account: SparkAccount | None = None,
     ) -> Verdict:
-        """The verdict of what was found; a coverage goal that is asked and not reached is inconclusive."""
-        self.inconclusive += [_not_met(name, reached) for name in asked if not reached.get(name)]
+        """The verdict of what was found; a coverage goal that is asked, not reached and not waived is inconclusive."""
+        may_miss = [name for name in self.manifest.waived if name in WAIVABLE]
+        missed = [name for name in asked if not (name in reached and reached[name].met)]
+        self.inconclusive += [_not_met(name, reached) for name in missed if name not in may_miss]
         return Verdict(
             verdict=conclude(self.finding_log, self.inconclusive, self.accept),
             delivery=str(self.manifest.delivery),
@@ -132,8 +138,9 @@ class Judgement:
             defects_total=dict(self.finding_log.defects),
             known_defects={name: KNOWN_DEFECTS[name] for name in self.finding_log.defects},
             counts=counts,
-            goals=reached,
-            asked=list(asked),
+            goals={name: goal.met for name, goal in reached.items()},
+            asked=[name for name in asked if name not in may_miss],
+            waived=[name for name in missed if name in may_miss],
             inconclusive=self.inconclusive,
             spark_account=spark_account,
             oracles=list(self.oracles),
@@ -154,7 +161,8 @@ def conclude(findings: FindingLog, inconclusive: Sequence[str], accept: Sequence
     return "UNKNOWN" if inconclusive else "VALID"
 
 
-def _not_met(name: str, reached: Mapping[str, bool]) -> str:
+def _not_met(name: str, reached: Mapping[str, Exercised]) -> str:
     if reached and name not in reached:
         return f"the coverage goal {name!r} is required, which is none of: {', '.join(reached)}"
-    return f"the coverage goal {name!r} is required and was not met"
+    missing = f": {reached[name].missing}" if name in reached and reached[name].missing else ""
+    return f"the coverage goal {name!r} is required and was not met{missing}"

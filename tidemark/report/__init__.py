@@ -39,6 +39,8 @@ def print_verdict(
         console.print(line)
     for reason in verdict.inconclusive:
         console.print(Text(f"  inconclusive because {reason}", style="yellow"))
+    if verdict.waived:
+        console.print(f"{'not exercised':<15}{', '.join(verdict.waived)} (waived)", markup=False)
     if trace_sha256:
         console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
     console.print(f"{'evidence':<15}{run_dir}", markup=False)

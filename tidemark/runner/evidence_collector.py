@@ -209,6 +209,7 @@ class Collector:
             pace=self._options.pace or header.pace,
             inputs=inputs,
             goals=["flushed", "all_input_read", *header.goals, *self._fault_goals()],
+            waived=list(dict.fromkeys([*header.waived, *self._options.waive])),
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
             versions=dict(self._stack.versions),

@@ -21,6 +21,7 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
+from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.live_run import LiveRun
@@ -128,10 +129,23 @@ def run_pipeline(
     Raises ``TidemarkError``; what was asked for and cannot be had is refused before the directory is made.
     """
     _ = options.fault_specs  # a schedule that is none is refused before anything is made
+    _must_be_waivable(options.waive)
     contract = describe(options.pipeline, options.python)
     directory = new_run_directory(options, contract)
     made(directory.path)
     return run(options, contract, directory, stack=stack)
+
+
+def _must_be_waivable(waive: Sequence[str]) -> None:
+    for name in waive:
+        if name not in WAIVABLE:
+            raise UsageError(
+                f"the coverage goal {name!r} cannot be waived",
+                detail="it is required of every run"
+                if name in ALWAYS_REQUIRED
+                else "there is none of this name",
+                hint=f"one of {', '.join(WAIVABLE)}",
+            )
 
 
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:

@@ -36,7 +36,7 @@ class RunOptions:
     ``faults`` is a schedule (:mod:`tidemark.faults.schedule`). ``driver`` names a driver of the stack that no other run
     uses: it is harmed, and there for the next run; if none is named, a run with faults starts one of its own, and one
     without takes the stack's. ``accept`` names known defects of Spark that are accepted, besides those that the
-    contract accepts.
+    contract accepts. ``waive`` names coverage goals that the run need not meet.
     """
 
     pipeline: str
@@ -53,6 +53,7 @@ class RunOptions:
     driver: str = ""
     conf: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
+    waive: tuple[str, ...] = ()
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
 
@@ -78,10 +79,12 @@ class RunOptions:
             parts += ["--conf", pair]
         for defect in self.accept:
             parts += ["--accept", defect]
+        for goal in self.waive:
+            parts += ["--waive", goal]
         return shlex.join(parts)
 
 
-PATHS, LISTS = ("trace", "python", "run_dir"), ("generator", "conf", "accept")
+PATHS, LISTS = ("trace", "python", "run_dir"), ("generator", "conf", "accept", "waive")
 """Options that may be given as text, and as any sequence."""
 
 

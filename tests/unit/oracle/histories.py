@@ -33,6 +33,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict, judge
+from tidemark.oracle.coverage import WAIVABLE
 
 LEFT_TOPIC, RIGHT_TOPIC = "impressions", "clicks"
 QUERY = "the-query"
@@ -66,6 +67,8 @@ class Run:
         )
         self.delivery = Delivery.AT_LEAST_ONCE
         self.goals: list[str] = []
+        self.pace = "timed"
+        self.waived: list[str] | None = None  # None: all that so small a run does not exercise
         self.versions: dict[str, str] = {}
         self.rows: dict[str, list[str]] = {LEFT_TOPIC: [], RIGHT_TOPIC: []}
         self.sentinels: set[tuple[str, int]] = set()
@@ -157,10 +160,17 @@ class Run:
             contract=self.contract.to_json(),
             delivery=self.delivery,
             inputs=inputs,
+            pace=self.pace,
             goals=self.goals,
+            waived=self._waived(),
             versions=self.versions,
             query_id=QUERY,
             state=self.info,
+        )
+
+    def _waived(self) -> list[str]:
+        return (
+            self.waived if self.waived is not None else [goal for goal in WAIVABLE if goal not in self.goals]
         )
 
     def inputs(self) -> Iterator[InputRecord]:

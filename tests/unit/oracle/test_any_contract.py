@@ -54,6 +54,7 @@ class Drawn:
             inputs={topic: InputTopic(topic, {"0": 0}, {"0": 99_999}) for topic in case.topics},
             state=StateInfo(format=form),
             versions={"spark": "4.2.0"},
+            waived=list(case.waived),
         )
 
     def inputs(self) -> list[InputRecord]:

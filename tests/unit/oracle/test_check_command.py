@@ -13,7 +13,7 @@ from tidemark.cli import app
 from tidemark.errors import EXIT_USAGE, TidemarkError
 
 MANIFEST = """
-{"tidemark_evidence": 2, "delivery": "at-least-once", "contract": {
+{"tidemark_evidence": 2, "waived": ["each_bound_end_decides"], "delivery": "at-least-once", "contract": {
   "name": "mine", "kind": "left_outer", "bound": {"lower_ms": -20000, "upper_ms": 0},
   "left":  {"topic": "impressions", "id": "iid", "keys": ["user"], "time": "at", "watermark_delay_ms": 10000},
   "right": {"topic": "clicks", "id": "cid", "keys": ["user"], "time": "at", "watermark_delay_ms": 20000},

@@ -46,6 +46,7 @@ def test_a_run_that_meets_every_goal_is_valid() -> None:
     assert verdict.verdict == "VALID"
     assert verdict.asked == ["flushed", "all_input_read", *GOALS]
     assert {name for name, reached in verdict.goals.items() if not reached} == {
+        "each_bound_end_decides",  # waived, as by every run of these tests
         "duplicate_permitted",
         "written_kills_doubled",
         "fault_hit_running_batch",
@@ -86,7 +87,8 @@ def test_an_goal_that_is_required_and_not_met_is_unknown(goal: str) -> None:
     verdict = run.verdict()
     assert verdict.verdict == "UNKNOWN"
     assert verdict.exit_code == 3
-    assert verdict.inconclusive == [f"the coverage goal {goal!r} is required and was not met"]
+    missing = ": impressions: no NULL row came" if goal == "null_row_after_eviction" else ""
+    assert verdict.inconclusive == [f"the coverage goal {goal!r} is required and was not met{missing}"]
 
 
 def test_a_goal_that_this_join_cannot_meet_is_not_required() -> None:

@@ -48,6 +48,7 @@ class ChainHistory:
     inconclusive: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     resent: frozenset[str] = frozenset()
+    readable: list[Readable] = field(default_factory=list)
 
     def place(self, record: int) -> str:
         """``topic/partition/offset``."""
@@ -65,7 +66,8 @@ def read_history(run: Evidence) -> ChainHistory:
     reader = _Reader(history)
     for record in run.inputs():
         reader.add(record)
-    history.inconclusive += reader.unreadable()
+    history.readable = reader.readable
+    history.inconclusive += [reason for topic in history.readable for reason in topic.reasons()]
     plans = sorted(run.batches(), key=lambda batch: batch.batch)
     history.planned = len(plans)
     for index, plan in enumerate(plans):
@@ -141,9 +143,10 @@ class _Reader:
             self._seen.add(whole)
         return Row(values, frozenset([number])) if passes(values, source.filters) else None
 
-    def unreadable(self) -> list[str]:
-        """The topics of which no record is an event."""
-        return [reason for about in self._readable.values() for reason in about.reasons()]
+    @property
+    def readable(self) -> list[Readable]:
+        """How much of each topic is readable."""
+        return list(self._readable.values())
 
     def backwards(self, plan: Batch) -> str:
         """What is wrong with the end offsets of a batch."""

@@ -156,6 +156,7 @@ class History:
     inconclusive: list[str] = field(default_factory=list)
     planned: int = 0
     resent: frozenset[str] = frozenset()
+    readable: list[Readable] = field(default_factory=list)
 
     @property
     def by_time(self) -> bool:
@@ -225,6 +226,7 @@ def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
     readers = [ColumnReader(history.side(side), history.pushdown.fields[side]) for side in (LEFT, RIGHT)]
     sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
     readable = [Readable(history.side(side).topic, history.side(side).time) for side in (LEFT, RIGHT)]
+    history.readable = readable
     first_sentinel: int | None = None
     while chunk := list(islice(rest, _CHUNK_RECORDS)):
         # Sentinels come last, so that one row number parts them from the others.

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from tidemark.formats.events import why_unreadable
 from tidemark.formats.evidence import InputRecord
 
+UNREADABLE_SHARE = 0.5
+"""More unreadable records than this share of a topic make a run inconclusive: most of the topic was not judged."""
+
 
 @dataclass
 class Readable:
@@ -29,6 +32,12 @@ class Readable:
         self.unreadable += len(unreadable)
         if unreadable and self.first is None:
             self.first = unreadable[0]
+
+    def too_many(self) -> str:
+        """The topic, with its numbers, if most of its records are unreadable."""
+        if self.unreadable <= UNREADABLE_SHARE * self.records:
+            return ""
+        return f"{self.unreadable:,} of {self.records:,} of {self.topic}"
 
     def reasons(self) -> list[str]:
         """Why a verdict on this topic would say nothing: one sentence, or none."""

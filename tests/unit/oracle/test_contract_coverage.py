@@ -1,0 +1,280 @@
+"""A run is ``VALID`` only if it exercised what its contract promises, or waived it by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.oracle.chain_runs import ChainRun, source
+from tests.unit.oracle.histories import Run
+from tidemark.formats.chain import Aggregate, Chain, Value, Window
+from tidemark.formats.contract import Bound, Side, WatermarkPolicy
+from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
+
+IMPLIED = {"most_records_readable", "each_input_accepted", "each_key_field_decides", "each_bound_end_decides"}
+LEFT, RIGHT = "i1 a 10, i2 b 30", "c3 a 9, c1 a 12, c4 d 12, c2 b 40"
+"""A pair (i1, c1); c4 has another key, c3 and c2 are before and behind the bound; i2, c2, c3 and c4 are unmatched."""
+NULLS = {
+    "inner": "",
+    "left_outer": "i2 -",
+    "right_outer": "- c2",
+    "full_outer": "i2 -, - c2",
+    "left_semi": "",
+}
+
+
+def strict(kind="left_outer", **changes):
+    run = Run(kind, **changes)
+    run.waived = []
+    return run
+
+
+def exercised(kind):
+    pair = "i1" if kind == "left_semi" else "i1 c1"
+    early = "- c3, - c4" if kind in ("right_outer", "full_outer") else ""  # before the sentinels are read
+    return strict(kind).batch(LEFT, RIGHT, out=pair).flush(out=NULLS[kind]).out(1, early)
+
+
+def reasons(run, goal):
+    """Why a run does not meet a goal; it has no finding, and its only other reasons are goals."""
+    verdict = run.verdict()
+    assert verdict.findings == []
+    assert verdict.verdict == "UNKNOWN"
+    start = f"the coverage goal {goal!r} is required and was not met"
+    return [reason.removeprefix(start) for reason in verdict.inconclusive if reason.startswith(start)]
+
+
+@pytest.mark.parametrize("kind", NULLS)
+def test_a_run_that_exercises_its_contract_is_valid_and_every_goal_of_it_was_asked(kind):
+    verdict = exercised(kind).verdict()
+
+    assert (verdict.verdict, verdict.findings, verdict.inconclusive) == ("VALID", [], [])
+    of_kind = {"semi_row_emitted"} if kind == "left_semi" else {"rows_joined"}
+    of_kind |= {"null_row_after_eviction"} if "outer" in kind else set()
+    assert set(verdict.asked) == {*ALWAYS_REQUIRED, *IMPLIED, *of_kind}
+
+
+@pytest.mark.parametrize("kind", ["inner", "left_outer", "right_outer", "full_outer", "left_semi"])
+def test_a_run_without_a_pair_is_unknown(kind):
+    nulls = {"left_outer": "i1 -", "right_outer": "- c1", "full_outer": "i1 -, - c1"}.get(kind, "")
+    goal = "semi_row_emitted" if kind == "left_semi" else "rows_joined"
+
+    assert reasons(strict(kind).batch("i1 a 10", "c1 b 12").flush(out=nulls), goal) == [""]
+
+
+@pytest.mark.parametrize(
+    ("kind", "left", "right", "nulls", "missing"),
+    [
+        ("left_outer", "i1 a 10", "c1 a 12, c2 b 12", "", "impressions"),
+        ("right_outer", "i1 a 10, i2 b 10", "c1 a 12", "", "clicks"),
+        ("full_outer", "i1 a 10", "c1 a 12, c2 b 12", "- c2", "impressions"),
+        ("full_outer", "i1 a 10, i2 b 10", "c1 a 12", "i2 -", "clicks"),
+        ("full_outer", "i1 a 10", "c1 a 12", "", "impressions, clicks"),
+    ],
+)
+def test_a_null_row_of_each_preserved_side_has_to_come(kind, left, right, nulls, missing):
+    run = strict(kind).batch(left, right, out="i1 c1").flush(out=nulls)
+
+    assert reasons(run, "null_row_after_eviction") == [f": {missing}: no NULL row came"]
+
+
+def test_a_null_row_that_is_never_due_is_not_asked():
+    run = strict("left_outer", bound=Bound()).batch("i1 a 10", "c1 a 12", out="i1 c1").flush()
+
+    assert not {"null_row_after_eviction", "each_bound_end_decides"} & set(run.verdict().asked)
+
+
+def test_rows_of_each_input_have_to_be_accepted():
+    run = strict("inner").batch("i1 a 30", "c1 a 30", out="i1 c1").batch().batch("", "c2 a 12").flush()
+    assert reasons(run, "each_input_accepted") == []
+
+    run = strict("left_outer").batch("i1 a 10", "c1 - 12").flush(out="i1 -")
+    assert reasons(run, "each_input_accepted") == [": clicks: no row was accepted"]
+
+
+@pytest.mark.parametrize(("garbage", "met"), [(3, True), (4, False)])
+def test_most_records_of_a_topic_have_to_be_readable(garbage, met):
+    left = ", ".join(["i1 a 10", "i2 b 30", "i3 b 30", *["garbage"] * garbage])
+    run = strict().batch(left, RIGHT, out="i1 c1").flush(out="i2 -, i3 -")
+
+    assert (run.verdict().verdict == "VALID") == met
+    if not met:
+        assert reasons(run, "most_records_readable") == [": 4 of 7 of impressions: records are unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "right", "missing"),
+    [
+        (Bound(-5000, 0), "c1 a 12, c2 b 40", "upper_ms"),
+        (Bound(-5000, 0), "c1 a 12, c3 a 9", "lower_ms"),
+        (Bound(-5000, 0), "c1 a 12, c2 b 35", "lower_ms, upper_ms"),  # at the end, and so not beyond it
+        (Bound(-5000, 0), "c1 a 12, c2 c 40, c3 d 9", "lower_ms, upper_ms"),  # of other keys
+        (Bound(-5000, None), "c1 a 12, c3 a 9", "lower_ms"),
+        (Bound(None, 0), "c1 a 12, c2 b 40", "upper_ms"),
+        (Bound(equal=True), "c1 a 10, c2 b 30", "equal"),
+        (Bound(0, 0, window_ms=5000), "c1 a 12, c2 b 34", "lower_ms, upper_ms"),
+    ],
+)
+def test_a_pair_has_to_be_beyond_each_end_of_the_bound(bound, right, missing):
+    verdict = strict("inner", bound=bound).batch(LEFT, right).flush().verdict()
+
+    reason = f"the coverage goal 'each_bound_end_decides' is required and was not met: {missing}: no pair is beyond it"
+    assert reason in verdict.inconclusive
+
+
+@pytest.mark.parametrize(
+    ("bound", "right"),
+    [
+        (Bound(-5000, 0), "c1 a 12, c2 b 35.001, c3 a 9.999"),
+        (Bound(-5000, 0, lower_strict=True, upper_strict=True), "c1 a 15, c2 a 10"),  # the ends are outside
+        (Bound(equal=True), "c1 a 10.001"),
+        (Bound(0, 0, window_ms=5000), "c1 a 9, c2 a 15"),
+    ],
+)
+def test_a_pair_just_beyond_an_end_is_enough(bound, right):
+    assert strict("inner", bound=bound).batch(LEFT, right).flush().verdict().goals["each_bound_end_decides"]
+
+
+class TwoFields(Run):
+    """Keys are written ``user.ad``."""
+
+    def __init__(self, kind):
+        sides = {
+            name: Side(topic, one_id, ("user", other), "time", 0)
+            for name, topic, one_id, other in (
+                ("left", "impressions", "iid", "ad"),
+                ("right", "clicks", "cid", "of"),
+            )
+        }
+        super().__init__(kind, **sides)
+        self.waived = []
+
+    def value(self, topic, row):
+        name, key, seconds = row.split()
+        user, _, ad = key.partition(".")
+        value = json.loads(super().value(topic, f"{name} {user} {seconds}"))
+        return json.dumps(value | {"ad": ad, "of": ad}).encode()
+
+
+@pytest.mark.parametrize(
+    ("right", "missing"),
+    [
+        ("c1 a.x 12", "user, ad = of"),
+        ("c1 a.x 12, c2 a.y 12", "user"),
+        ("c1 a.x 12, c2 b.x 12", "ad = of"),
+        (
+            "c1 a.x 12, c2 b.y 12",
+            "user, ad = of",
+        ),  # differs in both: without one field it is still kept apart
+        ("c1 a.x 12, c2 a.y 16, c3 b.x 9", "user, ad = of"),  # is out of the bound, too
+        ("c1 a.x 12, c2 a.y 15, c3 b.x 10", ""),
+    ],
+)
+def test_each_key_field_has_to_keep_a_pair_apart_by_itself(right, missing):
+    verdict = TwoFields("inner").batch("i1 a.x 10", right, out="i1 c1").flush().verdict()
+
+    assert verdict.findings == []
+    assert verdict.goals["each_key_field_decides"] == (missing == "")
+    reason = f"the coverage goal 'each_key_field_decides' is required and was not met: {missing}: "
+    assert (reason + "no pair differs in it alone" in verdict.inconclusive) == (missing != "")
+
+
+def test_a_pair_that_differs_in_one_field_is_found_among_many_that_do_not():
+    left = ", ".join(f"i{n} a.x {10 + n}" for n in range(40))
+    right = ", ".join([*(f"c{n} a.x {10 + n}" for n in range(40)), "d b.x 100, e a.y 49"])
+
+    verdict = TwoFields("inner").batch(left, right).flush().verdict()
+
+    [reason] = [one for one in verdict.inconclusive if "each_key_field_decides" in one]
+    assert reason.endswith("not met: user: no pair differs in it alone")
+
+
+def stepped(*batches, **changes):
+    run = strict("inner", **changes)
+    run.pace = "stepped"
+    for left, right in batches:
+        run.batch(left, right)
+    return run.flush().verdict()
+
+
+@pytest.mark.parametrize(
+    ("batches", "changes", "asked"),
+    [
+        ([("i1 a 10, i2 a 30, i3 a 12", "c1 a 40")], {}, True),
+        ([("i1 a 10, i2 a 30", "c1 a 40, c2 a 12")], {}, True),
+        ([("i1 a 10, i2 a 30, i3 a 30", "c1 a 40, c2 a 40")], {}, False),  # not behind
+        (
+            [("i1 a 10, i2 a 30, i3 a 12", "c1 a 11")],
+            {},
+            False,
+        ),  # the other input's watermark never passes it
+        ([("i1 a 10, i2 a 30, i3 a 12", "c1 a 11")], {"policy": WatermarkPolicy.MAX}, True),
+        ([("i1 a 10, i2 a 30, i3 a 12", "c1 a 40")], {"delays_s": (18, 0)}, False),  # as much as the delay
+        ([("i1 a 10, i2 a 30, i3 a 12", "c1 a 40")], {"delays_s": (17.999, 0)}, True),
+    ],
+)
+def test_a_late_row_is_asked_where_the_trace_can_have_one(batches, changes, asked):
+    verdict = stepped(*batches, **changes)
+
+    assert ("late_row_dropped" in verdict.asked) == asked
+    reason = "the coverage goal 'late_row_dropped' is required and was not met"
+    assert (reason in verdict.inconclusive) == asked
+
+
+def test_a_late_row_that_was_dropped_meets_its_goal():
+    verdict = stepped(("i1 a 10, i2 a 30", "c1 a 40"), ("", ""), ("i3 a 12", ""))
+
+    assert "late_row_dropped" in verdict.asked
+    assert verdict.goals["late_row_dropped"]
+
+
+def test_a_late_row_is_not_asked_where_the_pace_decides_about_it():
+    run = strict("inner").batch("i1 a 10, i2 a 30, i3 a 12", "c1 a 40").flush()
+
+    assert "late_row_dropped" not in run.verdict().asked
+
+
+def test_a_run_may_waive_what_it_does_not_exercise_by_name():
+    run = strict().batch("i1 a 10", "c1 a 12", out="i1 c1").flush()
+    missed = ["null_row_after_eviction", "each_key_field_decides", "each_bound_end_decides"]
+    assert run.verdict().verdict == "UNKNOWN"
+    run.waived = [*missed, "rows_joined"]
+
+    verdict = run.verdict()
+
+    assert (verdict.verdict, verdict.inconclusive) == ("VALID", [])
+    assert verdict.waived == missed  # and not what it met
+    assert not set(verdict.asked) & set(run.waived)
+
+
+@pytest.mark.parametrize("name", ["flushed", "all_input_read", "every_fault_done", "world_peace"])
+def test_what_says_whether_there_was_anything_to_judge_cannot_be_waived(name):
+    run = exercised("left_outer")
+    run.waived = [name]
+
+    verdict = run.verdict()
+
+    assert verdict.verdict == "UNKNOWN"
+    assert verdict.inconclusive == [
+        f"the run waives the coverage goal {name!r}, which is none of: {', '.join(WAIVABLE)}"
+    ]
+
+
+COUNTS = Chain(
+    "counts",
+    Aggregate(Window(source("a"), "end", 10_000), ("k_a",), (Value("n", "count"),)),
+    ("k_a", "end", "n"),
+)
+
+
+def test_a_chain_has_to_read_most_records_and_rows_of_each_input():
+    run = ChainRun(COUNTS)
+    run.waived = []
+    verdict = run.batch("i1 - 3").flush().judge()
+
+    assert (
+        "the coverage goal 'each_input_accepted' is required and was not met: a: no row was accepted"
+        in verdict.inconclusive
+    )
+    assert {"most_records_readable", "each_input_accepted"} <= set(verdict.asked)
