@@ -80,9 +80,22 @@ def test_a_contract_that_lies_is_contradicted_by_name_before_the_run(stack, tmp_
             f"the plan does not fit the contract: {part}\n  contract: {says}\n  plan:     {has}\n"
             in run.stderr
         )
-    notes = RunDirectory(tmp_path / "run").manifest.notes
-    assert sum(note.startswith("contract and plan differ in ") for note in notes) == len(SAID)
+    differences = RunDirectory(tmp_path / "run").manifest.plan_differs
+    assert [difference.split(":")[0] for difference in differences] == list(SAID)
     assert read_plan((tmp_path / "run" / "logs" / "plan.txt").read_text()).joins[0].kind == "LeftOuter"
+
+
+def test_a_query_without_half_of_the_key_is_invalid_on_a_trace_that_does_not_tell(run_pipeline, tmp_path):
+    """Every row is right: the trace has one ad, and waives what it does not exercise."""
+    half = changed(
+        {"i.user_id = c.user_id AND i.ad_id = c.ad_id AND": "i.user_id = c.user_id AND"}, tmp_path / "half.py"
+    )
+
+    verdict = run_pipeline(half, trace=ROOT / "tests" / "regressions" / "SPARK-26154.jsonl").verdict
+
+    assert verdict.verdict == "INVALID"
+    assert verdict.findings_total == {"plan_differs": 1}
+    assert "keys: the contract says ad_id = ad_id and user_id = user_id" in verdict.findings[0].message
 
 
 def test_a_badly_placed_join_is_warned_of_and_fits_its_contract(stack, tmp_path):

@@ -52,7 +52,7 @@ def test_there_are_enough_mutants_in_every_place():
 
 def test_every_property_has_a_mutant():
     # The last one needs an engine that is wrong in a way that nobody knows.
-    assert {line[3] for line in wanted()} == set(PROPERTIES) - {"oracles_disagree"}
+    assert {line[3] for line in wanted()} == set(PROPERTIES) - {"oracles_disagree", "plan_differs"}
 
 
 def test_a_summary_counts_for_each_judge():

@@ -156,7 +156,7 @@ def test_what_the_engine_said_of_its_state_is_a_few_lines():
 
     assert list(state_lines(spark_account)) == [
         ("state", "format 4, RocksDBStateStoreProvider, with changelogs"),
-        ("state compared", "2 (after batches 0, 3), metrics of 4 batches"),
+        ("state compared", "rows after batches 0, 3; counts of 4 batches"),
         ("state rows", "1,200 stored, 7 removed, 5 dropped; at most 300 at once"),
         ("state times", "updates 1/2/30 ms (min/median/max of a batch)"),
         ("partitions", f"12 stayed, 5 moved ({'; '.join(moves[:3])}; and 2 more)"),

@@ -15,7 +15,8 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
     ``goals`` are coverage goals that the run had to meet besides those that its contract implies, ``waived`` those that
     it need not meet. Optional: ``waived``, ``seed``, ``trace_sha256``, ``versions``,
     ``code_sha256``, ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run), ``notes``,
-    ``state``. ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
+    ``state``, ``plan_differs`` (a sentence for each difference between contract and plan). ``state`` says how Spark
+    stored the join's state, according to the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
@@ -133,6 +134,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     command: str | None = None
     notes: list[str] = []
     state: StateInfo | None = None
+    plan_differs: list[str] = []
 
 
 class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -4,6 +4,14 @@ Free of everything. Properties are named for what is wrong. Each has an entry be
 should look at them: its meaning, then an example, the usual causes, and the next command to run. ``DIR`` is the run
 directory.
 
+``plan_differs``
+    The plan of the query is not that of the contract's join: another kind, other keys, another bound, delay, filter or
+    policy. Only what is certain is a finding. Rows may be right all the same, because the trace has none that the
+    difference changes.
+    Example: the contract joins on ``user_id`` and ``ad_id``, and the plan on ``user_id``.
+    Usual causes: the query or the contract was changed, and the other was not; an option of the session.
+    Next: ``tidemark contract PIPELINE``; the plan is in ``DIR/logs/plan.txt``.
+
 ``missing_batches``
     Batch ids have a gap, or offsets go backwards. Nothing is compared from there on.
     Example: batch 4 was planned after batch 2, and there is no batch 3.
@@ -138,6 +146,7 @@ import msgspec
 EXAMPLES_KEPT = 20
 
 PROPERTIES = (
+    "plan_differs",
     "missing_batches",
     "wrong_watermarks",
     "lost_rows",

@@ -99,6 +99,9 @@ class Judgement:
         self.accept = accept
         self.finding_log = FindingLog()
         self.inconclusive = list(inconclusive)
+        for difference in manifest.plan_differs:
+            message = f"contract and plan differ in {difference}"
+            self.finding_log.add(Finding(property="plan_differs", message=message))
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
         """Do a part of the judgement; what it raises makes the verdict inconclusive; broken evidence is raised."""

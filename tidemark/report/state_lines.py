@@ -21,16 +21,7 @@ def state_lines(spark_account: SparkAccount | None) -> Iterable[tuple[str, str]]
             f"format {spark_account.format}, {spark_account.provider or 'an unknown store'}{changelog}",
         )
     if spark_account.state_batches or spark_account.metric_batches:
-        batches = ", ".join(map(str, spark_account.state_batches))
-        after = (
-            f" (after {'batches' if len(spark_account.state_batches) > 1 else 'batch'} {batches})"
-            if batches
-            else ""
-        )
-        yield (
-            "state compared",
-            f"{len(spark_account.state_batches):,}{after}, metrics of {spark_account.metric_batches:,} batches",
-        )
+        yield "state compared", _compared(spark_account)
     if spark_account.rows:
         kept = spark_account.rows.get("kept", 0)
         sums = ", ".join(
@@ -48,6 +39,15 @@ def state_lines(spark_account: SparkAccount | None) -> Iterable[tuple[str, str]]
             yield "placed anew", f"after a restart of the driver{_some(found.restarts)}"
     for note in spark_account.notes:
         yield "state note", note
+
+
+def _compared(spark_account: SparkAccount) -> str:
+    """Whether rows of the state were compared, or only how many there are."""
+    batches, counted = spark_account.state_batches, f"of {spark_account.metric_batches:,} batches"
+    if not batches:
+        return f"counts only, {counted}"
+    after = f"after {'batches' if len(batches) > 1 else 'batch'} {', '.join(map(str, batches))}"
+    return f"rows {after}; counts {counted}" if spark_account.metric_batches else f"rows {after}"
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -87,6 +87,7 @@ class Collector:
         self._faults: list[Fault] = []
         self._last_progress: list[dict[str, Any]] = []
         self._notes: list[str] = []
+        self.plan_differs: list[str] = []
         self._records: list[OutputRecord] | None = None
         self._state = StateInfo()
         self._errors: list[BaseException] = []
@@ -224,6 +225,7 @@ class Collector:
                 *(f"the query was started again after: {why}" for why in self._query.failures),
             ],
             state=what_ran(self._checkpoint, self._options.conf, self._state),
+            plan_differs=self.plan_differs,
         )
 
     def _read_inputs(self) -> dict[str, InputTopic]:

@@ -107,13 +107,14 @@ class LiveRun:
         collector.read_state()
 
     def _place(self, query: Query, collector: Collector) -> None:
-        """Report differences between contract and plan, and unsafe joins; the run continues in any case."""
+        """Report differences between contract and plan, and unsafe joins; the run goes on, and shows its rows."""
         answer = query.plan()
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
         plan_check = check_plan(self._contract, plan, str(answer["policy"]), spark_version)
         for note in plan_check.notes():
             collector.note(note)
+        collector.plan_differs = [str(mismatch) for mismatch in plan_check.comparison.mismatches]
         plan_check.tell(self._options.say)
 
     def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:

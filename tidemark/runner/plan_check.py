@@ -1,6 +1,7 @@
 """Preflight: compares the contract with the query's plan before a run, and warns of unsafe joins.
 
-A difference does not stop a run: a pipeline that does not do what its contract says is judged by its contract.
+A difference does not stop a run: a pipeline that does not do what its contract says is judged by its contract. It is a
+finding of the run (``plan_differs``), also where no row of the trace shows it.
 """
 
 from __future__ import annotations
@@ -39,9 +40,8 @@ class PlanCheck:
     advice: tuple[Advice, ...]
 
     def notes(self) -> list[str]:
-        """The results as notes for the manifest, one sentence each."""
+        """What is no difference, as notes for the manifest, one sentence each."""
         return [
-            *(f"contract and plan differ in {mismatch}" for mismatch in self.comparison.mismatches),
             *(f"not compared with the plan: {sentence}" for sentence in self.comparison.not_compared),
             *(f"unsafe join: {advice}" for advice in self.advice),
         ]

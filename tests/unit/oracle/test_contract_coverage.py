@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from tests.unit.oracle.chain_runs import ChainRun, source
 from tests.unit.oracle.histories import Run
 from tidemark.formats.chain import Aggregate, Chain, Value, Window
 from tidemark.formats.contract import Bound, Side, WatermarkPolicy
+from tidemark.oracle import judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 
 IMPLIED = {"most_records_readable", "each_input_accepted", "each_key_field_decides", "each_bound_end_decides"}
@@ -259,6 +261,32 @@ def test_what_says_whether_there_was_anything_to_judge_cannot_be_waived(name):
     assert verdict.inconclusive == [
         f"the run waives the coverage goal {name!r}, which is none of: {', '.join(WAIVABLE)}"
     ]
+
+
+def test_a_difference_between_contract_and_plan_is_a_finding_though_all_rows_are_right():
+    run = exercised("inner")
+    manifest = msgspec.structs.replace(
+        run.manifest, plan_differs=["keys: one; the other", "bound: one; the other"]
+    )
+
+    verdict = Planned(run, manifest).verdict()
+
+    assert verdict.verdict == "INVALID"
+    assert verdict.findings_total == {"plan_differs": 2}
+    assert verdict.findings[0].message == "contract and plan differ in keys: one; the other"
+
+
+class Planned:
+    """A run with another manifest."""
+
+    def __init__(self, run, manifest):
+        self._run, self.manifest = run, manifest
+
+    def __getattr__(self, name):
+        return getattr(self._run, name)
+
+    def verdict(self):
+        return judge(self)
 
 
 COUNTS = Chain(
