@@ -63,6 +63,9 @@ def generate(settings: Settings) -> Trace:
         generator=_generator(settings),
         counts=counts,
         goals=_goals(arrivals, counts, settings),
+        waived=[]
+        if settings.edges
+        else ["each_bound_end_decides"],  # no click need come before its impression
     )
     return Trace(header, LineWriter(entities, settings.partitions).chunks(arrivals.slices), arrivals)
 

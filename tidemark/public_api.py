@@ -55,14 +55,17 @@ def check(run_dir: str | Path, *, accept: Sequence[str] = (), save: bool = False
 
     ``accept`` names known defects of Spark (``tidemark.KNOWN_DEFECTS``) that do not make the run ``INVALID``, besides
     those that its contract accepts. ``save`` writes the verdict into the directory (``verdict.json``). Raises
-    ``UsageError`` for evidence that cannot be read, and for a name that is no known defect.
+    ``UsageError`` for evidence that cannot be read or is not as it was sealed, and for a name that is no known defect.
     """
     from tidemark.formats.evidence import open_run
+    from tidemark.formats.seal import is_intact
     from tidemark.oracle import judge
     from tidemark.runner.run_options import names_of
 
     directory = open_run(Path(run_dir))
+    sealed = is_intact(directory.path)
     verdict = judge(directory, names_of(accept))
+    verdict.sealed = sealed
     if save:
         directory.write_json("verdict", verdict)
     return verdict

@@ -66,6 +66,7 @@ def test_damaged_state_is_found_by_its_name(run_pipeline, tmp_path):
         twin = RunDirectory(tmp_path / f"{name}-{len(lines)}-{id(lines)}")
         shutil.copytree(run.path, twin.path)
         twin.write_lines(name, lines)
+        twin.write_json("manifest", msgspec.structs.replace(run.manifest, records={}))
         return judge(twin).findings_total
 
     assert judge(run).findings_total == {}

@@ -45,10 +45,14 @@ class Copy:
     def write(self) -> RunDirectory:
         """The changed evidence."""
         shutil.copytree(
-            self.sound.path, self._path, ignore=shutil.ignore_patterns("logs", "code.zip", "output*")
+            self.sound.path,
+            self._path,
+            ignore=shutil.ignore_patterns(
+                "logs", "code.zip", "seal.json", "output*", "batches*", "state*", "progress*"
+            ),
         )
         run = RunDirectory(self._path)
-        run.write_json("manifest", change(self.manifest, contract=self.contract.to_json()))
+        run.write_json("manifest", change(self.manifest, contract=self.contract.to_json(), records={}))
         run.write_lines("batches", self.batches)
         run.write_lines("output", self.output)
         run.write_lines("state", self.state)

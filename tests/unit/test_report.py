@@ -70,6 +70,12 @@ def test_a_watermark_that_waits_for_an_input_after_a_restart_is_explained(tmp_pa
         return Batch(batch=number, watermark_ms=1000 * watermark_s, end_offsets=ends, **fields)
 
     run = RunDirectory(tmp_path)
+    run.write_json(
+        "manifest",
+        Manifest(
+            tidemark_evidence=2, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs={}
+        ),
+    )
     run.write_lines(
         "batches",
         [batch(0, 1, 1, 0), batch(1, 2, 1, 10, runs=2, restarted=True), batch(2, 3, 1, 10), batch(3, 4, 2, 10),

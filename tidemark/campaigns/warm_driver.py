@@ -23,6 +23,7 @@ from tidemark import paths
 from tidemark.campaigns.case import Case
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
+from tidemark.formats.seal import seal
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle import Verdict, judge
@@ -144,7 +145,9 @@ class CaseRun:
             kafka.create_topics(bootstrap, layout)
             drive(self)
             self._collect(self._read_state())
+        seal(self._directory.path)
         verdict = judge(self._directory)
+        verdict.sealed = True
         self._directory.write_json("verdict", verdict)
         return verdict
 
@@ -281,5 +284,6 @@ class CaseRun:
             waived=[goal for goal in self._case.waived if goal not in self._case.goals],
             notes=self._notes,
             state=state,
+            records=self._directory.count_records(),
         )
         self._directory.write_json("manifest", manifest)

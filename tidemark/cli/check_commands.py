@@ -1,4 +1,4 @@
-"""``tidemark check DIR``: judge a run directory again, without a stack.
+"""``tidemark check DIR``: judge a run directory again, without a stack; ``tidemark seal DIR``: seal one.
 
 Free of Kafka and Spark. Writes ``verdict.json`` into the directory; the exit code is the verdict's.
 """
@@ -16,6 +16,7 @@ from tidemark.cli.shared_options import Accept
 def register(app: typer.Typer) -> None:
     """Add ``check`` to the command line."""
     app.command("check")(check)
+    app.command("seal")(seal_command)
 
 
 def check(
@@ -49,3 +50,18 @@ def check(
             command=manifest.command or "",
         )
     raise typer.Exit(verdict.exit_code)
+
+
+def seal_command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
+) -> None:
+    """Seal a run directory: `tidemark check` then refuses it once a file is changed, missing or added.
+
+    A run seals its directory itself. This is for one that was typed, or whose files were compressed or shortened on
+    purpose.
+    """
+    from tidemark.formats.evidence import open_run
+    from tidemark.formats.seal import seal
+
+    made = seal(open_run(directory).path)
+    typer.echo(f"{directory}: {len(made.files):,} files sealed")

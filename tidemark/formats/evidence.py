@@ -13,10 +13,12 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
 
     ``end_offsets`` (end-exclusive, as all offsets here) say how many records of the trace and the flush were published.
     ``goals`` are coverage goals that the run had to meet besides those that its contract implies, ``waived`` those that
-    it need not meet. Optional: ``waived``, ``seed``, ``trace_sha256``, ``versions``,
-    ``code_sha256``, ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run), ``notes``,
-    ``state``, ``plan_differs`` (a sentence for each difference between contract and plan). ``state`` says how Spark
-    stored the join's state, according to the checkpoint, and what was read of it::
+    it need not meet. ``plan_differs`` has a sentence for each difference between contract and plan. ``records`` maps a
+    file (``"output"``) to the number of its records, without the header of a trace; a file that has another number is
+    refused. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``pipeline_sha256`` (of a pipeline
+    file), ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run), ``notes``,
+    ``waived``, ``plan_differs``, ``records``, ``state``. ``state`` says how Spark stored the join's state, according to
+    the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
@@ -66,9 +68,11 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
 
 ``progress.jsonl``  Spark's progress reports, unchanged.
 ``verdict.json``    the verdict.
+``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
 ``logs/``           logs of the programs, the lines of Spark's event log about this query and, if faults were injected,
                     the logs of driver and executors.
-``code.zip``        the code that ran.
+``code.zip``        the code of tidemark that ran.
+``pipeline.py``     the pipeline file that ran (``pipeline.json``: the contract file), unless it was a bundled pipeline.
 ``contract.json``   the contract alone.
 """
 
@@ -87,10 +91,12 @@ from tidemark.errors import BrokenEvidence
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.faults import Fault
-from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, write_lines
+from tidemark.formats.jsonlines import count_records, line_number, open_lines, read_blocks, write_lines
 from tidemark.formats.trace import Base64, HeaderValue, TraceReader
 
 FORMAT = 2
+COUNTED = ("trace", "flush", "batches", "output", "state", "executors", "faults", "progress")
+"""The files whose records the manifest counts."""
 
 
 class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,6 +133,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     trace_sha256: str | None = None
     versions: dict[str, str] = {}
     code_sha256: str | None = None
+    pipeline_sha256: str | None = None
     backend: str | None = None
     sink: str | None = None
     query_id: str | None = None
@@ -135,6 +142,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     notes: list[str] = []
     state: StateInfo | None = None
     plan_differs: list[str] = []
+    records: dict[str, int] = {}
 
 
 class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -240,11 +248,12 @@ class RunDirectory:
         }
         for name in ("trace", "flush"):
             path = self.file(name)
-            if name == "flush" and not path.is_file():
+            if name == "flush" and not self._is_there(name):
                 continue
-            is_sentinel = name == "flush"
+            is_sentinel, number = name == "flush", 0
             with TraceReader(path) as reader:
                 for record in reader:
+                    number += 1
                     span = spans.get((record.topic, record.partition))
                     if span is None or span[0] >= span[1]:
                         continue  # it was not published
@@ -252,6 +261,7 @@ class RunDirectory:
                     span[0] = offset + 1
                     value = record.value if record.value is not None else record.value_bytes()
                     yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
+            self._must_be_whole(name, number, manifest)
 
     def batches(self) -> list[Batch]:
         """The planned batches, in order of their ids."""
@@ -263,19 +273,19 @@ class RunDirectory:
 
     def faults(self) -> list[Fault]:
         """The journal of faults; empty without one."""
-        return list(self._lines("faults", Fault)) if self.file("faults").is_file() else []
+        return list(self._lines("faults", Fault)) if self._is_there("faults") else []
 
     def progress(self) -> list[dict[str, Any]]:
         """Spark's progress reports; empty if there are none."""
-        return list(self._lines("progress", dict[str, Any])) if self.file("progress").is_file() else []
+        return list(self._lines("progress", dict[str, Any])) if self._is_there("progress") else []
 
     def state(self) -> Iterator[StateRow] | None:
         """The rows of the state, or ``None`` if it was not read."""
-        return self._lines("state", StateRow) if self.file("state").is_file() else None
+        return self._lines("state", StateRow) if self._is_there("state") else None
 
     def executor_assignments(self) -> list[ExecutorAssignment]:
         """Which executor had which state partition, by batch; empty if that is not known."""
-        if not self.file("executors").is_file():
+        if not self._is_there("executors"):
             return []
         return sorted(
             self._lines("executors", ExecutorAssignment),
@@ -283,10 +293,22 @@ class RunDirectory:
         )
 
     def file(self, name: str) -> Path:
-        """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``."""
+        """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``; raises if both are there."""
         plain = self.path / f"{name}.jsonl"
         compressed = self.path / f"{name}.jsonl.zst"
-        return compressed if compressed.is_file() and not plain.is_file() else plain
+        if _lies_there(plain) and _lies_there(compressed):
+            raise _broken(
+                plain, f"{compressed.name} is there, too, and nothing says which of them is the run's"
+            )
+        return compressed if _lies_there(compressed) else plain
+
+    def count_records(self) -> dict[str, int]:
+        """How many records each file has that is there, for ``records`` of the manifest."""
+        return {
+            name: count_records(self.file(name)) - (name in ("trace", "flush"))
+            for name in COUNTED
+            if self.file(name).is_file()
+        }
 
     def write_lines(self, name: str, items: Iterable[Any]) -> None:
         """Write ``NAME.jsonl``, completely or not at all."""
@@ -298,6 +320,23 @@ class RunDirectory:
         text = msgspec.json.format(msgspec.json.encode(item), indent=2)
         write_atomically(self.path / f"{name}.json", text + b"\n")
 
+    def _is_there(self, name: str) -> bool:
+        """Whether a file that may be missing is there; raises if the manifest says that it was written."""
+        path = self.file(name)
+        is_there = _lies_there(path)
+        if not is_there and self.manifest.records.get(name, 0) > 0:
+            raise _broken(
+                path, f"it is missing; the manifest says that it has {self.manifest.records[name]:,} records"
+            )
+        return is_there
+
+    def _must_be_whole(self, name: str, found: int, manifest: Manifest) -> None:
+        said = manifest.records.get(name, found)
+        if found != said:
+            raise _broken(
+                self.file(name), f"it has {found:,} records; the manifest says that it has {said:,}"
+            )
+
     def _lines(self, name: str, kind: type[Any]) -> Iterator[Any]:
         path = self.file(name)
         number = 0
@@ -306,10 +345,16 @@ class RunDirectory:
                 for items in read_blocks(file, msgspec.json.Decoder(kind)):
                     yield from items
                     number += len(items)
+            self._must_be_whole(name, number, self.manifest)
         except msgspec.DecodeError as error:
             raise _broken(path, f"line {line_number(path, number + 1)}: {error}") from error
         except (OSError, ValueError, zstandard.ZstdError) as error:
             raise _broken(path, str(error)) from error
+
+
+def _lies_there(path: Path) -> bool:
+    """Whether there is anything of this name; a link that leads nowhere is refused when it is read."""
+    return path.exists() or path.is_symlink()
 
 
 def open_run(path: Path) -> RunDirectory:

@@ -29,11 +29,20 @@ T = TypeVar("T")
 def open_lines(path: Path) -> IO[bytes]:
     """Open a file of lines for reading, decompressing it if its name ends in ``.zst``.
 
-    Reading a compressed file raises ``zstandard.ZstdError`` where it is damaged, and where it ends too early.
+    Reading a compressed file raises ``zstandard.ZstdError`` where it is damaged, and where it ends too early. Raises
+    ``OSError`` if the path is no regular file: reading a pipe would wait for somebody to write.
     """
+    if (path.exists() or path.is_symlink()) and not path.is_file():
+        raise OSError(f"{str(path)!r} is no regular file")
     if path.suffix == ".zst":
         return io.BufferedReader(_Frames(path.open("rb")), _BLOCK_BYTES)
     return path.open("rb")
+
+
+def count_records(path: Path) -> int:
+    """The number of lines that are not blank; raises ``OSError`` and ``zstandard.ZstdError``."""
+    with open_lines(path) as file:
+        return sum(not line.isspace() for line in file)
 
 
 def read_blocks(file: IO[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[list[T]]:

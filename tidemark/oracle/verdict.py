@@ -39,6 +39,7 @@ class Verdict(msgspec.Struct, kw_only=True):
 
     ``goals`` says for each coverage goal of this kind of join whether it was met, ``asked`` which had to be, ``waived``
     which it would have had to, and did not: the run said so;
+    ``sealed``: whether the evidence has a seal, and is as it was sealed (``None``: nobody looked);
     ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
     ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``spark_account`` is what Spark said of its
     state and of itself.
@@ -60,6 +61,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     spark_account: SparkAccount | None = None
     oracles: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
     waived: list[str] = []
+    sealed: bool | None = None
     accept: list[str] = []
     accepted_total: dict[str, int] = {}
 

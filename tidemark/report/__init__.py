@@ -44,6 +44,11 @@ def print_verdict(
     if trace_sha256:
         console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
     console.print(f"{'evidence':<15}{run_dir}", markup=False)
+    if verdict.sealed is not None:
+        seal = (
+            "intact" if verdict.sealed else "unsealed: nothing shows that the evidence is as a run wrote it"
+        )
+        console.print(f"{'seal':<15}{seal}", markup=False)
     title = Text(verdict.verdict, style=COLOURS[verdict.verdict])
     accepted = f"; accepted: {', '.join(verdict.accepted_total)}" if verdict.accepted_total else ""
     console.print(

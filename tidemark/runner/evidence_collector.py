@@ -27,6 +27,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.seal import file_sha256
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle.coverage import written_kills
@@ -203,6 +204,7 @@ class Collector:
         )
         with TraceReader(self._trace) as reader:
             header = reader.header
+        kept = self._options.kept_pipeline(self._directory.path)
         return Manifest(
             tidemark_evidence=FORMAT,
             contract=self._contract.to_json(),
@@ -215,17 +217,19 @@ class Collector:
             trace_sha256=trace_sha256(self._trace),
             versions=dict(self._stack.versions),
             code_sha256=paths.code_sha256(),
+            pipeline_sha256=None if kept is None else file_sha256(kept),
             backend=self._stack.spec.backend,
             sink=self._options.sink,
             query_id=self._query.query_id,
             started_utc=self._started_utc,
-            command=self._options.command(),
+            command=self._options.command(self._directory.path),
             notes=[
                 *self._notes,
                 *(f"the query was started again after: {why}" for why in self._query.failures),
             ],
             state=what_ran(self._checkpoint, self._options.conf, self._state),
             plan_differs=self.plan_differs,
+            records=self._directory.count_records(),
         )
 
     def _read_inputs(self) -> dict[str, InputTopic]:

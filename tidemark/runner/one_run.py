@@ -19,6 +19,7 @@ from tidemark.faults.schedule import write_schedule
 from tidemark.formats.chain import Chain, read_contract, topics_of
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.seal import seal
 from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
@@ -109,16 +110,19 @@ def run(
     contract = accepting(contract, options.accept)
     spec = spec_to_lease(options.python) if stack is None else stack.spec
     _must_be_possible(options, spec)
+    _keep_pipeline(options, directory)
     trace = _prepare_trace(options, contract, directory)
     options.report("stack", 0, 1)
     with first_error_kept(lease(spec) if stack is None else nullcontext(stack)) as used:
         options.report("stack", 1, 1)
         LiveRun(options, contract, directory, trace, used).go()
+    seal(directory.path)
     options.report("judge", 0, 1)
     verdict = judge(directory)
+    verdict.sealed = True
     directory.write_json("verdict", verdict)
     options.report("judge", 1, 1)
-    return RunResult(verdict, directory.path, trace_sha256(trace), options.command())
+    return RunResult(verdict, directory.path, trace_sha256(trace), options.command(directory.path))
 
 
 def run_pipeline(
@@ -134,6 +138,13 @@ def run_pipeline(
     directory = new_run_directory(options, contract)
     made(directory.path)
     return run(options, contract, directory, stack=stack)
+
+
+def _keep_pipeline(options: RunOptions, directory: RunDirectory) -> None:
+    """Copy a pipeline file into the run directory."""
+    kept = options.kept_pipeline(directory.path)
+    if kept is not None:
+        shutil.copyfile(options.pipeline, kept)
 
 
 def _must_be_waivable(waive: Sequence[str]) -> None:

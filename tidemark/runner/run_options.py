@@ -62,9 +62,15 @@ class RunOptions:
         """The faults that are asked for; raises ``UsageError`` for a word of the schedule that is none."""
         return read_schedule(self.faults)
 
-    def command(self) -> str:
-        """The command that reproduces this run."""
-        parts = ["tidemark", "run", self.pipeline, "--seed", str(self.seed)]
+    def kept_pipeline(self, run_dir: Path) -> Path | None:
+        """The copy of a pipeline file in a run directory; ``None`` for a bundled pipeline."""
+        suffix = Path(self.pipeline).suffix
+        return run_dir / f"pipeline{suffix}" if suffix in (".py", ".json") else None
+
+    def command(self, run_dir: Path | None = None) -> str:
+        """The command that reproduces this run, with the copy of its pipeline file in the run directory."""
+        kept = None if run_dir is None else self.kept_pipeline(run_dir)
+        parts = ["tidemark", "run", str(kept or self.pipeline), "--seed", str(self.seed)]
         if self.trace is not None:
             parts += ["--trace", str(self.trace)]
         else:
