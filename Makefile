@@ -31,7 +31,7 @@ endif
 # module has started.
 SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long mutants matrix fuzz chaos soak versions lint bench docs lock clean
+.PHONY: help venv up down demo smoke test long mutants evidence matrix fuzz chaos soak versions lint bench docs lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -95,6 +95,9 @@ versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (4
 
 mutants: venv ## every mutant past three judges; writes tests/results/SCORE.md
 	@$(BIN)/python -m tests.mutants $(SIDE_BY_SIDE) $(ARGS)
+
+evidence: venv ## 6,000 damages to the evidence of real runs, each judged; writes tests/results/EVIDENCE.md
+	@$(BIN)/python -m tests.evidence $(ARGS)
 
 lint: venv ## ruff (rules and format), mypy --strict, import-linter
 	@$(BIN)/ruff check .

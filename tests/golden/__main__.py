@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 def add(run: Path, target: Path) -> None:
     """Take over what a judgement reads of a run directory, compressed, without paths of this machine."""
     directory = open_run(run)
-    target.mkdir()
+    target.mkdir(parents=True)
     manifest = PATH.sub(b"", msgspec.json.encode(directory.manifest))
     (target / "manifest.json").write_bytes(msgspec.json.format(manifest, indent=1) + b"\n")
     for name in KEPT:

@@ -48,11 +48,13 @@ class Copy:
             self.sound.path,
             self._path,
             ignore=shutil.ignore_patterns(
-                "logs", "code.zip", "seal.json", "output*", "batches*", "state*", "progress*"
+                "logs", "code.zip", "*.json", "output*", "batches*", "state*", "progress*"
             ),
         )
         run = RunDirectory(self._path)
-        run.write_json("manifest", change(self.manifest, contract=self.contract.to_json(), records={}))
+        run.write_json(
+            "manifest", change(self.manifest, contract=self.contract.to_json(), records={}, trace_sha256=None)
+        )
         run.write_lines("batches", self.batches)
         run.write_lines("output", self.output)
         run.write_lines("state", self.state)

@@ -26,6 +26,10 @@ CONTRACT = {
     "name": "mine", "kind": "left_outer", "left": SIDE, "right": {**SIDE, "topic": "clicks", "id": "c"},
     "bound": {"lower_ms": -20000, "upper_ms": 0}, "output": {"left_id": "i", "right_id": "c"},
 }  # fmt: skip
+INPUTS = {
+    topic: {"topic": topic, "start_offsets": {"0": 0}, "end_offsets": {"0": end}}
+    for topic, end in (("impressions", 2), ("clicks", 0))
+}
 TRACE = """\
 {"tidemark_trace": 1, "pace": "backlog", "topics": {"impressions": {}}, "anchors": ["null_row_after_expiry"]}
 {"topic": "impressions", "value": "  spaces stay ", "arrival_ms": 1}
@@ -57,7 +61,7 @@ def run(tmp_path):
     (path / "faults.jsonl").write_text(journal)
     (path / "contract.json").write_text(json.dumps(CONTRACT))
     manifest = {
-        "tidemark_evidence": 1, "contract": CONTRACT, "delivery": "at-least-once", "inputs": {},
+        "tidemark_evidence": 1, "contract": CONTRACT, "delivery": "at-least-once", "inputs": INPUTS,
         "anchors": ["flushed", "duplicate_excused"], "trace_sha256": trace_sha256(path / "trace.jsonl"),
     }  # fmt: skip
     (path / "manifest.json").write_text(json.dumps(manifest))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from tidemark.campaigns.fuzz import Outcome, summary
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
-from tidemark.formats.evidence import Batch, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.evidence import Batch, InputTopic, Manifest, OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
@@ -25,6 +26,10 @@ CONTRACT = Contract(
     Bound(0, 0),
     Output("impression_id", "click_id"),
 )
+INPUTS = {
+    topic: InputTopic(topic=topic, start_offsets={"0": 0}, end_offsets={"0": 30})
+    for topic in ("impressions", "clicks")
+}
 COUNTS = {
     "rows_in": 200, "impressions_in": 150, "clicks_in": 50, "late": 5, "joined_rows": 40, "matched": 38,
     "null_rows": 100, "duplicates_permitted": 3, "batches": 4, "data_batches": 2, "no_data_batches": 2,
@@ -70,12 +75,6 @@ def test_a_watermark_that_waits_for_an_input_after_a_restart_is_explained(tmp_pa
         return Batch(batch=number, watermark_ms=1000 * watermark_s, end_offsets=ends, **fields)
 
     run = RunDirectory(tmp_path)
-    run.write_json(
-        "manifest",
-        Manifest(
-            tidemark_evidence=2, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs={}
-        ),
-    )
     run.write_lines(
         "batches",
         [batch(0, 1, 1, 0), batch(1, 2, 1, 10, runs=2, restarted=True), batch(2, 3, 1, 10), batch(3, 4, 2, 10),
@@ -111,13 +110,18 @@ def test_findings_are_named_counted_and_shown_a_few_at_a_time(capsys):
 
 
 def test_the_picture_of_a_run_has_a_line_for_each_batch(tmp_path):
+    offsets = itertools.count()
+
     def rows(count, batch, right):
-        value = f'{{"impression_id": "i", "click_id": {right}}}'
-        return [OutputRecord(partition=0, offset=0, value=value, headers=[("batch", batch)])] * count
+        value, headers = f'{{"impression_id": "i", "click_id": {right}}}', [("batch", batch)]
+        return [
+            OutputRecord(partition=0, offset=next(offsets), value=value, headers=headers)
+            for _ in range(count)
+        ]
 
     run = RunDirectory(tmp_path)
     manifest = Manifest(
-        tidemark_evidence=2, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs={}
+        tidemark_evidence=2, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs=INPUTS
     )  # fmt: skip
     run.write_json("manifest", manifest)
     ends = [{"impressions": {"0": 30}, "clicks": {"0": 10}}] * 2

@@ -275,6 +275,7 @@ class CaseRun:
             inputs=input_topics(bootstrap, self.inputs),
             seed=self._case.seed,
             trace_sha256=trace_sha256(self._directory.path / "trace.jsonl"),
+            flush_sha256=trace_sha256(self._directory.path / "flush.jsonl"),
             versions=dict(self._stack.versions),
             code_sha256=paths.code_sha256(),
             backend=self._stack.spec.backend,

@@ -42,6 +42,9 @@ from enum import StrEnum
 from typing import Any
 
 from tidemark.errors import BrokenContract
+from tidemark.formats.field_types import wrong_type
+
+CONTRACT_HINT = "the docstring of tidemark/formats/contract.py shows a whole one"
 
 
 class JoinKind(StrEnum):
@@ -177,6 +180,8 @@ class Contract:
     accept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if problem := wrong_type(self):
+            raise BrokenContract(f"contract {self.name!r}: {problem}", hint=CONTRACT_HINT)
         for what, hint in _objections(self):
             raise BrokenContract(f"contract {self.name!r}: {what}", hint=hint)
 
@@ -211,12 +216,17 @@ class Contract:
                 delivery=Delivery(data["delivery"]) if data.get("delivery") else None,
                 accept=names_in(data.get("accept", ())),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BrokenContract(
-                f"contract {data.get('name', '?')!r} cannot be read",
+                f"contract {_named(data)} cannot be read",
                 detail=f"{type(error).__name__}: {error}",
-                hint="the docstring of tidemark/formats/contract.py shows a whole one",
+                hint=CONTRACT_HINT,
             ) from error
+
+
+def _named(data: Any) -> str:
+    """The name of what should be a contract, for an error."""
+    return repr(data.get("name", "?") if isinstance(data, Mapping) else data)[:80]
 
 
 def names_in(accept: Any) -> tuple[str, ...]:

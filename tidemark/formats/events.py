@@ -28,6 +28,7 @@ SHOWN = 80
 """So many characters of a value are in a message."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HALF = 1 << 63
 _MICROSECOND = timedelta(microseconds=1)
 
 is_canonical = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII).fullmatch
@@ -102,8 +103,8 @@ def field_reader(names: Sequence[str]) -> Callable[[bytes | str | None], tuple[A
             return None
         try:
             found: tuple[Any, ...] = pick(decode(value))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None  # Spark's parser, too, gives up on a value that is nested too deeply
         return found
 
     return read
@@ -124,7 +125,9 @@ def field_struct(names: Sequence[str]) -> tuple[type[msgspec.Struct], list[str]]
 def read_time_us(value: object) -> int | None:
     """A JSON value as Spark reads it for a TIMESTAMP, in microseconds since the epoch; ``None`` for NULL."""
     if type(value) is int:
-        return value * 1_000_000  # a JSON number is in seconds; one with a fraction is NULL
+        # A JSON number is in seconds, one with a fraction is NULL. Spark multiplies as Java does, and wraps what is too
+        # large (``JacksonParser.makeConverter``); what is no LONG is NULL.
+        return (value * 1_000_000 + _HALF) % (2 * _HALF) - _HALF if -_HALF <= value < _HALF else None
     if type(value) is not str:
         return None
     try:
@@ -166,8 +169,14 @@ def _zone(name: str) -> tzinfo:
 
 
 def write_time(time_us: int) -> str:
-    """The inverse of :func:`read_time_us`: ISO-8601 with milliseconds, or microseconds if necessary."""
-    moment = EPOCH + timedelta(microseconds=time_us)
+    """The inverse of :func:`read_time_us`: ISO-8601 with milliseconds, or microseconds if necessary.
+
+    A time that is not in the years 1 to 9999 is written as ``N us``.
+    """
+    try:
+        moment = EPOCH + timedelta(microseconds=time_us)
+    except OverflowError:
+        return f"{time_us} us"
     spec = "milliseconds" if time_us % 1000 == 0 else "microseconds"
     return moment.replace(tzinfo=None).isoformat(timespec=spec) + "Z"
 

@@ -15,10 +15,10 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
     ``goals`` are coverage goals that the run had to meet besides those that its contract implies, ``waived`` those that
     it need not meet. ``plan_differs`` has a sentence for each difference between contract and plan. ``records`` maps a
     file (``"output"``) to the number of its records, without the header of a trace; a file that has another number is
-    refused. Optional: ``seed``, ``trace_sha256``, ``versions``, ``code_sha256``, ``pipeline_sha256`` (of a pipeline
-    file), ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run), ``notes``,
-    ``waived``, ``plan_differs``, ``records``, ``state``. ``state`` says how Spark stored the join's state, according to
-    the checkpoint, and what was read of it::
+    refused. Optional: ``seed``, ``trace_sha256``, ``flush_sha256``, ``versions``, ``code_sha256``, ``pipeline_sha256``
+    (of a pipeline file), ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run),
+    ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``. ``state`` says how Spark stored the join's state,
+    according to the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
@@ -79,9 +79,9 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import zstandard
@@ -89,11 +89,19 @@ import zstandard
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.chain import Chain, read_contract
+from tidemark.formats.consistency import (
+    batch_problem,
+    manifest_problem,
+    of_known_batch,
+    output_problem,
+    progress_problem,
+)
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import count_records, line_number, open_lines, read_blocks, write_lines
-from tidemark.formats.trace import Base64, HeaderValue, TraceReader
+from tidemark.formats.trace import Base64, HeaderValue, TraceReader, trace_sha256
 
+T = TypeVar("T")
 FORMAT = 2
 COUNTED = ("trace", "flush", "batches", "output", "state", "executors", "faults", "progress")
 """The files whose records the manifest counts."""
@@ -131,6 +139,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     waived: list[str] = []
     seed: int | None = None
     trace_sha256: str | None = None
+    flush_sha256: str | None = None
     versions: dict[str, str] = {}
     code_sha256: str | None = None
     pipeline_sha256: str | None = None
@@ -222,9 +231,12 @@ class RunDirectory:
             data = path.read_bytes()
             version = msgspec.json.decode(data, type=_Version).tidemark_evidence
             if version == FORMAT:
-                return msgspec.json.decode(data, type=Manifest)
-        except (OSError, msgspec.DecodeError) as error:
-            raise _broken(path, str(error)) from error
+                manifest = msgspec.json.decode(data, type=Manifest)
+                if problem := manifest_problem(manifest) or self._other_contract(manifest):
+                    raise _broken(path, problem)
+                return manifest
+        except (OSError, ValueError, RecursionError) as error:
+            raise _broken(path, _said(error)) from error
         if version < FORMAT:
             raise BrokenEvidence(
                 f"{str(self.path)!r} has format version {version}",
@@ -232,6 +244,22 @@ class RunDirectory:
                 hint=f"tidemark convert {shlex.quote(str(self.path))}",
             )
         raise _broken(path, f"format {version}; this version reads {FORMAT}")
+
+    @property
+    def _has_manifest(self) -> bool:
+        """Whether there is one: it is the last file of the evidence that a run writes."""
+        return _lies_there(self.path / "manifest.json")
+
+    def _other_contract(self, manifest: Manifest) -> str:
+        """What is wrong with ``contract.json``, if it is there."""
+        path = self.path / "contract.json"
+        if not _lies_there(path):
+            return ""
+        if not path.is_file():
+            raise OSError(f"{str(path)!r} is no regular file")
+        if msgspec.json.decode(path.read_bytes()) != manifest.contract:
+            return "its contract is not that of contract.json"
+        return ""
 
     @property
     def contract(self) -> Contract | Chain:
@@ -252,6 +280,10 @@ class RunDirectory:
                 continue
             is_sentinel, number = name == "flush", 0
             with TraceReader(path) as reader:
+                if unasked := set(reader.header.goals) - set(manifest.goals):
+                    raise _broken(
+                        path, f"it asks for the coverage goal {min(unasked)!r}, which the manifest does not"
+                    )
                 for record in reader:
                     number += 1
                     span = spans.get((record.topic, record.partition))
@@ -262,35 +294,78 @@ class RunDirectory:
                     value = record.value if record.value is not None else record.value_bytes()
                     yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
             self._must_be_whole(name, number, manifest)
+        for name, said in (("trace", manifest.trace_sha256), ("flush", manifest.flush_sha256)):
+            if said is not None and said != (digest := trace_sha256(self.file(name))):
+                why = f"its SHA-256 is {digest[:12]}…; the manifest says {said[:12]!r}…"
+                raise _broken(self.file(name), why)
+        for (topic, partition), (offset, end) in spans.items():
+            if offset < end:
+                why = f"the manifest says that {topic}/{partition} was written up to offset {end}"
+                raise _broken(
+                    self.file("trace"), f"{why}; trace and flush have its records up to {offset} only"
+                )
 
     def batches(self) -> list[Batch]:
         """The planned batches, in order of their ids."""
-        return sorted(self._lines("batches", Batch), key=lambda batch: batch.batch)
+        found = self._lines("batches", Batch)
+        if not self._has_manifest:
+            return list(found)
+        return list(self._checked("batches", found, batch_problem(self.manifest)))
 
     def output(self) -> Iterator[OutputRecord]:
         """The output records in the order they were read."""
-        return self._lines("output", OutputRecord)
+        return self._checked("output", self._lines("output", OutputRecord), output_problem())
 
     def faults(self) -> list[Fault]:
         """The journal of faults; empty without one."""
-        return list(self._lines("faults", Fault)) if self._is_there("faults") else []
+        if not self._is_there("faults"):
+            return []
+        committed = self._committed()
+        faults = self._lines("faults", Fault)
+        return list(self._checked("faults", faults, lambda fault: of_known_batch(fault.batch, committed)))
 
     def progress(self) -> list[dict[str, Any]]:
         """Spark's progress reports; empty if there are none."""
-        return list(self._lines("progress", dict[str, Any])) if self._is_there("progress") else []
+        if not self._is_there("progress"):
+            return []
+        reports = self._lines("progress", dict[str, Any])
+        committed = self._committed()
+        return list(self._checked("progress", reports, lambda report: progress_problem(report, committed)))
 
     def state(self) -> Iterator[StateRow] | None:
         """The rows of the state, or ``None`` if it was not read."""
-        return self._lines("state", StateRow) if self._is_there("state") else None
+        if not self._is_there("state"):
+            return None
+        committed, info = self._committed(), self.manifest.state
+        asked = None if info is None else set(info.batches)
+
+        def problem(row: StateRow) -> str:
+            if asked is not None and row.batch not in asked:
+                return f"the manifest does not say that the state was read after batch {row.batch}"
+            return of_known_batch(row.batch, committed, is_committed=True)
+
+        return self._checked("state", self._lines("state", StateRow), problem)
 
     def executor_assignments(self) -> list[ExecutorAssignment]:
         """Which executor had which state partition, by batch; empty if that is not known."""
         if not self._is_there("executors"):
             return []
-        return sorted(
-            self._lines("executors", ExecutorAssignment),
-            key=lambda one: one.batch,
-        )
+        committed = self._committed()
+        found = sorted(self._lines("executors", ExecutorAssignment), key=lambda one: one.batch)
+        return list(self._checked("executors", found, lambda one: of_known_batch(one.batch, committed)))
+
+    def _committed(self) -> dict[int, bool] | None:
+        """Id of each planned batch -> whether it was committed; ``None`` in a run that failed before it wrote them."""
+        if not self._has_manifest or not _lies_there(self.file("batches")):
+            return None
+        return {batch.batch: batch.committed for batch in self.batches()}
+
+    def _checked(self, name: str, items: Iterable[T], problem: Callable[[T], str]) -> Iterator[T]:
+        """The same items; raises for the first with which something is wrong."""
+        for number, item in enumerate(items, 1):
+            if why := problem(item):
+                raise _broken(self.file(name), f"record {number}: {why}")
+            yield item
 
     def file(self, name: str) -> Path:
         """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``; raises if both are there."""
@@ -324,7 +399,7 @@ class RunDirectory:
         """Whether a file that may be missing is there; raises if the manifest says that it was written."""
         path = self.file(name)
         is_there = _lies_there(path)
-        if not is_there and self.manifest.records.get(name, 0) > 0:
+        if not is_there and self._has_manifest and self.manifest.records.get(name, 0) > 0:
             raise _broken(
                 path, f"it is missing; the manifest says that it has {self.manifest.records[name]:,} records"
             )
@@ -345,7 +420,8 @@ class RunDirectory:
                 for items in read_blocks(file, msgspec.json.Decoder(kind)):
                     yield from items
                     number += len(items)
-            self._must_be_whole(name, number, self.manifest)
+            if self._has_manifest:
+                self._must_be_whole(name, number, self.manifest)
         except msgspec.DecodeError as error:
             raise _broken(path, f"line {line_number(path, number + 1)}: {error}") from error
         except (OSError, ValueError, zstandard.ZstdError) as error:
@@ -366,6 +442,10 @@ def open_run(path: Path) -> RunDirectory:
             hint="`tidemark run` prints the run directory that it wrote; by default it is below runs/",
         )
     return RunDirectory(path)
+
+
+def _said(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def _broken(path: Path, why: str) -> BrokenEvidence:

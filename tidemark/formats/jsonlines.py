@@ -57,7 +57,7 @@ def read_blocks(file: IO[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[l
             if len(items) == block.count(b"\n") + (not block.endswith(b"\n")):
                 yield items
                 continue
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass  # the loop below finds the line
         items = []
         for line in block.split(b"\n"):
@@ -67,6 +67,9 @@ def read_blocks(file: IO[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[l
                 except msgspec.DecodeError:
                     yield items
                     raise
+                except RecursionError as error:
+                    yield items
+                    raise msgspec.DecodeError("it is nested too deeply") from error
         yield items
 
 

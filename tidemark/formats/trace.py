@@ -210,6 +210,8 @@ class TraceReader:
             raise _damaged(self.path, error) from error
         except (msgspec.DecodeError, ValueError) as error:
             raise self._broken(1, error) from error
+        except RecursionError as error:
+            raise self._broken(1, ValueError("it is nested too deeply")) from error
         return header
 
     def _broken(self, line: int, error: Exception) -> BrokenTrace:

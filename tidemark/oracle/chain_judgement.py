@@ -6,10 +6,12 @@ which records they are made of, so they are compared as values, batch by batch.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import chain as chain_of
 
 from tidemark.formats import chain
+from tidemark.formats.consistency import told_otherwise
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle import chain_coverage
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
@@ -69,6 +71,9 @@ class _ChainJudgement(Judgement):
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
         self.check_gaps(history.gaps)
+        # Nothing of a chain is compared with these, but what is broken is said.
+        deque(chain_of(run.executor_assignments(), run.state() or ()), maxlen=0)
+        self.inconclusive += told_otherwise(history.manifest, run.batches(), run.progress())
         if not is_modelled(history.manifest.versions):
             self.inconclusive.append(unmodelled(history.manifest.versions.get("spark")))
         asked = chain_coverage.asked(history, faults)

@@ -14,6 +14,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tidemark.formats.consistency import told_otherwise
 from tidemark.oracle import coverage as goals
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.partners import Partners
@@ -60,7 +61,7 @@ class _JoinJudgement(Judgement):
         super().__init__(
             history.manifest,
             accept,
-            [*history.inconclusive, *inconclusive(history), *goals.waived_in_vain(history.manifest.waived)],
+            [*inconclusive(history), *goals.waived_in_vain(history.manifest.waived)],
         )
         self.history = history
         self.pipeline, self.kind = history.contract.name, str(history.contract.kind)
@@ -69,6 +70,7 @@ class _JoinJudgement(Judgement):
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
         self.check_gaps(history.gaps)
+        self.inconclusive += told_otherwise(history.manifest, run.batches(), run.progress())
         counts: dict[str, int] = {}
         reached: goals.Goals = {}
         asked = goals.asked(history, faults)
@@ -90,6 +92,7 @@ class _JoinJudgement(Judgement):
                     lambda: goals.reached(history, prediction, counts, faults, seen),
                 )
                 reached = found or {}
+        self.inconclusive += history.inconclusive
         return self.conclude(counts, asked, reached, spark_account)
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:

@@ -204,6 +204,7 @@ class Collector:
         )
         with TraceReader(self._trace) as reader:
             header = reader.header
+        flush = self._directory.file("flush")
         kept = self._options.kept_pipeline(self._directory.path)
         return Manifest(
             tidemark_evidence=FORMAT,
@@ -215,6 +216,7 @@ class Collector:
             waived=list(dict.fromkeys([*header.waived, *self._options.waive])),
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
+            flush_sha256=trace_sha256(flush) if flush.is_file() else None,
             versions=dict(self._stack.versions),
             code_sha256=paths.code_sha256(),
             pipeline_sha256=None if kept is None else file_sha256(kept),

@@ -18,7 +18,14 @@ from tidemark.formats import chain
 from tidemark.formats.chain import BIGINT, Chain, Field, Source
 from tidemark.formats.contract import Delivery
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, OutputRecord
+from tidemark.formats.evidence import (
+    Batch,
+    ExecutorAssignment,
+    InputRecord,
+    InputTopic,
+    Manifest,
+    OutputRecord,
+)
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict, judge
 
@@ -137,6 +144,17 @@ class ChainRun:
     def faults(self) -> list[Fault]:
         """The journal."""
         return self.journal
+
+    def progress(self) -> list[dict[str, Any]]:
+        """No report."""
+        return []
+
+    def state(self) -> None:
+        """It was not read."""
+
+    def executor_assignments(self) -> list[ExecutorAssignment]:
+        """Nobody knows."""
+        return []
 
     def judge(self) -> Verdict:
         """The verdict."""

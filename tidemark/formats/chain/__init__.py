@@ -63,6 +63,7 @@ from tidemark.formats.chain.steps import (
     walk,
 )
 from tidemark.formats.contract import Contract, WatermarkPolicy, names_in
+from tidemark.formats.field_types import wrong_type
 
 __all__ = [
     "BIGINT",
@@ -105,6 +106,8 @@ class Chain:
     accept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if wrong := wrong_type(self):
+            self._refuse(wrong)
         for step in walk(self.last):
             told = problem(step, is_last=step is self.last)
             if told:
@@ -150,7 +153,7 @@ class Chain:
                 policy=WatermarkPolicy(data.get("policy", "min")),
                 accept=names_in(data.get("accept", ())),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise BrokenContract(
                 f"chain {data.get('name', '?')!r} cannot be read",
                 detail=f"{type(error).__name__}: {error}",

@@ -113,7 +113,9 @@ class JoinComparison:
             place = record.partition << _PLACE_BITS | record.offset
             if identity is None:
                 self._no_row(batch, place, problem)
-            elif identity >> ROW_BITS >= first_sentinel or identity & ROW_MASK > first_sentinel:
+            elif (
+                identity >> ROW_BITS >= first_sentinel or identity & ROW_MASK > first_sentinel
+            ) and self._is_of_sentinels(identity):
                 sentinels += 1
             elif awaited.get(identity) == batch:
                 awaited[identity] = ~place
@@ -138,6 +140,14 @@ class JoinComparison:
         for identity in sorted(self._defects.added):
             self._judge_added(identity)
         return self.seen
+
+    def _is_of_sentinels(self, identity: int) -> bool:
+        """Whether a row is of sentinels alone, or of one and a row of the trace as the rules give it."""
+        first_sentinel, right = self._history.rows.first_sentinel, identity & ROW_MASK
+        of_left, of_right = identity >> ROW_BITS >= first_sentinel, right > first_sentinel
+        if of_left and (of_right or not right):
+            return True
+        return (of_left or of_right) and identity in self._predicted
 
     def _choose(self, identities: list[int], batch: int) -> int:
         """Which of several rows with the same ids a record is: the one that was awaited most."""

@@ -17,6 +17,7 @@ rows again. What Spark counts:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -75,7 +76,8 @@ def check_spark_account(
             info.provider,
             info.changelog,
         )
-    executor_assignments, reports = run.executor_assignments(), _reports(run.progress())
+    progress = run.progress()
+    executor_assignments, reports = run.executor_assignments(), _reports(progress)
     spark_account.locality = locality(executor_assignments) if executor_assignments else None
     spark_account.rows, spark_account.times_ms = _sums(reports), _times(reports)
     if not is_modelled(history.manifest.versions):
@@ -89,9 +91,12 @@ def check_spark_account(
         spark_account.notes.append(f"the state was not read{why}")
     else:
         asked = info.batches if info is not None else []
-        spark_account.state_batches = StateComparison(history, prediction, finding_log).run(state, asked)
+        comparison = StateComparison(history, prediction, finding_log)
+        spark_account.state_batches = comparison.run(state, asked)
+        history.inconclusive += comparison.inconclusive
     if not reports:
         spark_account.notes.append("there is no progress report of one join: its metrics were not compared")
+    history.inconclusive += _untold(progress, reports)
     expected = _Expected(history, prediction)
     for batch, report in reports.items():
         plan = history.batches[batch].plan if batch < len(history.batches) else None
@@ -182,6 +187,16 @@ def _reports(progress: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, An
         if len(joins) == 1:
             found[int(report["batchId"])] = joins[0]
     return found
+
+
+def _untold(progress: Iterable[Mapping[str, Any]], reports: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """Why a run is inconclusive of which some reports have the numbers of the join, and others have not."""
+    if not reports:
+        return []
+    batches = sorted({report["batchId"] for report in progress} - reports.keys())
+    found = [f"Spark's report of batch {batches[0]} has no numbers of the join"] if batches else []
+    missing = ((batch, name) for batch, report in reports.items() for name in METRICS if name not in report)
+    return found + [f"Spark's report of batch {batch} has no {name}" for batch, name in islice(missing, 1)]
 
 
 def _sums(reports: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:

@@ -77,6 +77,8 @@ class StateComparison:
         self._predicted = PredictedState(history, prediction)
         self._finding_log = finding_log
         self._words = Wording(history, prediction)
+        self.inconclusive: list[str] = []
+        """Why a comparison says less than that the state is right."""
 
     def run(self, state: Iterable[StateRow], asked: Iterable[int]) -> list[int]:
         """Compare; ``asked`` are batches whose state was read, be it empty. Returns the batches that were compared."""
@@ -94,6 +96,10 @@ class StateComparison:
 
     def _compare(self, batch: int, side: int, found: Sequence[StateRow]) -> None:
         known = _known(found)
+        where = f"Spark's state of the {NAMES[side]} side after batch {batch}"
+        if not any(known):
+            why = "its rows have neither key nor time nor place, and were only counted"
+            self.inconclusive.append(f"{where} could not be compared: {why}")
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
         ours, theirs = Counter(rows.values()), Counter(_as_kept(row, known) for row in found)
         for kept in (theirs - ours).elements():
@@ -105,6 +111,11 @@ class StateComparison:
             message = f"by Spark's rules the state after batch {batch} has {missing_row};"
             self._add("lost_state", batch, side, kept, f"{message} Spark's state has not")
         if side in PRESERVED.get(self._history.contract.kind, ()):
+            unflagged = sum(row.matched is None for row in found)
+            if 0 < unflagged < len(found):
+                self.inconclusive.append(
+                    f"{where} has no flag 'matched' for {unflagged:,} of {len(found):,} rows"
+                )
             matched_in = self._matched_in
             flags = Counter((kept, bool(matched_in[row] <= batch)) for row, kept in rows.items())
             self._compare_flags(batch, side, flags, Counter(

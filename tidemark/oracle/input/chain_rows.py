@@ -10,6 +10,7 @@ from tidemark.formats import chain
 from tidemark.formats.events import as_text, field_reader, read_time_us
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.input.chain_history import ChainHistory, as_bigint
+from tidemark.oracle.input.output_rows import header_problem
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
@@ -90,9 +91,9 @@ class ChainOutput:
             self.by_batch.setdefault(one.batch, Counter())[one.values] += 1
 
     def _batch(self, record: OutputRecord) -> int:
-        text, query = record.header("batch"), record.header("query")
-        if text is None or not text.isdecimal():
-            raise ValueError(f"its header 'batch' is {text!r}")
+        if problem := header_problem(record):
+            raise ValueError(problem)
+        text, query = record.header("batch") or "", record.header("query")
         self._query = self._query or query  # the manifest may not say: then the first record does
         if query is None or query != self._query:
             raise ValueError(f"its header 'query' is {query!r}; this query is {self._query!r}")

@@ -68,7 +68,7 @@ def _all(results: Iterator[T], alone: Callable[[int], T]) -> list[T]:
         try:
             found.extend(results)  # what came before an error stays, and a map goes on behind it
             return found
-        except (msgspec.DecodeError, ValueError, TypeError, AttributeError):
+        except (msgspec.DecodeError, ValueError, TypeError, AttributeError, RecursionError):
             found.append(alone(len(found)))
 
 

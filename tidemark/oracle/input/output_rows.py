@@ -18,6 +18,8 @@ from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, Histo
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 HEADERS = ("query", "batch", "partition", "attempt")
+MOST_DIGITS = 18
+"""Of a batch id: more is no LONG."""
 
 
 Read = tuple[int | None, int, str]
@@ -26,6 +28,23 @@ Read = tuple[int | None, int, str]
 Without an identity it is no row of this run, and the problem says why: corrupt if its batch is ``NO_BATCH``, else
 invented.
 """
+
+
+def header_problem(record: OutputRecord) -> str:
+    """What is wrong with the headers that name batch and query; ``""``: nothing."""
+    text = record.header("batch")
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    if text is None or not is_number or str(int(text)) != text:
+        needed = ", ".join(HEADERS)
+        return f"its header 'batch' is {_shown(text)}; the headers of an output record are {needed}"
+    names = [name for name, _ in record.headers]
+    twice = next((name for name in ("batch", "query") if names.count(name) > 1), None)
+    return f"it has the header {twice!r} {names.count(twice)} times" if twice else ""
+
+
+def _shown(text: str | None) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else f"{shown[:60]}… ({len(text or ''):,} characters)"
 
 
 class OutputReader:
@@ -52,11 +71,9 @@ class OutputReader:
 
     def read(self, record: OutputRecord) -> Read:
         """The row that a record claims to be."""
-        text = record.header("batch")
-        if text is None or not text.isdecimal():
-            needed = ", ".join(HEADERS)
-            return _corrupt(f"its header 'batch' is {text!r}; the headers of an output record are {needed}")
-        query = record.header("query")
+        if problem := header_problem(record):
+            return _corrupt(problem)
+        text, query = record.header("batch") or "", record.header("query")
         if query is None or query != self._query:
             if query is None or self._query is not None:
                 return _corrupt(f"its header 'query' is {query!r}; this query is {self._query!r}")

@@ -1,0 +1,107 @@
+"""One damage after the other, each judged in a process with limits, and what came of all of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.evidence.damages import Sound
+from tests.evidence.explained import unexplained
+from tests.evidence.judging import judged, limit_memory
+
+RUNS = Path(__file__).parent / "runs"
+GOOD = ("refused", "UNKNOWN", "INVALID")
+BAD = ("crashed", "hung", "too large")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one damage; ``problem``: why it must not have come, or nothing."""
+
+    seed: int
+    run: str
+    sealed: bool
+    damage: str
+    kind: str
+    said: str
+    problem: str
+
+
+@dataclass
+class Tally:
+    """How many damages ended how."""
+
+    kinds: dict[bool, Counter[str]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
+    actions: Counter[str] = field(default_factory=Counter)
+    problems: list[Result] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        """Count one."""
+        self.kinds[result.sealed][result.kind] += 1
+        self.actions[result.damage.split(" record")[0].split(" field")[0]] += 1
+        if result.problem:
+            self.problems.append(result)
+
+
+def names() -> list[str]:
+    """The recorded runs."""
+    return sorted(path.name for path in RUNS.iterdir() if path.is_dir())
+
+
+def tried(sound: Sound, rng: Random, seed: int, *, sealed: bool) -> Result:
+    """Damage a run, judge it, and say whether that may come of it."""
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        path = Path(folder) / "run"
+        damage = sound.damaged(rng, path)
+        if not sealed:
+            (path / "seal.json").unlink()
+        outcome = judged(path)
+        problem = ""
+        if outcome.kind in BAD:
+            problem = outcome.kind
+        elif outcome.kind == "VALID" and damage.action != "nothing":
+            left = unexplained(sound, path)
+            if left:
+                problem = f"VALID: {left[0]}"
+        return Result(seed, sound.name, sealed, str(damage), outcome.kind, outcome.said, problem)
+
+
+def _memory() -> str | None:
+    """A folder in memory, where there is one: a damage writes a dozen small files."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+_sounds: list[Sound] = []
+_TASKS = 100
+
+
+def _one(task: tuple[int, bool]) -> Result:
+    seed, sealed = task
+    rng = Random(seed)
+    return tried(_sounds[seed % len(_sounds)], rng, seed, sealed=sealed)
+
+
+def carry_out(tasks: list[tuple[int, bool]], workers: int) -> Iterator[Result]:
+    """The results, as they come; a task is a seed, and whether the directory keeps its seal."""
+    _sounds[:] = [Sound(RUNS / name) for name in names()]
+    # Each process is new after some tasks: what it ever had at most is measured, and limited.
+    context = multiprocessing.get_context("fork")
+    with context.Pool(workers, initializer=limit_memory, maxtasksperchild=_TASKS) as pool:
+        yield from pool.imap_unordered(_one, tasks, chunksize=1)
+
+
+def keep(run: Path, name: str) -> None:
+    """Take over the directory of a real run, without what no judgement reads, and seal what is left."""
+    from tests.golden.__main__ import add
+    from tidemark.formats.seal import seal
+
+    target = RUNS / name
+    add(run, target)
+    shutil.copyfile(run / "contract.json", target / "contract.json")
+    seal(target)
