@@ -180,6 +180,8 @@ def _sources_problem(batch: Batch, sources: Iterable[Mapping[str, Any]], logical
             if ours != partitions:
                 said = f"Spark reports that batch {batch.batch} read {topic} up to {_short(partitions)}"
                 return f"{said}; batches.jsonl says {_short(ours)}"
+    if twice := next((topic for topic in told if told.count(topic) > 1), None):
+        return f"Spark reports for batch {batch.batch} the end offsets of {twice} twice"
     if batch.end_offsets.keys() - {logical.get(topic) for topic in told}:
         return f"Spark reports for batch {batch.batch} the end offsets of {_listed(told)} only"
     return ""

@@ -295,4 +295,7 @@ def _objections_to_filters(contract: Contract) -> Iterator[tuple[str, str]]:
 
 def _side(data: Mapping[str, Any]) -> Side:
     filters = tuple(Filter(**one) for one in data.get("filters", ()))
-    return Side(**{**data, "keys": tuple(data["keys"]), "filters": filters})
+    keys = data["keys"]
+    if isinstance(keys, str):
+        raise TypeError(f"keys is {keys!r}, which is no list of names")
+    return Side(**{**data, "keys": tuple(keys), "filters": filters})

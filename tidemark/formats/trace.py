@@ -56,6 +56,8 @@ from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, wri
 Pace = Literal["stepped", "backlog", "timed"]
 PACES: tuple[Pace, ...] = ("stepped", "backlog", "timed")
 FORMAT = 2
+MOST_PARTITIONS = 100_000
+"""More than a Kafka cluster has of a topic: a number that is larger is a mistake."""
 
 
 class TopicSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,13 +168,13 @@ class TraceReader:
         self._file.close()
 
     def __iter__(self) -> Iterator[Record]:
-        places = {(name, n) for name, spec in self.header.topics.items() for n in range(spec.partitions)}
+        partitions = {name: spec.partitions for name, spec in self.header.topics.items()}
         last_slice, number = 0, 0  # number: records read so far
         try:
             for records in read_blocks(self._file, _record_decoder):
                 for record in records:
                     number += 1
-                    if (record.topic, record.partition) not in places:
+                    if not 0 <= record.partition < partitions.get(record.topic, 0):
                         place = f"topic {record.topic!r} partition {record.partition}"
                         raise ValueError(f"{place} is not in the header's topics")
                     if record.slice != last_slice:
@@ -206,6 +208,11 @@ class TraceReader:
             header = _header_decoder.decode(line)
             if header.slices < 1 or not header.topics:
                 raise ValueError("a trace has at least one slice and one topic")
+            for name, spec in header.topics.items():
+                if not 1 <= spec.partitions <= MOST_PARTITIONS:
+                    raise ValueError(
+                        f"topic {name!r} has {spec.partitions} partitions: 1 to {MOST_PARTITIONS:,} may be"
+                    )
         except zstandard.ZstdError as error:
             raise _damaged(self.path, error) from error
         except (msgspec.DecodeError, ValueError) as error:
