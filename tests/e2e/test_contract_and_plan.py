@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.preflight import read_plan
 from tidemark.runner import check_pipeline_plan, describe
 
@@ -96,6 +97,69 @@ def test_a_query_without_half_of_the_key_is_invalid_on_a_trace_that_does_not_tel
     assert verdict.verdict == "INVALID"
     assert verdict.findings_total == {"plan_differs": 1}
     assert "keys: the contract says ad_id = ad_id and user_id = user_id" in verdict.findings[0].message
+
+
+FILTERED_KEY = """
+from pyspark.sql.functions import expr
+
+from tidemark import Bound, Contract, Filter, JoinKind, Output, Side, read_json
+
+CONTRACT = Contract(
+    name="filtered_key", kind=JoinKind("KIND"),
+    left=Side("lefts", "lid", ("k",), "lt", 0, filters=(Filter("k", ">=", 5),)),
+    right=Side("rights", "rid", ("k",), "rt", 0),
+    bound=Bound(-10_000, 10_000),
+    output=Output("lid", "rid", ("left_partition", "left_offset"), ("right_partition", "right_offset")),
+)
+
+
+def build(lefts, rights):
+    left = read_json(lefts, "left", "lid STRING, k BIGINT, lt TIMESTAMP", "lt").where("k >= 5")
+    right = read_json(rights, "right", "rid STRING, k BIGINT, rt TIMESTAMP", "rt")
+    condition = "l.k = r.k AND l.lt BETWEEN r.rt - INTERVAL 10 SECONDS AND r.rt + INTERVAL 10 SECONDS"
+    return (
+        left.withWatermark("lt", "0 seconds").alias("l")
+        .join(right.withWatermark("rt", "0 seconds").alias("r"), expr(condition), "SPARKS")
+        .select("lid", "left_partition", "left_offset", "lt", "rid", "right_partition", "right_offset", "rt")
+    )
+"""
+"""Spark asks the right side, too, for ``k >= 5``: of an inner and a left outer join."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "sparks", "null_rows"),
+    [
+        ("inner", "inner", set()),
+        ("left_outer", "leftOuter", set()),
+        ("right_outer", "rightOuter", {(None, "far")}),
+    ],
+)
+def test_a_filter_on_a_key_is_asked_of_the_other_side_below_its_watermark(
+    kind, sparks, null_rows, run_pipeline, tmp_path
+):
+    """Rows with k = 1 are far ahead: a watermark that sees those of both sides makes l2 and r2 late."""
+    rows = [
+        ("lefts", 0, {"lid": "l1", "k": 7, "lt": 1010}), ("rights", 0, {"rid": "r1", "k": 7, "rt": 1012}),
+        ("lefts", 0, {"lid": "lost", "k": 1, "lt": 5000}), ("rights", 0, {"rid": "far", "k": 1, "rt": 5000}),
+        ("lefts", 1, {"lid": "l2", "k": 7, "lt": 1020}), ("rights", 1, {"rid": "r2", "k": 7, "rt": 1021}),
+    ]  # fmt: skip
+    records = [
+        Record(topic=topic, slice=at, arrival_ms=1 + at, value=json.dumps(value)) for topic, at, value in rows
+    ]
+    waived = ["null_row_after_eviction", "each_key_field_decides", "each_bound_end_decides"]
+    topics = {"lefts": TopicSpec(1), "rights": TopicSpec(1)}
+    header = Header(tidemark_trace=2, pace="stepped", topics=topics, slices=2, waived=waived)
+    write_trace(tmp_path / "trace.jsonl", header, records)
+    (tmp_path / "filtered.py").write_text(FILTERED_KEY.replace("KIND", kind).replace("SPARKS", sparks))
+
+    result = run_pipeline(tmp_path / "filtered.py", trace=tmp_path / "trace.jsonl", run_dir=tmp_path / "run")
+
+    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.inconclusive)
+    came = [json.loads(record.value) for record in RunDirectory(tmp_path / "run").output()]
+    pairs = {("l1", "r1"), ("l2", "r1"), ("l2", "r2")}
+    assert {
+        (row.get("lid"), row.get("rid")) for row in came if "sentinel" not in str(row)
+    } == pairs | null_rows
 
 
 def test_a_badly_placed_join_is_warned_of_and_fits_its_contract(stack, tmp_path):

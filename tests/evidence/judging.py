@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import signal
+import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ from types import FrameType
 import tidemark
 from tidemark.errors import EXIT_USAGE, TidemarkError
 
-LIMIT_S = 10
+LIMIT_S, WAIT_S = 10, 60
 LIMIT_BYTES = 1 << 30
-"""What a judgement may take, of a run of some 300 rows: resident memory, besides that of the process before."""
+"""What a judgement may take, of a run of some 300 rows: processor time, time if it waits, resident memory besides that
+of the process before."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,12 @@ def judged(path: Path) -> Outcome:
         raise _Hung
 
     before, peak = signal.signal(signal.SIGALRM, over), _peak_bytes()
-    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    signal.setitimer(signal.ITIMER_REAL, WAIT_S)
+    begun_s = time.process_time()
     try:
         verdict = tidemark.check(path)
+        if time.process_time() - begun_s > LIMIT_S:
+            raise _Hung
         if _peak_bytes() - peak > LIMIT_BYTES:
             return Outcome("too large", f"{_peak_bytes() - peak >> 20:,} MB")
     except TidemarkError as error:
@@ -46,7 +51,7 @@ def judged(path: Path) -> Outcome:
             return Outcome("refused", f"{error.message}: {error.detail}")
         return Outcome("crashed", f"exit code {error.exit_code}: {error}")
     except _Hung:
-        return Outcome("hung", f"after {LIMIT_S} s")
+        return Outcome("hung", f"after {LIMIT_S} s, or {WAIT_S} s without work")
     except MemoryError:
         return Outcome("too large", f"more than {LIMIT_BYTES >> 20} MB")
     except Exception:  # noqa: BLE001 (a traceback is what is looked for)

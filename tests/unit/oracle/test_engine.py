@@ -252,6 +252,17 @@ def test_a_batch_that_was_not_committed_owes_no_state() -> None:
     assert found(run) == {}
 
 
+@pytest.mark.parametrize("kind", ["left_outer", "full_outer"])
+@pytest.mark.parametrize("spark", ["4.2.0", "4.3.0"])
+@pytest.mark.parametrize("versions", [{}, {"spark": "unheard of"}])
+def test_metrics_of_a_version_that_nobody_names_raise_no_alarm(
+    kind: str, spark: str, versions: dict[str, str]
+) -> None:
+    run = with_engine(small(kind), spark=spark)
+    run.versions = versions
+    assert found(run) == {}
+
+
 def test_before_4_2_a_left_semi_join_keeps_what_it_emitted_and_that_is_not_judged() -> None:
     verdict = empty(small("left_semi", spark="4.1.4")).verdict()
     assert not ENGINE & set(verdict.findings_total)

@@ -142,16 +142,18 @@ class _Expected:
         self._all_timed = all(one.watermark_delay_ms is not None for one in sides)
         preserved = PRESERVED.get(history.contract.kind, ())
         spark = minor_version(history.manifest.versions.get("spark", ""))
-        self._counts_all = spark is None or spark >= FIRST_THAT_COUNTS_ALL
+        self._counts_all = spark is not None and spark >= FIRST_THAT_COUNTS_ALL
+        self._removed_is_known = spark is not None or not preserved
         self._counted = [of for of in (LEFT, RIGHT) if self._counts_all or of not in preserved]
 
     def of(self, batch: int) -> dict[str, int]:
         """The metrics of a batch."""
         expected = {
             "numRowsUpdated": int(self._stored[LEFT][batch] + self._stored[RIGHT][batch]),
-            "numRowsRemoved": sum(int(self._removed[side][batch]) for side in self._counted),
             "numRowsDroppedByWatermark": int(self._late[batch]),
         }
+        if self._removed_is_known:
+            expected["numRowsRemoved"] = sum(int(self._removed[side][batch]) for side in self._counted)
         if not self._by_time:
             expected["numRowsTotal"] = int(self._kept[batch])
         elif self._all_timed:

@@ -124,10 +124,11 @@ DEFECTS = (
     ),
     Defect(
         ONE_SIDED_WATERMARK,
-        "Spark accepts an outer or semi join with a watermark on one side only. With a range between the event times"
-        " the side without a watermark is never evicted, and its NULL rows never come (SPARK-46350); with equal times"
-        " both sides are evicted, but rows of the side without a watermark are never late, so one whose partner is gone"
-        " is lost, and that partner had its NULL row already. Give both sides a watermark.",
+        "Spark accepts a join with a watermark on one side only. With a range between the event times the side without"
+        " a watermark is never evicted, and the NULL rows of an outer join never come (SPARK-46350); with equal times"
+        " both sides are evicted, but rows of the side without a watermark are never late, so the pair of one whose"
+        " partner is gone is lost, and in an outer join that partner had its NULL row already. Give both sides a"
+        " watermark.",
         (
             DefectCase(
                 "one_sided_range.py", "one_sided_range.jsonl",

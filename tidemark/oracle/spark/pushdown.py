@@ -7,6 +7,8 @@ Free of I/O. A contract says what a user wrote; this says what the optimizer mak
 * a conjunct over one side that the join need not preserve goes below its watermark
   (``PushPredicateThroughJoin``, ``PushPredicateThroughNonJoin``): who fails it is neither late nor seen by the
   watermark; so does ``IsNotNull`` of every field that the condition compares (``InferFiltersFromConstraints``);
+* what is asked of a key below the watermark of one side is asked of the equal key of the other, too, unless that side
+  is preserved (``InferFiltersFromConstraints`` of a join), and goes below its watermark;
 * a conjunct over a preserved side stays in the join: a row that fails it is answered with its NULL row at once, and
   is not stored (``preJoinFilter``);
 * a conjunct over both sides picks among the pairs.
@@ -64,7 +66,10 @@ def place(contract: Contract) -> Pushdown:
     own = of_side(contract.condition, LEFT), of_side(contract.condition, RIGHT)
     pairs = _of_both(contract.condition)
     filters = contract.left.filters, contract.right.filters
-    below = tuple(filters[side] + (() if side in preserved else own[side]) for side in (LEFT, RIGHT))
+    asked = filters[LEFT] + own[LEFT], filters[RIGHT] + own[RIGHT]
+    below = tuple(
+        filters[side] if side in preserved else _inferred(contract, side, asked) for side in (LEFT, RIGHT)
+    )
     early = tuple(own[side] if side in preserved else () for side in (LEFT, RIGHT))
     compared = [term.left for term in pairs], [term.right for term in pairs]
     fields = tuple(
@@ -77,6 +82,18 @@ def place(contract: Contract) -> Pushdown:
     return Pushdown(
         (below[0], below[1]), (early[0], early[1]), pairs, (fields[0], fields[1]), (limits[0], limits[1])
     )
+
+
+def _inferred(
+    contract: Contract, side: int, asked: tuple[tuple[Filter, ...], tuple[Filter, ...]]
+) -> tuple[Filter, ...]:
+    """What is asked of a side that the join need not preserve: by itself, and of the keys that are equal to its own."""
+    keys = (contract.left.keys, contract.right.keys)
+    pairs = list(zip(keys[1 - side], keys[side], strict=True))
+    mirrored = (
+        replace(one, field=own) for one in asked[1 - side] for other, own in pairs if one.field == other
+    )
+    return tuple(dict.fromkeys([*asked[side], *mirrored]))
 
 
 def _limits_ms(filters: Sequence[Filter]) -> tuple[int, ...]:
