@@ -15,7 +15,6 @@ from tests.evidence.explained import IMMATERIAL
 from tests.evidence.judging import LIMIT_BYTES, LIMIT_S
 
 DOCUMENT = Path(__file__).parents[1] / "results" / "EVIDENCE.md"
-SHOWN = 40
 
 
 def main() -> int:

@@ -38,13 +38,11 @@ class Tally:
     """How many damages ended how."""
 
     kinds: dict[bool, Counter[str]] = field(default_factory=lambda: {True: Counter(), False: Counter()})
-    actions: Counter[str] = field(default_factory=Counter)
     problems: list[Result] = field(default_factory=list)
 
     def add(self, result: Result) -> None:
         """Count one."""
         self.kinds[result.sealed][result.kind] += 1
-        self.actions[result.damage.split(" record")[0].split(" field")[0]] += 1
         if result.problem:
             self.problems.append(result)
 
@@ -65,7 +63,11 @@ def tried(sound: Sound, rng: Random, seed: int, *, sealed: bool) -> Result:
         problem = ""
         if outcome.kind in BAD:
             problem = outcome.kind
-        elif outcome.kind == "VALID" and damage.action != "nothing":
+        elif damage.action == "nothing":
+            pass
+        elif sealed and outcome.kind != "refused":
+            problem = f"{outcome.kind} under a seal"
+        elif outcome.kind == "VALID":
             left = unexplained(sound, path)
             if left:
                 problem = f"VALID: {left[0]}"

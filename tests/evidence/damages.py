@@ -1,7 +1,8 @@
 """Damage to the evidence of a run, by its structure: files, records, fields, and the JSON inside of a field.
 
 A :class:`Sound` run is read once; :meth:`Sound.damaged` makes one change that a ``random.Random`` chooses, and writes
-the directory with it. What was changed is told by a :class:`Damage`, so that a verdict on it can be explained.
+the directory with it. The :class:`Damage` says what was changed, so that a verdict on it can be explained. What was not
+changed has the same bytes as before.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import copy
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +20,12 @@ from typing import Any
 
 import zstandard
 
-from tidemark.formats.evidence import COUNTED, RunDirectory
+from tidemark.formats.evidence import COUNTED, TRACES, RunDirectory
 from tidemark.formats.jsonlines import open_lines
+from tidemark.formats.seal import seal
 
 Item = Any
 """A JSON value."""
-HEADED = ("trace", "flush")
-"""Files whose first line is a header."""
 INSIDE = {"trace": "value", "flush": "value", "output": "value"}
 """Fields whose text is JSON itself."""
 
@@ -43,11 +44,6 @@ class Damage:
     before: Item = None
     after: Item = None
 
-    @property
-    def field(self) -> str:
-        """The path as text, with ``*`` for each index of a list."""
-        return ".".join("*" if part.isdecimal() else part for part in self.path)
-
     def __str__(self) -> str:
         where = f" record {self.record}" if self.record is not None else ""
         field = f" field {'.'.join(self.path)}" if self.path else ""
@@ -56,52 +52,55 @@ class Damage:
 
 
 class Sound:
-    """The evidence of a run on which a judgement found nothing."""
+    """The evidence of a run on which a judgement found nothing; its files are written without compression."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.name = path.name
         run = RunDirectory(path)
         self.manifest = json.loads((path / "manifest.json").read_bytes())
         self.files: dict[str, list[Item]] = {}
+        self._texts = {name: (path / name).read_text() for name in ("manifest.json", "contract.json")}
+        self._lines: dict[int, str] = {}  # of each record by its identity: an unchanged one keeps its bytes
         for name in COUNTED:
             file = run.file(name)
             if file.is_file():
                 with open_lines(file) as lines:
-                    self.files[name] = [json.loads(line) for line in lines if not line.isspace()]
+                    texts = [line.decode() for line in lines if not line.isspace()]
+                self.files[name] = [json.loads(text) for text in texts]
+                self._lines |= zip(map(id, self.files[name]), texts, strict=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.write_records(Path(folder), {})
+            seal(Path(folder))
+            self._texts["seal.json"] = (Path(folder) / "seal.json").read_text()
 
     def damaged(self, rng: Random, target: Path) -> Damage:
         """Write the run to a new directory, with one change."""
         target.mkdir(parents=True)
-        for name in ("contract.json", "seal.json"):
-            if (self.path / name).is_file():
-                shutil.copyfile(self.path / name, target / name)
         file = rng.choice(["manifest", *(name for name, records in self.files.items() if records)])
         if file == "manifest":
             changed = copy.deepcopy(self.manifest)
             damage = _in_value(rng, "manifest", None, changed)
-            self._write(target, {}, changed)
+            self.write_records(target, {})
+            if damage.action != "nothing":
+                (target / "manifest.json").write_text(_dump(changed))
             return damage
         kind = rng.choice([_of_file] + [_of_records] * 3 + [_in_record] * 6)
         return kind(self, rng, file, target)
 
     def write_records(self, target: Path, changed: dict[str, list[Item]]) -> None:
         """Write all files, some of them with other records."""
-        self._write(target, changed, self.manifest)
+        for name, text in self._texts.items():
+            (target / name).write_text(text)
+        for name, records in (self.files | changed).items():
+            (target / f"{name}.jsonl").write_text("".join(map(self._line, records)))
 
-    def _write(self, target: Path, changed: dict[str, list[Item]], manifest: Item) -> None:
-        (target / "manifest.json").write_text(_dump(manifest))
-        for name in self.files:
-            if name in changed:
-                (target / f"{name}.jsonl").write_text("".join(_dump(item) + "\n" for item in changed[name]))
-            else:
-                source = RunDirectory(self.path).file(name)
-                shutil.copyfile(source, target / source.name)
+    def _line(self, record: Item) -> str:
+        return self._lines.get(id(record)) or _dump(record) + "\n"
 
 
 def _of_file(run: Sound, rng: Random, name: str, target: Path) -> Damage:
     """Change a file as a whole."""
-    run.write_records(target, {name: run.files[name]})
+    run.write_records(target, {})
     path = target / f"{name}.jsonl"
     content = path.read_bytes()
     actions: dict[str, Callable[[], object]] = {
@@ -115,7 +114,7 @@ def _of_file(run: Sound, rng: Random, name: str, target: Path) -> Damage:
         "a folder": lambda: (path.unlink(), path.mkdir()),
         "a loop": lambda: (path.unlink(), path.symlink_to(path.name)),
         "of another file": lambda: shutil.copyfile(
-            RunDirectory(run.path).file(rng.choice(list(run.files))), path
+            target / f"{rng.choice([one for one in run.files if one != name])}.jsonl", path
         ),
     }
     action = rng.choice(list(actions))
@@ -137,7 +136,7 @@ def _cut_compressed(rng: Random, path: Path) -> None:
 def _of_records(run: Sound, rng: Random, name: str, target: Path) -> Damage:
     """Drop, double, swap, move or cut records."""
     records = list(run.files[name])
-    first = name in HEADED
+    first = name in TRACES
     if len(records) <= first:
         run.write_records(target, {})
         return Damage(name, "nothing")

@@ -66,14 +66,14 @@ def unexplained(sound: Sound, path: Path) -> list[str]:
     table = (*IMMATERIAL, *(OF_CHAINS if is_chain(sound.manifest["contract"]) else ()))
     found = []
     for file, place, before, after in changes(sound, path):
-        if _same(file, place, before, after, sound) or _is_uncompared(file, place, sound):
+        if _same(file, place, before, after) or _is_uncompared(file, place, sound):
             continue
         if not any(file == of and re.fullmatch(pattern, place) for of, pattern, _ in table):
             found.append(f"{file} {place}: {str(before)[:60]} -> {str(after)[:60]}")
     return found
 
 
-def _same(file: str, place: str, before: Any, after: Any, sound: Sound) -> bool:
+def _same(file: str, place: str, before: Any, after: Any) -> bool:
     """Whether two values mean the same: a field that is left out has its default."""
     if file == "batches" and before in (False, 0, 1) and after is None and place != "batch":
         return True

@@ -14,6 +14,7 @@ from tests.evidence.damages import Sound
 from tests.evidence.explained import changes, unexplained
 from tests.evidence.judging import judged
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.seal import is_intact
 
 UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
@@ -55,6 +56,18 @@ def test_no_damage_is_judged_under_a_seal(sounds, rng, which):
     result = tried(sounds[which % len(sounds)], rng, 0, sealed=True)
 
     assert result.kind == "refused" or ": nothing" in result.damage, (result.damage, result.said)
+    assert not result.problem
+
+
+def test_a_run_that_is_written_without_a_change_is_as_it_was_sealed(sounds, tmp_path):
+    """So that under a seal it is the damage that is refused, and not the way in which the run was written."""
+    for sound in sounds:
+        path = tmp_path / sound.name
+        path.mkdir()
+        sound.write_records(path, {})
+
+        assert is_intact(path)
+        assert judged(path).kind == "VALID"
 
 
 def test_the_campaign_sees_a_verdict_that_nothing_explains(sounds, tmp_path):

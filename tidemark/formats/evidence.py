@@ -103,7 +103,9 @@ from tidemark.formats.trace import Base64, HeaderValue, TraceReader, trace_sha25
 
 T = TypeVar("T")
 FORMAT = 2
-COUNTED = ("trace", "flush", "batches", "output", "state", "executors", "faults", "progress")
+TRACES = ("trace", "flush")
+"""The files whose first line is a header."""
+COUNTED = (*TRACES, "batches", "output", "state", "executors", "faults", "progress")
 """The files whose records the manifest counts."""
 
 
@@ -274,7 +276,7 @@ class RunDirectory:
             for name, topic in manifest.inputs.items()
             for partition, end in topic.end_offsets.items()
         }
-        for name in ("trace", "flush"):
+        for name in TRACES:
             path = self.file(name)
             if name == "flush" and not self._is_there(name):
                 continue
@@ -380,7 +382,7 @@ class RunDirectory:
     def count_records(self) -> dict[str, int]:
         """How many records each file has that is there, for ``records`` of the manifest."""
         return {
-            name: count_records(self.file(name)) - (name in ("trace", "flush"))
+            name: count_records(self.file(name)) - (name in TRACES)
             for name in COUNTED
             if self.file(name).is_file()
         }
