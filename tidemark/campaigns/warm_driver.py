@@ -23,12 +23,12 @@ from tidemark import paths
 from tidemark.campaigns.case import Case
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
-from tidemark.formats.seal import seal
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka
-from tidemark.oracle import Verdict, judge
+from tidemark.oracle import Verdict
 from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.evidence_collector import batches_of, input_topics, promised
+from tidemark.runner.one_run import seal_and_judge
 from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
 from tidemark.runner.programs import Program
 from tidemark.runner.state_reader import read_state, what_ran
@@ -145,11 +145,7 @@ class CaseRun:
             kafka.create_topics(bootstrap, layout)
             drive(self)
             self._collect(self._read_state())
-        seal(self._directory.path)
-        verdict = judge(self._directory)
-        verdict.sealed = True
-        self._directory.write_json("verdict", verdict)
-        return verdict
+        return seal_and_judge(self._directory)
 
     def drive(self) -> None:
         """The case's own run mode: what is published when, and when the query is stopped and started."""

@@ -14,7 +14,7 @@ from tidemark.cli.shared_options import Accept
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``check`` to the command line."""
+    """Add this module's commands."""
     app.command("check")(check)
     app.command("seal")(seal_command)
 

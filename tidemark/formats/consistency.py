@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.formats.chain import is_chain, read_contract, topics_of
 from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.field_types import is_plain_number, short
 
 if TYPE_CHECKING:
     from tidemark.formats.evidence import Batch, Manifest, OutputRecord
@@ -48,7 +49,7 @@ def manifest_problem(manifest: Manifest) -> str:
             return f"records of {name} is {count}"
     batches = manifest.state.batches if manifest.state is not None else []
     if any(not 0 <= batch < LONG_END for batch in batches) or sorted(set(batches)) != batches:
-        return f"state.batches is {_short(batches)}, which are not ids of batches in their order"
+        return f"state.batches is {short(batches)}, which are not ids of batches in their order"
     if is_chain(manifest.contract) and batches:
         return "state.batches names batches; the state of a chain is not read"
     return ""
@@ -57,7 +58,6 @@ def manifest_problem(manifest: Manifest) -> str:
 def batch_problem(manifest: Manifest) -> Callable[[Batch], str]:
     """A function that says what is wrong with a batch; to be called in the order of the file."""
     known: dict[str, set[str]] = {topic: set() for topic in manifest.inputs}
-
     last = -1
 
     def problem(batch: Batch) -> str:
@@ -115,24 +115,24 @@ def output_problem() -> Callable[[OutputRecord], str]:
 
 
 def of_known_batch(
-    number: int | None, committed: Mapping[int, bool] | None, *, is_committed: bool = False
+    number: int | None, committed: dict[int, bool] | None, *, is_committed: bool = False
 ) -> str:
-    """What is wrong with the batch that a record names; ``committed``: id of each planned batch -> whether it was."""
+    """What is wrong with the batch that a record names; ``committed`` has the planned batches, by rising id."""
     if number is None or committed is None:
         return ""
-    # One that is missing between others is a finding of the judge.
-    if not 0 <= number <= max(committed, default=-1):
+    # The last is the greatest. One that is missing between others is a finding of the judge.
+    if not 0 <= number <= next(reversed(committed), -1):
         return f"batch {number} was never planned"
     if is_committed and not committed.get(number, True):
         return f"batch {number} was never committed"
     return ""
 
 
-def progress_problem(report: Mapping[str, Any], committed: Mapping[int, bool] | None) -> str:
+def progress_problem(report: Mapping[str, Any], committed: dict[int, bool] | None) -> str:
     """What is wrong with a progress report of Spark: with its batch, or the numbers of its stateful operators."""
     number = report.get("batchId")
     if type(number) is not int:
-        return f"batchId is {_short(number)}"
+        return f"batchId is {short(number)}"
     operators, sources = report.get("stateOperators", []), report.get("sources", [])
     for name, some in (("stateOperators", operators), ("sources", sources)):
         if not isinstance(some, list) or not all(isinstance(one, dict) for one in some):
@@ -162,7 +162,7 @@ def _operators_problem(number: int, operators: Iterable[Mapping[str, Any]]) -> s
         for name, value in one.items():
             is_number = type(value) is int and 0 <= value < LONG_END
             if name.startswith(("numRows", "all", "commitTime")) and not is_number:
-                return f"{name} of batch {number} is {_short(value)}"
+                return f"{name} of batch {number} is {short(value)}"
     return ""
 
 
@@ -173,13 +173,13 @@ def _sources_problem(batch: Batch, sources: Iterable[Mapping[str, Any]], logical
         try:
             ends = json.loads(ends) if isinstance(ends, str) else ends
         except (ValueError, RecursionError):
-            return f"Spark reports the endOffset {_short(ends)} of batch {batch.batch}"
+            return f"Spark reports the endOffset {short(ends)} of batch {batch.batch}"
         told += ends if isinstance(ends, dict) else []
         for topic, partitions in ends.items() if isinstance(ends, dict) else ():
             ours = batch.end_offsets.get(logical.get(topic, ""), partitions)
             if ours != partitions:
-                said = f"Spark reports that batch {batch.batch} read {topic} up to {_short(partitions)}"
-                return f"{said}; batches.jsonl says {_short(ours)}"
+                said = f"Spark reports that batch {batch.batch} read {topic} up to {short(partitions)}"
+                return f"{said}; batches.jsonl says {short(ours)}"
     if twice := next((topic for topic in told if told.count(topic) > 1), None):
         return f"Spark reports for batch {batch.batch} the end offsets of {twice} twice"
     if batch.end_offsets.keys() - {logical.get(topic) for topic in told}:
@@ -189,23 +189,11 @@ def _sources_problem(batch: Batch, sources: Iterable[Mapping[str, Any]], logical
 
 def _offsets_problem(offsets: Mapping[str, int]) -> str:
     for partition, offset in offsets.items():
-        if not _is_number(partition, INT_END):
+        if not is_plain_number(partition, INT_END):
             return f"{partition!r} is no partition"
         if not 0 <= offset < LONG_END:
             return f"partition {partition} is at {offset}"
     return ""
-
-
-def _is_number(text: str, end: int) -> bool:
-    """Whether a text is a number from 0 to below ``end``, as a program writes it."""
-    return (
-        text.isascii() and text.isdecimal() and len(text) < 20 and str(int(text)) == text and int(text) < end
-    )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -42,7 +42,7 @@ from enum import StrEnum
 from typing import Any
 
 from tidemark.errors import BrokenContract
-from tidemark.formats.field_types import wrong_type
+from tidemark.formats.field_types import short, wrong_type
 
 CONTRACT_HINT = "the docstring of tidemark/formats/contract.py shows a whole one"
 
@@ -226,7 +226,7 @@ class Contract:
 
 def _named(data: Any) -> str:
     """The name of what should be a contract, for an error."""
-    return repr(data.get("name", "?") if isinstance(data, Mapping) else data)[:80]
+    return short(data.get("name", "?") if isinstance(data, Mapping) else data)
 
 
 def names_in(accept: Any) -> tuple[str, ...]:

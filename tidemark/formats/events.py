@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from tidemark.formats.contract import Side
+from tidemark.formats.field_types import LONG
 
 SHOWN = 80
 """So many characters of a value are in a message."""
@@ -127,7 +128,7 @@ def read_time_us(value: object) -> int | None:
     if type(value) is int:
         # A JSON number is in seconds, one with a fraction is NULL. Spark multiplies as Java does, and wraps what is too
         # large (``JacksonParser.makeConverter``); what is no LONG is NULL.
-        return (value * 1_000_000 + _HALF) % (2 * _HALF) - _HALF if -_HALF <= value < _HALF else None
+        return (value * 1_000_000 + _HALF) % (2 * _HALF) - _HALF if value in LONG else None
     if type(value) is not str:
         return None
     try:

@@ -80,6 +80,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from os.path import lexists
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -250,12 +251,12 @@ class RunDirectory:
     @property
     def _has_manifest(self) -> bool:
         """Whether there is one: it is the last file of the evidence that a run writes."""
-        return _lies_there(self.path / "manifest.json")
+        return lexists(self.path / "manifest.json")
 
     def _other_contract(self, manifest: Manifest) -> str:
         """What is wrong with ``contract.json``, if it is there."""
         path = self.path / "contract.json"
-        if not _lies_there(path):
+        if not lexists(path):
             return ""
         if not path.is_file():
             raise OSError(f"{str(path)!r} is no regular file")
@@ -358,7 +359,7 @@ class RunDirectory:
 
     def _committed(self) -> dict[int, bool] | None:
         """Id of each planned batch -> whether it was committed; ``None`` in a run that failed before it wrote them."""
-        if not self._has_manifest or not _lies_there(self.file("batches")):
+        if not self._has_manifest or not lexists(self.file("batches")):
             return None
         return {batch.batch: batch.committed for batch in self.batches()}
 
@@ -373,11 +374,11 @@ class RunDirectory:
         """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``; raises if both are there."""
         plain = self.path / f"{name}.jsonl"
         compressed = self.path / f"{name}.jsonl.zst"
-        if _lies_there(plain) and _lies_there(compressed):
+        if lexists(plain) and lexists(compressed):
             raise _broken(
                 plain, f"{compressed.name} is there, too, and nothing says which of them is the run's"
             )
-        return compressed if _lies_there(compressed) else plain
+        return compressed if lexists(compressed) else plain
 
     def count_records(self) -> dict[str, int]:
         """How many records each file has that is there, for ``records`` of the manifest."""
@@ -400,7 +401,7 @@ class RunDirectory:
     def _is_there(self, name: str) -> bool:
         """Whether a file that may be missing is there; raises if the manifest says that it was written."""
         path = self.file(name)
-        is_there = _lies_there(path)
+        is_there = lexists(path)
         if not is_there and self._has_manifest and self.manifest.records.get(name, 0) > 0:
             raise _broken(
                 path, f"it is missing; the manifest says that it has {self.manifest.records[name]:,} records"
@@ -428,11 +429,6 @@ class RunDirectory:
             raise _broken(path, f"line {line_number(path, number + 1)}: {error}") from error
         except (OSError, ValueError, zstandard.ZstdError) as error:
             raise _broken(path, str(error)) from error
-
-
-def _lies_there(path: Path) -> bool:
-    """Whether there is anything of this name; a link that leads nowhere is refused when it is read."""
-    return path.exists() or path.is_symlink()
 
 
 def open_run(path: Path) -> RunDirectory:

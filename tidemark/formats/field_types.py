@@ -1,4 +1,4 @@
-"""Whether the fields of a dataclass have the types that they are declared with.
+"""Whether the fields of a dataclass have the types that they are declared with; numbers, and values in messages.
 
 Free of everything but the standard library, as the contract is. JSON has no types of its own: ``"keys": "user"`` would
 be a list of letters, and ``true`` the name of a column.
@@ -60,5 +60,16 @@ def _wrong_tuple(value: Any, parts: tuple[Any, ...]) -> str:
 
 
 def _told(value: Any) -> str:
+    return f" is {short(value)}"
+
+
+def short(value: object) -> str:
+    """A value for a message, cut where it is long."""
     text = repr(value)
-    return f" is {text}" if len(text) <= 80 else f" is {text[:77]}..."
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def is_plain_number(text: str, end: int) -> bool:
+    """Whether a text is a number from 0 to below ``end``, as a program writes it: no sign, no zero in front."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(end))
+    return is_number and str(int(text)) == text and int(text) < end

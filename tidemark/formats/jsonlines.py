@@ -9,6 +9,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from os.path import lexists
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
@@ -32,7 +33,7 @@ def open_lines(path: Path) -> IO[bytes]:
     Reading a compressed file raises ``zstandard.ZstdError`` where it is damaged, and where it ends too early. Raises
     ``OSError`` if the path is no regular file: reading a pipe would wait for somebody to write.
     """
-    if (path.exists() or path.is_symlink()) and not path.is_file():
+    if lexists(path) and not path.is_file():
         raise OSError(f"{str(path)!r} is no regular file")
     if path.suffix == ".zst":
         return io.BufferedReader(_Frames(path.open("rb")), _BLOCK_BYTES)

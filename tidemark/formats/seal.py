@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from os.path import lexists
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,6 @@ READ_BY_NAME = ("manifest", "contract", "pipeline", "trace", "flush", "batches",
                 "faults", "progress")  # fmt: skip
 """Stems of files that say what a run was: one of these that the seal does not have was added afterwards."""
 _SHOWN = 5
-_BLOCK_BYTES = 1 << 20
 
 
 class SealedFile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -61,7 +61,7 @@ def is_intact(run: Path) -> bool:
     be read.
     """
     path = run / NAME
-    if not path.exists() and not path.is_symlink():
+    if not lexists(path):
         return False
     try:
         sealed = msgspec.json.decode(_regular(path).read_bytes(), type=Seal)
@@ -114,23 +114,20 @@ def _files(run: Path) -> Iterator[tuple[str, Path]]:
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
-    return _sealed(path).sha256
+    """The SHA-256 of a file, in hexadecimal digits; raises ``OSError``."""
+    with _regular(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sealed(path: Path) -> SealedFile:
-    digest, size = hashlib.sha256(), 0
     try:
-        with _regular(path).open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
-                size += len(block)
+        digest, size = file_sha256(path), path.stat().st_size
         records = count_records(path) if path.name.endswith((".jsonl", ".jsonl.zst")) else None
     except (OSError, zstandard.ZstdError) as error:
         raise BrokenEvidence(
             f"{str(path)!r} cannot be read", detail=str(error), hint="a run directory has regular files only"
         ) from error
-    return SealedFile(digest.hexdigest(), size, records)
+    return SealedFile(digest, size, records)
 
 
 def _regular(path: Path) -> Path:

@@ -110,9 +110,9 @@ def _sides_without_null(history: History, seen: Seen) -> list[str]:
 
 def _must_drop(history: History) -> bool:
     """Whether rows lie so far behind that they can be late, at the pace at which the trace alone decides about it."""
-    contract, times_us = history.contract, [_observed(history, side) for side in (LEFT, RIGHT)]
     if history.manifest.pace != "stepped":
         return False
+    contract, times_us = history.contract, [_observed(history, side) for side in (LEFT, RIGHT)]
     ends_us = [
         None
         if delay_ms is None

@@ -70,7 +70,8 @@ class _JoinJudgement(Judgement):
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
         self.check_gaps(history.gaps)
-        self.inconclusive += told_otherwise(history.manifest, run.batches(), run.progress())
+        progress = run.progress()
+        self.inconclusive += told_otherwise(history.manifest, run.batches(), progress)
         counts: dict[str, int] = {}
         reached: goals.Goals = {}
         asked = goals.asked(history, faults)
@@ -83,7 +84,8 @@ class _JoinJudgement(Judgement):
             comparison = JoinComparison(history, prediction, defects, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
             spark_account = self.stage(
-                "Spark's state", lambda: check_spark_account(history, prediction, run, self.finding_log)
+                "Spark's state",
+                lambda: check_spark_account(history, prediction, run, progress, self.finding_log),
             )
             counts = self.stage("the counts", lambda: tally(history, prediction, seen, faults)) or {}
             if counts:

@@ -116,13 +116,19 @@ def run(
     with first_error_kept(lease(spec) if stack is None else nullcontext(stack)) as used:
         options.report("stack", 1, 1)
         LiveRun(options, contract, directory, trace, used).go()
-    seal(directory.path)
     options.report("judge", 0, 1)
+    verdict = seal_and_judge(directory)
+    options.report("judge", 1, 1)
+    return RunResult(verdict, directory.path, trace_sha256(trace), options.command(directory.path))
+
+
+def seal_and_judge(directory: RunDirectory) -> Verdict:
+    """Seal evidence that is complete, judge it, and write ``verdict.json``."""
+    seal(directory.path)
     verdict = judge(directory)
     verdict.sealed = True
     directory.write_json("verdict", verdict)
-    options.report("judge", 1, 1)
-    return RunResult(verdict, directory.path, trace_sha256(trace), options.command(directory.path))
+    return verdict
 
 
 def run_pipeline(

@@ -16,7 +16,7 @@ rows again. What Spark counts:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -65,9 +65,13 @@ class SparkAccount(msgspec.Struct, kw_only=True):
 
 
 def check_spark_account(
-    history: History, prediction: Prediction, run: Evidence, finding_log: FindingLog
+    history: History,
+    prediction: Prediction,
+    run: Evidence,
+    progress: Sequence[Mapping[str, Any]],
+    finding_log: FindingLog,
 ) -> SparkAccount:
-    """Compare what Spark says of itself; what is wrong goes into the finding log."""
+    """Compare what Spark says of itself, in its state and its ``progress``; what is wrong goes into the finding log."""
     info = history.manifest.state
     spark_account = SparkAccount()
     if info is not None:
@@ -76,7 +80,6 @@ def check_spark_account(
             info.provider,
             info.changelog,
         )
-    progress = run.progress()
     executor_assignments, reports = run.executor_assignments(), _reports(progress)
     spark_account.locality = locality(executor_assignments) if executor_assignments else None
     spark_account.rows, spark_account.times_ms = _sums(reports), _times(reports)

@@ -15,11 +15,10 @@ from tidemark.formats import chain
 from tidemark.formats.chain import Chain
 from tidemark.formats.events import as_text, field_reader, read_time_us
 from tidemark.formats.evidence import Batch, InputRecord, Manifest
+from tidemark.formats.field_types import LONG
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.input.unreadable import Readable
-
-LONG = range(-(1 << 63), 1 << 63)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from typing import Any
 
 from tidemark.formats.events import as_text, field_reader
 from tidemark.formats.evidence import OutputRecord
+from tidemark.formats.field_types import is_plain_number
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History, alone, pair
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 HEADERS = ("query", "batch", "partition", "attempt")
-MOST_DIGITS = 18
-"""Of a batch id: more is no LONG."""
+BATCHES_END = 10**18
+"""A batch id has at most 18 digits: more may be no LONG."""
 
 
 Read = tuple[int | None, int, str]
@@ -33,8 +34,7 @@ invented.
 def header_problem(record: OutputRecord) -> str:
     """What is wrong with the headers that name batch and query; ``""``: nothing."""
     text = record.header("batch")
-    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
-    if text is None or not is_number or str(int(text)) != text:
+    if text is None or not is_plain_number(text, BATCHES_END):
         needed = ", ".join(HEADERS)
         return f"its header 'batch' is {_shown(text)}; the headers of an output record are {needed}"
     names = [name for name, _ in record.headers]
