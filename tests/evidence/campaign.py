@@ -17,6 +17,8 @@ from tests.evidence.judging import judged, limit_memory
 
 RUNS = Path(__file__).parent / "runs"
 GOOD = ("refused", "UNKNOWN", "INVALID")
+UNCHANGED = "unchanged"
+"""A place was chosen at which there is nothing to change."""
 BAD = ("crashed", "hung", "too large")
 
 
@@ -60,18 +62,18 @@ def tried(sound: Sound, rng: Random, seed: int, *, sealed: bool) -> Result:
         if not sealed:
             (path / "seal.json").unlink()
         outcome = judged(path)
-        problem = ""
-        if outcome.kind in BAD:
-            problem = outcome.kind
+        kind, problem = outcome.kind, ""
+        if kind in BAD:
+            problem = kind
         elif damage.action == "nothing":
-            pass
+            kind = UNCHANGED
         elif sealed and outcome.kind != "refused":
             problem = f"{outcome.kind} under a seal"
         elif outcome.kind == "VALID":
             left = unexplained(sound, path)
             if left:
                 problem = f"VALID: {left[0]}"
-        return Result(seed, sound.name, sealed, str(damage), outcome.kind, outcome.said, problem)
+        return Result(seed, sound.name, sealed, str(damage), kind, outcome.said, problem)
 
 
 def _memory() -> str | None:
