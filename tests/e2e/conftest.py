@@ -103,4 +103,5 @@ def judged(tmp_path: Path) -> Callable[..., Verdict]:
 
 def shown(verdict: Verdict) -> str:
     """What an assertion says when a verdict is not the right one."""
-    return json.dumps({"findings": [str(finding) for finding in verdict.findings], "goals": verdict.goals})
+    findings = [str(finding) for finding in verdict.findings]
+    return json.dumps({"findings": findings, "inconclusive": verdict.inconclusive, "goals": verdict.goals})

@@ -10,9 +10,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.evidence.campaign import BAD, GOOD, UNCHANGED, Tally, carry_out, keep, names
+from tests.evidence.campaign import BAD, GOOD, UNCHANGED, Tally, carry_out, names
 from tests.evidence.explained import IMMATERIAL
 from tests.evidence.judging import LIMIT_BYTES, LIMIT_S
+from tests.evidence.recording import OPTIONS, record
 
 DOCUMENT = Path(__file__).parents[1] / "results" / "EVIDENCE.md"
 
@@ -26,11 +27,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="how many are judged at once (2)")
     parser.add_argument("--markdown", type=Path, default=DOCUMENT, help="where the document goes")
     parser.add_argument(
-        "--keep", nargs=2, metavar=("RUN", "NAME"), help="take over a run directory, and do nothing else"
+        "--record",
+        nargs="*",
+        choices=OPTIONS,
+        metavar="NAME",
+        help="make these runs again (all), and do nothing else",
     )
     args = parser.parse_args()
-    if args.keep:
-        keep(Path(args.keep[0]), args.keep[1])
+    if args.record is not None:
+        for name in args.record or OPTIONS:
+            record(name)
         return 0
     tasks = [(args.first + number, False) for number in range(args.damages)]
     tasks += [(args.first + number, True) for number in range(args.sealed)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -98,14 +97,3 @@ def carry_out(tasks: list[tuple[int, bool]], workers: int) -> Iterator[Result]:
     context = multiprocessing.get_context("fork")
     with context.Pool(workers, initializer=limit_memory, maxtasksperchild=_TASKS) as pool:
         yield from pool.imap_unordered(_one, tasks, chunksize=1)
-
-
-def keep(run: Path, name: str) -> None:
-    """Take over the directory of a real run, without what no judgement reads, and seal what is left."""
-    from tests.golden.__main__ import add
-    from tidemark.formats.seal import seal
-
-    target = RUNS / name
-    add(run, target)
-    shutil.copyfile(run / "contract.json", target / "contract.json")
-    seal(target)

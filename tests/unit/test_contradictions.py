@@ -279,6 +279,44 @@ def test_offsets_that_spark_reports_otherwise_are_unknown(run, ends, said):
     assert verdict.verdict == ("UNKNOWN" if said else "VALID")
 
 
+def trigger(batch, **fields):
+    """The report of a trigger that ran no batch, as a query writes it that starts and finds nothing new."""
+    sources = [{"startOffset": ends, "endOffset": ends} for ends in ('{"i":{"0":1}}', '{"c":{"0":1}}')]
+    return {
+        "batchId": batch,
+        "durationMs": {"latestOffset": 14},
+        "stateOperators": [],
+        "sources": sources,
+    } | fields
+
+
+@pytest.mark.parametrize("batch", [0, 9])
+def test_a_trigger_that_ran_no_batch_says_nothing_of_the_batch_that_has_its_id(run, batch):
+    write(run, "progress", [trigger(batch)])
+
+    verdict = tidemark.check(run)
+
+    assert (verdict.verdict, verdict.inconclusive) == ("VALID", [])
+
+
+READ = [{"startOffset": '{"i":{"0":0}}', "endOffset": '{"i":{"0":1}}'}]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"durationMs": {"addBatch": 5}},
+        {"durationMs": None},
+        {"stateOperators": [{"operatorName": "symmetricHashJoin"}]},
+        {"sources": READ},
+    ],
+)
+def test_a_trigger_that_did_something_ran_the_batch_that_it_names(run, fields):
+    write(run, "progress", [trigger(9, **fields)])
+
+    assert refused(run) == "record 1: batch 9 was never planned"
+
+
 # State and reports
 
 

@@ -137,7 +137,24 @@ def progress_problem(report: Mapping[str, Any], committed: dict[int, bool] | Non
     for name, some in (("stateOperators", operators), ("sources", sources)):
         if not isinstance(some, list) or not all(isinstance(one, dict) for one in some):
             return f"{name} of batch {number} is no list of objects"
+    if ran_no_batch(report):
+        return ""
     return of_known_batch(number, committed) or _operators_problem(number, operators)
+
+
+def ran_no_batch(report: Mapping[str, Any]) -> bool:
+    """Whether a progress report is of a trigger that ran no batch: it read nothing and had no operators.
+
+    A query that starts and finds nothing new reports one. Its ``batchId`` is the batch that is planned later, by this
+    run or the next, or never (``ProgressReporter.scala`` of Spark 4.2).
+    """
+    durations, sources = report.get("durationMs"), report.get("sources")
+    if not isinstance(durations, dict) or "addBatch" in durations or report.get("stateOperators") != []:
+        return False
+    return isinstance(sources, list) and all(
+        isinstance(source, dict) and source.get("startOffset", 0) == source.get("endOffset", 1)
+        for source in sources
+    )
 
 
 def told_otherwise(

@@ -66,7 +66,8 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
     {"component": "executor", "action": "kill", "point": "planned", "at_utc": "...", "injected": true, "batch": 4,
      "proof": {...}, "recovery_s": 2.5}
 
-``progress.jsonl``  Spark's progress reports, unchanged.
+``progress.jsonl``  Spark's progress reports, unchanged. That of a trigger that ran no batch is not judged: it has
+    the id of the batch that is planned next.
 ``verdict.json``    the verdict.
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
 ``logs/``           logs of the programs, the lines of Spark's event log about this query and, if faults were injected,
@@ -96,6 +97,7 @@ from tidemark.formats.consistency import (
     of_known_batch,
     output_problem,
     progress_problem,
+    ran_no_batch,
 )
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.faults import Fault
@@ -328,12 +330,16 @@ class RunDirectory:
         return list(self._checked("faults", faults, lambda fault: of_known_batch(fault.batch, committed)))
 
     def progress(self) -> list[dict[str, Any]]:
-        """Spark's progress reports; empty if there are none."""
+        """Spark's progress reports of batches; empty if there are none. A trigger that ran no batch is left out."""
         if not self._is_there("progress"):
             return []
-        reports = self._lines("progress", dict[str, Any])
         committed = self._committed()
-        return list(self._checked("progress", reports, lambda report: progress_problem(report, committed)))
+        reports = self._checked(
+            "progress",
+            self._lines("progress", dict[str, Any]),
+            lambda report: progress_problem(report, committed),
+        )
+        return [report for report in reports if not ran_no_batch(report)]
 
     def state(self) -> Iterator[StateRow] | None:
         """The rows of the state, or ``None`` if it was not read."""
