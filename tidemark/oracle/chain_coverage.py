@@ -1,7 +1,7 @@
 """What a run of a chain consisted of, and which interesting things it reached.
 
-Free of I/O. Coverage goals are named as in ``tidemark.oracle.coverage``. Chains have three of their own, which are
-always asked for where the chain has such a step:
+Free of I/O. Coverage goals are named as in ``tidemark.oracle.coverage``; those of joins are asked of each join of the
+chain (``tidemark.oracle.chain_exercise``). Chains have three of their own, asked for where the chain has such a step:
 
 ``rows_came``           a right row that no sentinel is part of came in its batch
 ``duplicate_dropped``   a deduplication dropped a row
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.formats import chain
 from tidemark.formats.faults import Fault
+from tidemark.oracle.chain_exercise import exercised, implied
 from tidemark.oracle.compare.chain_comparison import Predicted
 from tidemark.oracle.contract_coverage import Exercised, missing, mostly_readable
 from tidemark.oracle.coverage import Goals, of_any_query, required
@@ -38,6 +39,7 @@ def asked(history: ChainHistory, faults: Sequence[Fault]) -> list[str]:
         "each_input_accepted",
         "rows_came",
         *_of_steps(history.chain),
+        *implied(history.chain),
     ]
     possible = {
         *own,
@@ -77,6 +79,7 @@ def reached(
         **{name: Exercised(was) for name, was in own.items()},
         "most_records_readable": mostly_readable(history.readable),
         "each_input_accepted": missing("no row was accepted", _empty_inputs(history)),
+        **exercised(history, predicted.model),
         **of_any_query(counts, faults, permitted),
     }
 

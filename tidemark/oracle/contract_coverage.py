@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -202,7 +203,7 @@ def _decides(history: History, accepted: Sides, field: int) -> bool:
     groups: dict[tuple[str | None, ...], list[tuple[int, int]]] = defaultdict(list)
     for time_us, key in known(RIGHT):
         groups[others[key]].append((time_us, key))
-    turns = {other: _Turns(group) for other, group in groups.items()}
+    turns = {other: Turns(group) for other, group in groups.items()}
     return any(
         others[key] in turns
         and turns[others[key]].has_other(key, time_us - limits.upper_us, time_us - limits.lower_us)
@@ -210,10 +211,10 @@ def _decides(history: History, accepted: Sides, field: int) -> bool:
     )
 
 
-class _Turns:
+class Turns:
     """Rows of several keys by time: finds in a range of time one that has another key."""
 
-    def __init__(self, rows: list[tuple[int, int]]) -> None:
+    def __init__(self, rows: list[tuple[int, Any]]) -> None:
         rows.sort()
         self.times_us = [time_us for time_us, _ in rows]
         self.keys = [key for _, key in rows]
@@ -221,7 +222,7 @@ class _Turns:
         for at, (key, following) in reversed(list(enumerate(pairwise(self.keys)))):
             self.until[at] = self.until[at + 1] if key == following else at + 1
 
-    def has_other(self, key: int, from_us: int, to_us: int) -> bool:
+    def has_other(self, key: object, from_us: int, to_us: int) -> bool:
         """Whether a row in this range (both ends in it) has another key than this one."""
         first, end = bisect_left(self.times_us, from_us), bisect_right(self.times_us, to_us)
         return first < end and (self.keys[first] != key or self.until[first] < end)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from tests.unit.oracle.chain_runs import ChainRun, source
 from tests.unit.oracle.histories import Run
-from tidemark.formats.chain import Aggregate, Chain, Value, Window
-from tidemark.formats.contract import Bound, Side, WatermarkPolicy
+from tidemark.formats.chain import Aggregate, Chain, Join, Value, Window
+from tidemark.formats.contract import Bound, JoinKind, Side, WatermarkPolicy
 from tidemark.oracle import judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 
@@ -306,3 +307,83 @@ def test_a_chain_has_to_read_most_records_and_rows_of_each_input():
         in verdict.inconclusive
     )
     assert {"most_records_readable", "each_input_accepted"} <= set(verdict.asked)
+
+
+SOON = Join(
+    JoinKind.LEFT_OUTER, source("a"), source("b"), (("k_a", "k_b"),), Bound(lower_ms=-5000, upper_ms=0), time="t_a"
+)  # fmt: skip
+UNMET = "is required and was not met:"
+ROWS_OF_A, ROWS_OF_B = "i1 x 10, i2 y 20", "c3 x 9, c1 x 12, c4 z 12, c2 x 17"
+"""A pair (i1, c1); c4 has another key, c3 and c2 are before and behind the bound; i2 is unmatched."""
+
+
+def joined(kind, a=ROWS_OF_A, b=ROWS_OF_B, nulls="i2 -"):
+    """A chain that is a join, run on these rows."""
+    described = replace(SOON, kind=kind)
+    is_semi = kind is JoinKind.LEFT_SEMI
+    run = ChainRun(Chain("joined", described, ("id_a",) if is_semi else ("id_a", "id_b")))
+    run.waived = []
+    pair = ("i1" if is_semi else "i1 c1") if "c1" in b else ""
+    first = 20 if "y 20" in a else 10
+    read = nulls if kind is JoinKind.LEFT_OUTER else ""
+    return run.batch(a, b, out=pair).flush(watermark=min(first, 17 if "17" in b else 12), out=read)
+
+
+def of_goals(verdict):
+    start = "the coverage goal "
+    return [reason.removeprefix(start) for reason in verdict.inconclusive if reason.startswith(start)]
+
+
+@pytest.mark.parametrize("kind", [JoinKind.INNER, JoinKind.LEFT_OUTER, JoinKind.LEFT_SEMI])
+def test_a_chain_that_exercises_its_join_is_valid_and_every_goal_of_it_was_asked(kind):
+    verdict = joined(kind).judge()
+
+    assert (verdict.verdict, verdict.findings, verdict.inconclusive) == ("VALID", [], [])
+    of_kind = {"semi_row_emitted"} if kind is JoinKind.LEFT_SEMI else {"rows_joined"}
+    of_kind |= {"null_row_after_eviction"} if kind is JoinKind.LEFT_OUTER else set()
+    assert set(verdict.asked) == {*ALWAYS_REQUIRED, *IMPLIED, *of_kind, "rows_came"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "said"),
+    [
+        (
+            JoinKind.LEFT_OUTER,
+            {"a": "i1 x 10", "nulls": ""},
+            f"'null_row_after_eviction' {UNMET} join 1 (left_outer) left: no NULL row came",
+        ),
+        (
+            JoinKind.INNER,
+            {"a": "i1 x 10", "b": "c3 x 9, c1 x 12, c2 x 17"},
+            f"'each_key_field_decides' {UNMET} join 1 (inner) k_a = k_b: no pair differs in it alone",
+        ),
+        (
+            JoinKind.INNER,
+            {"b": "c3 x 9, c1 x 12, c4 z 12"},
+            f"'each_bound_end_decides' {UNMET} join 1 (inner) lower_ms: no pair is beyond it",
+        ),
+        (
+            JoinKind.LEFT_SEMI,
+            {"b": "c1 x 12, c4 z 12, c2 x 17"},
+            f"'each_bound_end_decides' {UNMET} join 1 (left_semi) upper_ms: no pair is beyond it",
+        ),
+    ],
+)
+def test_a_join_of_a_chain_that_was_not_put_to_the_test_is_named(kind, changes, said):
+    verdict = joined(kind, **changes).judge()
+
+    assert verdict.findings == []
+    assert of_goals(verdict) == [said]
+
+
+def test_a_join_without_a_row_is_named_in_a_chain_of_two():
+    chain = Chain(
+        "twice", Join(JoinKind.LEFT_OUTER, SOON, source("c"), (("k_a", "k_c"),), Bound(equal=True)), ("id_a",)
+    )
+    run = ChainRun(chain)
+    run.waived = []
+    verdict = run.batch("i1 x 10", "c1 x 12", "d1 x 11", out="i1").flush(watermark=10).judge()
+
+    said = of_goals(verdict)
+    assert f"'rows_joined' {UNMET} join 2 (left_outer): no row came" in said
+    assert [reason for reason in said if "join 1 (left_outer): no row came" in reason] == []

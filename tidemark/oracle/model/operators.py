@@ -245,7 +245,11 @@ class _Store:
 
 
 class JoinOperator(Machine):
-    """``operational`` in ``tidemark.oracle`` says the same of rows in columns, and where each rule is from."""
+    """``tidemark.oracle.model.join_replay`` says the same of rows in columns, and where each rule is from.
+
+    ``accepted[n]`` are the rows of side ``n`` that were not late, ``joined`` the rows that matches gave, and
+    ``unmatched[n]`` the rows of side ``n`` that were given with NULLs.
+    """
 
     step: chain.Join
 
@@ -254,6 +258,9 @@ class JoinOperator(Machine):
         kind = self.step.kind
         self.stores = [_Store(side in PRESERVED.get(kind, ())) for side in (0, 1)]
         self.semi = kind is JoinKind.LEFT_SEMI
+        self.accepted: list[list[Row]] = [[], []]
+        self.unmatched: list[list[Row]] = [[], []]
+        self.joined: list[Row] = []
         self.keys = [tuple(pair[side] for pair in self.step.keys) for side in (0, 1)]
         fields = [chain.types_of(side) for side in (self.step.left, self.step.right)]
         self.nulls = [dict.fromkeys(fields[1]), dict.fromkeys(fields[0])]  # what a row of a side lacks
@@ -262,10 +269,13 @@ class JoinOperator(Machine):
         """Pairs, then NULL rows of what is evicted."""
         out: list[Row] = []
         for side in (1, 0) if self.semi and self.rules.right_first else (0, 1):
-            for row in self.in_time(inputs[side], side, late_ms):
+            rows = self.in_time(inputs[side], side, late_ms)
+            self.accepted[side] += rows
+            for row in rows:
                 self._take(row, side, eviction_ms, out)
+        self.joined += out
         for side in (0, 1):
-            self._evict(side, eviction_ms, out)
+            out += self._evict(side, eviction_ms)
         return out
 
     def _take(self, row: Row, side: int, eviction_ms: int, out: list[Row]) -> None:
@@ -289,11 +299,12 @@ class JoinOperator(Machine):
             return
         store.rows[key].append(_Stored(row, bool(matches)))
 
-    def _evict(self, side: int, eviction_ms: int, out: list[Row]) -> None:
+    def _evict(self, side: int, eviction_ms: int) -> list[Row]:
         store, time = self.stores[side], str(self.times[side])
         state_ms = bound_ms(self.step.bound, side, eviction_ms)
+        out: list[Row] = []
         if state_ms is None:
-            return
+            return out
         for key, rows in list(store.rows.items()):
             gone = [one for one in rows if _is_by(one.row.values[time], state_ms)]
             if not gone:
@@ -309,6 +320,8 @@ class JoinOperator(Machine):
                 store.rows[key] = left
             else:
                 del store.rows[key]
+        self.unmatched[side] += out
+        return out
 
     def _matches(self, row: Row, other: Row, side: int) -> bool:
         left, right = _ordered(row, other, side)
