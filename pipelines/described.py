@@ -1,10 +1,10 @@
 """Builds a join from its contract alone: ``python -m pipelines CONTRACT.json`` runs it.
 
 The contract is translated literally into the DataFrame API: filters of a side before its watermark, conditions in the
-join, ``where`` on the joined row. Ids and keys are read as STRING, fields in comparisons as BIGINT. The output has the
-columns that the contract names and no others, with one exception: a join without a time bound also outputs
-``left_time`` and ``right_time``. Spark prunes columns that nothing reads before the join; without the time column the
-join has no watermark, and would drop no late rows.
+join, ``where`` on the joined row. Ids and keys are read as STRING, fields in comparisons as BIGINT, keys among them.
+The output has the columns that the contract names and no others, with one exception: a join without a time bound also
+outputs ``left_time`` and ``right_time``. Spark prunes columns that nothing reads before the join; without the time
+column the join has no watermark, and would drop no late rows.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ def pipeline_of(contract: Contract) -> SimpleNamespace:
 
 def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
     """The output rows of the join of two Kafka streams of JSON records."""
-    lefts = side_rows(left, LEFT, contract.left, _compared(contract, LEFT), contract.bound.window_ms)
-    rights = side_rows(right, RIGHT, contract.right, _compared(contract, RIGHT), contract.bound.window_ms)
+    numbers = _compared(contract)
+    lefts = side_rows(left, LEFT, contract.left, numbers[0], contract.bound.window_ms)
+    rights = side_rows(right, RIGHT, contract.right, numbers[1], contract.bound.window_ms)
     rows = lefts.join(rights, expr(" AND ".join(_conditions(contract))), HOW[contract.kind])
     for term in contract.where:
-        rows = rows.where(_term(term))
+        rows = rows.where(_term(contract, term))
     return rows.selectExpr(*_output(contract))
 
 
@@ -79,7 +80,7 @@ def side_rows(
     records: DataFrame, prefix: str, side: Side, numbers: Iterable[str], window_ms: int | None
 ) -> DataFrame:
     """A side's rows: ``id``, ``key0`` …, ``time`` or ``window``, the numbers, ``partition``, ``offset``, prefixed."""
-    columns = {side.id: "id", side.time: "time"} | {name: f"key{at}" for at, name in enumerate(side.keys)}
+    columns = _columns(side)
     types = dict.fromkeys(columns, "STRING") | {side.time: "TIMESTAMP"} | dict.fromkeys(numbers, "BIGINT")
     schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
     parsed = records.select(
@@ -95,7 +96,7 @@ def side_rows(
     if not side.keeps_null_event_time:
         parsed = parsed.where(f"{time} IS NOT NULL")
     for what in side.filters:
-        parsed = parsed.where(f"`{prefix}_{what.field}` {what.op} {what.value}")
+        parsed = parsed.where(f"`{prefix}_{columns.get(what.field, what.field)}` {what.op} {what.value}")
     if side.watermark_delay_ms is not None:
         parsed = parsed.withWatermark(time, f"{side.watermark_delay_ms} milliseconds")
     if window_ms is None:
@@ -116,21 +117,35 @@ def _conditions(contract: Contract) -> list[str]:
         if end_ms is not None:
             away = "" if bound.window_ms else f" + INTERVAL '{end_ms / 1000:.3f}' SECOND"
             conditions.append(f"{left} {op}{'' if strict else '='} {right}{away}")
-    return conditions + [_term(term) for term in contract.condition]
+    return conditions + [_term(contract, term) for term in contract.condition]
 
 
-def _term(term: Term) -> str:
-    left = str(term.value) if term.left is None else f"`{LEFT}_{term.left}`"
-    right = str(term.value) if term.right is None else f"`{RIGHT}_{term.right}`"
+def _columns(side: Side) -> dict[str, str]:
+    """The fields of a side that have columns of another name."""
+    return {side.id: "id", side.time: "time"} | {name: f"key{at}" for at, name in enumerate(side.keys)}
+
+
+def _term(contract: Contract, term: Term) -> str:
+    def operand(prefix: str, side: Side, field: str | None) -> str:
+        return str(term.value) if field is None else f"`{prefix}_{_columns(side).get(field, field)}`"
+
+    left, right = operand(LEFT, contract.left, term.left), operand(RIGHT, contract.right, term.right)
     return f"{left} {term.op} {right}"
 
 
-def _compared(contract: Contract, prefix: str) -> list[str]:
-    """The fields of a side that filters and conditions compare."""
-    side = contract.left if prefix == LEFT else contract.right
-    terms = [*contract.condition, *contract.where]
-    read = [term.left if prefix == LEFT else term.right for term in terms]
-    return list(dict.fromkeys([*(what.field for what in side.filters), *filter(None, read)]))
+def _compared(contract: Contract) -> tuple[list[str], list[str]]:
+    """The fields of each side that filters and conditions compare, and the keys that are equal to one of them."""
+    terms, keys = [*contract.condition, *contract.where], (contract.left.keys, contract.right.keys)
+    read = [term.left for term in terms], [term.right for term in terms]
+    found = [
+        [*(what.field for what in side.filters), *filter(None, fields)]
+        for side, fields in zip((contract.left, contract.right), read, strict=True)
+    ]
+    for own, other in zip(*keys, strict=True):
+        if own in found[0] or other in found[1]:
+            found[0].append(own)
+            found[1].append(other)
+    return list(dict.fromkeys(found[0])), list(dict.fromkeys(found[1]))
 
 
 def _output(contract: Contract) -> list[str]:

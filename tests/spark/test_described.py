@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 
 from tidemark.campaigns.random_cases import BOUNDS, make_contract
-from tidemark.formats.contract import Bound, Contract, JoinKind
+from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Term
 from tidemark.preflight import PlanComparison, compare, read_plan
 
 OPEN = (Bound(), Bound(window_ms=2_000))
@@ -34,3 +35,14 @@ def test_a_described_join_is_planned_as_its_contract_says(kind, session):
     assert {one.bound: compared(session, one) for one in CONTRACTS[kind]} == {
         one.bound: PlanComparison() for one in CONTRACTS[kind]
     }
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+def test_a_key_that_is_compared_is_planned_as_its_contract_says(kind, session):
+    plain = make_contract("described", kind, Bound(-5_000, 0))
+    left, right = (replace(side, keys=("k0", "n")) for side in (plain.left, plain.right))
+    filtered = replace(plain, left=replace(left, filters=(Filter("n", ">=", 2),)), right=right)
+    conditioned = replace(plain, left=left, right=right, condition=(Term("<", right="n", value=8),))
+
+    assert compared(session, filtered) == PlanComparison()
+    assert compared(session, conditioned) == PlanComparison()

@@ -28,6 +28,8 @@ ARRIVAL_MS = 1_767_225_600_000
 
 NUMBER = "n"
 NUMBERS = (None, *range(10))
+KEY_NUMBERS = (None, 1, 5, 5, 7, 7)
+"""Where the number is a key: fewer, so that rows have partners."""
 FAR_S = 1_000_000
 GARBAGE = "garbage"
 KEYS = ("a", "a", "b", "c")
@@ -91,6 +93,8 @@ def generate_contract(rng: random.Random, name: str) -> Contract:
     condition = tuple(_term(rng) for _ in range(rng.choice((0, 0, 0, 1, 1, 2))))
     where = (_term(rng, both=kind is not JoinKind.LEFT_SEMI),) if rng.random() < 0.15 else ()
     policy = rng.choice((WatermarkPolicy.MIN, WatermarkPolicy.MIN, WatermarkPolicy.MAX))
+    if rng.random() < 0.1:  # what is compared is a key, too: Spark infers it for the other side
+        left, right = (replace(side, keys=(*side.keys, NUMBER)) for side in (left, right))
     return replace(contract, left=left, right=right, condition=condition, where=where, policy=policy)
 
 
@@ -220,7 +224,7 @@ def _record(rng: random.Random, side: Side, around_s: float, number: int) -> Rec
     value = {
         **{key: None if rng.random() < 0.05 else rng.choice(KEYS) for key in side.keys},
         "t": write_time(max(0, round(seconds * 1_000_000) + step_us)),
-        NUMBER: rng.choice(NUMBERS),
+        NUMBER: rng.choice(KEY_NUMBERS if NUMBER in side.keys else NUMBERS),
     }
     return _as_record(side, value, number, partition=rng.randrange(PARTITIONS))
 

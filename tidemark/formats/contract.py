@@ -30,7 +30,10 @@ tumbling window, which is compared by its end. ``condition`` is the rest of the 
 the sink that it runs with: it puts a sink of its own behind Spark's, say. ``"accept": ["one-sided-watermark"]`` names
 known defects of Spark that are accepted: their findings are reported and counted, and do not make a run ``INVALID``.
 
-Compared fields are BIGINT: a JSON number without a fraction, or NULL, for which no comparison is true.
+A conjunct reads ``left op right``, with ``value`` in the place of the operand that is left out:
+``{"op": "<", "right": "price", "value": 8}`` is ``8 < price`` of the right side.
+
+Compared fields are BIGINT, be they keys or not: a JSON number without a fraction, or NULL, for which no comparison is true.
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, Term
+from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter
+from tidemark.oracle.spark.pushdown import of_side
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.preflight.mismatches import Notes
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, US_PER_MS, call, linear, relation, tidy
 from tidemark.preflight.plan_sides import End, Laid, Paired, TimeLimit
@@ -168,10 +170,9 @@ def _compared(text: str, paired: Paired) -> Compared | None:
 
 def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
     """Hold what is asked of each side alone against the plan."""
-    for paired, own in zip(laid.sides, ("left", "right"), strict=True):
-        of_where = _terms_of(contract.where, own)
-        of_condition = _terms_of(contract.condition, own)
-        filters = {_of_filter(one) for one in paired.side.filters} | of_where
+    for paired, own in zip(laid.sides, (LEFT, RIGHT), strict=True):
+        of_condition = set(map(_of_filter, of_side(contract.condition, own)))
+        filters = set(map(_of_filter, (*paired.side.filters, *of_side(contract.where, own))))
         above = [text for text in laid.above if paired.owns(text)]
         if paired.preserved:
             below = read_conjuncts([*paired.plan.filters, *above], paired)
@@ -187,12 +188,6 @@ def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
 
 def _of_filter(one: Filter) -> Compared:
     return one.field, one.op, Decimal(one.value)
-
-
-def _terms_of(terms: Iterable[Term], side: str) -> set[Compared]:
-    """The terms that compare a field of one side with a number."""
-    own = [(getattr(term, side), term) for term in terms if term.value is not None]
-    return {(name, term.op, Decimal(term.value or 0)) for name, term in own if name is not None}
 
 
 def _mirrored(found: _Conjuncts, paired: Paired, laid: Laid) -> set[Compared]:

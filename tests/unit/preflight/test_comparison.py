@@ -11,7 +11,7 @@ from tidemark.formats.contract import Bound, Filter, Term, WatermarkPolicy
 from tidemark.preflight import compare, read_plan
 
 KEYS_OF_WINDOWS = {"bound": Bound(equal=True, window_ms=10_000)}
-CONDITIONS = (Term("<", "price", "price"), Term(">", "price", value=0), Term("<=", right="price", value=7))
+CONDITIONS = (Term("<", "price", "price"), Term(">", "price", value=0), Term(">=", right="price", value=7))
 
 FITTING = {
     "inner": contract(),
