@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, expr, from_json
+from pyspark.sql.functions import col, count, expr, from_json
 
 RECORDED = Path(__file__).parents[1] / "unit" / "preflight" / "recorded"
 LEFT = "impression_id STRING, user_id STRING, ad_id STRING, price BIGINT, impression_time TIMESTAMP"
@@ -67,6 +67,20 @@ def filtered(session: SparkSession) -> DataFrame:
     shown = impressions(session).withWatermark("impression_time", "10 seconds").where("price >= 5")
     clicked = clicks(session).where("price < 9").withWatermark("click_time", "20 seconds")
     return shown.alias("i").join(clicked.alias("c"), expr(RANGE), "inner").where("i.price < c.price")
+
+
+def key_filtered(*, observed: bool) -> Build:
+    """A filter on a key; what is observed stays above what reads the records, and Spark infers from it."""
+
+    def build(session: SparkSession) -> DataFrame:
+        shown, clicked = impressions(session), clicks(session)
+        if observed:
+            shown, clicked = (one.observe(name, count("*")) for name, one in (("i", shown), ("c", clicked)))
+        shown = shown.where("price >= 5").withWatermark("impression_time", "10 seconds").alias("i")
+        clicked = clicked.withWatermark("click_time", "20 seconds").alias("c")
+        return shown.join(clicked, expr(f"i.price = c.price AND {WITHIN} AND c.price < 9"), "leftOuter")
+
+    return build
 
 
 def null_time(session: SparkSession) -> DataFrame:
@@ -177,6 +191,8 @@ QUERIES: dict[str, Build] = {
     "window": in_windows("leftOuter", "i.w = c.w"),
     "window_order": in_windows("inner", "i.w.end >= c.w.end"),
     "filters": filtered,
+    "key_filtered": key_filtered(observed=False),
+    "key_filtered_and_inferred": key_filtered(observed=True),
     "null_event_time": null_time,
     "renamed": renamed,
     "arrival_time": arrival_time,

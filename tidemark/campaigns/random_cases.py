@@ -90,12 +90,19 @@ def generate_contract(rng: random.Random, name: str) -> Contract:
         left = replace(left, watermark_delay_ms=None)
         if rng.random() < 0.3:
             right = replace(right, watermark_delay_ms=None)
-    condition = tuple(_term(rng) for _ in range(rng.choice((0, 0, 0, 1, 1, 2))))
-    where = (_term(rng, both=kind is not JoinKind.LEFT_SEMI),) if rng.random() < 0.15 else ()
+    condition: tuple[Term, ...] = tuple(_term(rng) for _ in range(rng.choice((0, 0, 0, 1, 1, 2))))
+    where: tuple[Term, ...] = ()
+    if rng.random() < 0.15:
+        where = (_term(rng, both=kind is not JoinKind.LEFT_SEMI),)
     policy = rng.choice((WatermarkPolicy.MIN, WatermarkPolicy.MIN, WatermarkPolicy.MAX))
     if rng.random() < 0.1:  # what is compared is a key, too: Spark infers it for the other side
         left, right = (replace(side, keys=(*side.keys, NUMBER)) for side in (left, right))
+        condition, where = _of_one_side(condition), _of_one_side(where)
     return replace(contract, left=left, right=right, condition=condition, where=where, policy=policy)
+
+
+def _of_one_side(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    return tuple(term for term in terms if term.value is not None)
 
 
 def make_contract(name: str, kind: JoinKind, bound: Bound, *, keys: int = 1) -> Contract:

@@ -33,7 +33,8 @@ known defects of Spark that are accepted: their findings are reported and counte
 A conjunct reads ``left op right``, with ``value`` in the place of the operand that is left out:
 ``{"op": "<", "right": "price", "value": 8}`` is ``8 < price`` of the right side.
 
-Compared fields are BIGINT, be they keys or not: a JSON number without a fraction, or NULL, for which no comparison is true.
+Compared fields are BIGINT, be they keys or not: a JSON number without a fraction, or NULL, for which no comparison is
+true.
 """
 
 from __future__ import annotations
@@ -289,6 +290,11 @@ def _objections_to_filters(contract: Contract) -> Iterator[tuple[str, str]]:
             yield f"{term} compares nothing", known
         elif term.value is None and term.op == "=":
             yield f"{term} asks for equal fields of both sides", "name them in `keys`"
+        elif (term.left, term.right) in [*zip(contract.left.keys, contract.right.keys, strict=False)]:
+            yield (
+                f"{term} compares a key with the key that it is equal to",
+                "leave it out: it holds for each pair or for none",
+            )
     if contract.kind is JoinKind.LEFT_SEMI and any(term.right is not None for term in contract.where):
         yield (
             "`where` reads the right side of a semi join",

@@ -2,10 +2,10 @@
 
     run = Run("left_outer").batch("i1 a 10, i2 a 15", "c1 a 12").batch().batch(watermark=5)
 
-An input row is ``id key seconds``; key ``-`` is NULL, seconds may be ``5.001``, or ``-`` for no event time; a row may
-also be ``garbage``. Seconds count from the epoch. Rows of a side follow each other in one partition, so ``i2`` above is
-``impressions/0/1``. Batches have the watermark they are given (seconds) or that of the naive model. An output row is
-``i1 c1`` or ``i1 -`` or ``- c1`` (NULL) or ``i1`` (semi).
+An input row is ``id key seconds``; key ``-`` is NULL, digits are a number, seconds may be ``5.001``, or ``-`` for no
+event time; a row may also be ``garbage``. Seconds count from the epoch. Rows of a side follow each other in one
+partition, so ``i2`` above is ``impressions/0/1``. Batches have the watermark they are given (seconds) or that of the
+naive model. An output row is ``i1 c1`` or ``i1 -`` or ``- c1`` (NULL) or ``i1`` (semi).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from tests.unit.oracle.naive import Naive, Row
-from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
+from tidemark.formats.contract import Bound, Contract, Delivery, Filter, JoinKind, Output, Side
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import (
     Batch,
@@ -80,6 +80,7 @@ class Run:
         self.kept: list[StateRow] | None = None
         self.placed: list[ExecutorAssignment] = []
         self.info: StateInfo | None = None
+        self.inferred_filters: dict[str, list[Filter]] | None = None
 
     # Building
 
@@ -166,6 +167,7 @@ class Run:
             versions=self.versions,
             query_id=QUERY,
             state=self.info,
+            inferred_filters=self.inferred_filters,
         )
 
     def _waived(self) -> list[str]:
@@ -186,7 +188,7 @@ class Run:
         side = self.contract.side(topic)
         moment = {
             side.id: name,
-            "user": None if key == "-" else key,
+            "user": None if key == "-" else int(key) if key.isdigit() else key,
             side.time: None if seconds == "-" else iso(float(seconds)),
         }
         return json.dumps(moment).encode()

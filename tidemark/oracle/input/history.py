@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from itertools import count, islice
 from typing import Any, Protocol
 
-from tidemark.formats.contract import PRESERVED, Contract, Side
+from tidemark.formats.contract import PRESERVED, Contract, Filter, Side
 from tidemark.formats.evidence import (
     Batch,
     ExecutorAssignment,
@@ -211,11 +211,16 @@ def right_of(identity: int) -> int | None:
     return ((identity & ROW_MASK) - 1) if identity & ROW_MASK else None
 
 
-def read_history(run: Evidence) -> History:
-    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken."""
+def read_history(run: Evidence, inferred: Mapping[str, Sequence[Filter]] | None = None) -> History:
+    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken.
+
+    ``inferred`` stands in for ``inferred_filters`` where the manifest does not have it.
+    """
     manifest = run.manifest
     contract = as_planned(Contract.from_json(manifest.contract))
-    history = History(contract, place(contract), manifest, Rows(), ({}, {}))
+    known = manifest.inferred_filters
+    pushdown = place(contract, inferred if known is None else known)
+    history = History(contract, pushdown, manifest, Rows(), ({}, {}))
     _read_rows(history, run.inputs())
     _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
     return history

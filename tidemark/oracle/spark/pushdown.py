@@ -7,8 +7,10 @@ Free of I/O. A contract says what a user wrote; this says what the optimizer mak
 * a conjunct over one side that the join need not preserve goes below its watermark
   (``PushPredicateThroughJoin``, ``PushPredicateThroughNonJoin``): who fails it is neither late nor seen by the
   watermark; so does ``IsNotNull`` of every field that the condition compares (``InferFiltersFromConstraints``);
-* what is asked of a key below the watermark of one side is asked of the equal key of the other, too, unless that side
-  is preserved (``InferFiltersFromConstraints`` of a join), and goes below its watermark;
+* what is asked of a key of one side may be asked of the equal key of the other, too, unless that side is preserved
+  (``InferFiltersFromConstraints`` of a join), and then goes below its watermark. Whether it is depends on how the query
+  makes the key of its records: of a field of ``from_json`` Spark infers nothing. So the plan has to say it
+  (``inferred_filters`` of the manifest);
 * a conjunct over a preserved side stays in the join: a row that fails it is answered with its NULL row at once, and
   is not stored (``preJoinFilter``);
 * a conjunct over both sides picks among the pairs.
@@ -16,7 +18,7 @@ Free of I/O. A contract says what a user wrote; this says what the optimizer mak
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.formats.contract import COMPARISONS, PRESERVED, Contract, Filter, JoinKind, Term
@@ -60,15 +62,21 @@ def as_planned(contract: Contract) -> Contract:
     )
 
 
-def place(contract: Contract) -> Pushdown:
-    """Where everything goes; of a contract that :func:`as_planned` gave."""
+def place(contract: Contract, inferred: Mapping[str, Sequence[Filter]] | None = None) -> Pushdown:
+    """Where everything goes; of a contract that :func:`as_planned` gave.
+
+    ``inferred`` has, by topic, what Spark asks of its rows because it is asked of the other side.
+    """
     preserved = PRESERVED.get(contract.kind, ())
     own = of_side(contract.condition, LEFT), of_side(contract.condition, RIGHT)
     pairs = _of_both(contract.condition)
-    filters = contract.left.filters, contract.right.filters
-    asked = filters[LEFT] + own[LEFT], filters[RIGHT] + own[RIGHT]
     below = tuple(
-        filters[side] if side in preserved else _inferred(contract, side, asked) for side in (LEFT, RIGHT)
+        tuple(
+            dict.fromkeys(
+                [*side.filters, *(() if at in preserved else own[at]), *(inferred or {}).get(side.topic, ())]
+            )
+        )
+        for at, side in enumerate((contract.left, contract.right))
     )
     early = tuple(own[side] if side in preserved else () for side in (LEFT, RIGHT))
     compared = [term.left for term in pairs], [term.right for term in pairs]
@@ -84,16 +92,21 @@ def place(contract: Contract) -> Pushdown:
     )
 
 
-def _inferred(
-    contract: Contract, side: int, asked: tuple[tuple[Filter, ...], tuple[Filter, ...]]
-) -> tuple[Filter, ...]:
-    """What is asked of a side that the join need not preserve: by itself, and of the keys that are equal to its own."""
-    keys = (contract.left.keys, contract.right.keys)
-    pairs = list(zip(keys[1 - side], keys[side], strict=True))
-    mirrored = (
-        replace(one, field=own) for one in asked[1 - side] for other, own in pairs if one.field == other
-    )
-    return tuple(dict.fromkeys([*asked[side], *mirrored]))
+def inferable(contract: Contract) -> dict[str, list[Filter]]:
+    """By topic, what Spark can infer of its rows: asked of a key of the other side, and not of its own."""
+    contract = as_planned(contract)
+    sides, preserved = (contract.left, contract.right), PRESERVED.get(contract.kind, ())
+    asked = [side.filters + of_side(contract.condition, at) for at, side in enumerate(sides)]
+    found = {}
+    for at, side in enumerate(sides):
+        pairs = list(zip(sides[1 - at].keys, side.keys, strict=True))
+        mirrored = [
+            replace(one, field=own) for one in asked[1 - at] for other, own in pairs if one.field == other
+        ]
+        new = [one for one in dict.fromkeys(mirrored) if one not in asked[at]]
+        if new and at not in preserved:
+            found[side.topic] = new
+    return found
 
 
 def _limits_ms(filters: Sequence[Filter]) -> tuple[int, ...]:
