@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tidemark.formats.contract import Filter
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.preflight import read_plan
@@ -138,6 +140,42 @@ def test_a_filter_on_a_key_is_asked_of_the_other_side_below_its_watermark(
     kind, sparks, null_rows, run_pipeline, tmp_path
 ):
     """Rows with k = 1 are far ahead: a watermark that sees those of both sides makes l2 and r2 late."""
+    write_key_trace(tmp_path / "trace.jsonl")
+    (tmp_path / "filtered.py").write_text(FILTERED_KEY.replace("KIND", kind).replace("SPARKS", sparks))
+
+    result = run_pipeline(tmp_path / "filtered.py", trace=tmp_path / "trace.jsonl", run_dir=tmp_path / "run")
+
+    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.inconclusive)
+    run = RunDirectory(tmp_path / "run")
+    inferred = {} if kind == "right_outer" else {"rights": [Filter("k", ">=", 5)]}
+    assert run.manifest.inferred_filters == inferred
+    came = [json.loads(record.value) for record in run.output()]
+    pairs = {("l1", "r1"), ("l2", "r1"), ("l2", "r2")}
+    assert {
+        (row.get("lid"), row.get("rid")) for row in came if "sentinel" not in str(row)
+    } == pairs | null_rows
+
+
+def test_a_filter_on_a_key_that_spark_does_not_infer_is_judged_by_the_plan(run_pipeline, tmp_path):
+    """A contract alone is read with ``from_json``: of its fields Spark infers nothing, and r1 and r2 are late."""
+    write_key_trace(tmp_path / "trace.jsonl")
+    namespace: dict[str, Any] = {}
+    exec(FILTERED_KEY.replace("KIND", "inner").replace("SPARKS", "inner"), namespace)  # noqa: S102
+    (tmp_path / "filtered.json").write_text(json.dumps(namespace["CONTRACT"].to_json()))
+
+    result = run_pipeline(
+        tmp_path / "filtered.json",
+        trace=tmp_path / "trace.jsonl",
+        run_dir=tmp_path / "run",
+        waive=("rows_joined",),
+    )
+
+    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.inconclusive)
+    assert RunDirectory(tmp_path / "run").manifest.inferred_filters == {}
+    assert result.verdict.counts["late"] == 1
+
+
+def write_key_trace(path: Path) -> None:
     rows = [
         ("lefts", 0, {"lid": "l1", "k": 7, "lt": 1010}), ("rights", 0, {"rid": "r1", "k": 7, "rt": 1012}),
         ("lefts", 0, {"lid": "lost", "k": 1, "lt": 5000}), ("rights", 0, {"rid": "far", "k": 1, "rt": 5000}),
@@ -149,17 +187,7 @@ def test_a_filter_on_a_key_is_asked_of_the_other_side_below_its_watermark(
     waived = ["null_row_after_eviction", "each_key_field_decides", "each_bound_end_decides"]
     topics = {"lefts": TopicSpec(1), "rights": TopicSpec(1)}
     header = Header(tidemark_trace=2, pace="stepped", topics=topics, slices=2, waived=waived)
-    write_trace(tmp_path / "trace.jsonl", header, records)
-    (tmp_path / "filtered.py").write_text(FILTERED_KEY.replace("KIND", kind).replace("SPARKS", sparks))
-
-    result = run_pipeline(tmp_path / "filtered.py", trace=tmp_path / "trace.jsonl", run_dir=tmp_path / "run")
-
-    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.inconclusive)
-    came = [json.loads(record.value) for record in RunDirectory(tmp_path / "run").output()]
-    pairs = {("l1", "r1"), ("l2", "r1"), ("l2", "r2")}
-    assert {
-        (row.get("lid"), row.get("rid")) for row in came if "sentinel" not in str(row)
-    } == pairs | null_rows
+    write_trace(path, header, records)
 
 
 def test_a_badly_placed_join_is_warned_of_and_fits_its_contract(stack, tmp_path):

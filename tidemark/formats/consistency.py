@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LONG_END = 1 << 63
 """The first number past Kafka's offsets, Spark's batch ids and its times."""
+STEPS_OF_A_BATCH = frozenset({"addBatch", "commitOffsets", "getBatch", "queryPlanning", "walCommit"})
+"""What ``durationMs`` of a progress report names if the trigger ran a batch (``MicroBatchExecution.scala``)."""
 INT_END = 1 << 31
 """The first number past Kafka's partitions."""
 
@@ -143,13 +145,14 @@ def progress_problem(report: Mapping[str, Any], committed: dict[int, bool] | Non
 
 
 def ran_no_batch(report: Mapping[str, Any]) -> bool:
-    """Whether a progress report is of a trigger that ran no batch: it read nothing and had no operators.
+    """Whether a progress report is of a trigger that ran no batch: it read nothing and did none of a batch's steps.
 
-    A query that starts and finds nothing new reports one. Its ``batchId`` is the batch that is planned later, by this
-    run or the next, or never (``ProgressReporter.scala`` of Spark 4.2).
+    A query that finds nothing new reports one when it starts, and one every ten seconds
+    (``spark.sql.streaming.noDataProgressEventInterval``). Its ``batchId`` is the batch that is planned later, by this
+    run or the next, or never; its operators are those of the batch before (``ProgressReporter.scala`` of Spark 4.2).
     """
     durations, sources = report.get("durationMs"), report.get("sources")
-    if not isinstance(durations, dict) or "addBatch" in durations or report.get("stateOperators") != []:
+    if not isinstance(durations, dict) or not STEPS_OF_A_BATCH.isdisjoint(durations):
         return False
     return isinstance(sources, list) and all(
         isinstance(source, dict) and source.get("startOffset", 0) == source.get("endOffset", 1)
