@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -159,9 +158,9 @@ def test_a_filter_on_a_key_is_asked_of_the_other_side_below_its_watermark(
 def test_a_filter_on_a_key_that_spark_does_not_infer_is_judged_by_the_plan(run_pipeline, tmp_path):
     """A contract alone is read with ``from_json``: of its fields Spark infers nothing, and r1 and r2 are late."""
     write_key_trace(tmp_path / "trace.jsonl")
-    namespace: dict[str, Any] = {}
-    exec(FILTERED_KEY.replace("KIND", "inner").replace("SPARKS", "inner"), namespace)  # noqa: S102
-    (tmp_path / "filtered.json").write_text(json.dumps(namespace["CONTRACT"].to_json()))
+    (tmp_path / "filtered.py").write_text(FILTERED_KEY.replace("KIND", "inner").replace("SPARKS", "inner"))
+    contract = describe(str(tmp_path / "filtered.py"))
+    (tmp_path / "filtered.json").write_text(json.dumps(contract.to_json()))
 
     result = run_pipeline(
         tmp_path / "filtered.json",
