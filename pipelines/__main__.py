@@ -88,7 +88,8 @@ def main() -> int:
                 return 0
             query = start_records(records, module, args)
             say("started", query_id=str(query.id), run_id=str(query.runId))
-            return _serve(QueryServer(session, query, args.checkpoint, module.CONTRACT))
+            columns = getattr(module, "COLUMNS", module.CONTRACT)
+            return _serve(QueryServer(session, query, args.checkpoint, columns))
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

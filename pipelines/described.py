@@ -37,7 +37,7 @@ LEFT, RIGHT = "l", "r"
 
 
 def read_contract(path: str) -> SimpleNamespace:
-    """The pipeline (``CONTRACT`` and ``build``) of a contract in a JSON file."""
+    """The pipeline of a contract in a JSON file: ``CONTRACT`` and ``build``, and ``COLUMNS`` for its state."""
     try:
         described = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
@@ -51,7 +51,11 @@ def read_contract(path: str) -> SimpleNamespace:
 
 def pipeline_of(contract: Contract) -> SimpleNamespace:
     """The pipeline that a contract describes."""
-    return SimpleNamespace(CONTRACT=contract, build=lambda left, right: joined(contract, left, right))
+    return SimpleNamespace(
+        CONTRACT=contract,
+        COLUMNS=as_columns(contract),
+        build=lambda left, right: joined(contract, left, right),
+    )
 
 
 def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:

@@ -24,7 +24,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.__main__ import load
-from pipelines.described import as_columns, pipeline_of
+from pipelines.described import pipeline_of
 from pipelines.query import build_records, explain, open_session, start_records
 from pipelines.query_server import Answer, QueryServer, say
 from tidemark.errors import SinkRefused, TidemarkError, UsageError
@@ -91,10 +91,9 @@ class Server:
         self._conf = dict(asked["conf"])
         for name, value in self._conf.items():
             self._session.conf.set(name, value)
-        contract = Contract.from_json(asked["contract"])
-        file = asked.get("pipeline")
+        contract, file = Contract.from_json(asked["contract"]), asked.get("pipeline")
         module = load(file) if file else pipeline_of(contract)
-        self._checkpoint, self._contract = asked["checkpoint"], contract if file else as_columns(contract)
+        self._checkpoint, self._contract = asked["checkpoint"], getattr(module, "COLUMNS", contract)
         return module, build_records(self._session, module, args)
 
 
