@@ -156,22 +156,19 @@ def test_a_filter_on_a_key_is_asked_of_the_other_side_below_its_watermark(
 
 
 def test_a_filter_on_a_key_that_spark_does_not_infer_is_judged_by_the_plan(run_pipeline, tmp_path):
-    """A contract alone is read with ``from_json``: of its fields Spark infers nothing, and r1 and r2 are late."""
+    """A contract alone is read with ``from_json``: of its fields Spark infers nothing, and l2 and r2 are late."""
     write_key_trace(tmp_path / "trace.jsonl")
     (tmp_path / "filtered.py").write_text(FILTERED_KEY.replace("KIND", "inner").replace("SPARKS", "inner"))
     contract = describe(str(tmp_path / "filtered.py"))
-    (tmp_path / "filtered.json").write_text(json.dumps(contract.to_json()))
+    (tmp_path / "filtered.json").write_text(json.dumps(contract.to_json() | {"policy": "max"}))
 
     result = run_pipeline(
-        tmp_path / "filtered.json",
-        trace=tmp_path / "trace.jsonl",
-        run_dir=tmp_path / "run",
-        waive=("rows_joined",),
+        tmp_path / "filtered.json", trace=tmp_path / "trace.jsonl", run_dir=tmp_path / "run"
     )
 
     assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.inconclusive)
     assert RunDirectory(tmp_path / "run").manifest.inferred_filters == {}
-    assert result.verdict.counts["late"] == 1
+    assert result.verdict.counts["late"] == 2
 
 
 def write_key_trace(path: Path) -> None:
