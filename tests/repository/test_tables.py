@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tests.evidence.__main__ import DOCUMENT as EVIDENCE
 from tests.matrix.cells import BOUNDS, cells
 from tests.matrix.document import PATH as JOINS
 from tests.mutants.score import DOCUMENT as SCORE
@@ -54,6 +55,21 @@ def test_the_results_have_the_numbers_of_the_matrix_and_of_the_score():
     assert numbers(
         r"kills (\d+) and rejects (\d+) sound inputs; a poll that counts records kills (\d+)", results
     ) == [*equality, *count]
+
+
+def test_the_results_have_the_numbers_of_the_damaged_evidence():
+    results, told = RESULTS.read_text(encoding="utf-8"), EVIDENCE.read_text(encoding="utf-8")
+    _, *rows = read_table(told)
+    (sealed, count, unchanged, refused, *_), (unsealed, most, *_, valid, crashed, hung, large) = rows[:2]
+
+    assert (sealed, unsealed, crashed, hung, large) == ("sealed", "unsealed", "0", "0", "0")
+    said = [
+        *numbers(r"([\d,]+) damages to the evidence of (\d+) real runs", results),
+        *numbers(r"(\d+) stayed `VALID`, each", results),
+        *numbers(r"Under a seal ([\d,]+): (\d+) refused, and (\d+) changed", results),
+    ]
+    made = [most, *re.findall(r"evidence of (\d+) real runs", told), valid, count, refused, unchanged]
+    assert said == [int(number.replace(",", "")) for number in made]
 
 
 def test_each_known_defect_is_explained_as_the_judge_explains_it():

@@ -336,6 +336,18 @@ CLICK = {
 }
 
 
+def test_a_state_that_was_read_and_is_not_there_is_refused(run):
+    manifest(run, state={"format": 2, "batches": [0, 1]})
+
+    assert refused(run) == "it is missing; the manifest says that the state was read after batches [0, 1]"
+
+
+def test_a_state_that_could_not_be_read_is_a_reason_and_its_file_may_be_missing(run):
+    manifest(run, state={"format": 2, "batches": [0], "problem": "disk full"})
+
+    assert "the state was to be read, and could not be: disk full" in tidemark.check(run).inconclusive
+
+
 def test_state_rows_without_their_fields_are_not_compared_and_so_unknown(run):
     manifest(run, state={"format": 2, "batches": [0]})
     write(run, "state", kept(CLICK))

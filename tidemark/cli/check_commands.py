@@ -25,7 +25,10 @@ def check(
     accept: Accept = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
 ) -> None:
-    """Judge a run directory again, offline: exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN)."""
+    """Judge a run directory again, offline: exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN).
+
+    Exit code 2: the evidence is refused, because files were changed since it was sealed, or contradict each other.
+    """
     import msgspec
 
     from tidemark import public_api
@@ -55,10 +58,10 @@ def check(
 def seal_command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
 ) -> None:
-    """Seal a run directory: `tidemark check` then refuses it once a file is changed, missing or added.
+    """Seal a run directory: `tidemark check` then refuses it once a file of evidence is changed, missing or added.
 
     A run seals its directory itself. This is for one that was typed, or whose files were compressed or shortened on
-    purpose.
+    purpose. A seal says what is there now: that of a run is proof of what the run wrote, so make a copy first.
     """
     from tidemark.formats.evidence import open_run
     from tidemark.formats.seal import seal

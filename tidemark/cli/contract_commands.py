@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def contract_command(
-    pipeline: Annotated[str, typer.Argument(help="The name of a bundled pipeline, or FILE.py")],
+    pipeline: Annotated[
+        str, typer.Argument(help="The name of a bundled pipeline, FILE.py, or a contract: FILE.json")
+    ],
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to plan on.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")

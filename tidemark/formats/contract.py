@@ -31,7 +31,8 @@ the sink that it runs with: it puts a sink of its own behind Spark's, say. ``"ac
 known defects of Spark that are accepted: their findings are reported and counted, and do not make a run ``INVALID``.
 
 A conjunct reads ``left op right``, with ``value`` in the place of the operand that is left out:
-``{"op": "<", "right": "price", "value": 8}`` is ``8 < price`` of the right side.
+``{"op": "<", "right": "price", "value": 8}`` is ``8 < price`` of the right side; ``price < 8`` of the right side is
+``{"op": ">", "right": "price", "value": 8}``.
 
 Compared fields are BIGINT, be they keys or not: a JSON number without a fraction, or NULL, for which no comparison is
 true.

@@ -103,6 +103,7 @@ from tidemark.formats.consistency import (
 )
 from tidemark.formats.contract import Contract, Delivery, Filter
 from tidemark.formats.faults import Fault
+from tidemark.formats.field_types import short
 from tidemark.formats.jsonlines import count_records, line_number, open_lines, read_blocks, write_lines
 from tidemark.formats.trace import Base64, HeaderValue, TraceReader, trace_sha256
 
@@ -346,9 +347,15 @@ class RunDirectory:
 
     def state(self) -> Iterator[StateRow] | None:
         """The rows of the state, or ``None`` if it was not read."""
+        info = self.manifest.state
         if not self._is_there("state"):
+            if info is not None and info.batches and not info.problem:
+                raise _broken(
+                    self.file("state"),
+                    f"it is missing; the manifest says that the state was read after batches {short(info.batches)}",
+                )
             return None
-        committed, info = self._committed(), self.manifest.state
+        committed = self._committed()
         asked = None if info is None else set(info.batches)
 
         def problem(row: StateRow) -> str:

@@ -76,7 +76,8 @@ def is_intact(run: Path) -> bool:
         raise BrokenEvidence(
             f"{str(run)!r} is not as it was sealed",
             detail="\n".join([*differences[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]),
-            hint="restore the files; or, if the change was meant, `tidemark seal DIR` seals what is there now",
+            hint=f"restore the files; or, if the change was meant, `tidemark seal {run}` seals what is there now,"
+            " which is then no proof of what the run wrote",
         )
     return True
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidemark.formats import chain
 from tidemark.formats.contract import PRESERVED, JoinKind
-from tidemark.oracle.contract_coverage import Exercised, Turns, missing
+from tidemark.oracle.contract_coverage import NO_PAIR_BEYOND, Exercised, Turns, idle_ends, missing
 from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
@@ -46,7 +46,7 @@ def exercised(history: ChainHistory, model: Model) -> dict[str, Exercised]:
             found[goal] += [f"{name}{' ' if part else ''}{part}" for part in parts]
     why = {
         "each_key_field_decides": "no pair differs in it alone",
-        "each_bound_end_decides": "no pair is beyond it",
+        "each_bound_end_decides": NO_PAIR_BEYOND,
         "null_row_after_eviction": "no NULL row came",
     }
     return {goal: missing(why.get(goal, "no row came"), parts) for goal, parts in found.items()}
@@ -106,14 +106,11 @@ class _Join:
 
     def _idle_ends(self) -> list[str]:
         """The ends of the bound that kept no pair of the same key apart."""
-        bound, (lefts, rights) = self._step.bound, (_spans(self._timed(side)) for side in (0, 1))
+        lefts, rights = (_spans(self._timed(side)) for side in (0, 1))
         both = [(lefts[key], rights[key]) for key in lefts.keys() & rights.keys()]
         below = any(left[0] - right[1] < self._limits.lower_us for left, right in both)
         above = any(left[1] - right[0] > self._limits.upper_us for left, right in both)
-        if bound.equal:
-            return [] if below or above else ["equal"]
-        idle = [] if below or bound.lower_ms is None else ["lower_ms"]
-        return idle + ([] if above or bound.upper_ms is None else ["upper_ms"])
+        return idle_ends(self._step.bound, is_below=below, is_above=above)
 
 
 def _without(key: tuple[Any, ...], field: int) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidemark.formats.contract import PRESERVED, JoinKind, WatermarkPolicy
+from tidemark.formats.contract import PRESERVED, Bound, JoinKind, WatermarkPolicy
 from tidemark.oracle.compare.join_comparison import Seen
 from tidemark.oracle.input.history import Disposition, History, first_of, right_of
 from tidemark.oracle.input.unreadable import Readable
@@ -31,6 +31,8 @@ from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_
 
 _FIRST_ROWS = 2_000
 """So many rows of each side nearly always hold a pair for every key field; only if not, all are searched."""
+
+NO_PAIR_BEYOND = "no pair of rows with the same key is there"
 
 Numbers = npt.NDArray[np.int64]
 Sides = tuple[Numbers, Numbers]
@@ -67,7 +69,7 @@ def exercised(history: History, prediction: Prediction, seen: Seen) -> dict[str,
     if history.contract.kind in PRESERVED:
         goals["null_row_after_eviction"] = missing("no NULL row came", _sides_without_null(history, seen))
     if not history.contract.bound.is_open:
-        goals["each_bound_end_decides"] = missing("no pair is beyond it", _idle_ends(history, accepted))
+        goals["each_bound_end_decides"] = missing(NO_PAIR_BEYOND, _idle_ends(history, accepted))
     return goals
 
 
@@ -154,10 +156,19 @@ def _idle_ends(history: History, accepted: Sides) -> list[str]:
     both = (left_first < NULL_TIME_US) & (right_first < NULL_TIME_US)
     below = bool(np.any((left_first - right_last)[both] < limits.lower_us))
     above = bool(np.any((left_last - right_first)[both] > limits.upper_us))
+    return idle_ends(bound, is_below=below, is_above=above)
+
+
+def idle_ends(bound: Bound, *, is_below: bool, is_above: bool) -> list[str]:
+    """The ends of a bound beyond which no pair of the same key is, each with where such a pair would lie."""
     if bound.equal:
-        return [] if below or above else ["equal"]
-    idle = [] if below or bound.lower_ms is None else ["lower_ms"]
-    return idle + ([] if above or bound.upper_ms is None else ["upper_ms"])
+        return [] if is_below or is_above else ["equal (times that are not equal)"]
+    idle = (
+        [] if is_below or bound.lower_ms is None else [f"lower_ms (left - right below {bound.lower_ms:,} ms)"]
+    )
+    return idle + (
+        [] if is_above or bound.upper_ms is None else [f"upper_ms (left - right above {bound.upper_ms:,} ms)"]
+    )
 
 
 def _spans(history: History, accepted: Numbers) -> tuple[Numbers, Numbers]:

@@ -140,7 +140,7 @@ def required(faults: Sequence[Fault]) -> list[str]:
 def waived_in_vain(waived: Sequence[str]) -> list[str]:
     """Why a run is inconclusive that waives what cannot be waived."""
     return [
-        f"the run waives the coverage goal {name!r}, which is none of: {', '.join(WAIVABLE)}"
+        f"the coverage goal {name!r} cannot be waived; these can: {', '.join(WAIVABLE)}"
         for name in waived
         if name not in WAIVABLE
     ]

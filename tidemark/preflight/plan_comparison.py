@@ -110,7 +110,7 @@ def _compare_keys(contract: Contract, laid: Laid, notes: Notes) -> None:
     says = " and ".join(f"{left} = {right}" for left, right in sorted(wanted))
     if extra or len(missing) > len(keys.computed):
         has = [f"{left} = {right}" for left, right in sorted(keys.pairs)] + keys.computed
-        notes.differs("keys", says, " and ".join(has) or "none of them", hint)
+        notes.differs("keys", says, " and ".join(has) or "no key", hint)
     elif keys.computed:
         notes.skip(f"keys: the plan joins on {' and '.join(keys.computed)}, the contract on {says}")
     for left, right in sorted(keys.null_safe & wanted):

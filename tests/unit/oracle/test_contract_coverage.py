@@ -15,6 +15,8 @@ from tidemark.formats.contract import Bound, JoinKind, Side, WatermarkPolicy
 from tidemark.oracle import judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 
+LOWER, UPPER = "lower_ms (left - right below -5,000 ms)", "upper_ms (left - right above 0 ms)"
+UNMET = "is required and was not met:"
 IMPLIED = {"most_records_readable", "each_input_accepted", "each_key_field_decides", "each_bound_end_decides"}
 LEFT, RIGHT = "i1 a 10, i2 b 30", "c3 a 9, c1 a 12, c4 d 12, c2 b 40"
 """A pair (i1, c1); c4 has another key, c3 and c2 are before and behind the bound; i2, c2, c3 and c4 are unmatched."""
@@ -45,6 +47,11 @@ def reasons(run, goal):
     assert verdict.findings == []
     assert verdict.verdict == "UNKNOWN"
     start = f"the coverage goal {goal!r} is required and was not met"
+    return [reason.removeprefix(start) for reason in verdict.inconclusive if reason.startswith(start)]
+
+
+def of_goals(verdict):
+    start = "the coverage goal "
     return [reason.removeprefix(start) for reason in verdict.inconclusive if reason.startswith(start)]
 
 
@@ -109,21 +116,25 @@ def test_most_records_of_a_topic_have_to_be_readable(garbage, met):
 @pytest.mark.parametrize(
     ("bound", "right", "missing"),
     [
-        (Bound(-5000, 0), "c1 a 12, c2 b 40", "upper_ms"),
-        (Bound(-5000, 0), "c1 a 12, c3 a 9", "lower_ms"),
-        (Bound(-5000, 0), "c1 a 12, c2 b 35", "lower_ms, upper_ms"),  # at the end, and so not beyond it
-        (Bound(-5000, 0), "c1 a 12, c2 c 40, c3 d 9", "lower_ms, upper_ms"),  # of other keys
-        (Bound(-5000, None), "c1 a 12, c3 a 9", "lower_ms"),
-        (Bound(None, 0), "c1 a 12, c2 b 40", "upper_ms"),
-        (Bound(equal=True), "c1 a 10, c2 b 30", "equal"),
-        (Bound(0, 0, window_ms=5000), "c1 a 12, c2 b 34", "lower_ms, upper_ms"),
+        (Bound(-5000, 0), "c1 a 12, c2 b 40", UPPER),
+        (Bound(-5000, 0), "c1 a 12, c3 a 9", LOWER),
+        (Bound(-5000, 0), "c1 a 12, c2 b 35", f"{LOWER}, {UPPER}"),  # at the end, and so not beyond it
+        (Bound(-5000, 0), "c1 a 12, c2 c 40, c3 d 9", f"{LOWER}, {UPPER}"),  # of other keys
+        (Bound(-5000, None), "c1 a 12, c3 a 9", LOWER),
+        (Bound(None, 0), "c1 a 12, c2 b 40", UPPER),
+        (Bound(equal=True), "c1 a 10, c2 b 30", "equal (times that are not equal)"),
+        (
+            Bound(0, 0, window_ms=5000),
+            "c1 a 12, c2 b 34",
+            "lower_ms (left - right below 0 ms), upper_ms (left - right above 0 ms)",
+        ),
     ],
 )
 def test_a_pair_has_to_be_beyond_each_end_of_the_bound(bound, right, missing):
     verdict = strict("inner", bound=bound).batch(LEFT, right).flush().verdict()
 
-    reason = f"the coverage goal 'each_bound_end_decides' is required and was not met: {missing}: no pair is beyond it"
-    assert reason in verdict.inconclusive
+    said = f"'each_bound_end_decides' {UNMET} {missing}: no pair of rows with the same key is there"
+    assert said in of_goals(verdict)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +271,7 @@ def test_what_says_whether_there_was_anything_to_judge_cannot_be_waived(name):
 
     assert verdict.verdict == "UNKNOWN"
     assert verdict.inconclusive == [
-        f"the run waives the coverage goal {name!r}, which is none of: {', '.join(WAIVABLE)}"
+        f"the coverage goal {name!r} cannot be waived; these can: {', '.join(WAIVABLE)}"
     ]
 
 
@@ -312,7 +323,6 @@ def test_a_chain_has_to_read_most_records_and_rows_of_each_input():
 SOON = Join(
     JoinKind.LEFT_OUTER, source("a"), source("b"), (("k_a", "k_b"),), Bound(lower_ms=-5000, upper_ms=0), time="t_a"
 )  # fmt: skip
-UNMET = "is required and was not met:"
 ROWS_OF_A, ROWS_OF_B = "i1 x 10, i2 y 20", "c3 x 9, c1 x 12, c4 z 12, c2 x 17"
 """A pair (i1, c1); c4 has another key, c3 and c2 are before and behind the bound; i2 is unmatched."""
 
@@ -327,11 +337,6 @@ def joined(kind, a=ROWS_OF_A, b=ROWS_OF_B, nulls="i2 -"):
     first = 20 if "y 20" in a else 10
     read = nulls if kind is JoinKind.LEFT_OUTER else ""
     return run.batch(a, b, out=pair).flush(watermark=min(first, 17 if "17" in b else 12), out=read)
-
-
-def of_goals(verdict):
-    start = "the coverage goal "
-    return [reason.removeprefix(start) for reason in verdict.inconclusive if reason.startswith(start)]
 
 
 @pytest.mark.parametrize("kind", [JoinKind.INNER, JoinKind.LEFT_OUTER, JoinKind.LEFT_SEMI])
@@ -360,12 +365,12 @@ def test_a_chain_that_exercises_its_join_is_valid_and_every_goal_of_it_was_asked
         (
             JoinKind.INNER,
             {"b": "c3 x 9, c1 x 12, c4 z 12"},
-            f"'each_bound_end_decides' {UNMET} join 1 (inner) lower_ms: no pair is beyond it",
+            f"'each_bound_end_decides' {UNMET} join 1 (inner) {LOWER}: no pair of rows with the same key is there",
         ),
         (
             JoinKind.LEFT_SEMI,
             {"b": "c1 x 12, c4 z 12, c2 x 17"},
-            f"'each_bound_end_decides' {UNMET} join 1 (left_semi) upper_ms: no pair is beyond it",
+            f"'each_bound_end_decides' {UNMET} join 1 (left_semi) {UPPER}: no pair of rows with the same key is there",
         ),
     ],
 )
