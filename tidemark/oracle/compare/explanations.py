@@ -6,6 +6,8 @@ Free of I/O. Asked only about rows that are wrong, so it may take its time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.wording import Wording, moment
@@ -23,8 +25,10 @@ from tidemark.oracle.spark.time_ranges import evicted_at_ms, window
 
 _PARTNERS_NAMED = 3
 
-Reason = tuple[str, str]
-"""A property, and the end of a sentence whose subject is the output row."""
+Why = str | Callable[[], str]
+"""The end of a sentence whose subject is the output row, or what makes it, where that takes long."""
+Reason = tuple[str, Why]
+"""A property, and why."""
 
 
 class Explain:
@@ -70,8 +74,11 @@ class Explain:
                 name,
                 f"never came, although it is right: only one side of the join has a watermark ({defect})",
             )
+        return "lost_rows", lambda: self._lost_in_its_batch(identity, batch, defect)
+
+    def _lost_in_its_batch(self, identity: int, batch: int, defect: str) -> str:
         names = self._name_partners(first_of(identity), Disposition.ACCEPTED)
-        return "lost_rows", (
+        return (
             f"never came: neither it nor its partner {names} is late, but all its partners came in its own"
             f" {self._words.watermarks(batch)} and are at or before the right state watermark there ({defect})"
         )
@@ -98,9 +105,14 @@ class Explain:
                 f"came in batch {batch}, which was never planned; it is due in batch {due}",
             )
         if right_of(identity) is None and self._kind in PRESERVED and batch < due:
-            why = f"came in {self._words.watermarks(batch)}, too early: {self._eviction(first_of(identity))}"
-            return "premature_nulls", f"{why}, that is in {self._words.watermarks(due)}"
-        return "misplaced_rows", f"came in batch {batch}; it is due in {self._words.watermarks(due)}"
+            return (
+                "premature_nulls",
+                lambda: (
+                    f"came in {self._words.watermarks(batch)}, too early: {self._eviction(first_of(identity))},"
+                    f" that is in {self._words.watermarks(due)}"
+                ),
+            )
+        return "misplaced_rows", lambda: f"came in batch {batch}; it is due in {self._words.watermarks(due)}"
 
     def unexpected(self, identity: int, batch: int) -> Reason:
         """A row that is never due."""
@@ -164,10 +176,13 @@ class Explain:
         )
 
     def _wrong_semi(self, left: int) -> Reason:
-        late = self._name_partners(left, Disposition.LATE)
-        if late:
-            return "late_rows_joined", f"came, but its only partner {late} was late and had to be dropped"
+        if any(self._prediction.disposition[row] == Disposition.LATE for row in self._partners.each(left)):
+            return "late_rows_joined", lambda: self._only_late_partners(left)
         return "phantom_rows", "came, but it has no partner by key and time"
+
+    def _only_late_partners(self, left: int) -> str:
+        late = self._name_partners(left, Disposition.LATE)
+        return f"came, but its only partner {late} was late and had to be dropped"
 
     def _name_partners(self, row: int, disposition: Disposition) -> str:
         """The first few partners of one fate."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ import msgspec
 
 from tidemark.formats.contract import PRESERVED, Delivery, JoinKind
 from tidemark.formats.evidence import OutputRecord
-from tidemark.oracle.compare.explanations import Explain
+from tidemark.oracle.compare.explanations import Explain, Why
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.findings import Finding, FindingLog
@@ -171,7 +171,7 @@ class JoinComparison:
             why = "exactly-once permits no repeat"
         first = self.seen.came_at(identity)
         text = f"came again in batch {came.batch}, after output {first}, and {why}"
-        self._add(self._repeat, identity, lambda: text, came)
+        self._add(self._repeat, identity, text, came)
 
     def _judge_astray(self, identity: int, came: OutputPosition, place: int) -> None:
         """A row that is right but for its batch."""
@@ -183,7 +183,7 @@ class JoinComparison:
             first = self.seen.came_at(identity)
             name = self._repeat
             why = f"came once more in batch {came.batch}, besides output {first}; it is due in batch {due}"
-        self._add(name, identity, lambda: why, came)
+        self._add(name, identity, why, came)
 
     def _judge_missing(self, identity: int, batch: int) -> None:
         """A row that is owed and did not come."""
@@ -203,7 +203,7 @@ class JoinComparison:
         if self.seen.came(identity) or not self._owing[batch]:
             return
         name, why = self._explain.lost_by_spark(identity, batch, defect)
-        self._add(name, identity, lambda: why, OutputPosition(batch, None), defect=defect)
+        self._add(name, identity, why, OutputPosition(batch, None), defect=defect)
 
     def _judge_added(self, identity: int) -> None:
         """A wrong row that Spark emits, by a known defect."""
@@ -211,22 +211,23 @@ class JoinComparison:
             defect, batch = self._defects.added[identity], self._predicted[identity]
             name, why = self._explain.added_by_spark(identity, batch, defect)
             came = OutputPosition(batch, ~self.seen.awaited[identity])
-            self._add(name, identity, lambda: why, came, defect=defect)
+            self._add(name, identity, why, came, defect=defect)
 
     def _unexpected(self, identity: int, came: OutputPosition, place: int) -> None:
         """A row that the model does not predict."""
         if identity in self._defects.lost:
             self.seen.awaited.setdefault(identity, ~place)
-            name, why = "oracles_disagree", "came, which is right, although the rules of this Spark lose it"
+            why = "came, which is right, although the rules of this Spark lose it"
+            self._add("oracles_disagree", identity, why, came)
         else:
-            name, why = self._explain.unexpected(identity, came.batch)
-        self._add(name, identity, lambda: why, came)
+            name, reason = self._explain.unexpected(identity, came.batch)
+            self._add(name, identity, reason, came)
 
     def _add(
         self,
         name: str,
         identity: int,
-        why: Callable[[], str],
+        why: Why,
         came: OutputPosition,
         *,
         defect: str | None = None,
@@ -236,7 +237,7 @@ class JoinComparison:
             return
         read = None if came.place is None else _written(came.place)
         where = f" (output {read})" if read else ""
-        message = f"{self._words.output_row(identity)}{where} {why()}"
+        message = f"{self._words.output_row(identity)}{where} {why if isinstance(why, str) else why()}"
         finding = self._words.finding(name, identity, message)
         self._finding_log.add(msgspec.structs.replace(finding, read=read, batch=came.batch, defect=defect))
 

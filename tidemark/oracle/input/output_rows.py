@@ -8,6 +8,7 @@ not come yet, one of its own batch first.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from tidemark.formats.events import as_text, field_reader
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.field_types import is_plain_number
+from tidemark.formats.trace import HeaderValue
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History, alone, pair
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
@@ -33,13 +35,28 @@ invented.
 
 def header_problem(record: OutputRecord) -> str:
     """What is wrong with the headers that name batch and query; ``""``: nothing."""
-    text = record.header("batch")
-    if text is None or not is_plain_number(text, BATCHES_END):
+    named = dict(record.headers)
+    text = _header(record, named, "batch")
+    if text is None or _as_batch(text) is None:
         needed = ", ".join(HEADERS)
         return f"its header 'batch' is {_shown(text)}; the headers of an output record are {needed}"
+    if len(named) == len(record.headers):
+        return ""
     names = [name for name, _ in record.headers]
     twice = next((name for name in ("batch", "query") if names.count(name) > 1), None)
     return f"it has the header {twice!r} {names.count(twice)} times" if twice else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _as_batch(text: str) -> int | None:
+    """The batch that a header names; thousands of records name the same."""
+    return int(text) if is_plain_number(text, BATCHES_END) else None
+
+
+def _header(record: OutputRecord, named: dict[str, HeaderValue], name: str) -> str | None:
+    """``OutputRecord.header``, where all headers are in a dictionary already."""
+    value = named.get(name)
+    return value if type(value) is str else record.header(name)
 
 
 def _shown(text: str | None) -> str:
@@ -73,7 +90,8 @@ class OutputReader:
         """The row that a record claims to be."""
         if problem := header_problem(record):
             return _corrupt(problem)
-        text, query = record.header("batch") or "", record.header("query")
+        named = dict(record.headers)
+        text, query = _header(record, named, "batch") or "", _header(record, named, "query")
         if query is None or query != self._query:
             if query is None or self._query is not None:
                 return _corrupt(f"its header 'query' is {query!r}; this query is {self._query!r}")
@@ -81,7 +99,7 @@ class OutputReader:
         fields = self._fields(record.value)
         if fields is None:
             return _corrupt("its value is not a JSON object")
-        batch = int(text)
+        batch = _as_batch(text) or 0
         if self._has_refs:
             return self._by_refs(fields, batch)
         return self._by_ids(as_text(fields[0]), None if self._semi else as_text(fields[1]), batch)

@@ -57,6 +57,8 @@ from tidemark.oracle.spark.time_ranges import (
 
 State = dict[int, list[int]]
 """Key number -> its rows, each as ``time_us << ROW_BITS | row``, sorted."""
+_MANY = 64
+"""From so many rows of a key on, those that leave are taken out together: one by one each moves all behind it."""
 
 
 @dataclass
@@ -242,6 +244,15 @@ class _Join:
             ]  # fmt: skip
         return others
 
+    def has_partner(self, side: int, row: int) -> bool:
+        """Whether a row matches one of the other side's state: where times decide alone, without looking at each."""
+        entries = self.states[1 - side].get(self.key[row])
+        if not entries or self.pushdown.pairs or self.null_time:
+            return bool(self.partners(side, row))
+        low_us, high_us = self.reach(side, self.time_us[row])
+        first = bisect_left(entries, low_us << ROW_BITS)
+        return first < len(entries) and entries[first] >> ROW_BITS <= high_us
+
     def reach(self, side: int, time_us: int) -> tuple[int, int]:
         """The times on the other side that a time matches, both inclusive."""
         if side == LEFT:
@@ -275,22 +286,39 @@ class _Join:
     def evict(self) -> None:
         """End a batch: rows that can match no more leave, a preserved one without a match with its NULL row."""
         for side in (LEFT, RIGHT):
-            key, state, matched, removed = self.key, self.states[side], self.matched, self.removed
-            batch, batch_of = self.batch, self.batch_of
+            matched, removed, batch, batch_of = self.matched, self.removed, self.batch, self.batch_of
             owes_null = side in self.preserved
-            for entry in self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS):
+            evicted = self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS)
+            for entry in evicted:
                 row = entry & ROW_MASK
-                of = key[row]
                 removed[row] = batch
-                if (of >= 0 or self.nulls_match) and not (
-                    self.null_time and self.time_us[row] == NULL_TIME_US
-                ):
-                    if len(state[of]) == 1:
-                        del state[of]
-                    else:
-                        _remove(state, of, entry)
                 if owes_null and not matched[row]:
                     batch_of[row << ROW_BITS] = batch  # its identity: alone(row)
+            self.forget(side, evicted)
+
+    def forget(self, side: int, entries: list[int]) -> None:
+        """Take entries out of the state of their keys, many of one key at once."""
+        key, state, null_time = self.key, self.states[side], self.null_time
+        many: dict[int, set[int]] = {}
+        for entry in entries:
+            of = key[entry & ROW_MASK]
+            if (of < 0 and not self.nulls_match) or (null_time and self._has_no_time(entry)):
+                continue  # it was never there
+            known = state[of]
+            if len(known) == 1:
+                del state[of]
+            elif len(known) < _MANY:
+                del known[bisect_left(known, entry)]
+            else:
+                many.setdefault(of, set()).add(entry)
+        for of, gone in many.items():
+            if left := [entry for entry in state[of] if entry not in gone]:
+                state[of] = left
+            else:
+                del state[of]
+
+    def _has_no_time(self, entry: int) -> bool:
+        return self.time_us[entry & ROW_MASK] == NULL_TIME_US
 
 
 class _SemiJoin(_Join):
@@ -298,15 +326,17 @@ class _SemiJoin(_Join):
 
     def take(self, left: list[int], right: list[int]) -> None:
         for row in right:
-            for other in self.partners(RIGHT, row):
+            partners = self.partners(RIGHT, row)
+            for other in partners:
                 self.batch_of[alone(other)] = self.batch
                 self.matched[other] = True
                 self.removed[other] = self.batch
-                _remove(self.states[LEFT], self.key[other], self.time_us[other] << ROW_BITS | other)
+            if partners:
+                self.forget(LEFT, [self.time_us[other] << ROW_BITS | other for other in partners])
         self.store(RIGHT, self.lasting(right))
         unmatched = []
         for row in left:
-            if self.partners(LEFT, row):
+            if self.has_partner(LEFT, row):
                 self.batch_of[alone(row)] = self.batch
                 self.matched[row] = True
             else:
@@ -315,12 +345,12 @@ class _SemiJoin(_Join):
 
     def evict(self) -> None:
         for side in (LEFT, RIGHT):
-            for entry in self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS):
-                row = entry & ROW_MASK
-                if side == RIGHT or not self.matched[row]:  # a matched left row has left already
-                    self.removed[row] = self.batch
-                    if not (self.null_time and self.time_us[row] == NULL_TIME_US):
-                        _remove(self.states[side], self.key[row], entry)
+            evicted = self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS)
+            if side == LEFT:  # a matched left row has left already
+                evicted = [entry for entry in evicted if not self.matched[entry & ROW_MASK]]
+            for entry in evicted:
+                self.removed[entry & ROW_MASK] = self.batch
+            self.forget(side, evicted)
 
 
 class _Ageing:
@@ -342,12 +372,3 @@ class _Ageing:
                 evicted.append(entries.pop())
         self._batches = [entries for entries in self._batches if entries]
         return evicted
-
-
-def _remove(state: State, key: int, entry: int) -> None:
-    """Take an entry out of the state of its key."""
-    entries = state[key]
-    if len(entries) == 1:
-        del state[key]
-    else:
-        del entries[bisect_left(entries, entry)]

@@ -58,11 +58,11 @@ _IN_BUCKETS = f"""
 = r.bucket
 """
 _BY_KEY = "lefts l join rights r on l.key = r.key"
-_PAIRS = """
-with pairs as materialized (
-    select l.id as l, r.id as r from {meeting} where l.time_us - r.time_us between $lower and $upper{condition}
-)
+_MATCHING = "{meeting} where l.time_us - r.time_us between $lower and $upper{condition}"
+_PAIRS = f"""
+with pairs as materialized (select l.id as l, r.id as r from {_MATCHING})
 """
+_SEMI = f"select distinct l.id << $bits as identity from {_MATCHING}"
 _JOINED = "select (l << $bits) | (r + 1) as identity from pairs"
 _LEFT_NULLS = """
     select id << $bits as identity from all_lefts a
@@ -72,9 +72,13 @@ _RIGHT_NULLS = """
     select id << $bits as identity from all_rights a
     where (time_us <= $right_final_us or is_final) and not exists (select 1 from pairs where pairs.r = a.id)
 """
+_NEAREST = """
+select l.id << $bits as identity from lefts l asof join rights r
+on l.key = r.key and l.time_us - $lower >= r.time_us where r.time_us >= l.time_us - $upper
+"""
+"""A left row has a partner if the latest right row that is not too late for it is not too early."""
 _ANSWERS = {
     JoinKind.INNER: _JOINED,
-    JoinKind.LEFT_SEMI: "select id << $bits as identity from lefts where id in (select l from pairs)",
     JoinKind.LEFT_OUTER: f"{_JOINED} union all {_LEFT_NULLS}",
     JoinKind.RIGHT_OUTER: f"{_JOINED} union all {_RIGHT_NULLS}",
     JoinKind.FULL_OUTER: f"{_JOINED} union all {_LEFT_NULLS} union all {_RIGHT_NULLS}",
@@ -88,8 +92,11 @@ def right_answer(history: History, prediction: Prediction) -> list[int]:
         f" and l.{_column(term.left)} {term.op} r.{_column(term.right)}" for term in history.pushdown.pairs
     ]
     meeting = _BY_KEY if bound.is_open else _IN_BUCKETS
-    pairs = _PAIRS.format(meeting=meeting, condition="".join(terms))
-    question = pairs + _ANSWERS[history.contract.kind]
+    pairs = {"meeting": meeting, "condition": "".join(terms)}
+    if history.contract.kind is JoinKind.LEFT_SEMI:
+        question = _SEMI.format(**pairs) if terms else _NEAREST
+    else:
+        question = _PAIRS.format(**pairs) + _ANSWERS[history.contract.kind]
     numbers = {
         "lower": bound.lower_us,
         "upper": bound.upper_us,
@@ -116,14 +123,10 @@ def spark_loses(history: History, prediction: Prediction, partners: Partners, le
     """Whether a left semi row is one that the known defect loses (and not some other disagreement)."""
     if history.contract.kind is not JoinKind.LEFT_SEMI:
         return False
-    rows, batch = history.rows, history.rows.batch[left_row]
-    limits_ms = history.pushdown.limits_ms[RIGHT]
+    batch, limits_ms = history.rows.batch[left_row], history.pushdown.limits_ms[RIGHT]
     limit_ms = state_ms(history.contract, RIGHT, prediction.watermarks_ms[batch], limits_ms)
-    if limit_ms is None:
-        return False
-    accepted = [row for row in partners.of(left_row) if prediction.disposition[row] == Disposition.ACCEPTED]
-    return bool(accepted) and all(
-        rows.batch[row] == batch and rows.time_us[row] <= limit_ms * US_PER_MS for row in accepted
+    return limit_ms is not None and partners.all_accepted_are_of(
+        left_row, limit_ms * US_PER_MS, prediction.disposition
     )
 
 
