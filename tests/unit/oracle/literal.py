@@ -134,7 +134,7 @@ class Literal:
         if side == "R" and self.evictable(row, now) and ("R" not in self.preserved or found):
             return
         row["matched"] = bool(found)
-        row["stays"] = self.form == 4 and late > 0 and self.evictable(row, late)
+        row["stays"] = self.form == 4 and batch > 0 and self.evictable(row, late)
         state[side].append(row)
 
     def match(self, row: dict[str, Any], one: dict[str, Any]) -> bool:

@@ -179,10 +179,10 @@ def record(topic: str, seconds: float, n: int | None, *, number: int = 0, at: in
     return Record(topic=topic, value=json.dumps(value), arrival_ms=1, slice=number)
 
 
-def emitted(contract: Contract, *records: Record) -> dict[tuple[int, int | None], int]:
+def emitted(contract: Contract, *records: Record, form: int = 2) -> dict[tuple[int, int | None], int]:
     """Offsets of left and right row -> the batch that emits them; without the sentinels' rows."""
     case = Case("small", contract, records, flush_of(contract))
-    history = read_history(Drawn(case, set()))  # type: ignore[arg-type]
+    history = read_history(Drawn(case, set(), form=form))  # type: ignore[arg-type]
     found = {}
     for one, batch in predict(history).batch_of.items():
         left, right = first_of(one), right_of(one)
@@ -220,6 +220,14 @@ def test_a_window_is_late_by_its_end() -> None:
     rows += [record("lefts", 21, 1, number=2, at=2), record("rights", 29, 1, number=2, at=2)]
     # The watermark is 25 s when batch 2 comes: its rows are before it, but their window ends at 30 s.
     assert emitted(contract, *rows)[2, 2] == 2
+
+
+def test_state_format_4_keeps_a_row_behind_the_state_watermark_of_a_watermark_that_is_0() -> None:
+    """The bound puts the state watermark of the left side at 999 ms before there is a watermark."""
+    contract = outer(bound=Bound(1_000, 6_000))
+    rows = record("lefts", 0.5, 1), record("lefts", 0.5, 1, number=1, at=1)
+    assert emitted(contract, *rows) == {(0, None): 0, (1, None): 1}
+    assert emitted(contract, *rows, form=4) == {(0, None): 0}
 
 
 @pytest.mark.parametrize("seed", range(3))

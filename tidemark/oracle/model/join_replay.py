@@ -166,9 +166,8 @@ class _Join:
             limit_ms = state_ms(self.contract, side, eviction_ms, self.pushdown.limits_ms[side])
             self.evictable_us[side] = -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
             if self.misses:
-                self.evicted_us[side] = evicted_us(
-                    self.contract, side, late_ms, self.pushdown.limits_ms[side]
-                )
+                before_ms, limits_ms = late_ms if batch else None, self.pushdown.limits_ms[side]
+                self.evicted_us[side] = evicted_us(self.contract, side, before_ms, limits_ms)
 
     def accept(self, side: int, rows: list[int]) -> list[int]:
         """The rows that take part in the join, with the fate of all of them set."""

@@ -103,14 +103,15 @@ def bound_ms(bound: Bound, side: int, watermark_ms: int) -> int | None:
     return None if reach_ms is None else watermark_ms + reach_ms - (0 if strict else 1)
 
 
-def evicted_us(contract: Contract, side: int, late_ms: int, limits_ms: Sequence[int] = ()) -> int:
+def evicted_us(contract: Contract, side: int, late_ms: int | None, limits_ms: Sequence[int] = ()) -> int:
     """The time up to which state format 4 has evicted a side before a batch, and where it does not look again.
 
-    An eviction starts behind the state watermark of the late watermark, if there was one (``scanEvictedKeys``). A row
-    at or before it that is not late is never evicted; there are such rows where the bound puts the state watermark
-    ahead of the watermark.
+    An eviction starts behind the state watermark of the late watermark (``scanEvictedKeys``). A row at or before it
+    that is not late is never evicted; there are such rows where the bound puts the state watermark ahead of the
+    watermark. The first batch of a query has none before it: ``late_ms`` is ``None`` (``IncrementalExecution``,
+    SPARK-56402). In a later batch it counts, also at 0.
     """
-    limit_ms = state_ms(contract, side, late_ms, limits_ms) if late_ms > 0 else None
+    limit_ms = None if late_ms is None else state_ms(contract, side, late_ms, limits_ms)
     return -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
 
 

@@ -187,10 +187,10 @@ def is_out_of_range(history: History, left_row: int, right_row: int) -> bool:
 
 def is_evicted(history: History, prediction: Prediction, row: int) -> bool:
     """Whether state format 4 never looks at a row again once it is stored."""
-    side, late_ms = history.rows.side[row], prediction.late_ms(history.rows.batch[row])
-    limits_ms = history.pushdown.limits_ms[side]
+    side, batch = history.rows.side[row], history.rows.batch[row]
+    before_ms, limits_ms = prediction.late_ms(batch) if batch else None, history.pushdown.limits_ms[side]
     return misses_rows(history) and history.rows.time_us[row] <= evicted_us(
-        history.contract, side, late_ms, limits_ms
+        history.contract, side, before_ms, limits_ms
     )
 
 
