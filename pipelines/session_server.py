@@ -3,17 +3,16 @@
 Answers JSON lines to the commands on its standard input, one query at a time::
 
     start {"contract": {...}, "inputs": {"lefts": "t1"}, "output": "t2", "checkpoint": "/...", "conf": {...},
-           "sink": "spark", "max_offsets": {"lefts": 3}, "trigger_ms": null, "explain": false}
+           "sink": "spark", "max_offsets": {"lefts": 3}, "trigger_ms": null}
     check               whether it has failed
     status              what Spark says that it is doing
     wait 60             until the query has ended by itself (``trigger_ms`` null is ``AvailableNow``)
     stop                end it now; the answer has its progress reports, as that of ``wait``
     state {...}         write the state of the last query to a file (``pipelines.state``)
 
-With ``"explain": true`` the answer has the plan, too. With ``"pipeline": "/.../mine.py"`` it is that file, or that
-bundled pipeline, which is run, and not what the contract describes. A ``start`` that asks for what the last one asked
-for, but for the trigger, starts the same data frame again: nothing is analysed twice. The end of standard input stops
-the query.
+With ``"pipeline": "/.../mine.py"`` it is that file, or that bundled pipeline, which is run, and not what the contract
+describes. A ``start`` that asks for what the last one asked for, but for the trigger, starts the same data frame again:
+nothing is analysed twice. The end of standard input stops the query.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.__main__ import load
 from pipelines.described import pipeline_of
-from pipelines.query import build_records, explain, open_session, start_records
+from pipelines.query import build_records, open_session, start_records
 from pipelines.query_server import Answer, QueryServer, say
 from tidemark.errors import SinkRefused, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
@@ -61,7 +60,6 @@ class Server:
             self._started.query.stop()
 
     def _start(self, asked: Answer) -> Answer:
-        explained = asked.pop("explain")
         args = argparse.Namespace(
             bootstrap=self._args.bootstrap,
             input=list(asked["inputs"].items()),
@@ -77,10 +75,9 @@ class Server:
             self._built = None  # what is half made is not started again
             self._built = (asked, *self._build(asked, args))
         _, module, records = self._built
-        plan = explain(self._session, records) if explained else {}
         query = start_records(records, module, args)
         self._started = QueryServer(self._session, query, self._checkpoint, self._contract)
-        return {"event": "started", "query_id": str(query.id), "run_id": str(query.runId), **plan}
+        return {"event": "started", "query_id": str(query.id), "run_id": str(query.runId)}
 
     def _build(
         self, asked: Answer, args: argparse.Namespace

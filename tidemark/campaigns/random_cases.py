@@ -19,7 +19,7 @@ from tidemark.campaigns.state_stores import SPARKS_OWN, STATES, UNSUPPORTED
 from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Output, Side, Term, WatermarkPolicy
 from tidemark.formats.events import write_time
 from tidemark.formats.trace import Record
-from tidemark.oracle.spark.pushdown import inferable, of_side, passes
+from tidemark.oracle.spark.pushdown import as_planned, of_side, passes, place
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.runner.run_options import SINKS
 
@@ -194,7 +194,8 @@ def flush_of(contract: Contract, *, rounds: int = 1) -> tuple[Record, ...]:
 def _passing(contract: Contract, side: Side) -> int:
     """A number that all that is said of this side alone holds for, and what Spark can infer of it."""
     terms = of_side((*contract.condition, *contract.where), RIGHT if side is contract.right else LEFT)
-    filters = (*side.filters, *terms, *inferable(contract).get(side.topic, ()))
+    inferable = place(as_planned(contract)).inferable[RIGHT if side is contract.right else LEFT]
+    filters = (*side.filters, *terms, *inferable)
     number: int
     for number in (5, *range(-20, 30)):
         if all(passes(number, what) for what in filters):

@@ -22,13 +22,10 @@ from typing import Any, Self
 from tidemark import paths
 from tidemark.campaigns.case import Case
 from tidemark.errors import PipelineFailed, TestbedError
-from tidemark.formats.contract import Filter
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle import Verdict
-from tidemark.oracle.spark.pushdown import inferable
-from tidemark.preflight import compare, read_plan
 from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.evidence_collector import batches_of, input_topics, promised
 from tidemark.runner.one_run import seal_and_judge
@@ -56,7 +53,6 @@ class _Starts:
     replays: list[bool] = field(default_factory=list)
     query_id: str | None = None
     progress: list[dict[str, Any]] = field(default_factory=list)
-    inferred: dict[str, list[Filter]] | None = None
 
 
 @dataclass(frozen=True)
@@ -245,12 +241,8 @@ class CaseRun:
             "contract": case.contract.to_json(), "inputs": self.inputs, "output": self.output, "conf": case.conf,
             "checkpoint": str(self.checkpoint.path), "sink": case.sink, "max_offsets": case.limits,
             "trigger_ms": trigger_ms, "pipeline": case.pipeline,
-            "explain": not self._starts.first_batch and bool(inferable(case.contract)),
         }  # fmt: skip
-        answer = self._programs.ask(f"start {json.dumps(asked)}", ANSWER_S)
-        self._starts.query_id = answer["query_id"]
-        if "plan" in answer:
-            self._starts.inferred = compare(case.contract, read_plan(answer["plan"])).inferred
+        self._starts.query_id = self._programs.ask(f"start {json.dumps(asked)}", ANSWER_S)["query_id"]
         self._starts.first_batch.append(first)
         self._starts.replays.append(replays)
 
@@ -288,7 +280,6 @@ class CaseRun:
             goals=list(self._case.goals),
             waived=[goal for goal in self._case.waived if goal not in self._case.goals],
             notes=self._notes,
-            inferred_filters=self._starts.inferred,
             state=state,
             records=self._directory.count_records(),
         )

@@ -58,7 +58,6 @@ def _print_json(contract: Contract | Chain, plan_check: PlanCheck) -> None:
         "contract": contract.to_json(),
         "mismatches": plan_check.comparison.mismatches,
         "not_compared": plan_check.comparison.not_compared,
-        "inferred_filters": plan_check.comparison.inferred,
         "warnings": plan_check.advice,
         "plan": plan_check.plan,
     }
@@ -72,8 +71,5 @@ def _print(contract: Contract | Chain, plan_check: PlanCheck) -> None:
     plan_check.tell(typer.echo)
     for sentence in plan_check.comparison.not_compared:
         typer.echo(f"not compared: {sentence}")
-    for topic, filters in (plan_check.comparison.inferred or {}).items():
-        for one in filters:
-            typer.echo(f"inferred by Spark: {one.field} {one.op} {one.value} of {topic}")
     differ, warned = len(plan_check.comparison.mismatches), len(plan_check.advice)
     typer.echo(f"{contract.name}: {differ} mismatches between contract and plan, {warned} warnings")

@@ -13,14 +13,12 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
 
     ``end_offsets`` (end-exclusive, as all offsets here) say how many records of the trace and the flush were published.
     ``goals`` are coverage goals that the run had to meet besides those that its contract implies, ``waived`` those that
-    it need not meet. ``plan_differs`` has a sentence for each difference between contract and plan.
-    ``inferred_filters`` maps a topic to what the plan asks of its rows below the watermark because it is asked of the
-    equal key of the other side, each as a filter of a contract; absent: nobody read the plan. ``records`` maps a file
-    (``"output"``) to the number of its records, without the header of a trace; a file that has another number is
+    it need not meet. ``plan_differs`` has a sentence for each difference between contract and plan. ``records`` maps a
+    file (``"output"``) to the number of its records, without the header of a trace; a file that has another number is
     refused. Optional: ``seed``, ``trace_sha256``, ``flush_sha256``, ``versions``, ``code_sha256``, ``pipeline_sha256``
     (of a pipeline file), ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run),
-    ``notes``, ``waived``, ``plan_differs``, ``inferred_filters``, ``records``, ``state``. ``state`` says how Spark
-    stored the join's state, according to the checkpoint, and what was read of it::
+    ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``. ``state`` says how Spark stored the join's state,
+    according to the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
@@ -101,7 +99,7 @@ from tidemark.formats.consistency import (
     progress_problem,
     ran_no_batch,
 )
-from tidemark.formats.contract import Contract, Delivery, Filter
+from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.faults import Fault
 from tidemark.formats.field_types import short
 from tidemark.formats.jsonlines import count_records, line_number, open_lines, read_blocks, write_lines
@@ -159,7 +157,6 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     notes: list[str] = []
     state: StateInfo | None = None
     plan_differs: list[str] = []
-    inferred_filters: dict[str, list[Filter]] | None = None
     records: dict[str, int] = {}
 
 

@@ -11,13 +11,10 @@ and its output alone (``answer``).
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import msgspec
-
 from tidemark.formats.consistency import told_otherwise
-from tidemark.formats.contract import Contract, Filter
 from tidemark.oracle import coverage as goals
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.partners import Partners
@@ -28,7 +25,6 @@ from tidemark.oracle.input.history import Evidence, History, read_history
 from tidemark.oracle.model.join_replay import Prediction, predict
 from tidemark.oracle.run_counts import tally
 from tidemark.oracle.spark.known_defects import is_modelled, known
-from tidemark.oracle.spark.pushdown import inferable
 from tidemark.oracle.sql.join_answer import defect_that_adds, defect_that_loses, differences, right_answer
 from tidemark.oracle.sql.unmodelled import expect
 from tidemark.oracle.verdict import ALONE, BOTH, Judgement, Verdict, readable_evidence
@@ -41,29 +37,9 @@ def judge(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
     Raises ``TidemarkError``: for evidence that cannot be read, and for a name that is no known defect.
     """
     with _uncollected():
-        verdict = _judged(run, accept, None)
-        can_be = inferable(Contract.from_json(run.manifest.contract))
-        if not can_be or run.manifest.inferred_filters is not None:
-            return verdict
-        return _of_either_plan(verdict, _judged(run, accept, can_be), can_be)
-
-
-def _judged(run: Evidence, accept: Sequence[str], inferred: Mapping[str, Sequence[Filter]] | None) -> Verdict:
-    with readable_evidence():
-        history = read_history(run, inferred)
-    return _JoinJudgement(history, known((*history.contract.accept, *accept))).judge(run)
-
-
-def _of_either_plan(without: Verdict, with_all: Verdict, can_be: Mapping[str, Sequence[Filter]]) -> Verdict:
-    """The verdict where nobody knows what Spark inferred: ``UNKNOWN`` if the run is right under one plan alone."""
-    if (without.verdict == "INVALID") == (with_all.verdict == "INVALID"):
-        return without
-    better, did = (with_all, "asked") if without.verdict == "INVALID" else (without, "did not ask")
-    said = " and ".join(
-        f"{one.field} {one.op} {one.value} of {topic}" for topic, filters in can_be.items() for one in filters
-    )
-    reason = f"the manifest has no inferred_filters, and the run is right only if Spark {did} for {said}"
-    return msgspec.structs.replace(better, verdict="UNKNOWN", inconclusive=[*better.inconclusive, reason])
+        with readable_evidence():
+            history = read_history(run)
+        return _JoinJudgement(history, known((*history.contract.accept, *accept))).judge(run)
 
 
 @contextmanager

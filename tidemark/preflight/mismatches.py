@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.formats.contract import Filter
-
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -25,15 +23,10 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class PlanComparison:
-    """All mismatches, and sentences about what could not be compared.
-
-    ``inferred`` has, by topic, what the plan asks of a key because the contract asks it of the equal key of the other
-    side; ``None``: the plan does not say, or not in full.
-    """
+    """All mismatches, and sentences about what could not be compared."""
 
     mismatches: tuple[Mismatch, ...] = ()
     not_compared: tuple[str, ...] = ()
-    inferred: dict[str, list[Filter]] | None = None
 
 
 class Notes:
@@ -42,7 +35,6 @@ class Notes:
     def __init__(self) -> None:
         self._mismatches: dict[Mismatch, None] = {}
         self._not_compared: dict[str, None] = {}
-        self.inferred: dict[str, list[Filter]] | None = None
 
     def differs(self, part: str, contract: str, plan: str, hint: str) -> None:
         """The contract says one thing, the plan another."""
@@ -54,4 +46,4 @@ class Notes:
 
     def done(self) -> PlanComparison:
         """All of it, in the order in which it was found."""
-        return PlanComparison(tuple(self._mismatches), tuple(self._not_compared), self.inferred)
+        return PlanComparison(tuple(self._mismatches), tuple(self._not_compared))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter
-from tidemark.oracle.spark.pushdown import inferable, of_side
+from tidemark.oracle.spark.pushdown import of_side
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.preflight.mismatches import Notes
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, US_PER_MS, call, linear, relation, tidy
@@ -169,8 +169,7 @@ def _compared(text: str, paired: Paired) -> Compared | None:
 
 
 def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
-    """Hold what is asked of each side alone against the plan, and note what Spark inferred."""
-    notes.inferred = {}
+    """Hold what is asked of each side alone against the plan."""
     for paired, own in zip(laid.sides, (LEFT, RIGHT), strict=True):
         of_condition = set(map(_of_filter, of_side(contract.condition, own)))
         filters = set(map(_of_filter, (*paired.side.filters, *of_side(contract.where, own))))
@@ -181,23 +180,10 @@ def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
             inside = read_conjuncts(paired.plan.only, paired)
             _hold(f"condition on {paired.side.topic}", of_condition, inside, set(), notes)
             _compare_null_time(paired, below, notes)
-            _note_inferred(contract, paired, below, notes)
         else:
             found = read_conjuncts([*paired.plan.filters, *paired.plan.only, *above], paired)
             wanted = filters | of_condition
             _hold(f"filters of {paired.side.topic}", wanted, found, _mirrored(found, paired, laid), notes)
-            _note_inferred(contract, paired, found, notes)
-
-
-def _note_inferred(contract: Contract, paired: Paired, found: _Conjuncts, notes: Notes) -> None:
-    """Note what Spark inferred of a side; what cannot be read may be that, too."""
-    can_be = inferable(contract).get(paired.side.topic, [])
-    inferred = [one for one in can_be if _of_filter(one) in found.compared]
-    is_unread = any(one.field in text for one in can_be for text in found.unread)
-    if is_unread or notes.inferred is None:
-        notes.inferred = None
-    elif inferred:
-        notes.inferred[paired.side.topic] = inferred
 
 
 def _of_filter(one: Filter) -> Compared:

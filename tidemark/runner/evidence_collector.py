@@ -14,7 +14,7 @@ from typing import Any
 from tidemark import paths
 from tidemark.errors import TidemarkError
 from tidemark.formats.chain import Chain
-from tidemark.formats.contract import Contract, Delivery, Filter
+from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import (
     FORMAT,
     Batch,
@@ -89,7 +89,6 @@ class Collector:
         self._last_progress: list[dict[str, Any]] = []
         self._notes: list[str] = []
         self.plan_differs: list[str] = []
-        self.inferred_filters: dict[str, list[Filter]] | None = None
         self._records: list[OutputRecord] | None = None
         self._state = StateInfo()
         self._errors: list[BaseException] = []
@@ -232,7 +231,6 @@ class Collector:
             ],
             state=what_ran(self._checkpoint, self._options.conf, self._state),
             plan_differs=self.plan_differs,
-            inferred_filters=self.inferred_filters,
             records=self._directory.count_records(),
         )
 

@@ -115,7 +115,6 @@ class LiveRun:
         for note in plan_check.notes():
             collector.note(note)
         collector.plan_differs = [str(mismatch) for mismatch in plan_check.comparison.mismatches]
-        collector.inferred_filters = plan_check.comparison.inferred
         plan_check.tell(self._options.say)
 
     def _publish(self, publisher: Program, feed: Feed, collector: Collector) -> None:

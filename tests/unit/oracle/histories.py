@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from tests.unit.oracle.naive import Naive, Row
-from tidemark.formats.contract import Bound, Contract, Delivery, Filter, JoinKind, Output, Side
+from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import (
     Batch,
@@ -80,7 +80,6 @@ class Run:
         self.kept: list[StateRow] | None = None
         self.placed: list[ExecutorAssignment] = []
         self.info: StateInfo | None = None
-        self.inferred_filters: dict[str, list[Filter]] | None = None
 
     # Building
 
@@ -167,7 +166,6 @@ class Run:
             versions=self.versions,
             query_id=QUERY,
             state=self.info,
-            inferred_filters=self.inferred_filters,
         )
 
     def _waived(self) -> list[str]:

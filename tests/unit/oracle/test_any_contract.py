@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -67,10 +68,12 @@ class Drawn:
         return found
 
     def batches(self) -> list[Batch]:
+        """With the literal watermarks, which the model needs only where Spark has a choice."""
+        watermarks_ms = self.literal.watermarks
         return [
             Batch(
                 batch=number,
-                watermark_ms=0,
+                watermark_ms=watermarks_ms[number],
                 end_offsets={
                     topic: {"0": sum(one.topic == topic and one.slice <= number for one in self.records)}
                     for topic in self.manifest.inputs
@@ -80,6 +83,7 @@ class Drawn:
             for number in range(self.slices)
         ]
 
+    @cached_property
     def literal(self) -> Literal:
         model = Literal(json.loads(json.dumps(self.manifest.contract)), self.form)
         numbers: Counter[str] = Counter()
@@ -104,7 +108,7 @@ def drawn(seed: int) -> Drawn:
 def test_the_model_does_what_the_rules_say(first: int) -> None:
     for seed in range(first, first + CASES_PER_SEED):
         run = drawn(seed)
-        history, literal = read_history(run), run.literal()  # type: ignore[arg-type]
+        history, literal = read_history(run), run.literal  # type: ignore[arg-type]
         prediction, rows = predict(history), history.rows
 
         def parts(identity: int, history: Any = history) -> tuple[int | None, int | None]:
@@ -122,7 +126,8 @@ def test_the_model_does_what_the_rules_say(first: int) -> None:
             for row in range(len(rows))
             if prediction.disposition[row] == Disposition.LATE
         }
-        assert late == literal.late, seed
+        optional = {("R" if rows.side[row] else "L", history.position(row)[1]) for row in history.optional}
+        assert late == literal.late - optional, seed
 
 
 @pytest.mark.parametrize("first", range(0, 10_000, 1_000))

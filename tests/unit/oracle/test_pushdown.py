@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.oracle.histories import Run, contract
-from tidemark.formats.contract import Filter, Term
-from tidemark.oracle.spark.pushdown import inferable, place
+from tidemark.formats.contract import Filter, Term, WatermarkPolicy
+from tidemark.formats.evidence import StateInfo, StateRow
+from tidemark.oracle.spark.pushdown import place
 
 OF_KEY, OF_OTHER = Filter("user", ">=", 5), Filter("price", ">=", 5)
 
 
-def filtered(kind, *, left=(), right=(), condition=()):
-    given = contract(kind, condition=condition)
+def filtered(kind, *, left=(), right=(), condition=(), **changes):
+    given = contract(kind, condition=condition, **changes)
     sides = replace(given.left, filters=tuple(left)), replace(given.right, filters=tuple(right))
     return replace(given, left=sides[0], right=sides[1])
 
@@ -30,60 +31,80 @@ def filtered(kind, *, left=(), right=(), condition=()):
     ],
 )
 def test_a_filter_of_a_key_can_be_inferred_of_a_side_that_is_not_preserved(kind, of_left, of_right):
-    assert inferable(filtered(kind, right=[OF_KEY])) == ({"impressions": [OF_KEY]} if of_left else {})
-    assert inferable(filtered(kind, left=[OF_KEY])) == ({"clicks": [OF_KEY]} if of_right else {})
+    assert place(filtered(kind, right=[OF_KEY])).inferable == ((OF_KEY,) if of_left else (), ())
+    assert place(filtered(kind, left=[OF_KEY])).inferable == ((), (OF_KEY,) if of_right else ())
 
 
 def test_nothing_can_be_inferred_of_another_field_or_of_what_is_asked_already():
-    assert inferable(filtered("inner", left=[OF_OTHER])) == {}
-    assert inferable(filtered("inner", left=[OF_KEY], right=[OF_KEY])) == {}
+    assert place(filtered("inner", left=[OF_OTHER])).inferable == ((), ())
+    assert place(filtered("inner", left=[OF_KEY], right=[OF_KEY])).inferable == ((), ())
 
 
 def test_a_condition_on_a_key_of_a_preserved_side_can_be_inferred_of_the_other():
-    assert inferable(filtered("left_outer", condition=(Term(">=", left="user", value=5),))) == {
-        "clicks": [OF_KEY]
-    }
+    given = filtered("left_outer", condition=(Term(">=", left="user", value=5),))
+
+    assert place(given).inferable == ((), (OF_KEY,))
 
 
-def test_what_was_inferred_is_asked_below_the_watermark_and_nothing_else():
-    given = filtered("inner", left=[OF_KEY, OF_OTHER])
-
-    assert place(given).below == ((OF_KEY, OF_OTHER), ())
-    assert place(given, {"clicks": [OF_KEY]}).below == ((OF_KEY, OF_OTHER), (OF_KEY,))
+def test_what_can_be_inferred_is_not_asked_for_certain():
+    assert place(filtered("inner", left=[OF_KEY])).below == ((OF_KEY,), ())
 
 
-ASKED = {"clicks": [OF_KEY]}
-WATERMARKS = {"not inferred": 80, "inferred": 12}
-"""The watermark in seconds after i2 (at 90 s) and c2 (at 80 s), or c1 (at 12 s) where c2 is filtered out."""
+def judged(*watermarks, state=None, batches=(), policy=WatermarkPolicy.MIN):
+    """Clicks c2 and c3 have user 1: Spark may drop them, by what it is asked of impressions, or not."""
+    run = Run("inner")
+    run.contract = filtered("inner", left=[OF_KEY], policy=policy)
+    run.batch("i1 7 10, i2 7 90", "c1 7 12, c2 1 80", out="i1 c1")
+    run.batch("i3 7 95", "c3 1 85", watermark=watermarks[0])
+    if state is not None:
+        run.kept, run.info = state, StateInfo(format=2, batches=list(batches))
+    return run.batch(watermark=watermarks[1]).verdict()
 
 
-def judged(inferred, watermark):
-    """Click c2 has user 1, so that it is filtered out if Spark asks clicks, too, for user >= 5."""
+@pytest.mark.parametrize("watermarks", [(80, 85), (80, 80), (12, 85), (12, 12)])
+def test_an_optional_row_moves_the_watermark_or_not_batch_by_batch(watermarks):
+    assert judged(*watermarks).findings_total == {}
+
+
+@pytest.mark.parametrize("watermarks", [(30, 85), (80, 84), (12, 80), (80, 12)])
+def test_another_watermark_than_rows_can_give_is_wrong(watermarks):
+    assert judged(*watermarks).findings_total == {"wrong_watermarks": 1}
+
+
+def test_without_an_optional_row_the_watermark_is_what_rows_give():
     run = Run("inner")
     run.contract = filtered("inner", left=[OF_KEY])
-    run.inferred_filters = inferred
-    return run.batch("i1 7 10, i2 7 90", "c1 7 12, c2 1 80", out="i1 c1").batch(watermark=watermark).verdict()
+    run.batch("i1 7 10, i2 7 90", "c1 7 12", out="i1 c1").batch(watermark=80)
+
+    assert run.verdict().findings_total == {"wrong_watermarks": 1}
 
 
-@pytest.mark.parametrize(("inferred", "plan"), [({}, "not inferred"), (ASKED, "inferred")])
-def test_a_run_is_judged_by_what_its_plan_says(inferred, plan):
-    (other,) = WATERMARKS.keys() - {plan}
-
-    assert judged(inferred, WATERMARKS[plan]).findings_total == {}
-    assert judged(inferred, WATERMARKS[other]).findings_total == {"wrong_watermarks": 1}
+def kept(row, side, key, seconds, offset):
+    return StateRow(
+        batch=1, side=side, key=(key,), time_us=round(seconds * 1e6), ref=(0, offset), matched=row
+    )
 
 
-@pytest.mark.parametrize(("plan", "did"), [("not inferred", "did not ask"), ("inferred", "asked")])
-def test_a_run_whose_plan_nobody_read_is_unknown_if_it_is_right_under_one_plan_alone(plan, did):
-    verdict = judged(None, WATERMARKS[plan])
-
-    assert (verdict.verdict, verdict.findings) == ("UNKNOWN", [])
-    reason = f"the manifest has no inferred_filters, and the run is right only if Spark {did} for user >= 5 of clicks"
-    assert verdict.inconclusive[-1] == reason
+STATE = [kept(False, "left", "7", 90, 1), kept(False, "left", "7", 95, 2)]
+OPTIONAL = kept(False, "right", "1", 85, 1 + 1)
 
 
-def test_a_run_that_is_wrong_under_any_plan_is_invalid_though_nobody_read_it():
-    verdict = judged(None, 30)
+@pytest.mark.parametrize("more", [[], [OPTIONAL]])
+def test_an_optional_row_is_in_the_state_or_not(more):
+    assert judged(80, 85, state=[*STATE, *more], batches=[1]).findings_total == {}
 
-    assert verdict.verdict == "INVALID"
-    assert verdict.findings_total == {"wrong_watermarks": 1}
+
+def test_another_row_in_the_state_is_leaked():
+    verdict = judged(80, 85, state=[*STATE, kept(False, "right", "1", 86, 2)], batches=[1])
+
+    assert verdict.findings_total == {"leaked_state": 1}
+
+
+def test_metrics_of_a_run_with_optional_rows_are_not_compared_and_the_account_says_so():
+    verdict = judged(80, 85)
+
+    assert verdict.spark_account.metric_batches == 0
+    assert any(
+        "the metrics were not compared: Spark may have dropped" in note
+        for note in verdict.spark_account.notes
+    )

@@ -102,7 +102,7 @@ class StateComparison:
             self.inconclusive.append(f"{where} could not be compared: {why}")
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
         ours, theirs = Counter(rows.values()), Counter(_as_kept(row, known) for row in found)
-        for kept in (theirs - ours).elements():
+        for kept in (theirs - ours - self._optional(batch, side, known)).elements():
             found_row = self._name("leaked_state", side, kept)
             message = f"Spark's state after batch {batch} has {found_row}; Spark's rules do not"
             self._add("leaked_state", batch, side, kept, f"{message}: {self._why_not(side, kept)}")
@@ -121,6 +121,15 @@ class StateComparison:
             self._compare_flags(batch, side, flags, Counter(
                 (_as_kept(row, known), row.matched) for row in found if row.matched is not None
             ))  # fmt: skip
+
+    def _optional(self, batch: int, side: int, known: Known) -> Counter[Kept]:
+        """The rows that Spark may have stored or not."""
+        history = self._history
+        return Counter(
+            self._predicted.kept(row, known)
+            for row in history.optional
+            if history.rows.side[row] == side and NO_BATCH < history.rows.batch[row] <= batch
+        )
 
     @cached_property
     def _matched_in(self) -> np.ndarray:

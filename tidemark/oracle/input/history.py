@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from itertools import count, islice
 from typing import Any, Protocol
 
-from tidemark.formats.contract import PRESERVED, Contract, Filter, Side
+from tidemark.formats.contract import PRESERVED, Contract, Side
 from tidemark.formats.evidence import (
     Batch,
     ExecutorAssignment,
@@ -144,6 +144,7 @@ class History:
 
     ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
     ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
+    ``optional`` are the rows that fail nothing but a filter that Spark may infer (``tidemark.oracle.spark.pushdown``).
     """
 
     contract: Contract
@@ -157,6 +158,7 @@ class History:
     planned: int = 0
     resent: frozenset[str] = frozenset()
     readable: list[Readable] = field(default_factory=list)
+    optional: set[int] = field(default_factory=set)
 
     @property
     def by_time(self) -> bool:
@@ -211,16 +213,11 @@ def right_of(identity: int) -> int | None:
     return ((identity & ROW_MASK) - 1) if identity & ROW_MASK else None
 
 
-def read_history(run: Evidence, inferred: Mapping[str, Sequence[Filter]] | None = None) -> History:
-    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken.
-
-    ``inferred`` stands in for ``inferred_filters`` where the manifest does not have it.
-    """
+def read_history(run: Evidence) -> History:
+    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken."""
     manifest = run.manifest
     contract = as_planned(Contract.from_json(manifest.contract))
-    known = manifest.inferred_filters
-    pushdown = place(contract, inferred if known is None else known)
-    history = History(contract, pushdown, manifest, Rows(), ({}, {}))
+    history = History(contract, place(contract), manifest, Rows(), ({}, {}))
     _read_rows(history, run.inputs())
     _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
     return history
@@ -295,6 +292,11 @@ def _filter_rows(history: History, side: int, first: int, columns: Columns) -> N
             failed.update(at for at, time_us in enumerate(columns.time_us) if time_us is None)
     for at in failed:
         rows.disposition[first + at] = Disposition.FILTERED
+    for what in history.pushdown.inferable[side]:
+        for at, value in enumerate(columns.numbers[what.field]):
+            if at not in failed and not passes(value, what):
+                rows.disposition[first + at] = Disposition.FILTERED
+                history.optional.add(first + at)
 
 
 def _take_windows(history: History) -> None:

@@ -26,8 +26,8 @@ A query that was started again has forgotten the latest event times of both inpu
 ``WatermarkTracker`` is kept in no file); so W stands still until both have shown a row again. A batch that was run
 again was run by such a query.
 
-W is *predicted* from rows, never copied from the checkpoint: rows are judged by the watermarks that the
-contract promises. Where the checkpoint differs, ``wrong_watermarks`` is the one finding for the cause, and
+W is *predicted* from rows (``watermarks``), never copied from the checkpoint: rows are judged by the watermarks that
+the contract promises. Where the checkpoint differs, ``wrong_watermarks`` is the one finding for the cause, and
 what the wrong watermark did to rows shows as findings about those rows.
 """
 
@@ -35,12 +35,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidemark.formats.contract import COMPARISONS, PRESERVED, JoinKind
-from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History, alone, pair
+from tidemark.oracle.model.watermarks import Watermarks
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.spark.pushdown import passes
 from tidemark.oracle.spark.time_ranges import (
@@ -98,38 +97,27 @@ def predict(history: History) -> Prediction:
         removed=never[:],
     )
     join = _SemiJoin if history.contract.kind is JoinKind.LEFT_SEMI else _Join
-    contract = history.contract
-    delays_ms = contract.left.watermark_delay_ms, contract.right.watermark_delay_ms
-    model, tracker = join(history, prediction), WatermarkTracker(delays_ms, contract.policy)
+    model, watermarks = join(history, prediction), Watermarks(history)
     for batch in history.batches:
         number = batch.plan.batch
-        prediction.watermarks_ms.append(tracker.watermark_ms)
-        if batch.plan.restarted or batch.plan.runs > 1:
-            tracker.restart()
+        watermarks.begin(batch.plan)
+        prediction.watermarks_ms.append(watermarks.current_ms)
         left = _readable(batch.rows[LEFT], prediction.disposition)
         right = _readable(batch.rows[RIGHT], prediction.disposition)
-        _observe(tracker, history, (left, right))
+        watermarks.observe((left, right), [_optional(history, rows) for rows in batch.rows])
         model.start(number, prediction.late_ms(number), prediction.watermarks_ms[number])
         model.take(model.accept(LEFT, left), model.accept(RIGHT, right))
         model.evict()
-        tracker.advance()
-    prediction.watermarks_ms.append(tracker.watermark_ms)
+    prediction.watermarks_ms.append(watermarks.current_ms)
     return prediction
+
+
+def _optional(history: History, rows: list[int]) -> list[int]:
+    return [row for row in rows if row in history.optional] if history.optional else []
 
 
 def _readable(rows: list[int], disposition: bytearray) -> list[int]:
     return [row for row in rows if not disposition[row]]  # Fate.UNREAD is 0: neither unreadable nor filtered
-
-
-def _observe(tracker: WatermarkTracker, history: History, rows_by_side: tuple[list[int], list[int]]) -> None:
-    """Take the rows of a batch into account, late ones too; a NULL event time that is kept counts as 0."""
-    contract, time_of = history.contract, history.rows.event_us.__getitem__
-    for number, (side, rows) in enumerate(zip((contract.left, contract.right), rows_by_side, strict=True)):
-        if rows and side.watermark_delay_ms is not None:
-            times_us: Iterable[int] = map(time_of, rows)
-            if side.keeps_null_event_time:
-                times_us = (0 if time_us == NULL_TIME_US else time_us for time_us in times_us)
-            tracker.observe(number, max(times_us) // US_PER_MS)
 
 
 class _Join:

@@ -9,8 +9,9 @@ Free of I/O. A contract says what a user wrote; this says what the optimizer mak
   watermark; so does ``IsNotNull`` of every field that the condition compares (``InferFiltersFromConstraints``);
 * what is asked of a key of one side may be asked of the equal key of the other, too, unless that side is preserved
   (``InferFiltersFromConstraints`` of a join), and then goes below its watermark. Whether it is depends on how the query
-  makes the key of its records: of a field of ``from_json`` Spark infers nothing. So the plan has to say it
-  (``inferred_filters`` of the manifest);
+  makes the key of its records, and differs from batch to batch: of a field of ``from_json`` Spark infers nothing, but
+  in a batch in which the other side has no new rows it does. Rows that fail it match nothing. They are *optional*:
+  Spark may drop them, or they move the watermark and are stored;
 * a conjunct over a preserved side stays in the join: a row that fails it is answered with its NULL row at once, and
   is not stored (``preJoinFilter``);
 * a conjunct over both sides picks among the pairs.
@@ -18,7 +19,7 @@ Free of I/O. A contract says what a user wrote; this says what the optimizer mak
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.formats.contract import COMPARISONS, PRESERVED, Contract, Filter, JoinKind, Term
@@ -32,6 +33,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 class Pushdown:
     """Of each side: the filters ``below`` the watermark, those ``early`` in the join, and the fields that are read.
 
+    ``inferable`` are those that Spark may put below the watermark, too, because they are asked of the other side.
     ``pairs`` are the conjuncts over both sides. ``limits_ms`` are the times up to which rows may be evicted at most,
     because Spark takes a lower bound of another column for one of the event time (``StreamingJoinHelper``).
     """
@@ -41,6 +43,7 @@ class Pushdown:
     pairs: tuple[Term, ...]
     fields: tuple[tuple[str, ...], tuple[str, ...]]
     limits_ms: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    inferable: tuple[tuple[Filter, ...], tuple[Filter, ...]] = ((), ())
 
 
 def passes(value: int | None, what: Filter) -> bool:
@@ -62,51 +65,51 @@ def as_planned(contract: Contract) -> Contract:
     )
 
 
-def place(contract: Contract, inferred: Mapping[str, Sequence[Filter]] | None = None) -> Pushdown:
-    """Where everything goes; of a contract that :func:`as_planned` gave.
-
-    ``inferred`` has, by topic, what Spark asks of its rows because it is asked of the other side.
-    """
+def place(contract: Contract) -> Pushdown:
+    """Where everything goes; of a contract that :func:`as_planned` gave."""
     preserved = PRESERVED.get(contract.kind, ())
     own = of_side(contract.condition, LEFT), of_side(contract.condition, RIGHT)
     pairs = _of_both(contract.condition)
     below = tuple(
-        tuple(
-            dict.fromkeys(
-                [*side.filters, *(() if at in preserved else own[at]), *(inferred or {}).get(side.topic, ())]
-            )
-        )
+        tuple(dict.fromkeys([*side.filters, *(() if at in preserved else own[at])]))
         for at, side in enumerate((contract.left, contract.right))
     )
+    inferable = _inferable(contract, LEFT), _inferable(contract, RIGHT)
     early = tuple(own[side] if side in preserved else () for side in (LEFT, RIGHT))
     compared = [term.left for term in pairs], [term.right for term in pairs]
     fields = tuple(
         tuple(
-            dict.fromkeys([*(one.field for one in below[side] + early[side]), *filter(None, compared[side])])
+            dict.fromkeys(
+                [
+                    *(one.field for one in (*below[side], *early[side], *inferable[side])),
+                    *filter(None, compared[side]),
+                ]
+            )
         )
         for side in (LEFT, RIGHT)
     )
     limits = [() if contract.bound.equal else _limits_ms(early[side]) for side in (LEFT, RIGHT)]
     return Pushdown(
-        (below[0], below[1]), (early[0], early[1]), pairs, (fields[0], fields[1]), (limits[0], limits[1])
+        (below[0], below[1]),
+        (early[0], early[1]),
+        pairs,
+        (fields[0], fields[1]),
+        (limits[0], limits[1]),
+        inferable,
     )
 
 
-def inferable(contract: Contract) -> dict[str, list[Filter]]:
-    """By topic, what Spark can infer of its rows: asked of a key of the other side, and not of its own."""
-    contract = as_planned(contract)
-    sides, preserved = (contract.left, contract.right), PRESERVED.get(contract.kind, ())
-    asked = [side.filters + of_side(contract.condition, at) for at, side in enumerate(sides)]
-    found = {}
-    for at, side in enumerate(sides):
-        pairs = list(zip(sides[1 - at].keys, side.keys, strict=True))
-        mirrored = [
-            replace(one, field=own) for one in asked[1 - at] for other, own in pairs if one.field == other
-        ]
-        new = [one for one in dict.fromkeys(mirrored) if one not in asked[at]]
-        if new and at not in preserved:
-            found[side.topic] = new
-    return found
+def _inferable(contract: Contract, side: int) -> tuple[Filter, ...]:
+    """What Spark can infer of the rows of a side: asked of a key of the other side, and not of its own."""
+    if side in PRESERVED.get(contract.kind, ()):
+        return ()
+    sides = contract.left, contract.right
+    asked = [one.filters + of_side(contract.condition, at) for at, one in enumerate(sides)]
+    pairs = list(zip(sides[1 - side].keys, sides[side].keys, strict=True))
+    mirrored = [
+        replace(one, field=own) for one in asked[1 - side] for other, own in pairs if one.field == other
+    ]
+    return tuple(one for one in dict.fromkeys(mirrored) if one not in asked[side])
 
 
 def _limits_ms(filters: Sequence[Filter]) -> tuple[int, ...]:
