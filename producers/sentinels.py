@@ -2,15 +2,17 @@
 
 Pure, without Kafka and Spark. A sentinel must reach the watermark node: a record that a filter below the node drops
 does not move the watermark, and with policy ``min`` the query would then wait forever. A sentinel is therefore a copy
-of the last readable record of its input, which has passed those filters, with an id, time and keys of its own. The
-keys differ between inputs, so sentinels match no row, not even each other.
+of the last readable record of its input, with an id, time and keys of its own, and with numbers that pass every filter
+of the contract. The keys differ between inputs, so sentinels match no row, not even each other.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import NoneType
 from typing import Any
 from zlib import crc32
 
@@ -18,7 +20,7 @@ import msgspec
 
 from tidemark.errors import UsageError
 from tidemark.formats.chain import STRING, Chain, Join, Window
-from tidemark.formats.contract import Bound, Contract, Side
+from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, Side
 from tidemark.formats.events import read_event, write_time
 from tidemark.formats.trace import FORMAT, Header, Record, TraceReader
 
@@ -45,11 +47,16 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
     reach_ms = _reach_ms(contract)
     delay_ms = max(side.watermark_delay_ms or 0 for side in sides)
     first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
+    asked = _asked(contract)
+    values = {
+        side.topic: _passing_values(side, templates[side.topic], asked.get(side.topic, {}), turn)
+        for turn, side in enumerate(sides)
+    }
     header = Header(
         tidemark_trace=FORMAT, pace="stepped", topics=topics, slices=rounds, generator="producers.sentinels"
     )
     return header, [
-        _sentinel(side, templates[side.topic], first_ms + index * MARGIN_MS, slice_index=index)
+        _sentinel(side, values[side.topic], first_ms + index * MARGIN_MS, slice_index=index)
         for index in range(rounds)
         for side in sides
     ]
@@ -112,10 +119,47 @@ def _readable(records: Iterable[Record], sides: dict[str, Side]) -> Iterator[tup
             yield record.topic, value, event.time_us, None not in event.key
 
 
-def _sentinel(side: Side, template: dict[str, Any], time_ms: int, *, slice_index: int) -> Record:
+def _asked(contract: Contract | Chain) -> dict[str, dict[str, list[Filter]]]:
+    """Topic -> field -> what is asked of it; of a join key also what is asked of the equal key of the other side."""
+    found: defaultdict[str, defaultdict[str, list[Filter]]] = defaultdict(lambda: defaultdict(list))
+    if isinstance(contract, Chain):
+        for source in contract.sources:
+            columns = {field.name: field.column or field.name for field in source.fields}
+            for one in source.filters:
+                found[source.topic][columns.get(one.field, one.field)].append(one)
+        return {topic: dict(fields) for topic, fields in found.items()}
+    terms, sides = (*contract.condition, *contract.where), (contract.left, contract.right)
+    for right, side in enumerate(sides):
+        other = sides[1 - right]
+        equal = dict(zip(side.keys, other.keys, strict=True))
+        for one in (*side.filters, *filter(None, (term.of_side(right=bool(right)) for term in terms))):
+            found[side.topic][one.field].append(one)
+            if one.field in equal:
+                found[other.topic][equal[one.field]].append(one)
+    return {topic: dict(fields) for topic, fields in found.items()}
+
+
+def _passing_values(
+    side: Side, template: dict[str, Any], asked: dict[str, list[Filter]], turn: int
+) -> dict[str, Any]:
+    """The fields of a sentinel but its id and its time; ``turn`` is another number for each input."""
+    fields = template | {key: _key_value(side, template.get(key)) for key in side.keys}
+    for name, filters in asked.items():
+        if type(fields.get(name)) in (int, NoneType):
+            near = (one.value + step for one in filters for step in (0, 1, -1, 2, -2))
+            passing = [
+                number
+                for number in dict.fromkeys([fields.get(name) or 0, *near])
+                if all(COMPARISONS[one.op](number, one.value) for one in filters)
+            ]
+            is_own_key = name in side.keys and passing[:1] != [fields.get(name)]
+            fields |= {name: passing[min(turn if is_own_key else 0, len(passing) - 1)]} if passing else {}
+    return fields
+
+
+def _sentinel(side: Side, values: dict[str, Any], time_ms: int, *, slice_index: int) -> Record:
     fields = {
-        **template,
-        **{key: _key_value(side, template.get(key)) for key in side.keys},
+        **values,
         side.id: f"sentinel-{side.topic}-{slice_index}",
     }
     fields.pop(side.time, None)

@@ -93,6 +93,8 @@ COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
 }
 """The operators of filters and conditions, as in SQL."""
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+"""Each of them read from right to left."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,13 @@ class Term:
         """Whether it has exactly two operands and a known operator."""
         given = [part for part in (self.left, self.right, self.value) if part is not None]
         return len(given) == 2 and self.op in COMPARISONS
+
+    def of_side(self, *, right: bool) -> Filter | None:
+        """The same with the field first, if it compares a field of that side with a number."""
+        field, other = (self.right, self.left) if right else (self.left, self.right)
+        if field is None or other is not None or self.value is None:
+            return None
+        return Filter(field, FLIPPED[self.op] if right else self.op, self.value)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from tidemark.formats import contract
+
 US_PER_MS = 1000
 _US = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
 _UNITS = list(_US)
@@ -25,7 +27,7 @@ ATTRIBUTE = re.compile(
     r"(?P<name>[^\s()\[\],#]+)#(?P<id>\d+)L?(?:-T(?P<delay>\d+)ms)?(?P<path>(?:\.[^\s()\[\],.#]+)*)"
 )
 _COMPARISONS = (" <=> ", " >= ", " <= ", " > ", " < ", " = ")
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!=", "<=>": "<=>"}
+FLIPPED = {**contract.FLIPPED, "<=>": "<=>"}
 """Each comparison read from right to left."""
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from producers.sentinels import make_sentinels
 from tidemark.errors import UsageError
-from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
+from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, JoinKind, Output, Side, Term
 from tidemark.formats.events import read_event
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 
@@ -83,3 +84,58 @@ def test_a_trace_of_another_pipeline_is_refused(tmp_path):
     write_trace(path, Header(tidemark_trace=2, pace="backlog", topics={"flights": TopicSpec()}), [])
     with pytest.raises(UsageError, match="has no topic 'impressions'"):
         make_sentinels(CONTRACT, path)
+
+
+NUMBERED = replace(
+    CONTRACT,
+    left=replace(CONTRACT.left, keys=("n",), filters=(Filter("price", ">=", 5),)),
+    right=replace(CONTRACT.right, keys=("n",), filters=(Filter("n", "<", 1000),)),
+    condition=(Term("<", right="price", value=8), Term("!=", left="n", value=998)),
+)
+
+
+def test_sentinels_pass_what_the_contract_asks_of_their_side_and_of_the_equal_key(tmp_path):
+    """The last records do not: a sentinel that is a copy of them would be dropped, and the query never flushed."""
+    path = tmp_path / "numbers.jsonl"
+    header = Header(
+        tidemark_trace=2,
+        pace="stepped",
+        topics=dict.fromkeys(("impressions", "clicks"), TopicSpec(1)),
+        slices=1,
+    )
+    values = {"impressions": "impression_time", "clicks": "click_time"}
+    records = [
+        Record(
+            topic=topic, arrival_ms=1, value=json.dumps({"n": 7, "price": 1, time: "2026-01-01T00:00:00Z"})
+        )
+        for topic, time in values.items()
+    ]
+    write_trace(path, header, records)
+
+    _, (left, right) = make_sentinels(NUMBERED, path)
+
+    left_value, right_value = json.loads(left.value), json.loads(right.value)
+    assert left_value["price"] >= 5
+    assert right_value["price"] > 8
+    for value in (left_value, right_value):
+        assert value["n"] < 1000
+        assert value["n"] != 998
+    assert left_value["n"] != right_value["n"]
+
+
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_a_sentinel_passes_each_operator(op, tmp_path):
+    path = tmp_path / "numbers.jsonl"
+    header = Header(
+        tidemark_trace=2,
+        pace="stepped",
+        topics=dict.fromkeys(("impressions", "clicks"), TopicSpec(1)),
+        slices=1,
+    )
+    value = {"user_id": "u", "ad_id": "a", "price": 3, "impression_time": "2026-01-01T00:00:00Z"}
+    write_trace(path, header, [Record(topic="impressions", arrival_ms=1, value=json.dumps(value))])
+    asked = replace(CONTRACT, left=replace(CONTRACT.left, filters=(Filter("price", op, 5),)))
+
+    _, (left, _) = make_sentinels(asked, path)
+
+    assert COMPARISONS[op](json.loads(left.value)["price"], 5)

@@ -26,8 +26,6 @@ from tidemark.formats.contract import COMPARISONS, PRESERVED, Contract, Filter, 
 from tidemark.oracle.spark.outer_join_elimination import kind_of_filtered
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-
 
 @dataclass(frozen=True)
 class Pushdown:
@@ -127,12 +125,8 @@ def must_be_there(pushdown: Pushdown, side: int, kind: JoinKind) -> list[str]:
 
 def of_side(terms: Sequence[Term], side: int) -> tuple[Filter, ...]:
     """The conjuncts over one side, with the field first."""
-    found = []
-    for term in terms:
-        field, other = (term.right, term.left) if side else (term.left, term.right)
-        if other is None and field is not None and term.value is not None:
-            found.append(Filter(field, _MIRRORED[term.op] if side else term.op, term.value))
-    return tuple(found)
+    found = (term.of_side(right=side == RIGHT) for term in terms)
+    return tuple(one for one in found if one is not None)
 
 
 def _of_both(terms: Sequence[Term]) -> tuple[Term, ...]:
