@@ -171,5 +171,6 @@ def _sentinels() -> Iterator[Record]:
             "user_id": name,
             "ad_id": "none",
             f"{name}_time": write_time(FAR_US),
+            "n": 0,
         }
         yield record(topic, 0, json.dumps(value), FAR_US)

@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from bench._evidence import (
     record,
 )
 from bench._summary import print_result, say
-from tidemark.formats.contract import Bound, JoinKind
+from tidemark.formats.contract import Bound, Contract, JoinKind, Term
 from tidemark.formats.events import write_time
 from tidemark.formats.trace import Record
 from tidemark.oracle.input.history import Disposition, History, alone
@@ -57,6 +57,11 @@ class Shape:
     batches: Callable[[int], Iterator[Batch]]
     finds: tuple[str, ...] = ()
     change: Change | None = None
+    condition: tuple[Term, ...] = ()
+
+    def contract(self, kind: JoinKind) -> Contract:
+        """What a join of this shape promises."""
+        return replace(contract(kind, self.bound), condition=self.condition)
 
 
 def spread(rows: int) -> Iterator[Batch]:
@@ -78,6 +83,23 @@ def at_once(lefts: int | None = None) -> Callable[[int], Iterator[Batch]]:
             yield [0.0] * (split - begun), [0.0] * (done - split)
 
     return batches
+
+
+def apart(rows: int) -> Iterator[Batch]:
+    """All left rows have one time, and all right rows the first one at which they match none of them."""
+    for number in range(BATCHES):
+        count = (rows * (number + 1) // BATCHES - rows * number // BATCHES) // 2
+        yield [0.0] * count, [10.000001] * count
+
+
+def one_by_one(rows: int) -> Iterator[Batch]:
+    """All left rows wait, one every second; then a right row comes for each."""
+    each = rows // 2
+    for offset_s in (0.0, 0.5):
+        for number in range(BATCHES // 2):
+            seconds = range(each * number * 2 // BATCHES, each * (number + 1) * 2 // BATCHES)
+            times = [second + offset_s for second in seconds]
+            yield ([], times) if offset_s else (times, [])
 
 
 def behind(rows: int) -> Iterator[Batch]:
@@ -114,11 +136,16 @@ def of_late_partners(history: History, emitted: Emitted) -> Emitted:
 
 
 NEAR, FAR, WIDE = Bound(-10_000, 0), Bound(-400, 400), Bound(-100_000_000, 100_000_000)
-EQUAL, EITHER_WAY = Bound(equal=True), Bound(-5_000, 5_000)
+EQUAL, EITHER_WAY, NEXT, NONE = Bound(equal=True), Bound(-5_000, 5_000), Bound(-500, 0), Bound()
+SMALLER = (Term("<", left="n", right="n"),)
 SHAPES = {
     "matched": Shape(PAIRED, NEAR, spread),
     "all matched": Shape(SEMI, WIDE, spread),
+    "all matched without a bound": Shape(SEMI, NONE, spread),
+    "all matched under a condition": Shape(SEMI, WIDE, spread, condition=SMALLER),
+    "matched one by one": Shape(SEMI, NEXT, one_by_one),
     "unmatched": Shape(ALL, FAR, spread),
+    "unmatched by a microsecond": Shape(ALL, NEAR, apart),
     "early": Shape(ALL, NEAR, spread, ("misplaced_rows",), early),
     "early NULL rows": Shape(OUTER, FAR, spread, ("premature_nulls",), early),
     "lost": Shape(ALL, NEAR, spread, ("lost_rows",), lost),
@@ -129,6 +156,9 @@ SHAPES = {
     "all at equal times": Shape(SEMI, EQUAL, at_once()),
     "all at one time": Shape(SEMI, NEAR, at_once()),
     "lost by the known defect": Shape(SEMI, NEAR, behind, ("lost_rows",)),
+    "lost by the known defect under a condition": Shape(
+        SEMI, NEAR, behind, ("lost_rows",), condition=SMALLER
+    ),
     "came of late partners": Shape(SEMI, EITHER_WAY, late_partners, ("late_rows_joined",), of_late_partners),
 }
 """By name; a left outer join that lost rows has no NULL rows in their place, and so on."""
@@ -148,6 +178,7 @@ def records(shape: Shape, rows: int) -> Iterator[list[Record]]:
                     "user_id": "u-1",
                     "ad_id": "a-1",
                     f"{name}_time": write_time(time_us),
+                    "n": side,
                 }
                 found.append(record(topic, number % PARTITIONS, json.dumps(value), time_us))
                 counts[side] += 1
@@ -158,7 +189,7 @@ def judged(name: str, kind: JoinKind, rows: int) -> dict[str, Any]:
     """Make a run of a shape, and judge it."""
     shape = SHAPES[name]
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
-        run = make_run(Path(folder), contract(kind, shape.bound), records(shape, rows), shape.change)
+        run = make_run(Path(folder), shape.contract(kind), records(shape, rows), shape.change)
         return measure(run.path)
 
 

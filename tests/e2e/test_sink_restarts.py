@@ -233,12 +233,24 @@ def rows_of_batches(copy):
 
 
 def kill_in_the_midst(stack, driver, copy):
-    """Kill the executors while a batch is on its way, until one has been hit before its end; returns that batch."""
+    """Kill the executors while a batch is on its way, until one has been hit before its end; returns that batch.
+
+    The executors are suspended first: to freeze the container of a driver can take longer than a batch.
+    """
     for _ in range(BATCHES):
-        wait_until(copy.is_open, 90, lambda: "an open transaction", poll_s=0.001)
+        wait_until(
+            copy.is_open, 90, lambda: f"an open transaction; batches {commits(copy)} have ended", poll_s=0.001
+        )
+        executors = [executor.executor_id for executor in stack.executors(driver.name)]
+        for executor in executors:
+            stack.pause_executor(driver.name, executor)
+        if not copy.is_open():
+            for executor in executors:
+                stack.resume_executor(driver.name, executor)
+            continue
         stack.pause(driver.name)
-        for executor in stack.executors(driver.name):
-            stack.kill_executor(driver.name, executor.executor_id)
+        for executor in executors:
+            stack.kill_executor(driver.name, executor)
         wait_until(lambda: not copy.is_open(), 60, lambda: "the transaction to be ended")
         batch = int(copy.newest("offsets").name)
         if batch not in rows_of_batches(copy):

@@ -10,16 +10,17 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.unit.oracle.histories import Run
 from tests.unit.oracle.literal import Literal
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.case import Case
 from tidemark.campaigns.random_cases import BOUNDS, flush_of, generate_records, make_contract
-from tidemark.formats.contract import JoinKind, Term
+from tidemark.formats.contract import PRESERVED, Bound, JoinKind, Term
 from tidemark.formats.trace import Record
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.input.history import Disposition, History, alone, first_of, read_history, right_of
 from tidemark.oracle.model.join_replay import Prediction, predict
-from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS, state_ms
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
 from tidemark.oracle.sql.join_answer import right_answer, spark_loses
 
 CONDITIONS = ((), (Term("<", left="n", right="n"),), (Term("!=", left="n", right="n"),))
@@ -52,7 +53,7 @@ def of_keys(rng: random.Random, keys: str, record: Record) -> Record:
     return msgspec.structs.replace(record, value=json.dumps(value | new))
 
 
-def replayed(run: Drawn) -> tuple[History, Prediction]:
+def replayed(run: Drawn | Run) -> tuple[History, Prediction]:
     history = read_history(run)  # type: ignore[arg-type]
     return history, predict(history)
 
@@ -75,7 +76,7 @@ def accepted_pairs(run: Drawn, history: History, prediction: Prediction) -> set[
 
 @pytest.mark.parametrize("kind", JoinKind)
 def test_the_model_gives_what_the_rules_say(kind, monkeypatch):
-    monkeypatch.setattr("tidemark.oracle.model.join_replay._MANY", 3)
+    monkeypatch.setattr("tidemark.oracle.model.join_replay._AT_ONCE", 3)
     emitted = 0
     for run in runs(kind):
         history, prediction = replayed(run)
@@ -121,3 +122,45 @@ def is_lost(history: History, prediction: Prediction, left: int, rights: list[in
     return bool(rights) and limit_ms is not None and all(
         rows.batch[right] == rows.batch[left] and rows.time_us[right] <= limit_ms * US_PER_MS for right in rights
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("popular", [0, 8])
+@pytest.mark.parametrize("kind", [kind for kind in JoinKind if kind is not JoinKind.LEFT_SEMI])
+def test_sql_gives_each_pair_once_however_popular_its_key_is(kind, popular, monkeypatch):
+    monkeypatch.setattr("tidemark.oracle.sql.join_answer._POPULAR", popular)
+    found = 0
+    for run in runs(kind):
+        history, prediction = replayed(run)
+        pairs = accepted_pairs(run, history, prediction)
+
+        said = right_answer(history, prediction)
+
+        assert len(said) == len(set(said))
+        matched = {row for pair in pairs for row in pair}
+        assert {(first_of(one), right_of(one)) for one in said if right_of(one) is not None} == pairs
+        assert not matched & {first_of(one) for one in said if right_of(one) is None}
+        found += len(pairs)
+    assert found > 1_000
+
+
+@pytest.mark.parametrize("bound", [Bound(-4_000, None), Bound(None, 4_000), Bound(-4_000, 4_000)])
+@pytest.mark.parametrize("kind", PRESERVED)
+def test_a_row_without_a_time_matches_nothing_though_an_end_is_open(kind, bound):
+    run = Run(kind, bound=bound)
+    sides = (replace(one, keeps_null_event_time=True) for one in (run.contract.left, run.contract.right))
+    run.contract = replace(run.contract, **dict(zip(("left", "right"), sides, strict=True)))
+    run.batch("i1 a -, i2 a 5", "c1 a -, c2 a 6").batch("i3 a -, i4 a 7", "c3 a 8").flush()
+
+    history, prediction = replayed(run)
+    partners = Partners(history)
+
+    emitted = sorted((*offsets(history, one), batch) for one, batch in prediction.batch_of.items())
+    assert emitted == sorted((-1 if left is None else left, -1 if right is None else right, batch)
+                             for left, right, batch in run.naive().out)  # fmt: skip
+    for row, time_us in enumerate(history.rows.time_us):
+        if time_us == NULL_TIME_US:
+            assert partners.of(row) == []
+            assert not partners.has(row, Disposition.ACCEPTED, prediction.disposition)
+            assert not prediction.matched[row]
+        elif not history.is_sentinel(row):
+            assert partners.of(row)

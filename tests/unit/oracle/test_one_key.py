@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bench._evidence import contract, make_run
+from bench._evidence import make_run
 from bench.one_key import SHAPES, records
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.random_cases import generate_case, generate_contract
@@ -25,7 +25,7 @@ ROWS = 400
 )
 def test_a_shape_of_the_bench_gives_its_verdict(name, kind, tmp_path):
     shape = SHAPES[name]
-    run = make_run(tmp_path, contract(kind, shape.bound), records(shape, ROWS), shape.change)
+    run = make_run(tmp_path, shape.contract(kind), records(shape, ROWS), shape.change)
 
     verdict = judge(run)
 
@@ -36,7 +36,7 @@ def test_a_shape_of_the_bench_gives_its_verdict(name, kind, tmp_path):
 
 def test_a_left_semi_join_with_one_time_gives_each_left_row_once(tmp_path):
     shape = SHAPES["all at one time"]
-    run = make_run(tmp_path, contract(JoinKind.LEFT_SEMI, shape.bound), records(shape, ROWS))
+    run = make_run(tmp_path, shape.contract(JoinKind.LEFT_SEMI), records(shape, ROWS))
 
     verdict = judge(run)
 
@@ -46,7 +46,7 @@ def test_a_left_semi_join_with_one_time_gives_each_left_row_once(tmp_path):
 
 def test_the_known_defect_loses_all_left_rows_of_its_batch(tmp_path):
     shape = SHAPES["lost by the known defect"]
-    run = make_run(tmp_path, contract(JoinKind.LEFT_SEMI, shape.bound), records(shape, ROWS))
+    run = make_run(tmp_path, shape.contract(JoinKind.LEFT_SEMI), records(shape, ROWS))
 
     verdict = judge(run)
 

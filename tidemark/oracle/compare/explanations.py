@@ -87,15 +87,22 @@ class Explain:
         """Why a row is wrong that a known defect gives."""
         if defect == FULL_OUTER_JOINS_NULL_KEYS:
             return "phantom_rows", f"came in batch {batch}, but a NULL key matches nothing ({defect})"
-        name = self._name_partners(first_of(identity), Disposition.ACCEPTED)
+        name = "nulls_for_matched_rows"
+        if defect == CONDITION_BOUNDS_THE_STATE and not self._has(first_of(identity), Disposition.ACCEPTED):
+            name = "premature_nulls"
+        return name, lambda: self._null_of_a_defect(identity, batch, defect)
+
+    def _null_of_a_defect(self, identity: int, batch: int, defect: str) -> str:
+        names = self._name_partners(first_of(identity), Disposition.ACCEPTED)
         if defect == FORMAT_4_MISSES_ROWS:
             why = "which state format 4 did not find: a condition on another column closes the range in which it looks"
-            return "nulls_for_matched_rows", f"came in batch {batch}, but {name} matches it, {why} ({defect})"
+            return f"came in batch {batch}, but {names} matches it, {why} ({defect})"
         if defect == CONDITION_BOUNDS_THE_STATE:
-            why = f"came in batch {batch}, when a partner could still come, or had come: {name or 'none did'}"
-            return ("nulls_for_matched_rows" if name else "premature_nulls"), f"{why} ({defect})"
-        why = f"came in batch {batch}, but {name} matches it, which was not late: it has no watermark ({defect})"
-        return "nulls_for_matched_rows", why
+            why = (
+                f"came in batch {batch}, when a partner could still come, or had come: {names or 'none did'}"
+            )
+            return f"{why} ({defect})"
+        return f"came in batch {batch}, but {names} matches it, which was not late: it has no watermark ({defect})"
 
     def wrong_batch(self, identity: int, batch: int, due: int) -> Reason:
         """A right row in a wrong batch."""
@@ -130,24 +137,26 @@ class Explain:
         return "phantom_rows", f"came, but in a join of kind {self._kind} such a row is owed no NULL row"
 
     def _cannot_take_part(self, row: int) -> Reason | None:
-        disposition, place = self._prediction.disposition[row], self._words.place(row)
+        disposition = self._prediction.disposition[row]
         if disposition == Disposition.LATE:
-            batch = self._history.rows.batch[row]
-            late = moment(self._prediction.late_ms(batch))
-            why = (
-                f"came, but {place} was late: batch {batch} drops rows at or before its late watermark {late}"
-            )
-            return "late_rows_joined", why
+            return "late_rows_joined", lambda: f"came, but {self._late(row)}"
         if disposition == Disposition.UNREADABLE:
-            return "phantom_rows", f"came, but {place} is not an event and had to be filtered out"
-        if disposition == Disposition.FILTERED:
             return (
                 "phantom_rows",
-                f"came, but {place} has a NULL join key or fails a filter: it matches nothing",
+                lambda: f"came, but {self._words.place(row)} is not an event and had to be filtered out",
             )
+        if disposition == Disposition.FILTERED:
+            why = "has a NULL join key or fails a filter: it matches nothing"
+            return "phantom_rows", lambda: f"came, but {self._words.place(row)} {why}"
         if self._history.rows.batch[row] == NO_BATCH:
-            return "phantom_rows", f"came, but no planned batch read {place}"
+            return "phantom_rows", lambda: f"came, but no planned batch read {self._words.place(row)}"
         return None
+
+    def _late(self, row: int) -> str:
+        batch = self._history.rows.batch[row]
+        late = moment(self._prediction.late_ms(batch))
+        place = self._words.place(row)
+        return f"{place} was late: batch {batch} drops rows at or before its late watermark {late}"
 
     def _wrong_pair(self, left: int, right: int) -> Reason:
         if self._kind is JoinKind.LEFT_SEMI:
@@ -160,7 +169,7 @@ class Explain:
                 return "phantom_rows", "came, but a NULL key matches nothing"
             if window(self._history.contract.bound).holds(rows.time_us[left], rows.time_us[right]):
                 return "phantom_rows", "came, but the condition on both sides' fields does not hold"
-            return "phantom_rows", f"came, but not {self._distance(left, right)}"
+            return "phantom_rows", lambda: f"came, but not {self._distance(left, right)}"
         return (
             "oracles_disagree",
             "came, and keys and times match, but Spark's rules do not give it",
@@ -168,15 +177,18 @@ class Explain:
 
     def _wrong_null(self, left: int, batch: int) -> Reason:
         if self._prediction.matched[left]:
-            name = self._name_partners(left, Disposition.ACCEPTED)
-            return "nulls_for_matched_rows", f"came in batch {batch}, but it was joined with {name}"
+            return "nulls_for_matched_rows", lambda: self._null_of_matched(left, batch)
         return (
             "premature_nulls",
-            f"came in {self._words.watermarks(batch)}, too early: {self._eviction(left)}",
+            lambda: f"came in {self._words.watermarks(batch)}, too early: {self._eviction(left)}",
         )
 
+    def _null_of_matched(self, left: int, batch: int) -> str:
+        names = self._name_partners(left, Disposition.ACCEPTED)
+        return f"came in batch {batch}, but it was joined with {names}"
+
     def _wrong_semi(self, left: int) -> Reason:
-        if any(self._prediction.disposition[row] == Disposition.LATE for row in self._partners.each(left)):
+        if self._has(left, Disposition.LATE):
             return "late_rows_joined", lambda: self._only_late_partners(left)
         return "phantom_rows", "came, but it has no partner by key and time"
 
@@ -184,11 +196,12 @@ class Explain:
         late = self._name_partners(left, Disposition.LATE)
         return f"came, but its only partner {late} was late and had to be dropped"
 
+    def _has(self, row: int, disposition: Disposition) -> bool:
+        return self._partners.has(row, disposition, self._prediction.disposition)
+
     def _name_partners(self, row: int, disposition: Disposition) -> str:
-        """The first few partners of one fate."""
-        found = [
-            other for other in self._partners.of(row) if self._prediction.disposition[other] == disposition
-        ]
+        """The first few partners of one disposition."""
+        found = list(self._partners.with_disposition(row, disposition, self._prediction.disposition))
         names = " and ".join(self._words.row(other) for other in found[:_PARTNERS_NAMED])
         more = len(found) - _PARTNERS_NAMED
         return f"{names} and {more} more" if more > 0 else names

@@ -7,9 +7,8 @@ because a run that is right never asks.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator
 from functools import cached_property
 
 from tidemark.formats.contract import COMPARISONS
@@ -17,16 +16,17 @@ from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Disposition, Histo
 from tidemark.oracle.spark.pushdown import passes
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, window
 
-Accepted = tuple[defaultdict[int, list[int]], defaultdict[tuple[int, int], list[int]]]
+Times = dict[Hashable, list[int]]
+"""Rows in groups, each row as ``time_us << ROW_BITS | row``, sorted."""
 
 
 class Partners:
-    """The partners that a row has by key and time."""
+    """The partners that a row has by key and time. One key can have very many, so what only asks does not list them."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._window = window(history.contract.bound)
-        self._accepted: Accepted | None = None
+        self._known: dict[tuple[int, Disposition], tuple[Times, Times]] = {}
 
     def match(self, left_row: int, right_row: int) -> bool:
         """Whether two rows match by key, time and condition; a NULL key matches nothing."""
@@ -44,12 +44,10 @@ class Partners:
         return list(self.each(row))
 
     def each(self, row: int) -> Iterator[int]:
-        """The same, one by one: one key can have very many."""
+        """The same, looked for one by one."""
         rows = self._history.rows
         side, time_us = rows.side[row], rows.time_us[row]
         entries = self._by_key[1 - side].get(rows.key[row], [])
-        if time_us == NULL_TIME_US and not self._window.is_boundless:
-            return
         low_us, high_us = self._reach(side, time_us)
         for at in range(bisect_left(entries, low_us << ROW_BITS), len(entries)):
             if entries[at] >> ROW_BITS > high_us:
@@ -58,23 +56,40 @@ class Partners:
             if self._condition_holds(*((row, other) if side == LEFT else (other, row))):
                 yield other
 
-    def all_accepted_are_of(self, left_row: int, until_us: int, disposition: bytearray) -> bool:
+    def with_disposition(self, row: int, disposition: Disposition, dispositions: bytearray) -> Iterator[int]:
+        """Those that have one disposition; ``dispositions`` is that of the prediction, the same at every call."""
+        return (other for other in self.each(row) if dispositions[other] == disposition)
+
+    def has(self, row: int, disposition: Disposition, dispositions: bytearray) -> bool:
+        """Whether there is one that has it."""
+        if self._has_conditions:
+            return any(True for _ in self.with_disposition(row, disposition, dispositions))
+        rows, side = self._history.rows, self._history.rows.side[row]
+        of_key, _ = self._with_disposition(1 - side, disposition, dispositions)
+        return _count(of_key.get(rows.key[row], []), *self._reach(side, rows.time_us[row])) > 0
+
+    def all_accepted_are_of(self, left_row: int, until_us: int, dispositions: bytearray) -> bool:
         """Whether a left row has accepted partners, and all are of its own batch, with times up to this one."""
         rows = self._history.rows
-        batch, key, time_us = rows.batch[left_row], rows.key[left_row], rows.time_us[left_row]
-        if self._has_conditions:
-            accepted = (row for row in self.each(left_row) if disposition[row] == Disposition.ACCEPTED)
-            are_of = [rows.batch[row] == batch and rows.time_us[row] <= until_us for row in accepted]
-            return bool(are_of) and all(are_of)
-        if time_us == NULL_TIME_US and not self._window.is_boundless:
+        key, batch = rows.key[left_row], rows.batch[left_row]
+        of_key, of_batch = self._with_disposition(RIGHT, Disposition.ACCEPTED, dispositions)
+        low_us, high_us = self._reach(LEFT, rows.time_us[left_row])
+        near = _count(of_key.get(key, []), low_us, high_us)
+        if near == _count(of_batch.get((key, batch), []), low_us, min(high_us, until_us)):
+            return self.has(left_row, Disposition.ACCEPTED, dispositions)
+        if not self._has_conditions:
             return False
-        low_us, high_us = self._reach(LEFT, time_us)
-        of_key, of_batch = self._accepted_rights(disposition)
-        count = _between(of_key[key], low_us, high_us)
-        return count > 0 and count == _between(of_batch[key, batch], low_us, min(high_us, until_us))
+        found = False
+        for row in self.with_disposition(left_row, Disposition.ACCEPTED, dispositions):
+            if rows.batch[row] != batch or rows.time_us[row] > until_us:
+                return False
+            found = True
+        return found
 
     def _reach(self, side: int, time_us: int) -> tuple[int, int]:
-        """The times on the other side that a time matches, both inclusive."""
+        """The times on the other side that a time matches, both inclusive; none if it is missing."""
+        if time_us == NULL_TIME_US and not self._window.is_boundless:
+            return 0, -1
         if side == LEFT:
             return time_us - self._window.upper_us, time_us - self._window.lower_us
         return time_us + self._window.lower_us, time_us + self._window.upper_us
@@ -114,20 +129,22 @@ class Partners:
                 entries.sort()
         return indices
 
-    def _accepted_rights(self, disposition: bytearray) -> Accepted:
-        """The times of accepted right rows in order, by key, and by key and batch."""
-        if self._accepted is None:
-            rows = self._history.rows
-            of_key, of_batch = self._accepted = defaultdict(list), defaultdict(list)
-            for key, entries in self._by_key[RIGHT].items():
+    def _with_disposition(
+        self, side: int, disposition: Disposition, dispositions: bytearray
+    ) -> tuple[Times, Times]:
+        """The rows of a side that have one disposition: by key, and by key and batch."""
+        if (side, disposition) not in self._known:
+            of_key, of_batch = self._known[side, disposition] = {}, {}
+            batch = self._history.rows.batch
+            for key, entries in self._by_key[side].items():
                 for entry in entries:
-                    time_us, row = entry >> ROW_BITS, entry & ROW_MASK
-                    if disposition[row] == Disposition.ACCEPTED:
-                        of_key[key].append(time_us)
-                        of_batch[key, rows.batch[row]].append(time_us)
-        return self._accepted
+                    row = entry & ROW_MASK
+                    if dispositions[row] == disposition:
+                        of_key.setdefault(key, []).append(entry)
+                        of_batch.setdefault((key, batch[row]), []).append(entry)
+        return self._known[side, disposition]
 
 
-def _between(times_us: list[int], low_us: int, high_us: int) -> int:
-    """How many of these times are in a range, both ends in it."""
-    return max(0, bisect_right(times_us, high_us) - bisect_left(times_us, low_us))
+def _count(entries: list[int], low_us: int, high_us: int) -> int:
+    """How many of these rows have a time in a range, both ends in it."""
+    return max(0, bisect_left(entries, (high_us + 1) << ROW_BITS) - bisect_left(entries, low_us << ROW_BITS))

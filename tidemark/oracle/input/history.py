@@ -94,7 +94,7 @@ class Disposition(IntEnum):
 
 
 class Rows:
-    """The columns. ``fate`` here knows only ``UNREADABLE`` and ``FILTERED``; the rest the model says.
+    """The columns. ``disposition`` here knows only ``UNREADABLE`` and ``FILTERED``; the rest the model says.
 
     ``time_us`` is the event time, or the end of its window (then ``event_us`` is the event time), or ``TIMELESS_US``.
     ``numbers`` are the fields that filters compare, by side.

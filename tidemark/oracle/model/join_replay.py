@@ -56,8 +56,8 @@ from tidemark.oracle.spark.time_ranges import (
 
 State = dict[int, list[int]]
 """Key number -> its rows, each as ``time_us << ROW_BITS | row``, sorted."""
-_MANY = 64
-"""From so many rows of a key on, those that leave are taken out together: one by one each moves all behind it."""
+_AT_ONCE = 64
+"""So many rows of the state are asked for a condition before the next: often one of the first is a partner."""
 
 
 @dataclass
@@ -158,7 +158,7 @@ class _Join:
                 self.evicted_us[side] = evicted_us(self.contract, side, before_ms, limits_ms)
 
     def accept(self, side: int, rows: list[int]) -> list[int]:
-        """The rows that take part in the join, with the fate of all of them set."""
+        """The rows that take part in the join, with the disposition of each set."""
         time_us, disposition, late_us = self.time_us, self.disposition, self.late_us
         if not self.watermarked[side]:
             late_us = -FOREVER_US
@@ -207,13 +207,20 @@ class _Join:
     def partners(self, side: int, row: int) -> list[int]:
         """The rows in the other side's state that a row matches."""
         entries = self.states[1 - side].get(self.key[row])
-        if not entries or (self.null_time and self.time_us[row] == NULL_TIME_US):
+        if not entries:
             return []
-        low_us, high_us = self.reach(side, self.time_us[row])
-        first = bisect_left(entries, low_us << ROW_BITS)
-        last = bisect_left(entries, (high_us + 1) << ROW_BITS, first)
+        first, last = self.span(side, row, entries)
         found = [entry & ROW_MASK for entry in entries[first:last]]
         return self.chosen(side, row, found) if self.pushdown.pairs else found
+
+    def span(self, side: int, row: int, entries: list[int]) -> tuple[int, int]:
+        """Where the entries whose times a row matches begin and end among those of its key on the other side."""
+        time_us = self.time_us[row]
+        if self.null_time and time_us == NULL_TIME_US:
+            return 0, 0
+        low_us, high_us = self.reach(side, time_us)
+        first = bisect_left(entries, low_us << ROW_BITS)
+        return first, bisect_left(entries, (high_us + 1) << ROW_BITS, first)
 
     def chosen(self, side: int, row: int, others: list[int]) -> list[int]:
         """The partners with which the conjuncts over both sides hold."""
@@ -230,15 +237,6 @@ class _Join:
                 if (holds(value, number) if side == LEFT else holds(number, value))
             ]  # fmt: skip
         return others
-
-    def has_partner(self, side: int, row: int) -> bool:
-        """Whether a row matches one of the other side's state: where times decide alone, without looking at each."""
-        entries = self.states[1 - side].get(self.key[row])
-        if not entries or self.pushdown.pairs or self.null_time:
-            return bool(self.partners(side, row))
-        low_us, high_us = self.reach(side, self.time_us[row])
-        first = bisect_left(entries, low_us << ROW_BITS)
-        return first < len(entries) and entries[first] >> ROW_BITS <= high_us
 
     def reach(self, side: int, time_us: int) -> tuple[int, int]:
         """The times on the other side that a time matches, both inclusive."""
@@ -275,37 +273,33 @@ class _Join:
         for side in (LEFT, RIGHT):
             matched, removed, batch, batch_of = self.matched, self.removed, self.batch, self.batch_of
             owes_null = side in self.preserved
-            evicted = self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS)
+            end = (self.evictable_us[side] + 1) << ROW_BITS
+            evicted = self.expired(side, end)
             for entry in evicted:
                 row = entry & ROW_MASK
                 removed[row] = batch
                 if owes_null and not matched[row]:
                     batch_of[row << ROW_BITS] = batch  # its identity: alone(row)
-            self.forget(side, evicted)
+            self.forget(side, evicted, end)
 
-    def forget(self, side: int, entries: list[int]) -> None:
-        """Take entries out of the state of their keys, many of one key at once."""
-        key, state, null_time = self.key, self.states[side], self.null_time
-        many: dict[int, set[int]] = {}
-        for entry in entries:
-            of = key[entry & ROW_MASK]
-            if (of < 0 and not self.nulls_match) or (null_time and self._has_no_time(entry)):
-                continue  # it was never there
-            known = state[of]
-            if len(known) == 1:
-                del state[of]
-            elif len(known) < _MANY:
-                del known[bisect_left(known, entry)]
-            else:
-                many.setdefault(of, set()).add(entry)
-        for of, gone in many.items():
-            if left := [entry for entry in state[of] if entry not in gone]:
-                state[of] = left
-            else:
-                del state[of]
+    def expired(self, side: int, end: int) -> list[int]:
+        """The entries of a side below ``end``, which are there for the last time."""
+        return self.ageing[side].evict(end)
 
-    def _has_no_time(self, entry: int) -> bool:
-        return self.time_us[entry & ROW_MASK] == NULL_TIME_US
+    def forget(self, side: int, evicted: list[int], end: int) -> None:
+        """Take what is below ``end`` out of the state, of the keys of what was evicted.
+
+        A row that state format 4 never evicts can go with it: it matches nothing any more either.
+        """
+        key, state = self.key, self.states[side]
+        for of in {key[entry & ROW_MASK] for entry in evicted}:
+            entries = state.get(of)
+            if entries is None:  # it was never there: its key is NULL, or its time
+                continue
+            if entries[-1] < end:
+                del state[of]
+            else:
+                del entries[: bisect_left(entries, end)]
 
 
 class _SemiJoin(_Join):
@@ -313,31 +307,50 @@ class _SemiJoin(_Join):
 
     def take(self, left: list[int], right: list[int]) -> None:
         for row in right:
-            partners = self.partners(RIGHT, row)
-            for other in partners:
-                self.batch_of[alone(other)] = self.batch
-                self.matched[other] = True
-                self.removed[other] = self.batch
-            if partners:
-                self.forget(LEFT, [self.time_us[other] << ROW_BITS | other for other in partners])
+            self.release(row)
         self.store(RIGHT, self.lasting(right))
         unmatched = []
         for row in left:
-            if self.has_partner(LEFT, row):
+            if self.has_partner(row):
                 self.batch_of[alone(row)] = self.batch
                 self.matched[row] = True
             else:
                 unmatched.append(row)
         self.store(LEFT, unmatched)
 
-    def evict(self) -> None:
-        for side in (LEFT, RIGHT):
-            evicted = self.ageing[side].evict((self.evictable_us[side] + 1) << ROW_BITS)
-            if side == LEFT:  # a matched left row has left already
-                evicted = [entry for entry in evicted if not self.matched[entry & ROW_MASK]]
-            for entry in evicted:
-                self.removed[entry & ROW_MASK] = self.batch
-            self.forget(side, evicted)
+    def release(self, row: int) -> None:
+        """Emit the left rows of the state that a right row matches, and take them out of it."""
+        of, state = self.key[row], self.states[LEFT]
+        entries = state.get(of)
+        if not entries:
+            return
+        first, last = self.span(RIGHT, row, entries)
+        for other in self.chosen(RIGHT, row, [entry & ROW_MASK for entry in entries[first:last]]):
+            self.batch_of[alone(other)] = self.batch
+            self.matched[other] = True
+            self.removed[other] = self.batch
+        entries[first:last] = [entry for entry in entries[first:last] if not self.matched[entry & ROW_MASK]]
+        if not entries:
+            del state[of]
+
+    def has_partner(self, row: int) -> bool:
+        """Whether a left row matches one of the right rows in the state."""
+        entries = self.states[RIGHT].get(self.key[row])
+        if not entries:
+            return False
+        first, last = self.span(LEFT, row, entries)
+        if not self.pushdown.pairs:
+            return first < last
+        return any(
+            self.chosen(LEFT, row, [entry & ROW_MASK for entry in entries[at : min(at + _AT_ONCE, last)]])
+            for at in range(first, last, _AT_ONCE)
+        )
+
+    def expired(self, side: int, end: int) -> list[int]:
+        evicted = super().expired(side, end)
+        if side == RIGHT:
+            return evicted
+        return [entry for entry in evicted if not self.matched[entry & ROW_MASK]]  # which have left already
 
 
 class _Ageing:

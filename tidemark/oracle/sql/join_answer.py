@@ -23,7 +23,7 @@ import numpy as np
 
 from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.input.history import ROW_BITS, Disposition, History, alone, first_of, right_of
+from tidemark.oracle.input.history import ROW_BITS, Disposition, History, first_of, right_of
 from tidemark.oracle.model.join_replay import Prediction, misses_rows
 from tidemark.oracle.spark.known_defects import (
     CONDITION_BOUNDS_THE_STATE,
@@ -47,22 +47,33 @@ from tidemark.oracle.spark.time_ranges import (
     window,
 )
 
-# Rows meet in buckets as wide as the bound where both of its ends are known, so that a popular key stays cheap: a
-# right row reaches over two of them at most.
-_REACHING_RIGHTS = """
-select *, unnest(if(first = last, [first], [first, last])) as bucket
-from (select *, (time_us + $lower) // $width as first, (time_us + $upper) // $width as last from rights)
+_POPULAR = 16
+"""A key that more right rows have than this is popular."""
+_PAIRS = """
+with popular as materialized (select key from rights group by key having count(*) > $popular),
+placed as materialized (
+    select *, row_number() over (order by key, time_us) as place from rights semi join popular using (key)
+),
+moments as (select key, time_us, min(place) as first, max(place) as last from placed group by key, time_us),
+spans as (
+    select l.*, early.first, late.last
+    from lefts l
+    asof join moments early on l.key = early.key and l.time_us - $upper <= early.time_us
+    asof join moments late on l.key = late.key and l.time_us - $lower >= late.time_us
+),
+pairs as materialized (
+    select l.id as l, r.id as r
+    from (select *, unnest(range(first, last + 1)) as place from spans where first <= last) l
+    join placed r on l.place = r.place
+    where true{condition}
+    union all
+    select l.id as l, r.id as r
+    from lefts l join (from rights anti join popular using (key)) r on l.key = r.key
+    where l.time_us - r.time_us between $lower and $upper{condition}
+)
 """
-_IN_BUCKETS = f"""
-(select *, time_us // $width as bucket from lefts) l join ({_REACHING_RIGHTS}) r on l.key = r.key and l.bucket
-= r.bucket
-"""
-_BY_KEY = "lefts l join rights r on l.key = r.key"
-_MATCHING = "{meeting} where l.time_us - r.time_us between $lower and $upper{condition}"
-_PAIRS = f"""
-with pairs as materialized (select l.id as l, r.id as r from {_MATCHING})
-"""
-_SEMI = f"select distinct l.id << $bits as identity from {_MATCHING}"
+"""Right rows of a popular key are numbered by time, and a left row meets those numbers that its bound reaches: never
+all of its key. Rows of another key all meet."""
 _JOINED = "select (l << $bits) | (r + 1) as identity from pairs"
 _LEFT_NULLS = """
     select id << $bits as identity from all_lefts a
@@ -73,10 +84,16 @@ _RIGHT_NULLS = """
     where (time_us <= $right_final_us or is_final) and not exists (select 1 from pairs where pairs.r = a.id)
 """
 _NEAREST = """
-select l.id << $bits as identity from lefts l asof join rights r
-on l.key = r.key and l.time_us - $lower >= r.time_us where r.time_us >= l.time_us - $upper
+select l.id << $bits as identity
+from lefts l asof join rights r on l.key = r.key and l.time_us - $lower >= r.time_us
+where l.time_us - $upper <= r.time_us
 """
 """A left row has a partner if the latest right row that is not too late for it is not too early."""
+_ANY = """
+select l.id << $bits as identity
+from lefts l semi join rights r
+on l.key = r.key and l.time_us - $lower >= r.time_us and l.time_us - $upper <= r.time_us{condition}
+"""
 _ANSWERS = {
     JoinKind.INNER: _JOINED,
     JoinKind.LEFT_OUTER: f"{_JOINED} union all {_LEFT_NULLS}",
@@ -91,16 +108,15 @@ def right_answer(history: History, prediction: Prediction) -> list[int]:
     terms = [
         f" and l.{_column(term.left)} {term.op} r.{_column(term.right)}" for term in history.pushdown.pairs
     ]
-    meeting = _BY_KEY if bound.is_open else _IN_BUCKETS
-    pairs = {"meeting": meeting, "condition": "".join(terms)}
     if history.contract.kind is JoinKind.LEFT_SEMI:
-        question = _SEMI.format(**pairs) if terms else _NEAREST
+        question = _ANY if terms else _NEAREST
     else:
-        question = _PAIRS.format(**pairs) + _ANSWERS[history.contract.kind]
+        question = _PAIRS + _ANSWERS[history.contract.kind]
+    question = question.format(condition="".join(terms))
     numbers = {
         "lower": bound.lower_us,
         "upper": bound.upper_us,
-        "width": max(1, bound.upper_us - bound.lower_us),
+        "popular": _POPULAR,
         "bits": ROW_BITS,
         "left_final_us": _final_us(history, prediction, LEFT),
         "right_final_us": _final_us(history, prediction, RIGHT),
@@ -167,14 +183,18 @@ def defect_that_adds(
         return FULL_OUTER_JOINS_NULL_KEYS
     if right is not None:
         return None
-    matching = [row for row in partners.of(first) if prediction.disposition[row] == Disposition.ACCEPTED]
-    if any(is_out_of_range(history, *sorted((first, row), key=rows.side.__getitem__)) for row in matching):
+    matching = partners.with_disposition(first, Disposition.ACCEPTED, prediction.disposition)
+    if misses_rows(history) and any(
+        is_out_of_range(history, *sorted((first, row), key=rows.side.__getitem__)) for row in matching
+    ):
         return FORMAT_4_MISSES_ROWS
-    if is_limited(history, identity) or any(is_limited(history, alone(row)) for row in matching):
+    if is_limited(history, identity):
+        return CONDITION_BOUNDS_THE_STATE
+    if not partners.has(first, Disposition.ACCEPTED, prediction.disposition):
+        return None
+    if history.pushdown.limits_ms[1 - rows.side[first]]:
         return CONDITION_BOUNDS_THE_STATE  # its partner may have left too early, too
-    if lacks_a_watermark(history) and history.contract.bound.equal and matching:
-        return ONE_SIDED_WATERMARK
-    return None
+    return ONE_SIDED_WATERMARK if lacks_a_watermark(history) and history.contract.bound.equal else None
 
 
 def is_out_of_range(history: History, left_row: int, right_row: int) -> bool:

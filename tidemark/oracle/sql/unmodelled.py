@@ -44,7 +44,7 @@ def expect(history: History, output: Iterable[OutputRecord]) -> tuple[Prediction
 
 
 def _accepted(history: History) -> Prediction:
-    """The fates of all rows, by the watermarks that the checkpoint names."""
+    """The dispositions of all rows, by the watermarks that the checkpoint names."""
     rows = history.rows
     never = array("i", [NO_BATCH]) * len(rows)
     prediction = Prediction(
