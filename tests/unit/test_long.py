@@ -112,7 +112,11 @@ def test_what_pytest_really_writes_is_read(tmp_path):
     )
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir=.", "--junit-xml=x", "test_it.py"]
     subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"TIDEMARK_PYTEST": "here"}, check=True, capture_output=True
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"TIDEMARK_PYTEST": "here", "PYTEST_ADDOPTS": ""},
+        check=True,
+        capture_output=True,
     )
 
     tally = long.read_mutants(tmp_path / "x")

@@ -5,7 +5,8 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
 
     history      what was written and which batch read it
     model        what Spark's rules give
-    sql          what SQL gives
+    sql          the same in closed form, and what is right
+    expectation  the two compared
     compare      what was observed, compared row by row: output, state, metrics
     coverage     what a run must have exercised before "nothing wrong" means anything
     verdict      all of it, put together

@@ -130,9 +130,10 @@ directory.
     Next: ``tidemark check DIR --json``; Spark's reports are in ``DIR/progress.jsonl``.
 
 ``oracles_disagree``
-    Spark's rules, replayed, and SQL say different things of the same input, and no known defect explains it. This is
-    the check on the oracle itself.
-    Example: the rules give (i1, c1), and the SQL join of the accepted rows does not.
+    Spark's rules, replayed, and SQL say different things of the same input: another watermark, late row, output row,
+    batch or row of the state; or what is right differs from both, and no known defect explains it. This is the check on
+    the oracle itself.
+    Example: the rules give (i1, c1) in batch 3, SQL in batch 4.
     Usual causes: a defect of Spark that is not known yet; an error in tidemark's model.
     Next: ``tidemark check DIR --json``, and keep the run directory: it is all that a report needs.
 """

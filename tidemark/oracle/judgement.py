@@ -2,10 +2,9 @@
 
 Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict (``tidemark.oracle.verdict``).
 
-Three answers are compared: what Spark's rules give (``model``), what SQL gives
-(``sql``), and what was observed: the output, and Spark's own account of state and metrics. A
-disagreement between two of them is a finding. A Spark before 4.2, whose own rules are not modelled, is judged by SQL
-and its output alone (``answer``).
+Three answers are compared: what Spark's rules give (``model``), what SQL gives (``sql``), and what was observed: the
+output, and Spark's own account of state and metrics. A disagreement between two of them is a finding. A Spark before
+4.2, whose own rules are not modelled, is judged by SQL and its output alone (``expectation``).
 """
 
 from __future__ import annotations
@@ -17,16 +16,14 @@ from contextlib import contextmanager
 from tidemark.formats.consistency import told_otherwise
 from tidemark.oracle import coverage as goals
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
-from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
-from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.delivery import resent
+from tidemark.oracle.expectation import OracleComparison, expect_of_unmodelled
 from tidemark.oracle.input.history import Evidence, History, read_history
 from tidemark.oracle.model.join_replay import Prediction, predict
 from tidemark.oracle.run_counts import tally
 from tidemark.oracle.spark.known_defects import is_modelled, known
-from tidemark.oracle.sql.join_answer import defect_that_adds, defect_that_loses, differences, right_answer
-from tidemark.oracle.sql.unmodelled import expect
+from tidemark.oracle.sql.join_answer import ask
 from tidemark.oracle.verdict import ALONE, BOTH, Judgement, Verdict, readable_evidence
 from tidemark.oracle.watermark_check import check_watermarks
 
@@ -101,7 +98,7 @@ class _JoinJudgement(Judgement):
         """What had to come out, and what known defects change in it."""
         history = self.history
         if self.oracles == ALONE:
-            return self.stage("the declarative answer", lambda: expect(history, run.output()))
+            return self.stage("the declarative answer", lambda: expect_of_unmodelled(history, run.output()))
         prediction = self.stage("Spark's rules", lambda: predict(history))
         if prediction is None:
             return None
@@ -115,29 +112,5 @@ class _JoinJudgement(Judgement):
         return prediction, defects or Defects()
 
     def compare_oracles(self, prediction: Prediction) -> Defects:
-        """What known defects of Spark change; any other difference becomes a finding."""
-        history = self.history
-        partners, words = Partners(history), Wording(history, prediction)
-        defects = Defects()
-        more, less = differences(right_answer(history, prediction), prediction.batch_of)
-        for identity in more:
-            defect = defect_that_loses(history, prediction, partners, identity)
-            if defect:
-                defects.lost[identity] = defect
-            else:
-                self.disagree(identity, "SQL gives", "Spark's rules do not", words)
-        for identity in less:
-            defect = defect_that_adds(history, prediction, partners, identity)
-            if defect:
-                defects.added[identity] = defect
-            else:
-                self.disagree(identity, "Spark's rules give", "SQL does not", words)
-        return defects
-
-    def disagree(self, identity: int, who: str, who_not: str, words: Wording) -> None:
-        """Two oracles differ in a row, and no known defect explains it."""
-        if self.finding_log.wants("oracles_disagree"):
-            message = f"{who} {words.output_row(identity)}, {who_not}"
-            self.finding_log.add(words.finding("oracles_disagree", identity, message))
-        else:
-            self.finding_log.count("oracles_disagree")
+        """What known defects of Spark change; any other difference between model and SQL becomes a finding."""
+        return OracleComparison(self.history, prediction, ask(self.history), self.finding_log).run()

@@ -10,6 +10,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.literal import Literal
 from tests.unit.oracle.test_any_contract import Drawn
@@ -18,13 +19,14 @@ from tidemark.campaigns.random_cases import BOUNDS, flush_of, generate_records, 
 from tidemark.formats.contract import PRESERVED, Bound, JoinKind, Term
 from tidemark.formats.trace import Record
 from tidemark.oracle.compare.partners import Partners
+from tidemark.oracle.expectation import defects_of
 from tidemark.oracle.input.history import Disposition, History, alone, first_of, read_history, right_of
 from tidemark.oracle.model.join_replay import Prediction, predict
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
-from tidemark.oracle.sql.join_answer import right_answer, spark_loses
+from tidemark.oracle.sql.join_answer import ask
 
 CONDITIONS = ((), (Term("<", left="n", right="n"),), (Term("!=", left="n", right="n"),))
-HISTORIES = 60
+HISTORIES = 30
 
 
 def runs(kind: JoinKind) -> Iterator[Drawn]:
@@ -51,6 +53,12 @@ def of_keys(rng: random.Random, keys: str, record: Record) -> Record:
     value = json.loads(record.value or "")
     new = {name: rng.choice(keys) for name, key in value.items() if name.startswith("k") and key is not None}
     return msgspec.structs.replace(record, value=json.dumps(value | new))
+
+
+def make_popular(monkeypatch: pytest.MonkeyPatch, popular: int) -> None:
+    """Let keys with more right rows than this be popular, as in a run that is not small."""
+    monkeypatch.setattr("tidemark.oracle.sql.join_answer._FEW_ROWS", 0)
+    monkeypatch.setattr("tidemark.oracle.sql.join_answer._POPULAR", popular)
 
 
 def replayed(run: Drawn | Run) -> tuple[History, Prediction]:
@@ -86,7 +94,7 @@ def test_the_model_gives_what_the_rules_say(kind, monkeypatch):
         assert said == sorted((-1 if left is None else left, -1 if right is None else right, batch)
                               for left, right, batch in run.literal.out)  # fmt: skip
         emitted += len(said)
-    assert emitted > 500
+    assert emitted > 250
 
 
 def offsets(history: History, identity: int) -> tuple[int, int]:
@@ -98,21 +106,24 @@ def offsets(history: History, identity: int) -> tuple[int, int]:
     return found[LEFT], found[RIGHT]
 
 
-def test_sql_gives_the_left_rows_that_have_a_partner():
+@pytest.mark.parametrize("popular", [0, 8])
+def test_sql_gives_the_left_rows_that_have_a_partner(popular, monkeypatch):
+    make_popular(monkeypatch, popular)
     found_lost = 0
     for run in runs(JoinKind.LEFT_SEMI):
         history, prediction = replayed(run)
         pairs = accepted_pairs(run, history, prediction)
+        answer = ask(history)
 
-        assert sorted(right_answer(history, prediction)) == sorted({alone(left) for left, _ in pairs})
+        assert sorted(answer.identity[answer.is_right].tolist()) == sorted({alone(left) for left, _ in pairs})
+        assert disagreements(history, answer) == []
 
-        partners = Partners(history)
+        lost = defects_of(answer).lost
         for left in (row for row in range(len(history.rows)) if not history.rows.side[row]):
             rights = [right for one, right in pairs if one == left]
-            lost = is_lost(history, prediction, left, rights)
-            assert spark_loses(history, prediction, partners, left) == lost
-            found_lost += lost
-    assert found_lost > 10
+            assert (alone(left) in lost) == is_lost(history, prediction, left, rights)
+        found_lost += len(lost)
+    assert found_lost > 1
 
 
 def is_lost(history: History, prediction: Prediction, left: int, rights: list[int]) -> bool:
@@ -127,20 +138,22 @@ def is_lost(history: History, prediction: Prediction, left: int, rights: list[in
 @pytest.mark.parametrize("popular", [0, 8])
 @pytest.mark.parametrize("kind", [kind for kind in JoinKind if kind is not JoinKind.LEFT_SEMI])
 def test_sql_gives_each_pair_once_however_popular_its_key_is(kind, popular, monkeypatch):
-    monkeypatch.setattr("tidemark.oracle.sql.join_answer._POPULAR", popular)
+    make_popular(monkeypatch, popular)
     found = 0
     for run in runs(kind):
         history, prediction = replayed(run)
         pairs = accepted_pairs(run, history, prediction)
 
-        said = right_answer(history, prediction)
+        answer = ask(history)
+        said = answer.identity[answer.is_right].tolist()
 
+        assert disagreements(history, answer) == []
         assert len(said) == len(set(said))
         matched = {row for pair in pairs for row in pair}
         assert {(first_of(one), right_of(one)) for one in said if right_of(one) is not None} == pairs
         assert not matched & {first_of(one) for one in said if right_of(one) is None}
         found += len(pairs)
-    assert found > 1_000
+    assert found > 400
 
 
 @pytest.mark.parametrize("bound", [Bound(-4_000, None), Bound(None, 4_000), Bound(-4_000, 4_000)])

@@ -80,18 +80,15 @@ def test_partners_match_as_they_are_listed(kind):
     assert matches > 100
 
 
-def test_partners_of_the_own_batch_are_counted_as_they_are_listed():
+def test_whether_a_row_has_a_partner_is_said_as_they_are_listed():
     said = set()
     for history in histories(JoinKind.LEFT_SEMI, 150):
-        disposition, rows = predict(history).disposition, history.rows
+        dispositions, rows = predict(history).disposition, history.rows
         partners = Partners(history)
-        for left in (row for row in range(len(rows)) if not rows.side[row]):
-            accepted = [row for row in partners.of(left) if disposition[row] == Disposition.ACCEPTED]
-            for until_us in sorted({rows.time_us[row] for row in accepted} | {0})[:4]:
-                is_so = bool(accepted) and all(
-                    rows.batch[row] == rows.batch[left] and rows.time_us[row] <= until_us for row in accepted
-                )
-                assert partners.all_accepted_are_of(left, until_us, disposition) == is_so
-                said.add(is_so)
+        for row in range(len(rows)):
+            for disposition in (Disposition.ACCEPTED, Disposition.LATE):
+                is_so = any(dispositions[other] == disposition for other in partners.of(row))
+                assert partners.has(row, disposition, dispositions) == is_so
+                said.add((disposition, is_so))
 
-    assert said == {False, True}
+    assert len(said) == 4

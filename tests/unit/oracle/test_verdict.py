@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
@@ -15,6 +16,8 @@ from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Verdict
 from tidemark.oracle import judgement as judging
+from tidemark.oracle.input.history import Disposition, History
+from tidemark.oracle.sql.join_answer import SqlAnswer, ask
 
 
 def whole() -> Run:
@@ -213,7 +216,7 @@ def test_a_check_that_raises_is_inconclusive_and_the_others_still_judge(
     def fails(*_: Any) -> None:
         raise ZeroDivisionError("seven")
 
-    monkeypatch.setattr(judging, "right_answer", fails)
+    monkeypatch.setattr(judging, "ask", fails)
     assert whole().verdict().inconclusive == [
         "the declarative answer could not be judged: ZeroDivisionError: seven"
     ]
@@ -243,10 +246,33 @@ def test_offsets_of_a_partition_that_is_no_number_are_broken_evidence() -> None:
 def test_oracles_that_disagree_without_a_known_defect_are_a_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = judging.right_answer
-    monkeypatch.setattr(judging, "right_answer", lambda *given: right(*given)[1:])
+    def without(number: int) -> Any:
+        def asked(history: History) -> SqlAnswer:
+            answer = ask(history)
+            kept = np.arange(len(answer.identity)) != number
+            columns = {
+                name: getattr(answer, name)[kept]
+                for name in ("identity", "batch", "is_right", "comes", "defect")
+            }
+            return replace(answer, **columns)
+
+        return asked
+
+    monkeypatch.setattr(judging, "ask", without(0))
     assert whole().findings() == {"oracles_disagree": 1}
-    monkeypatch.setattr(judging, "right_answer", lambda *given: [*right(*given), 3 << 32 | 6])
+
+
+@pytest.mark.parametrize("column", ["watermarks_ms", "disposition", "batch", "stored", "removed"])
+def test_oracles_that_disagree_about_more_than_rows_are_a_finding(
+    column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(history: History) -> SqlAnswer:
+        answer = ask(history)
+        other = list(getattr(answer, column))
+        other[1] = Disposition.LATE if column == "disposition" else other[1] + 1
+        return replace(answer, **{column: other if column == "watermarks_ms" else np.array(other)})
+
+    monkeypatch.setattr(judging, "ask", asked)
     assert whole().findings() == {"oracles_disagree": 1}
 
 

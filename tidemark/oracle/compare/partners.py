@@ -8,7 +8,7 @@ because a run that is right never asks.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 from tidemark.formats.contract import COMPARISONS
@@ -16,8 +16,8 @@ from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Disposition, Histo
 from tidemark.oracle.spark.pushdown import passes
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, window
 
-Times = dict[Hashable, list[int]]
-"""Rows in groups, each row as ``time_us << ROW_BITS | row``, sorted."""
+Times = dict[int, list[int]]
+"""Rows by key, each row as ``time_us << ROW_BITS | row``, sorted."""
 
 
 class Partners:
@@ -26,7 +26,7 @@ class Partners:
     def __init__(self, history: History) -> None:
         self._history = history
         self._window = window(history.contract.bound)
-        self._known: dict[tuple[int, Disposition], tuple[Times, Times]] = {}
+        self._known: dict[tuple[int, Disposition], Times] = {}
 
     def match(self, left_row: int, right_row: int) -> bool:
         """Whether two rows match by key, time and condition; a NULL key matches nothing."""
@@ -65,26 +65,8 @@ class Partners:
         if self._has_conditions:
             return any(True for _ in self.with_disposition(row, disposition, dispositions))
         rows, side = self._history.rows, self._history.rows.side[row]
-        of_key, _ = self._with_disposition(1 - side, disposition, dispositions)
+        of_key = self._with_disposition(1 - side, disposition, dispositions)
         return _count(of_key.get(rows.key[row], []), *self._reach(side, rows.time_us[row])) > 0
-
-    def all_accepted_are_of(self, left_row: int, until_us: int, dispositions: bytearray) -> bool:
-        """Whether a left row has accepted partners, and all are of its own batch, with times up to this one."""
-        rows = self._history.rows
-        key, batch = rows.key[left_row], rows.batch[left_row]
-        of_key, of_batch = self._with_disposition(RIGHT, Disposition.ACCEPTED, dispositions)
-        low_us, high_us = self._reach(LEFT, rows.time_us[left_row])
-        near = _count(of_key.get(key, []), low_us, high_us)
-        if near == _count(of_batch.get((key, batch), []), low_us, min(high_us, until_us)):
-            return self.has(left_row, Disposition.ACCEPTED, dispositions)
-        if not self._has_conditions:
-            return False
-        found = False
-        for row in self.with_disposition(left_row, Disposition.ACCEPTED, dispositions):
-            if rows.batch[row] != batch or rows.time_us[row] > until_us:
-                return False
-            found = True
-        return found
 
     def _reach(self, side: int, time_us: int) -> tuple[int, int]:
         """The times on the other side that a time matches, both inclusive; none if it is missing."""
@@ -129,19 +111,13 @@ class Partners:
                 entries.sort()
         return indices
 
-    def _with_disposition(
-        self, side: int, disposition: Disposition, dispositions: bytearray
-    ) -> tuple[Times, Times]:
-        """The rows of a side that have one disposition: by key, and by key and batch."""
+    def _with_disposition(self, side: int, disposition: Disposition, dispositions: bytearray) -> Times:
+        """The rows of a side that have one disposition, by key."""
         if (side, disposition) not in self._known:
-            of_key, of_batch = self._known[side, disposition] = {}, {}
-            batch = self._history.rows.batch
-            for key, entries in self._by_key[side].items():
-                for entry in entries:
-                    row = entry & ROW_MASK
-                    if dispositions[row] == disposition:
-                        of_key.setdefault(key, []).append(entry)
-                        of_batch.setdefault((key, batch[row]), []).append(entry)
+            self._known[side, disposition] = {
+                key: [entry for entry in entries if dispositions[entry & ROW_MASK] == disposition]
+                for key, entries in self._by_key[side].items()
+            }
         return self._known[side, disposition]
 
 

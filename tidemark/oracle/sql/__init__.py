@@ -1,1 +1,1 @@
-"""The SQL oracle: what is right, as relations run by DuckDB."""
+"""The SQL oracle: what this Spark must give and what is right, as relations run by DuckDB."""

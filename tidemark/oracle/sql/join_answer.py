@@ -1,132 +1,105 @@
-"""The SQL oracle: one SQL join over the rows that were not late, run by DuckDB.
+"""The SQL oracle of a join, run by DuckDB: what comes, in which batch, and what is right.
 
-Free of Spark and of I/O; DuckDB works in memory. Which rows were late, and the last watermark, are those of the
-replay (``operational``), and so is the arithmetic of bounds; nothing of its batches, probing, state and eviction is
-used here. Lateness depends on how rows fell into batches; once it is
-known which rows were accepted, the right answer does not (``tests/unit/oracle/test_oracles.py`` shows it on
-random histories): pairs; for an outer join a NULL row for each accepted row of a preserved side that is final
-and has no accepted partner; for a left semi join each accepted left row that has one. A row is final when no
-row that may still come can match it: it fails the condition on its own side, has no event time, or lies too far
-before the last watermark.
-
-Where it differs from the model, Spark itself is wrong; such defects are known by name
-(``defects.py``).
+Free of Spark and of I/O. It takes what was read and planned, as columns (``input.history``), and gives columns;
+``join_relations`` has the rules.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import duckdb
 import numpy as np
 
-from tidemark.formats.contract import PRESERVED, JoinKind
-from tidemark.oracle.compare.partners import Partners
-from tidemark.oracle.input.history import ROW_BITS, Disposition, History, first_of, right_of
-from tidemark.oracle.model.join_replay import Prediction, misses_rows
-from tidemark.oracle.spark.known_defects import (
-    CONDITION_BOUNDS_THE_STATE,
-    FORMAT_4_MISSES_ROWS,
-    FULL_OUTER_JOINS_NULL_KEYS,
-    LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
-    NULL_EVENT_TIME_NEVER_EVICTED,
-    ONE_SIDED_WATERMARK,
-)
-from tidemark.oracle.spark.pushdown import passes
-from tidemark.oracle.spark.time_ranges import (
-    FOREVER_US,
-    LEFT,
-    NULL_TIME_US,
-    RIGHT,
-    US_PER_MS,
-    bound_ms,
-    evicted_us,
-    scanned,
-    state_ms,
-    window,
-)
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History
+from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
+from tidemark.oracle.sql.join_relations import relations
+from tidemark.oracle.sql.join_rules import JoinRules, Select
 
+Columns = dict[str, np.ndarray]
+_EACH_NUMBER = "unnest(range({first}, {last} + 1))"
+_FEW_ROWS = 2_000
+"""Up to so many input rows all relations are one statement, and no key is popular: a statement costs more than that."""
 _POPULAR = 16
-"""A key that more right rows have than this is popular."""
-_PAIRS = """
-with popular as materialized (select key from rights group by key having count(*) > $popular),
-placed as materialized (
-    select *, row_number() over (order by key, time_us) as place from rights semi join popular using (key)
-),
-moments as (select key, time_us, min(place) as first, max(place) as last from placed group by key, time_us),
-spans as (
-    select l.*, early.first, late.last
-    from lefts l
-    asof join moments early on l.key = early.key and l.time_us - $upper <= early.time_us
-    asof join moments late on l.key = late.key and l.time_us - $lower >= late.time_us
-),
-pairs as materialized (
-    select l.id as l, r.id as r
-    from (select *, unnest(range(first, last + 1)) as place from spans where first <= last) l
-    join placed r on l.place = r.place
-    where true{condition}
-    union all
-    select l.id as l, r.id as r
-    from lefts l join (from rights anti join popular using (key)) r on l.key = r.key
-    where l.time_us - r.time_us between $lower and $upper{condition}
-)
+_IS_RIGHT = 2
+_PARTS = f"""
+select 0 as part, coalesce(l, r) * {1 << ROW_BITS} + case when l is null then 0 else coalesce(r + 1, 0) end as one,
+    batch as two, case when is_right then {_IS_RIGHT} else 0 end + case when comes then 1 else 0 end as three, defect
+from answers
+union all select 1, batch, watermark_ms, 0, null from watermarks
+union all select 2, row, batch, coalesce(removed, {NO_BATCH}), null from stored
+union all select 3, row, case when is_late then 1 else 0 end, 0, null from rows where is_sure
 """
-"""Right rows of a popular key are numbered by time, and a left row meets those numbers that its bound reaches: never
-all of its key. Rows of another key all meet."""
-_JOINED = "select (l << $bits) | (r + 1) as identity from pairs"
-_LEFT_NULLS = """
-    select id << $bits as identity from all_lefts a
-    where (time_us <= $left_final_us or is_final) and not exists (select 1 from pairs where pairs.l = a.id)
-"""
-_RIGHT_NULLS = """
-    select id << $bits as identity from all_rights a
-    where (time_us <= $right_final_us or is_final) and not exists (select 1 from pairs where pairs.r = a.id)
-"""
-_NEAREST = """
-select l.id << $bits as identity
-from lefts l asof join rights r on l.key = r.key and l.time_us - $lower >= r.time_us
-where l.time_us - $upper <= r.time_us
-"""
-"""A left row has a partner if the latest right row that is not too late for it is not too early."""
-_ANY = """
-select l.id << $bits as identity
-from lefts l semi join rights r
-on l.key = r.key and l.time_us - $lower >= r.time_us and l.time_us - $upper <= r.time_us{condition}
-"""
-_ANSWERS = {
-    JoinKind.INNER: _JOINED,
-    JoinKind.LEFT_OUTER: f"{_JOINED} union all {_LEFT_NULLS}",
-    JoinKind.RIGHT_OUTER: f"{_JOINED} union all {_RIGHT_NULLS}",
-    JoinKind.FULL_OUTER: f"{_JOINED} union all {_LEFT_NULLS} union all {_RIGHT_NULLS}",
-}
 
 
-def right_answer(history: History, prediction: Prediction) -> list[int]:
-    """The identities that are right, given which rows were accepted."""
-    bound = window(history.contract.bound)
-    terms = [
-        f" and l.{_column(term.left)} {term.op} r.{_column(term.right)}" for term in history.pushdown.pairs
-    ]
-    if history.contract.kind is JoinKind.LEFT_SEMI:
-        question = _ANY if terms else _NEAREST
-    else:
-        question = _PAIRS + _ANSWERS[history.contract.kind]
-    question = question.format(condition="".join(terms))
-    numbers = {
-        "lower": bound.lower_us,
-        "upper": bound.upper_us,
-        "popular": _POPULAR,
-        "bits": ROW_BITS,
-        "left_final_us": _final_us(history, prediction, LEFT),
-        "right_final_us": _final_us(history, prediction, RIGHT),
-    }
-    used = {name: number for name, number in numbers.items() if f"${name}" in question}
-    with _database().cursor() as sql:  # a connection of its own: what it registers nobody else sees
-        for name, columns in _tables(history, prediction).items():
+@dataclass(frozen=True)
+class SqlAnswer:
+    """What SQL says of a run, in columns.
+
+    ``identity``, ``batch``, ``is_right``, ``comes`` and ``defect`` are of the rows that are right, and of those that
+    this Spark gives: ``defect`` is the known one that makes the difference, or ``None``. ``stored`` and ``removed`` are
+    the batches in which an input row enters and leaves the state, ``NO_BATCH`` if it does not.
+    """
+
+    watermarks_ms: list[int]
+    disposition: np.ndarray
+    identity: np.ndarray
+    batch: np.ndarray
+    is_right: np.ndarray
+    comes: np.ndarray
+    defect: np.ndarray
+    stored: np.ndarray
+    removed: np.ndarray
+
+
+def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
+    """The rules of a run's join, in the Spark that ran it."""
+    misses = history.by_time and has_defect(history.manifest.versions, FORMAT_4_MISSES_ROWS)
+    popular = None if len(history.rows) <= _FEW_ROWS else _POPULAR
+    return JoinRules(history.contract, history.pushdown, history.by_time, misses, by_checkpoint, popular)
+
+
+def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
+    """Ask SQL; ``by_checkpoint``: with the watermarks that the checkpoint names, not those that the rows give."""
+    rules = rules_of(history, by_checkpoint=by_checkpoint)
+    found = relations(rules, _EACH_NUMBER)
+    with _database().cursor() as sql:  # a connection of its own: what it makes nobody else sees
+        for name, columns in _tables(history).items():
             sql.register(name, columns)
-        identities: list[int] = sql.execute(question, used).fetchnumpy()["identity"].tolist()
-    return identities
+        if rules.popular is None:
+            return _read(history, sql, _as_one(found))
+        for relation in found:
+            sql.execute(f"create temp table {relation.name} as {relation.text}")
+        return _read(history, sql, "")
+
+
+def _as_one(found: Sequence[Select]) -> str:
+    """The relations in one statement, as the beginning of a query."""
+    return "with " + ", ".join(f"{name} as materialized ({text})" for name, text in found)
+
+
+def _read(history: History, sql: duckdb.DuckDBPyConnection, begin: str) -> SqlAnswer:
+    """All parts of the answer by one query: a statement costs more than the rows of a small run."""
+    columns = sql.execute(f"{begin} {_PARTS}").fetchnumpy()
+    part, one, two, three = (np.ma.getdata(columns[name]) for name in ("part", "one", "two", "three"))
+    rows, watermarks, stored, inputs = (np.flatnonzero(part == number) for number in range(4))
+    watermarks = watermarks[np.argsort(one[watermarks])]
+    disposition = np.frombuffer(bytes(history.rows.disposition), dtype=np.uint8).copy()
+    disposition[one[inputs]] = np.where(two[inputs] == 1, Disposition.LATE, Disposition.ACCEPTED)
+    return SqlAnswer(
+        watermarks_ms=two[watermarks].tolist(),
+        disposition=disposition,
+        identity=one[rows],
+        batch=two[rows],
+        is_right=three[rows] >= _IS_RIGHT,
+        comes=three[rows] % _IS_RIGHT == 1,
+        defect=np.ma.filled(columns["defect"].astype(object), None)[rows],
+        stored=_spread(history, one[stored], two[stored]),
+        removed=_spread(history, one[stored], three[stored]),
+    )
 
 
 @functools.cache
@@ -135,146 +108,91 @@ def _database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config={"threads": 2})
 
 
-def spark_loses(history: History, prediction: Prediction, partners: Partners, left_row: int) -> bool:
-    """Whether a left semi row is one that the known defect loses (and not some other disagreement)."""
-    if history.contract.kind is not JoinKind.LEFT_SEMI:
-        return False
-    batch, limits_ms = history.rows.batch[left_row], history.pushdown.limits_ms[RIGHT]
-    limit_ms = state_ms(history.contract, RIGHT, prediction.watermarks_ms[batch], limits_ms)
-    return limit_ms is not None and partners.all_accepted_are_of(
-        left_row, limit_ms * US_PER_MS, prediction.disposition
-    )
+def _spread(history: History, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    found = np.full(len(history.rows), NO_BATCH, dtype=np.int32)
+    found[rows] = values
+    return found
 
 
-def spark_joins_nulls(history: History, identity: int) -> bool:
-    """Whether a difference is about NULL keys in a full outer join."""
-    return history.contract.kind is JoinKind.FULL_OUTER and history.rows.key[first_of(identity)] < 0
+def _tables(history: History) -> dict[str, Columns]:
+    """What the relations read."""
+    return {
+        "records": _records(history),
+        **_positions(history),
+        "plans": {
+            "batch": _numbers([batch.plan.batch for batch in history.batches]),
+            "restarted": np.array(
+                [batch.plan.restarted or batch.plan.runs > 1 for batch in history.batches], dtype=bool
+            ),
+            "checkpoint_ms": _numbers([batch.plan.watermark_ms for batch in history.batches]),
+        },
+    }
 
 
-def defect_that_loses(
-    history: History, prediction: Prediction, partners: Partners, identity: int
-) -> str | None:
-    """The known defect for which Spark does not emit a right row."""
-    is_null = right_of(identity) is None and history.contract.kind in PRESERVED
-    if spark_loses(history, prediction, partners, first_of(identity)):
-        return LEFT_SEMI_LOSES_SAME_BATCH_ROWS
-    if is_null and spark_joins_nulls(history, identity):
-        return FULL_OUTER_JOINS_NULL_KEYS
-    if is_null and history.rows.time_us[first_of(identity)] == NULL_TIME_US:
-        return NULL_EVENT_TIME_NEVER_EVICTED
-    right = right_of(identity)
-    is_not_injected = right is not None and is_out_of_range(history, first_of(identity), right)
-    if is_not_injected or (is_null and is_evicted(history, prediction, first_of(identity))):
-        return FORMAT_4_MISSES_ROWS
-    if is_limited(history, identity):
-        return CONDITION_BOUNDS_THE_STATE
-    # A range evicts nothing; equal times evict rows that may still be matched.
-    if lacks_a_watermark(history) and is_null != history.contract.bound.equal:
-        return ONE_SIDED_WATERMARK
-    return None
+def _numbers(values: list[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
 
 
-def defect_that_adds(
-    history: History, prediction: Prediction, partners: Partners, identity: int
-) -> str | None:
-    """The known defect for which Spark emits a wrong row."""
-    first, right, rows = first_of(identity), right_of(identity), history.rows
-    if spark_joins_nulls(history, identity) and right is not None and rows.key[first] == rows.key[right]:
-        return FULL_OUTER_JOINS_NULL_KEYS
-    if right is not None:
-        return None
-    matching = partners.with_disposition(first, Disposition.ACCEPTED, prediction.disposition)
-    if misses_rows(history) and any(
-        is_out_of_range(history, *sorted((first, row), key=rows.side.__getitem__)) for row in matching
-    ):
-        return FORMAT_4_MISSES_ROWS
-    if is_limited(history, identity):
-        return CONDITION_BOUNDS_THE_STATE
-    if not partners.has(first, Disposition.ACCEPTED, prediction.disposition):
-        return None
-    if history.pushdown.limits_ms[1 - rows.side[first]]:
-        return CONDITION_BOUNDS_THE_STATE  # its partner may have left too early, too
-    return ONE_SIDED_WATERMARK if lacks_a_watermark(history) and history.contract.bound.equal else None
+def _positions(history: History) -> dict[str, Columns]:
+    """The offsets at which batches end, and at which partitions begin."""
+    ends: list[tuple[int, ...]] = []
+    starts: list[tuple[int, ...]] = []
+    for side in (LEFT, RIGHT):
+        topic = history.side(side).topic
+        if topic in history.manifest.inputs:
+            first = history.manifest.inputs[topic].start_offsets
+            starts += [(side, int(part), start) for part, start in first.items()]
+        ends += [
+            (batch.plan.batch, side, int(part), end)
+            for batch in history.batches
+            for part, end in batch.plan.end_offsets.get(topic, {}).items()
+        ]
+    return {
+        "ends": _table(ends, ("batch", "side", "part", "position")),
+        "starts": _table(starts, ("side", "part", "position")),
+    }
 
 
-def is_out_of_range(history: History, left_row: int, right_row: int) -> bool:
-    """Whether state format 4 does not look for the one where the other is."""
-    if not misses_rows(history):
-        return False
-    reach, time_us = scanned(history.contract, history.pushdown.limits_ms), history.rows.time_us
-    return not reach.holds(time_us[left_row], time_us[right_row])
+def _table(rows: list[tuple[int, ...]], names: tuple[str, ...]) -> Columns:
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(names)).T
+    return dict(zip(names, columns, strict=True))
 
 
-def is_evicted(history: History, prediction: Prediction, row: int) -> bool:
-    """Whether state format 4 never looks at a row again once it is stored."""
-    side, batch = history.rows.side[row], history.rows.batch[row]
-    before_ms, limits_ms = prediction.late_ms(batch) if batch else None, history.pushdown.limits_ms[side]
-    return misses_rows(history) and history.rows.time_us[row] <= evicted_us(
-        history.contract, side, before_ms, limits_ms
-    )
-
-
-def is_limited(history: History, identity: int) -> bool:
-    """Whether a row of this identity is of a side whose state another column bounds."""
-    rows = [row for row in (first_of(identity), right_of(identity)) if row is not None]
-    return any(history.pushdown.limits_ms[history.rows.side[row]] for row in rows)
-
-
-def lacks_a_watermark(history: History) -> bool:
-    """Whether just one side has a watermark."""
-    contract = history.contract
-    return (contract.left.watermark_delay_ms is None) != (contract.right.watermark_delay_ms is None)
-
-
-def _tables(history: History, prediction: Prediction) -> dict[str, dict[str, np.ndarray]]:
-    """``lefts`` and ``rights``: accepted rows that can match something; ``all_lefts``, ``all_rights``: all of them."""
+def _records(history: History) -> Columns:
+    """All records: where they are, and the values that decide something."""
     rows = history.rows
-    side_of = np.frombuffer(rows.side, dtype=np.uint8)
-    key = np.frombuffer(rows.key, dtype=np.int64)
-    time_us = np.frombuffer(rows.time_us, dtype=np.int64)
-    accepted = np.frombuffer(prediction.disposition, dtype=np.uint8) == Disposition.ACCEPTED
-    null_time = (time_us == NULL_TIME_US) & (not window(history.contract.bound).is_boundless)
-    tables = {}
-    for side, name in ((LEFT, "lefts"), (RIGHT, "rights")):
-        numbers = np.flatnonzero(accepted & (side_of == side))
-        columns = {"id": numbers.astype(np.int64), "key": key[numbers], "time_us": time_us[numbers]}
-        is_final, matchable = null_time[numbers], (key[numbers] >= 0) & ~null_time[numbers]
-        for field in history.pushdown.fields[side]:
-            values = [history.rows.numbers[side][field][row] for row in numbers.tolist()]
-            known = np.array([value is not None for value in values], dtype=bool)
-            columns[f"{field}_"] = np.array([value or 0 for value in values], dtype=np.int64)
-            for what in (one for one in history.pushdown.early[side] if one.field == field):
-                passed = np.array([passes(value, what) for value in values], dtype=bool)
-                is_final, matchable = is_final | ~passed, matchable & passed
-            if any(field == (term.right if side else term.left) for term in history.pushdown.pairs):
-                matchable &= known
-        tables[f"all_{name}"] = {"id": columns["id"], "time_us": columns["time_us"], "is_final": is_final}
-        tables[name] = {column: values[matchable] for column, values in columns.items()}
-    return tables
+    part, position = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+    for side in (LEFT, RIGHT):
+        for number, partition in history.partitions[side].items():
+            its = np.frombuffer(partition.rows, dtype=np.int64)
+            part[its] = number
+            position[its] = partition.first_offset + np.arange(len(its), dtype=np.int64)
+    side_of = np.frombuffer(bytes(rows.side), dtype=np.uint8).astype(np.int64)
+    key, time_us = np.frombuffer(rows.key, dtype=np.int64), np.frombuffer(rows.event_us, dtype=np.int64)
+    disposition = np.frombuffer(bytes(rows.disposition), dtype=np.uint8)
+    columns: Columns = {
+        "row": np.arange(len(rows), dtype=np.int64),
+        "side": side_of,
+        "part": part,
+        "position": position,
+        "key": np.where(key < 0, ~key, key),
+        "has_null_key": key < 0,
+        "time_us": np.ma.MaskedArray(time_us, mask=time_us == NULL_TIME_US),
+        "readable": disposition != Disposition.UNREADABLE,
+    }
+    for field in dict.fromkeys([*history.pushdown.fields[LEFT], *history.pushdown.fields[RIGHT]]):
+        columns[f"{field}_"] = _field(history, field, side_of)
+    return columns
 
 
-def _column(field: str | None) -> str:
-    """A field's name as SQL quotes it; with ``_``, so that it is none of the other columns'."""
-    return '"' + (field or "").replace('"', '""') + '_"'
-
-
-def _final_us(history: History, prediction: Prediction, side: int) -> int:
-    """The time up to which rows of a side can be matched no more, under the watermark of the last batch.
-
-    Only rows that can be late are known not to come: without a watermark on the other side none is ever final, but
-    where times are equal, and the join itself takes them for it.
-    """
-    contract = history.contract
-    other = contract.left if side else contract.right
-    if not history.batches or (other.watermark_delay_ms is None and not contract.bound.equal):
-        return -FOREVER_US
-    limit_ms = bound_ms(contract.bound, side, prediction.watermarks_ms[len(history.batches) - 1])
-    return -FOREVER_US if limit_ms is None else limit_ms * US_PER_MS
-
-
-def differences(said: Sequence[int], predicted: dict[int, int]) -> tuple[list[int], list[int]]:
-    """Identities that only the SQL oracle has, and those that only the model has."""
-    more = [identity for identity in said if identity not in predicted]
-    if len(said) - len(more) == len(predicted):
-        return more, []
-    return more, sorted(predicted.keys() - set(said))
+def _field(history: History, field: str, side_of: np.ndarray) -> np.ndarray:
+    """The numbers of a field, of the side that has it."""
+    values, is_null = np.zeros(len(side_of), dtype=np.int64), np.ones(len(side_of), dtype=bool)
+    for side in (LEFT, RIGHT):
+        known = history.rows.numbers[side].get(field)
+        if known is not None:
+            mine = np.flatnonzero(side_of[: len(known)] == side)
+            found = [known[row] for row in mine.tolist()]
+            values[mine] = [0 if value is None else value for value in found]
+            is_null[mine] = [value is None for value in found]
+    return np.ma.MaskedArray(values, mask=is_null)

@@ -1,0 +1,173 @@
+"""What the relations of a join are made of: its rules, and pieces of SQL that several of them need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidemark.formats.contract import PRESERVED, Contract, Filter, JoinKind, Side
+from tidemark.oracle.spark.pushdown import Pushdown
+
+LEFT, RIGHT = 0, 1
+US_PER_MS = 1000
+FOREVER_US = 1 << 62
+"""Further than any event time, and far enough from the end of 64 bits to be added to."""
+
+
+class Select(NamedTuple):
+    """A ``select`` with a name."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class JoinRules:
+    """Of which join, and of which Spark: ``by_time`` if its state is ordered by time, ``misses_rows`` if that is wrong.
+
+    ``by_checkpoint``: the watermarks are those that the checkpoint names. ``popular``: a key that more right rows have
+    than this is popular: a left row meets only those that its bound reaches; ``None``: no key is.
+    """
+
+    contract: Contract
+    pushdown: Pushdown
+    by_time: bool = False
+    misses_rows: bool = False
+    by_checkpoint: bool = False
+    popular: int | None = None
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Left and right."""
+        return self.contract.left, self.contract.right
+
+    @property
+    def is_semi(self) -> bool:
+        """Whether it is a left semi join."""
+        return self.contract.kind is JoinKind.LEFT_SEMI
+
+    @property
+    def nulls_match(self) -> bool:
+        """Whether Spark joins rows with equal keys of which a part is NULL."""
+        return self.contract.kind is JoinKind.FULL_OUTER
+
+    @property
+    def watermarked(self) -> tuple[bool, bool]:
+        """Which sides have a watermark."""
+        return (
+            self.contract.left.watermark_delay_ms is not None,
+            self.contract.right.watermark_delay_ms is not None,
+        )
+
+    def preserves(self, side: int) -> bool:
+        """Whether rows of a side come with NULLs if they match nothing."""
+        return side in PRESERVED.get(self.contract.kind, ())
+
+    @property
+    def is_boundless(self) -> bool:
+        """Whether times do not matter for a match."""
+        bound = self.contract.bound
+        return not bound.equal and bound.lower_ms is None and bound.upper_ms is None
+
+    def ends_us(self, side: int) -> int | None:
+        """How far the other side's time may lie ahead of a row's, in microseconds; ``None``: as far as it likes."""
+        bound = self.contract.bound
+        reach_ms, strict = (
+            (bound.lower_ms, bound.lower_strict) if side == LEFT else (bound.upper_ms, bound.upper_strict)
+        )
+        if reach_ms is None:
+            return 0 if bound.equal else None
+        ahead_us = (-reach_ms if side == LEFT else reach_ms) * US_PER_MS - strict
+        return min(ahead_us, 0) if bound.equal else ahead_us
+
+
+def quoted(field: str) -> str:
+    """A field's name as SQL quotes it; with ``_``, so that it is none of the other columns'."""
+    return '"' + field.replace('"', '""') + '_"'
+
+
+def passes_filter(what: Filter) -> str:
+    """Whether a field passes a filter; NULL passes none."""
+    return f"coalesce({quoted(what.field)} {what.op} {what.value}, false)"
+
+
+def all_of(conditions: Sequence[str]) -> str:
+    """Whether all of these hold."""
+    return " and ".join(conditions) or "true"
+
+
+def by_side(left: str, right: str) -> str:
+    """What depends on the side of a row; a column named ``side`` has it."""
+    return f"({left})" if left == right else f"(case when side = {LEFT} then {left} else {right} end)"
+
+
+def fields_of(rules: JoinRules) -> str:
+    """The fields that are compared, as a tail of a ``select``; a row has NULL in those of the other side."""
+    every = dict.fromkeys([*rules.pushdown.fields[LEFT], *rules.pushdown.fields[RIGHT]])
+    return "".join(f", {quoted(field)}" for field in every)
+
+
+def popular_keys(rules: JoinRules) -> str:
+    """The keys that are popular."""
+    return f"select key from rights group by key having count(*) > {rules.popular}"
+
+
+def unpopular_rights(rules: JoinRules) -> str:
+    """The right rows of all other keys."""
+    if rules.popular is None:
+        return "rights"
+    return "(select a.* from rights a left join popular p on a.key = p.key where p.key is null)"
+
+
+def milliseconds(us: str) -> str:
+    """Microseconds as milliseconds, rounded down."""
+    return f"cast(({us} - (({us} % 1000) + 1000) % 1000) / 1000 as bigint)"
+
+
+def in_range(rules: JoinRules, left: str = "l.time_us", right: str = "r.time_us") -> str:
+    """Whether two times match."""
+    lower, upper = rules.ends_us(LEFT), rules.ends_us(RIGHT)
+    ends = [f"{left} - {right} >= {-lower}"] if lower is not None else []
+    return all_of(ends + ([f"{left} - {right} <= {upper}"] if upper is not None else []))
+
+
+def conditions(rules: JoinRules) -> str:
+    """The conditions over both sides, as a tail of a ``where``."""
+    return "".join(
+        f" and l.{quoted(term.left or '')} {term.op} r.{quoted(term.right or '')}"
+        for term in rules.pushdown.pairs
+    )
+
+
+def probe(rules: JoinRules, side: int) -> str:
+    """The time of the first right row that a left row reaches (``RIGHT``), or of the last one."""
+    end = rules.ends_us(side)
+    if end is None:
+        return str(-FOREVER_US if side == RIGHT else FOREVER_US)
+    return f"time_us - {end}" if side == RIGHT else f"time_us + {end}"
+
+
+def value_us(rules: JoinRules, side: int, watermark: str) -> str:
+    """The last time at which a row of a side matches no row past a watermark; empty: it always may."""
+    bound = rules.contract.bound
+    if bound.equal:
+        return f"{watermark} * 1000"
+    reach_ms, strict = (
+        (bound.lower_ms, bound.lower_strict) if side == LEFT else (bound.upper_ms, bound.upper_strict)
+    )
+    if reach_ms is None:
+        return ""
+    ahead_ms = (reach_ms if side == LEFT else -reach_ms) - (0 if strict else 1)
+    return f"({watermark} + {ahead_ms}) * 1000"
+
+
+def first_of_cases(cases: Sequence[tuple[str, str]]) -> str:
+    """The first of these names whose condition holds."""
+    whens = " ".join(f"when {condition} then '{name}'" for condition, name in cases if condition != "false")
+    return f"case {whens} end" if whens else "cast(null as varchar(64))"
+
+
+def lacks_a_watermark(rules: JoinRules) -> bool:
+    """Whether just one side has a watermark."""
+    return any(rules.watermarked) and not all(rules.watermarked)
