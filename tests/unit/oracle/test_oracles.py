@@ -119,7 +119,7 @@ def test_sql_agrees_with_the_model(seed: int) -> None:
 )
 def test_the_random_histories_show_the_known_defects(kind: str, defect: str) -> None:
     rng, found = random.Random(5), set()
-    for _ in range(250):
+    for _ in range(600):
         run = random_run(rng)
         if run.contract.kind == kind:
             found |= set(defects_of(ask(read_history(run))).lost.values())
