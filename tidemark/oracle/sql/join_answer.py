@@ -15,12 +15,10 @@ import numpy as np
 
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
-from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
+from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
-from tidemark.oracle.sql.join_rules import JoinRules, Select
+from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
 
-Columns = dict[str, np.ndarray]
-_EACH_NUMBER = "unnest(range({first}, {last} + 1))"
 _FEW_ROWS = 2_000
 """Up to so many input rows all relations are one statement, and no key is popular: a statement costs more than that."""
 _POPULAR = 16
@@ -65,9 +63,9 @@ def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
 def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
     """Ask SQL; ``by_checkpoint``: with the watermarks that the checkpoint names, not those that the rows give."""
     rules = rules_of(history, by_checkpoint=by_checkpoint)
-    found = relations(rules, _EACH_NUMBER)
+    found = relations(rules, DUCKDB)
     with _database().cursor() as sql:  # a connection of its own: what it makes nobody else sees
-        for name, columns in _tables(history).items():
+        for name, columns in input_tables(history).items():
             sql.register(name, columns)
         if rules.popular is None:
             return _read(history, sql, _as_one(found))
@@ -112,87 +110,3 @@ def _spread(history: History, rows: np.ndarray, values: np.ndarray) -> np.ndarra
     found = np.full(len(history.rows), NO_BATCH, dtype=np.int32)
     found[rows] = values
     return found
-
-
-def _tables(history: History) -> dict[str, Columns]:
-    """What the relations read."""
-    return {
-        "records": _records(history),
-        **_positions(history),
-        "plans": {
-            "batch": _numbers([batch.plan.batch for batch in history.batches]),
-            "restarted": np.array(
-                [batch.plan.restarted or batch.plan.runs > 1 for batch in history.batches], dtype=bool
-            ),
-            "checkpoint_ms": _numbers([batch.plan.watermark_ms for batch in history.batches]),
-        },
-    }
-
-
-def _numbers(values: list[int]) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-def _positions(history: History) -> dict[str, Columns]:
-    """The offsets at which batches end, and at which partitions begin."""
-    ends: list[tuple[int, ...]] = []
-    starts: list[tuple[int, ...]] = []
-    for side in (LEFT, RIGHT):
-        topic = history.side(side).topic
-        if topic in history.manifest.inputs:
-            first = history.manifest.inputs[topic].start_offsets
-            starts += [(side, int(part), start) for part, start in first.items()]
-        ends += [
-            (batch.plan.batch, side, int(part), end)
-            for batch in history.batches
-            for part, end in batch.plan.end_offsets.get(topic, {}).items()
-        ]
-    return {
-        "ends": _table(ends, ("batch", "side", "part", "position")),
-        "starts": _table(starts, ("side", "part", "position")),
-    }
-
-
-def _table(rows: list[tuple[int, ...]], names: tuple[str, ...]) -> Columns:
-    columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(names)).T
-    return dict(zip(names, columns, strict=True))
-
-
-def _records(history: History) -> Columns:
-    """All records: where they are, and the values that decide something."""
-    rows = history.rows
-    part, position = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
-    for side in (LEFT, RIGHT):
-        for number, partition in history.partitions[side].items():
-            its = np.frombuffer(partition.rows, dtype=np.int64)
-            part[its] = number
-            position[its] = partition.first_offset + np.arange(len(its), dtype=np.int64)
-    side_of = np.frombuffer(bytes(rows.side), dtype=np.uint8).astype(np.int64)
-    key, time_us = np.frombuffer(rows.key, dtype=np.int64), np.frombuffer(rows.event_us, dtype=np.int64)
-    disposition = np.frombuffer(bytes(rows.disposition), dtype=np.uint8)
-    columns: Columns = {
-        "row": np.arange(len(rows), dtype=np.int64),
-        "side": side_of,
-        "part": part,
-        "position": position,
-        "key": np.where(key < 0, ~key, key),
-        "has_null_key": key < 0,
-        "time_us": np.ma.MaskedArray(time_us, mask=time_us == NULL_TIME_US),
-        "readable": disposition != Disposition.UNREADABLE,
-    }
-    for field in dict.fromkeys([*history.pushdown.fields[LEFT], *history.pushdown.fields[RIGHT]]):
-        columns[f"{field}_"] = _field(history, field, side_of)
-    return columns
-
-
-def _field(history: History, field: str, side_of: np.ndarray) -> np.ndarray:
-    """The numbers of a field, of the side that has it."""
-    values, is_null = np.zeros(len(side_of), dtype=np.int64), np.ones(len(side_of), dtype=bool)
-    for side in (LEFT, RIGHT):
-        known = history.rows.numbers[side].get(field)
-        if known is not None:
-            mine = np.flatnonzero(side_of[: len(known)] == side)
-            found = [known[row] for row in mine.tolist()]
-            values[mine] = [0 if value is None else value for value in found]
-            is_null[mine] = [value is None for value in found]
-    return np.ma.MaskedArray(values, mask=is_null)

@@ -2,8 +2,8 @@
 
 Free of I/O, and of the model, with which it shares only what the optimizer makes of a contract (``spark.pushdown``).
 The relations are a list of names and texts, each a ``select`` over earlier ones, in a subset of SQL that engines have
-in common: integers and booleans, windows, ``union all``; no ASOF join, no lists. One word differs between engines: how
-a row is repeated for each number of a range (``each_number``).
+in common: integers and booleans, windows, ``union all``; no ASOF join, no lists. One word differs between DuckDB and
+Spark: how a row is repeated for each number of a range (``each_number``).
 
 The text has numbers only, so that it depends on the contract and not on the run. What it reads:
 
@@ -30,6 +30,6 @@ from tidemark.oracle.sql.semi_relations import semi_relations
 
 
 def relations(rules: JoinRules, each_number: str) -> list[Select]:
-    """All relations. ``each_number`` makes a row for each number from ``{first}`` to ``{last}``."""
+    """All relations. ``each_number``: as the engine says it (``DUCKDB``, ``SPARK``)."""
     both = semi_relations(rules) if rules.is_semi else pair_relations(rules, each_number)
     return [*row_relations(rules), *both]

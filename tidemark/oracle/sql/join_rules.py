@@ -15,6 +15,11 @@ FOREVER_US = 1 << 62
 """Further than any event time, and far enough from the end of 64 bits to be added to."""
 
 
+DUCKDB = "unnest(range({first}, {last} + 1))"
+SPARK = "explode(sequence({first}, {last}))"
+"""How an engine makes a row for each number of a range, both ends in it."""
+
+
 class Select(NamedTuple):
     """A ``select`` with a name."""
 
@@ -165,7 +170,7 @@ def value_us(rules: JoinRules, side: int, watermark: str) -> str:
 def first_of_cases(cases: Sequence[tuple[str, str]]) -> str:
     """The first of these names whose condition holds."""
     whens = " ".join(f"when {condition} then '{name}'" for condition, name in cases if condition != "false")
-    return f"case {whens} end" if whens else "cast(null as varchar(64))"
+    return f"case {whens} end" if whens else "cast(null as string)"
 
 
 def lacks_a_watermark(rules: JoinRules) -> bool:

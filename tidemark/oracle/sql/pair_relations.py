@@ -49,7 +49,7 @@ def _of_popular_keys(rules: JoinRules, each_number: str) -> list[Select]:
         Select("popular", popular_keys(rules)),
         Select(
             "popular_rights",
-            "select r.*, row_number() over (order by r.key, r.time_us) as place"
+            "select r.*, row_number() over (order by r.key, r.time_us, r.row) as place"
             " from rights r join popular p on r.key = p.key",
         ),
         Select("popular_lefts", "select l.* from lefts l join popular p on l.key = p.key"),
