@@ -44,7 +44,7 @@ IMMATERIAL: tuple[tuple[str, str, str], ...] = (
     ("batches", r"(committed|runs|restarted|failed_tasks)",
      "permits repeats and a watermark that waits: no row came again, and all inputs had rows"),
     ("output", r"(key|timestamp_ms)", "is compared only for records that a producer sent twice"),
-    ("output", r"headers\.(?!(batch|query)$).*", "headers besides batch and query say which task wrote the record"),
+    ("output", r"headers\.(?!(batch|query)(\.|$)).*", "headers besides batch and query say which task wrote the record"),
     ("output", r"(partition|offset)", "where the record is, in order and once: it is the same row"),
     ("state", ORDER, "the state is compared as a multiset"),
     ("executors", r".*", "where state partitions were; it is shown, and decides nothing"),
@@ -134,7 +134,7 @@ def _of_file(name: str, before: list[Any], after: list[Any]) -> Iterator[tuple[s
 
 
 def _opened(name: str, record: Any) -> Any:
-    """A record with the JSON inside of it, where that is an object, and its headers by name, where all names differ."""
+    """A record with the JSON inside of it, where that is an object, and its headers by name."""
     if name == "output" and isinstance(record, dict):
         record = record | {"headers": _by_name(record.get("headers"))}
     field = INSIDE.get(name)
@@ -148,11 +148,13 @@ def _opened(name: str, record: Any) -> Any:
 
 
 def _by_name(headers: Any) -> Any:
+    named: dict[str, list[Any]] = {}
     try:
-        named = {name: [value] for name, value in headers}
+        for name, value in headers:
+            named.setdefault(name, []).append(value)
     except (TypeError, ValueError):
         return headers
-    return {ORDER: list(named), **named} if len(named) == len(headers) else headers
+    return {ORDER: list(named), **named}
 
 
 def _differences(
