@@ -8,6 +8,7 @@ from tests.mutants import naive
 from tests.mutants.evidence import EVERY, EVIDENCE, Copy
 from tests.mutants.score import Line
 from tests.mutants.state_evidence import STATE_EVIDENCE
+from tests.support.either_oracle import either_finds
 from tidemark.formats.contract import Contract
 from tidemark.oracle import judge
 
@@ -42,6 +43,7 @@ def test_damaged_evidence_is_caught_by_name(join, late, recorded, tmp_path, scor
         copy = Copy(run, tmp_path / name)
         mutant.damage(copy)
         verdict = judge(damaged := copy.write())
+        either_finds(damaged, mutant.expected(join))
         expected = mutant.expected(join)
         killed = verdict.verdict == "INVALID" and expected in verdict.findings_total
         if not killed:

@@ -13,6 +13,7 @@ from tests.mutants.in_sinks import SINK
 from tests.mutants.in_state import REFUSED, STATE
 from tests.mutants.score import Line
 from tests.support.bundled import case_of, make_trace
+from tests.support.either_oracle import either_finds
 from tidemark.errors import TidemarkError
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import RunDirectory
@@ -85,6 +86,7 @@ def test_a_mutant_is_caught_by_name(place, name, join, request, tmp_path: Path, 
 
     assert verdict.verdict == "INVALID", verdict
     assert killed_by in verdict.findings_total, verdict.findings_total
+    either_finds(run, killed_by)
 
 
 @pytest.mark.parametrize(
