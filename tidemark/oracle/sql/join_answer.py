@@ -7,6 +7,7 @@ Free of Spark and of I/O. It takes what was read and planned, as columns (``inpu
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import duckdb
 import numpy as np
 
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History
-from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
+from tidemark.oracle.spark.known_defects import DEFECTS, FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
@@ -22,14 +23,17 @@ from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
 _FEW_ROWS = 2_000
 """Up to so many input rows all relations are one statement, and no key is popular: a statement costs more than that."""
 _POPULAR = 16
-_IS_RIGHT = 2
+_COMES, _IS_RIGHT, _DEFECT = 1, 2, 4
+_DEFECTS = tuple(defect.name for defect in DEFECTS)
+_NUMBER_OF_DEFECT = " ".join(f"when '{name}' then {_DEFECT * (at + 1)}" for at, name in enumerate(_DEFECTS))
 _PARTS = f"""
 select 0 as part, coalesce(l, r) * {1 << ROW_BITS} + case when l is null then 0 else coalesce(r + 1, 0) end as one,
-    batch as two, case when is_right then {_IS_RIGHT} else 0 end + case when comes then 1 else 0 end as three, defect
+    batch as two, case when is_right then {_IS_RIGHT} else 0 end + case when comes then {_COMES} else 0 end
+    + case defect {_NUMBER_OF_DEFECT} else 0 end as three
 from answers
-union all select 1, batch, watermark_ms, 0, null from watermarks
-union all select 2, row, batch, coalesce(removed, {NO_BATCH}), null from stored
-union all select 3, row, case when is_late then 1 else 0 end, 0, null from rows where is_sure
+union all select 1, batch, watermark_ms, 0 from watermarks
+union all select 2, row, batch, coalesce(removed, {NO_BATCH}) from stored
+union all select 3, row, case when is_late then 1 else 0 end, 0 from rows where is_sure
 """
 
 
@@ -69,9 +73,20 @@ def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
             sql.register(name, columns)
         if rules.popular is None:
             return _read(history, sql, _as_one(found))
-        for relation in found:
-            sql.execute(f"create temp table {relation.name} as {relation.text}")
+        _make_tables(sql, found)
         return _read(history, sql, "")
+
+
+def _make_tables(sql: duckdb.DuckDBPyConnection, found: Sequence[Select]) -> None:
+    """A table for each relation, for as long as a later one reads it."""
+    made: list[str] = []
+    for number, relation in enumerate(found):
+        sql.execute(f"create temp table {relation.name} as {relation.text}")
+        made.append(relation.name)
+        rest = set(re.findall(r"\w+", " ".join([*(later.text for later in found[number + 1 :]), _PARTS])))
+        for name in [name for name in made if name not in rest]:
+            sql.execute(f"drop table {name}")
+            made.remove(name)
 
 
 def _as_one(found: Sequence[Select]) -> str:
@@ -92,9 +107,9 @@ def _read(history: History, sql: duckdb.DuckDBPyConnection, begin: str) -> SqlAn
         disposition=disposition,
         identity=one[rows],
         batch=two[rows],
-        is_right=three[rows] >= _IS_RIGHT,
-        comes=three[rows] % _IS_RIGHT == 1,
-        defect=np.ma.filled(columns["defect"].astype(object), None)[rows],
+        is_right=three[rows] & _IS_RIGHT > 0,
+        comes=three[rows] & _COMES > 0,
+        defect=np.array([None, *_DEFECTS], dtype=object)[three[rows] // _DEFECT],
         stored=_spread(history, one[stored], two[stored]),
         removed=_spread(history, one[stored], three[stored]),
     )
