@@ -10,7 +10,8 @@ from unittest import mock
 import numpy as np
 
 from tidemark.oracle import Evidence, judge
-from tidemark.oracle.input.history import History, first_of, right_of
+from tidemark.oracle.expectation import matched_rows
+from tidemark.oracle.input.history import History
 from tidemark.oracle.model.join_replay import Prediction, predict
 from tidemark.oracle.sql.join_answer import SqlAnswer, ask
 
@@ -44,18 +45,11 @@ def prediction_of(history: History, answer: SqlAnswer) -> Prediction:
     batch_of = dict(
         zip(answer.identity[answer.comes].tolist(), answer.batch[answer.comes].tolist(), strict=True)
     )
-    matched = bytearray(len(history.rows))
-    for identity in batch_of:
-        partner = right_of(identity)
-        if partner is not None or history.contract.output.right_id is None:
-            matched[first_of(identity)] = True
-        if partner is not None:
-            matched[partner] = True
     return Prediction(
         batch_of=batch_of,
         watermarks_ms=answer.watermarks_ms,
         disposition=bytearray(answer.disposition.tobytes()),
-        matched=matched,
+        matched=matched_rows(history, batch_of),
         stored=array("i", answer.stored.tolist()),
         removed=array("i", answer.removed.tolist()),
     )

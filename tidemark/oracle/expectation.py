@@ -13,8 +13,9 @@ is wrong for good, because the row has a partner after all.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.compare.join_comparison import Defects
 from tidemark.oracle.compare.wording import Wording, moment
 from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.input.history import Disposition, History, first_of, right_of
+from tidemark.oracle.input.history import NO_BATCH, Disposition, History, first_of, right_of
 from tidemark.oracle.input.output_rows import OutputReader
 from tidemark.oracle.model.join_replay import Prediction
 from tidemark.oracle.spark.known_defects import has_defect
@@ -96,7 +97,7 @@ class OracleComparison:
             says, not_said = ("SQL gives", "Spark's rules do not")
             if answer.comes[at]:
                 says, not_said = ("Spark's rules give", "SQL does not")
-            self._add(identity, f"{says} {{}}, {not_said}")
+            self._add(partial(self._of_output, identity, f"{says} {{}}, {not_said}"))
 
     def _compare_inputs(self) -> None:
         """What became of each input row, and when it was in the state."""
@@ -107,33 +108,31 @@ class OracleComparison:
             ("batch that removes it", np.frombuffer(prediction.removed, dtype=np.int32), answer.removed),
         ):
             for row in np.flatnonzero(ours != theirs).tolist():
-                if not self._finding_log.wants(_NAME):
-                    self._finding_log.count(_NAME)
-                    continue
                 said = [_named(what, int(one[row])) for one in (theirs, ours)]
-                message = (
-                    f"{self._words.row(row)}: SQL says of its {what} {said[0]}, Spark's rules say {said[1]}"
-                )
-                self._finding_log.add(
-                    Finding(property=_NAME, message=message, written=[self._words.place(row)])
-                )
+                self._add(partial(self._of_input, row, what, said))
+
+    def _of_input(self, row: int, what: str, said: Sequence[str]) -> Finding:
+        message = f"{self._words.row(row)}: SQL says of its {what} {said[0]}, Spark's rules say {said[1]}"
+        return Finding(property=_NAME, message=message, written=[self._words.place(row)])
 
     def _row(self, identity: int, said: int | None, predicted: int | None) -> None:
         if predicted is None:
-            self._add(identity, f"by SQL this Spark gives {{}} in batch {said}, by its rules it does not")
+            text = f"by SQL this Spark gives {{}} in batch {said}, by its rules it does not"
         elif said is None:
-            self._add(
-                identity, f"by its rules this Spark gives {{}} in batch {predicted}, by SQL it does not"
-            )
+            text = f"by its rules this Spark gives {{}} in batch {predicted}, by SQL it does not"
         else:
-            self._add(identity, f"{{}} comes in batch {said} by SQL, in batch {predicted} by Spark's rules")
+            text = f"{{}} comes in batch {said} by SQL, in batch {predicted} by Spark's rules"
+        self._add(partial(self._of_output, identity, text))
 
-    def _add(self, identity: int, text: str) -> None:
-        if not self._finding_log.wants(_NAME):
+    def _of_output(self, identity: int, text: str) -> Finding:
+        return self._words.finding(_NAME, identity, text.format(self._words.output_row(identity)))
+
+    def _add(self, finding: Callable[[], Finding]) -> None:
+        """Count a finding, and put it into words only if it is kept."""
+        if self._finding_log.wants(_NAME):
+            self._finding_log.add(finding())
+        else:
             self._finding_log.count(_NAME)
-            return
-        message = text.format(self._words.output_row(identity))
-        self._finding_log.add(self._words.finding(_NAME, identity, message))
 
 
 def _named(what: str, value: int) -> str:
@@ -160,33 +159,36 @@ def expect_of_unmodelled(history: History, output: Iterable[OutputRecord]) -> tu
     """
     committed = replace(history, batches=[batch for batch in history.batches if batch.plan.committed])
     answer = owing = ask(history, by_checkpoint=True)
-    if len(committed.batches) < len(
-        history.batches
-    ):  # the last batch may give its rows, but does not owe them
+    if len(committed.batches) < len(history.batches):
+        # The last batch may give its rows, but does not owe them.
         owing = ask(committed, by_checkpoint=True)
-    prediction = _read(history, answer)
     right, owed = (set(one.identity[one.is_right].tolist()) for one in (answer, owing))
+    never = array("i", [NO_BATCH]) * len(history.rows)
+    prediction = Prediction(
+        watermarks_ms=answer.watermarks_ms,
+        disposition=bytearray(answer.disposition.tobytes()),
+        matched=matched_rows(history, right | owed),
+        stored=never,
+        removed=never[:],
+    )
     came, last = _first_batches(history, output, right), len(history.batches) - 1
     for identity in sorted(right | owed):
         due = len(committed.batches) - 1 if identity in owed else last
         prediction.batch_of[identity] = came.get(identity, due)
-        prediction.matched[first_of(identity)] |= _is_match(history, identity)
-        partner = right_of(identity)
-        if partner is not None:
-            prediction.matched[partner] = True
     return prediction, _defects(history, prediction, (defects_of(answer), defects_of(owing)), came)
 
 
-def _read(history: History, answer: SqlAnswer) -> Prediction:
-    """Nothing but the dispositions of all rows, by the watermarks that the checkpoint names."""
-    never = array("i", [-1]) * len(history.rows)
-    return Prediction(
-        watermarks_ms=answer.watermarks_ms,
-        disposition=bytearray(answer.disposition.tobytes()),
-        matched=bytearray(len(history.rows)),
-        stored=never,
-        removed=never[:],
-    )
+def matched_rows(history: History, identities: Iterable[int]) -> bytearray:
+    """Per input row, whether one of these output rows stands for a match of it: a pair, or a semi row."""
+    matched = bytearray(len(history.rows))
+    is_semi = history.contract.output.right_id is None
+    for identity in identities:
+        partner = right_of(identity)
+        if partner is not None:
+            matched[partner] = True
+        if is_semi or partner is not None:
+            matched[first_of(identity)] = True
+    return matched
 
 
 def _first_batches(history: History, output: Iterable[OutputRecord], right: set[int]) -> dict[int, int]:
@@ -202,11 +204,6 @@ def _first_batches(history: History, output: Iterable[OutputRecord], right: set[
         if identity is not None and 0 <= batch < len(history.batches):
             came[identity] = min(batch, came.get(identity, batch))
     return came
-
-
-def _is_match(history: History, identity: int) -> bool:
-    """Whether an identity stands for a match: a pair, or a semi row."""
-    return right_of(identity) is not None or history.contract.output.right_id is None
 
 
 def _defects(

@@ -8,12 +8,7 @@ from typing import NamedTuple
 
 from tidemark.formats.contract import PRESERVED, Contract, Filter, JoinKind, Side
 from tidemark.oracle.spark.pushdown import Pushdown
-
-LEFT, RIGHT = 0, 1
-US_PER_MS = 1000
-FOREVER_US = 1 << 62
-"""Further than any event time, and far enough from the end of 64 bits to be added to."""
-
+from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, RIGHT, US_PER_MS
 
 DUCKDB = "unnest(range({first}, {last} + 1))"
 SPARK = "explode(sequence({first}, {last}))"
@@ -75,16 +70,21 @@ class JoinRules:
         bound = self.contract.bound
         return not bound.equal and bound.lower_ms is None and bound.upper_ms is None
 
-    def ends_us(self, side: int) -> int | None:
-        """How far the other side's time may lie ahead of a row's, in microseconds; ``None``: as far as it likes."""
+    def end_ms(self, side: int) -> tuple[int | None, bool]:
+        """How far the other side's time may lie ahead of a row's, and whether less than that; ``None``: no end."""
         bound = self.contract.bound
-        reach_ms, strict = (
-            (bound.lower_ms, bound.lower_strict) if side == LEFT else (bound.upper_ms, bound.upper_strict)
-        )
-        if reach_ms is None:
-            return 0 if bound.equal else None
-        ahead_us = (-reach_ms if side == LEFT else reach_ms) * US_PER_MS - strict
-        return min(ahead_us, 0) if bound.equal else ahead_us
+        if side == RIGHT:
+            return bound.upper_ms, bound.upper_strict
+        return None if bound.lower_ms is None else -bound.lower_ms, bound.lower_strict
+
+    def ends_us(self, side: int) -> int | None:
+        """The same in whole microseconds, inclusive, and 0 at most where times are equal."""
+        ahead_ms, strict = self.end_ms(side)
+        is_equal = self.contract.bound.equal
+        if ahead_ms is None:
+            return 0 if is_equal else None
+        ahead_us = ahead_ms * US_PER_MS - strict
+        return min(ahead_us, 0) if is_equal else ahead_us
 
 
 def quoted(field: str) -> str:
@@ -155,21 +155,15 @@ def probe(rules: JoinRules, side: int) -> str:
 
 def value_us(rules: JoinRules, side: int, watermark: str) -> str:
     """The last time at which a row of a side matches no row past a watermark; empty: it always may."""
-    bound = rules.contract.bound
-    if bound.equal:
+    if rules.contract.bound.equal:
         return f"{watermark} * 1000"
-    reach_ms, strict = (
-        (bound.lower_ms, bound.lower_strict) if side == LEFT else (bound.upper_ms, bound.upper_strict)
-    )
-    if reach_ms is None:
-        return ""
-    ahead_ms = (reach_ms if side == LEFT else -reach_ms) - (0 if strict else 1)
-    return f"({watermark} + {ahead_ms}) * 1000"
+    ahead_ms, strict = rules.end_ms(side)
+    return "" if ahead_ms is None else f"({watermark} - {ahead_ms + (not strict)}) * 1000"
 
 
 def first_of_cases(cases: Sequence[tuple[str, str]]) -> str:
     """The first of these names whose condition holds."""
-    whens = " ".join(f"when {condition} then '{name}'" for condition, name in cases if condition != "false")
+    whens = " ".join(f"when {condition} then '{name}'" for condition, name in cases)
     return f"case {whens} end" if whens else "cast(null as string)"
 
 

@@ -9,10 +9,8 @@ from tidemark.oracle.spark.known_defects import (
     NULL_EVENT_TIME_NEVER_EVICTED,
     ONE_SIDED_WATERMARK,
 )
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 from tidemark.oracle.sql.join_rules import (
-    LEFT,
-    RIGHT,
-    US_PER_MS,
     JoinRules,
     Select,
     all_of,
@@ -120,13 +118,10 @@ _MEETS_STORED = "c.l_batch <= c.r_batch and coalesce(c.l_gone >= c.r_batch, true
 def _pairs(rules: JoinRules) -> str:
     """``comes``: when the later row of a pair comes, the earlier one is still in the state."""
     found_later, source = "", "candidates c"
-    if (
-        rules.misses_rows
-    ):  # a right row that leaves at once is not stored, though it would never leave the state
-        source += (
-            f" left join (select c.r, max(1) as met from candidates c where {_MEETS_STORED} group by c.r) m"
-        )
-        source += " on c.r = m.r"
+    if rules.misses_rows:
+        # A right row that is evictable at once is not stored, though it would never leave the state.
+        met = f"select c.r, max(1) as met from candidates c where {_MEETS_STORED} group by c.r"
+        source += f" left join ({met}) m on c.r = m.r"
         found_later = " and (c.r_lasts or m.met is null)" if rules.preserves(RIGHT) else " and c.r_lasts"
     return f"""
 select c.l, c.r, c.l_batch, c.r_batch, case when c.l_batch < c.r_batch then c.r_batch else c.l_batch end as batch,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from tidemark.formats.contract import WatermarkPolicy
 from tidemark.oracle.spark.pushdown import must_be_there
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 from tidemark.oracle.sql.join_rules import (
-    LEFT,
-    RIGHT,
-    US_PER_MS,
     JoinRules,
     Select,
     all_of,
@@ -150,9 +148,8 @@ group by batch
 
 def _state_us(rules: JoinRules, side: int, watermark: str) -> str:
     """The last time at which a row of a side leaves the state under a watermark; NULL: none does."""
-    if rules.contract.bound.equal:
-        return f"{watermark} * 1000" if any(rules.watermarked) else "cast(null as bigint)"
-    if not all(rules.watermarked):
+    needed = any if rules.contract.bound.equal else all
+    if not needed(rules.watermarked):
         return "cast(null as bigint)"
     found = [str(limit_ms * US_PER_MS) for limit_ms in rules.pushdown.limits_ms[side]]
     found += [value] if (value := value_us(rules, side, watermark)) else []

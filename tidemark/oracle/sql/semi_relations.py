@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tidemark.oracle.spark.known_defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS, ONE_SIDED_WATERMARK
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import (
-    LEFT,
-    RIGHT,
     JoinRules,
     Select,
     all_of,
