@@ -15,8 +15,9 @@ from tidemark.formats.events import write_time
 from tidemark.formats.evidence import FORMAT, Batch, InputTopic, Manifest, OutputRecord, RunDirectory
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.oracle.coverage import WAIVABLE
+from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import History, first_of, read_history, right_of
-from tidemark.oracle.model.join_replay import predict
+from tidemark.oracle.sql.join_answer import ask
 
 AIM_S, AIM_BYTES = 10.0, 1_000_000_000
 """What a judgement may take."""
@@ -105,7 +106,7 @@ def make_run(
     run.write_json("manifest", manifest)
     _write_batches(run, plans, [0] * len(plans))
     history = read_history(run)
-    prediction = predict(history)
+    prediction = prediction_of(history, ask(history))
     _write_batches(run, plans, prediction.watermarks_ms)
     emitted = prediction.batch_of
     run.write_lines("output", _output(history, change(history, emitted) if change else emitted))

@@ -34,8 +34,9 @@ from bench._summary import print_result, say
 from tidemark.formats.contract import Bound, Contract, JoinKind, Term
 from tidemark.formats.events import write_time
 from tidemark.formats.trace import Record
+from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import Disposition, History, alone
-from tidemark.oracle.model.join_replay import predict
+from tidemark.oracle.sql.join_answer import ask
 
 BATCHES = 40
 SECOND_US = 1_000_000
@@ -127,7 +128,7 @@ def lost(_history: History, emitted: Emitted) -> Emitted:
 
 def of_late_partners(history: History, emitted: Emitted) -> Emitted:
     """The left rows whose partners are all late came, too."""
-    accepted = predict(history).disposition
+    accepted = prediction_of(history, ask(history)).disposition
     rows = range(len(history.rows))
     more = {
         alone(row): 2 for row in rows if not history.rows.side[row] and accepted[row] == Disposition.ACCEPTED

@@ -19,8 +19,10 @@ import msgspec
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.oracle.compare.partners import Partners
+from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import LEFT, Disposition, History, read_history
-from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.prediction import Prediction
+from tidemark.oracle.sql.join_answer import ask
 
 OUTER = ("left_outer", "right_outer", "full_outer")
 PAIRS = ("inner", *OUTER)
@@ -293,7 +295,7 @@ def left_columns_of_another_row(copy: Copy) -> None:
     history = read_history(copy.sound)
     index, _, value = _any_row(copy)
     row = history.partitions[LEFT][value[copy.columns(LEFT)[1]]].row_at(value[copy.columns(LEFT)[2]])
-    prediction = predict(history)
+    prediction = prediction_of(history, ask(history))
     other = next(
         number
         for number in range(history.rows.first_sentinel)
@@ -320,7 +322,7 @@ def position_of_another_record(copy: Copy) -> None:
 
 def _late(copy: Copy, side: int) -> tuple[History, Prediction, int]:
     history = read_history(copy.sound)
-    prediction, partners = predict(history), Partners(history)
+    prediction, partners = prediction_of(history, ask(history)), Partners(history)
     for row in range(history.rows.first_sentinel):
         if (
             history.rows.side[row] == side

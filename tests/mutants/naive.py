@@ -18,8 +18,9 @@ import duckdb
 from tidemark.formats.contract import Contract, JoinKind
 from tidemark.formats.events import read_event
 from tidemark.formats.evidence import OutputRecord, RunDirectory
+from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import LEFT, first_of, read_history, right_of
-from tidemark.oracle.model.join_replay import predict
+from tidemark.oracle.sql.join_answer import ask
 
 Ids = tuple[str | None, str | None]
 """Left id and right id of an output row; of a semi row the right one is ``None``, too."""
@@ -94,7 +95,7 @@ def sound_rows(run: RunDirectory) -> list[Ids]:
     """What a sound pipeline gives over the batches of a run, by the rules of Spark."""
     history = read_history(run)
     found: list[Ids] = []
-    for identity in predict(history).batch_of:
+    for identity in prediction_of(history, ask(history)).batch_of:
         first, right = first_of(identity), right_of(identity)
         if history.is_sentinel(first):
             continue

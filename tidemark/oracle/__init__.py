@@ -4,9 +4,9 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
 :class:`Evidence` (a ``tidemark.formats.evidence.RunDirectory`` does) and returns a :class:`Verdict`.
 
     history      what was written and which batch read it
-    model        what Spark's rules give
-    sql          the same in closed form, and what is right
-    expectation  the two compared
+    sql          what had to come out, in closed form, and what is right
+    model        what Spark's rules give, row by row
+    expectation  what SQL says, as a prediction; ``oracle_comparison`` compares it with the model
     compare      what was observed, compared row by row: output, state, metrics
     coverage     what a run must have exercised before "nothing wrong" means anything
     verdict      all of it, put together

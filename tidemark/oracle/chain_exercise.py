@@ -67,7 +67,7 @@ class _Join:
 
     def missing(self) -> dict[str, list[str]]:
         """By coverage goal, the parts of the join that were not exercised; an empty text is the join itself."""
-        rows = "semi_row_emitted" if self._join.semi else "rows_joined"
+        rows = "semi_row_emitted" if self._join.join.is_semi else "rows_joined"
         goals = {rows: [] if self._any(self._join.joined) else [""]}
         if sides := _null_sides(self._step):
             goals["null_row_after_eviction"] = [

@@ -79,7 +79,7 @@ class _ChainJudgement(Judgement):
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
-        predicted = self.stage("Spark's rules", lambda: self.predict(self.rules(), self.choice))
+        predicted = self.stage("the model", lambda: self.predict(self.rules(), self.choice))
         if predicted is not None:
             if self.choice.unseen:
                 self.inconclusive.append(
@@ -93,7 +93,7 @@ class _ChainJudgement(Judgement):
                     plans, predicted.watermarks_ms, described.sources, described.policy, self.finding_log
                 ),
             )
-            defect = self.stage("the SQL answer", lambda: self.compare_oracles(predicted)) or DefectRows()
+            defect = self.stage("the SQL oracle", lambda: self.compare_oracles(predicted)) or DefectRows()
             without = self.stage("late rows", lambda: self.predict(Rules(keep_late=True), first_come))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()

@@ -26,7 +26,7 @@ from tidemark.formats.contract import PRESERVED, Bound, JoinKind, WatermarkPolic
 from tidemark.oracle.compare.join_comparison import Seen
 from tidemark.oracle.input.history import Disposition, History, first_of, right_of
 from tidemark.oracle.input.unreadable import Readable
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms, window
 
 _FIRST_ROWS = 2_000

@@ -36,7 +36,7 @@ from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.oracle.compare.join_comparison import Seen
 from tidemark.oracle.contract_coverage import Exercised, exercised, implied
 from tidemark.oracle.input.history import NO_BATCH, History
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, evicted_at_ms
 
 Goals = Mapping[str, Exercised]

@@ -1,144 +1,41 @@
-"""What had to come out of a run of one join: by the model, by SQL, or by SQL alone where nobody modelled the Spark.
+"""What had to come out of a run of one join, by SQL: with Spark's rules, or without where nobody modelled the Spark.
 
-Free of I/O. The model and SQL share no rule, so a difference between them that no known defect of Spark explains is a
-finding about the judge itself (``oracles_disagree``). The watermarks are compared first; where they differ, all else
-may, and the rest is not looked at.
-
-A Spark before 4.2, whose own rules are not modelled, is judged by what SQL says is right, and its output. Which rows
-were late is then taken from the watermarks in the checkpoint, so those are not judged; nor is the batch in which a row
-comes. The output as a whole is: every right row once, and no other. That a NULL row came too early shows only where it
-is wrong for good, because the row has a partner after all.
+Free of I/O. A Spark before 4.2, whose own rules are not modelled, is judged by what SQL says is right, and its output.
+Which rows were late is then taken from the watermarks in the checkpoint, so those are not judged; nor is the batch in
+which a row comes. The output as a whole is: every right row once, and no other. That a NULL row came too early shows
+only where it is wrong for good, because the row has a partner after all.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.compare.join_comparison import Defects
-from tidemark.oracle.compare.wording import Wording, moment
-from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.input.history import NO_BATCH, Disposition, History, first_of, right_of
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History
 from tidemark.oracle.input.output_rows import OutputReader
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import has_defect
 from tidemark.oracle.sql.join_answer import SqlAnswer, ask
 
-_NAME = "oracles_disagree"
 
-
-class OracleComparison:
-    """Compares what the model predicts with what SQL says, about rows, lateness, watermarks and state."""
-
-    def __init__(
-        self, history: History, prediction: Prediction, answer: SqlAnswer, finding_log: FindingLog
-    ) -> None:
-        self._history = history
-        self._prediction = prediction
-        self._answer = answer
-        self._finding_log = finding_log
-        self._words = Wording(history, prediction)
-
-    def run(self) -> Defects:
-        """Compare; returns what known defects of Spark change."""
-        defects = defects_of(self._answer)
-        if not self._watermarks_agree():
-            return defects
-        self._compare_rows()
-        self._compare_right(defects)
-        self._compare_inputs()
-        return defects
-
-    def _watermarks_agree(self) -> bool:
-        """Where Spark had a choice, each oracle follows the checkpoint as far as that can be right."""
-        ours, theirs = self._prediction.watermarks_ms, self._answer.watermarks_ms
-        if self._history.optional:
-            planned = [batch.plan.watermark_ms for batch in self._history.batches]
-            ours, theirs = ours[: len(planned)], theirs[: len(planned)]
-            if ours != planned:  # which is a finding already (``wrong_watermarks``)
-                return ours == theirs
-        if ours == theirs:
-            return True
-        batch = next(
-            (at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]),
-            min(len(ours), len(theirs)),
-        )
-        said = [moment(one[batch]) if batch < len(one) else "none" for one in (theirs, ours)]
-        message = f"SQL gives batch {batch} the watermark {said[0]}, Spark's rules {said[1]}"
-        self._finding_log.add(Finding(property=_NAME, message=message, batch=batch))
-        return False
-
-    def _compare_rows(self) -> None:
-        """The rows that this Spark gives, with their batches."""
-        answer, predicted = self._answer, self._prediction.batch_of
-        identities, batches = answer.identity[answer.comes], answer.batch[answer.comes]
-        ours = np.fromiter(predicted.keys(), dtype=np.int64, count=len(predicted))
-        due = np.fromiter(predicted.values(), dtype=np.int64, count=len(predicted))
-        order, other = np.argsort(identities), np.argsort(ours)
-        if np.array_equal(identities[order], ours[other]) and np.array_equal(batches[order], due[other]):
-            return
-        said = dict(zip(identities.tolist(), batches.tolist(), strict=True))
-        for identity in sorted(said.keys() | predicted.keys()):
-            if said.get(identity) != predicted.get(identity):
-                self._row(identity, said.get(identity), predicted.get(identity))
-
-    def _compare_right(self, defects: Defects) -> None:
-        """What is right and what this Spark gives differ by known defects only."""
-        answer = self._answer
-        for at in np.flatnonzero(answer.is_right != answer.comes).tolist():
-            identity = int(answer.identity[at])
-            if identity in defects.lost or identity in defects.added:
-                continue
-            says, not_said = ("SQL gives", "Spark's rules do not")
-            if answer.comes[at]:
-                says, not_said = ("Spark's rules give", "SQL does not")
-            self._add(partial(self._of_output, identity, f"{says} {{}}, {not_said}"))
-
-    def _compare_inputs(self) -> None:
-        """What became of each input row, and when it was in the state."""
-        prediction, answer = self._prediction, self._answer
-        for what, ours, theirs in (
-            ("disposition", np.frombuffer(bytes(prediction.disposition), dtype=np.uint8), answer.disposition),
-            ("batch that stores it", np.frombuffer(prediction.stored, dtype=np.int32), answer.stored),
-            ("batch that removes it", np.frombuffer(prediction.removed, dtype=np.int32), answer.removed),
-        ):
-            for row in np.flatnonzero(ours != theirs).tolist():
-                said = [_named(what, int(one[row])) for one in (theirs, ours)]
-                self._add(partial(self._of_input, row, what, said))
-
-    def _of_input(self, row: int, what: str, said: Sequence[str]) -> Finding:
-        message = f"{self._words.row(row)}: SQL says of its {what} {said[0]}, Spark's rules say {said[1]}"
-        return Finding(property=_NAME, message=message, written=[self._words.place(row)])
-
-    def _row(self, identity: int, said: int | None, predicted: int | None) -> None:
-        if predicted is None:
-            text = f"by SQL this Spark gives {{}} in batch {said}, by its rules it does not"
-        elif said is None:
-            text = f"by its rules this Spark gives {{}} in batch {predicted}, by SQL it does not"
-        else:
-            text = f"{{}} comes in batch {said} by SQL, in batch {predicted} by Spark's rules"
-        self._add(partial(self._of_output, identity, text))
-
-    def _of_output(self, identity: int, text: str) -> Finding:
-        return self._words.finding(_NAME, identity, text.format(self._words.output_row(identity)))
-
-    def _add(self, finding: Callable[[], Finding]) -> None:
-        """Count a finding, and put it into words only if it is kept."""
-        if self._finding_log.wants(_NAME):
-            self._finding_log.add(finding())
-        else:
-            self._finding_log.count(_NAME)
-
-
-def _named(what: str, value: int) -> str:
-    if what == "disposition":
-        return Disposition(value).name.lower()
-    return "none" if value < 0 else str(value)
+def prediction_of(history: History, answer: SqlAnswer) -> Prediction:
+    """What this Spark must do, by SQL: its output rows by batch, those of one batch by what they are made of."""
+    identities, batches = answer.identity[answer.comes], answer.batch[answer.comes]
+    order = np.lexsort((identities, batches))
+    identities = identities[order]
+    return Prediction(
+        batch_of=dict(zip(identities.tolist(), batches[order].tolist(), strict=True)),
+        watermarks_ms=answer.watermarks_ms,
+        disposition=bytearray(answer.disposition.tobytes()),
+        matched=_matched(history, identities),
+        stored=array("i", answer.stored.astype(np.int32).tobytes()),
+        removed=array("i", answer.removed.astype(np.int32).tobytes()),
+    )
 
 
 def defects_of(answer: SqlAnswer) -> Defects:
@@ -167,7 +64,7 @@ def expect_of_unmodelled(history: History, output: Iterable[OutputRecord]) -> tu
     prediction = Prediction(
         watermarks_ms=answer.watermarks_ms,
         disposition=bytearray(answer.disposition.tobytes()),
-        matched=matched_rows(history, right | owed),
+        matched=_matched(history, np.array([*right, *owed], dtype=np.int64)),
         stored=never,
         removed=never[:],
     )
@@ -178,17 +75,15 @@ def expect_of_unmodelled(history: History, output: Iterable[OutputRecord]) -> tu
     return prediction, _defects(history, prediction, (defects_of(answer), defects_of(owing)), came)
 
 
-def matched_rows(history: History, identities: Iterable[int]) -> bytearray:
+def _matched(history: History, identities: np.ndarray) -> bytearray:
     """Per input row, whether one of these output rows stands for a match of it: a pair, or a semi row."""
-    matched = bytearray(len(history.rows))
-    is_semi = history.contract.output.right_id is None
-    for identity in identities:
-        partner = right_of(identity)
-        if partner is not None:
-            matched[partner] = True
-        if is_semi or partner is not None:
-            matched[first_of(identity)] = True
-    return matched
+    matched = np.zeros(len(history.rows), dtype=np.uint8)
+    right = (identities & ROW_MASK) - 1
+    is_pair = right >= 0
+    is_match = is_pair | (history.contract.output.right_id is None)
+    matched[right[is_pair]] = 1
+    matched[identities[is_match] >> ROW_BITS] = 1
+    return bytearray(matched.tobytes())
 
 
 def _first_batches(history: History, output: Iterable[OutputRecord], right: set[int]) -> dict[int, int]:

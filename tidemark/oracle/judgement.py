@@ -2,8 +2,9 @@
 
 Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict (``tidemark.oracle.verdict``).
 
-Three answers are compared: what Spark's rules give (``model``), what SQL gives (``sql``), and what was observed: the
-output, and Spark's own account of state and metrics. A disagreement between two of them is a finding. A Spark before
+Three answers are compared: what SQL gives (``sql``), what Spark's rules give (``model``; beyond a size for a sample of
+keys), and what was observed: the output, and Spark's own account of state and metrics. A disagreement between two of
+them is a finding. A Spark before
 4.2, whose own rules are not modelled, is judged by SQL and its output alone (``expectation``).
 """
 
@@ -18,9 +19,12 @@ from tidemark.oracle import coverage as goals
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
 from tidemark.oracle.delivery import resent
-from tidemark.oracle.expectation import OracleComparison, expect_of_unmodelled
+from tidemark.oracle.expectation import defects_of, expect_of_unmodelled, prediction_of
 from tidemark.oracle.input.history import Evidence, History, read_history
-from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.model.join_replay import replay
+from tidemark.oracle.model.sample import choose
+from tidemark.oracle.oracle_comparison import OracleComparison
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.run_counts import tally
 from tidemark.oracle.spark.known_defects import is_modelled, known
 from tidemark.oracle.sql.join_answer import ask
@@ -98,19 +102,20 @@ class _JoinJudgement(Judgement):
         """What had to come out, and what known defects change in it."""
         history = self.history
         if self.oracles == ALONE:
-            return self.stage("the declarative answer", lambda: expect_of_unmodelled(history, run.output()))
-        prediction = self.stage("Spark's rules", lambda: predict(history))
-        if prediction is None:
+            return self.stage("the SQL oracle", lambda: expect_of_unmodelled(history, run.output()))
+        answer = self.stage("the SQL oracle", lambda: ask(history))
+        if answer is None:
             return None
+        found = self.stage("the model", lambda: replay(history, choose(history)))
+        watermarks_ms = answer.watermarks_ms
+        if found is not None:
+            # Where Spark had a choice, the model knows each watermark that rows can give, SQL the range of them.
+            self.modelled, watermarks_ms = found.sample.about, found.watermarks_ms
+            comparison = OracleComparison(history, answer, found, self.finding_log)
+            self.stage("the oracles", comparison.run)
         plans = [batch.plan for batch in history.batches]
         inputs, policy = (history.contract.left, history.contract.right), history.contract.policy
         self.stage(
-            "watermarks",
-            lambda: check_watermarks(plans, prediction.watermarks_ms, inputs, policy, self.finding_log),
+            "watermarks", lambda: check_watermarks(plans, watermarks_ms, inputs, policy, self.finding_log)
         )
-        defects = self.stage("the declarative answer", lambda: self.compare_oracles(prediction))
-        return prediction, defects or Defects()
-
-    def compare_oracles(self, prediction: Prediction) -> Defects:
-        """What known defects of Spark change; any other difference between model and SQL becomes a finding."""
-        return OracleComparison(self.history, prediction, ask(self.history), self.finding_log).run()
+        return prediction_of(history, answer), defects_of(answer)

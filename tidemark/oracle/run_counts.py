@@ -19,7 +19,7 @@ from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.join_comparison import Seen
 from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.history import ROW_MASK, Disposition, History
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 
 EDGE_US = 1 * US_PER_MS

@@ -22,11 +22,12 @@ from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.contract_coverage import Exercised
 from tidemark.oracle.coverage import WAIVABLE
 from tidemark.oracle.findings import Finding, FindingLog
+from tidemark.oracle.model.sample import Sampled
 from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 
 T = TypeVar("T")
 Outcome = Literal["VALID", "INVALID", "UNKNOWN"]
-BOTH, ALONE = ("operational", "declarative"), ("declarative",)
+BOTH, ALONE = ("model", "sql"), ("sql",)
 EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKNOWN}
 
 
@@ -41,7 +42,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     which it would have had to, and did not: the run said so;
     ``sealed``: whether the evidence has a seal, and is as it was sealed (``None``: nobody looked);
     ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
-    ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``spark_account`` is what Spark said of its
+    ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``modelled`` says how much of the input the
+    model judged, if not all of it: SQL always judges all; ``spark_account`` is what Spark said of its
     state and of itself.
     """
 
@@ -60,6 +62,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     inconclusive: list[str]
     spark_account: SparkAccount | None = None
     oracles: list[str] = msgspec.field(default_factory=lambda: list(BOTH))
+    modelled: Sampled | None = None
     waived: list[str] = []
     sealed: bool | None = None
     accept: list[str] = []
@@ -95,6 +98,7 @@ class Judgement:
     pipeline: str
     kind: str
     oracles: Sequence[str] = BOTH
+    modelled: Sampled | None = None
 
     def __init__(self, manifest: Manifest, accept: Sequence[str], inconclusive: Sequence[str]) -> None:
         self.manifest = manifest
@@ -149,6 +153,7 @@ class Judgement:
             inconclusive=self.inconclusive,
             spark_account=spark_account,
             oracles=list(self.oracles),
+            modelled=self.modelled,
             accept=list(self.accept),
             accepted_total=accepted(self.finding_log, self.accept),
         )

@@ -17,6 +17,7 @@ from tidemark.errors import BrokenEvidence
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
+from tidemark.oracle.model.sample import Sampled
 from tidemark.report.state_lines import state_lines
 from tidemark.report.timeline import waits
 
@@ -39,6 +40,8 @@ def print_verdict(
         console.print(line)
     for reason in verdict.inconclusive:
         console.print(Text(f"  inconclusive because {reason}", style="yellow"))
+    if verdict.modelled is not None:
+        console.print(f"{'judged by':<15}{_oracles(verdict.modelled)}", markup=False)
     if verdict.waived:
         console.print(f"{'not exercised':<15}{', '.join(verdict.waived)} (waived)", markup=False)
     if trace_sha256:
@@ -92,6 +95,13 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     yield from state_lines(verdict.spark_account)
     if faults:
         yield "recovery", "; ".join(_recoveries(faults)) or "none seen"
+
+
+def _oracles(modelled: Sampled) -> str:
+    return (
+        f"SQL; the model judged a sample of {modelled.rows:,} of {modelled.of_rows:,} rows,"
+        f" {modelled.keys:,} of {modelled.of_keys:,} keys (seed {modelled.seed})"
+    )
 
 
 def _waits(run_dir: Path) -> Iterator[str]:

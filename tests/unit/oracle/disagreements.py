@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tidemark.oracle.expectation import OracleComparison
+from tests.support.either_oracle import everything
 from tidemark.oracle.findings import FindingLog
 from tidemark.oracle.input.history import History
-from tidemark.oracle.model.join_replay import predict
+from tidemark.oracle.oracle_comparison import OracleComparison
 from tidemark.oracle.sql.join_answer import SqlAnswer, ask
 
 
 def disagreements(history: History, answer: SqlAnswer | None = None) -> list[str]:
     """What the model and SQL say differently of a run."""
     finding_log = FindingLog()
-    OracleComparison(history, predict(history), answer or ask(history), finding_log).run()
+    OracleComparison(history, answer or ask(history), everything(history), finding_log).run()
     return [finding.message for finding in finding_log.findings()]

@@ -29,7 +29,7 @@ def test_right_rows_are_right_in_any_batch() -> None:
     for batch in (2, 3):
         verdict = outer().out(0, "i1 c1").out(batch, "i2 -").out(4, "i3 -").verdict()
         assert (verdict.verdict, verdict.findings) == ("VALID", [])
-        assert verdict.oracles == ["declarative"]
+        assert verdict.oracles == ["sql"]
         assert verdict.counts["late"] == 1
 
 
@@ -37,7 +37,7 @@ def test_a_newer_spark_is_judged_by_both_oracles() -> None:
     run = outer().out(0, "i1 c1").out(2, "i2 -").out(4, "i3 -")
     run.versions = {"spark": "4.2.0"}
     verdict = run.verdict()
-    assert verdict.oracles == ["operational", "declarative"]
+    assert verdict.oracles == ["model", "sql"]
     assert set(verdict.findings_total) == {"premature_nulls"}
 
 

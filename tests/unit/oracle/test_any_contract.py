@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.either_oracle import modelled
 from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.literal import Literal
 from tidemark.campaigns.case import NO_DATA, RUN_MODES, Case
@@ -29,7 +30,6 @@ from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Term,
 from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
 from tidemark.formats.trace import Record
 from tidemark.oracle.input.history import Disposition, first_of, read_history, right_of
-from tidemark.oracle.model.join_replay import predict
 from tidemark.runner.run_options import SINKS
 
 CASES_PER_SEED = 60
@@ -108,7 +108,7 @@ def test_the_model_does_what_the_rules_say(first: int) -> None:
     for seed in range(first, first + CASES_PER_SEED):
         run = drawn(seed)
         history, literal = read_history(run), run.literal  # type: ignore[arg-type]
-        prediction, rows = predict(history), history.rows
+        prediction, rows = modelled(history), history.rows
 
         def parts(identity: int, history: Any = history) -> tuple[int | None, int | None]:
             found: list[int | None] = [None, None]
@@ -183,7 +183,7 @@ def emitted(contract: Contract, *records: Record, form: int = 2) -> dict[tuple[i
     case = Case("small", contract, records, flush_of(contract))
     history = read_history(Drawn(case, set(), form=form))  # type: ignore[arg-type]
     found = {}
-    for one, batch in predict(history).batch_of.items():
+    for one, batch in modelled(history).batch_of.items():
         left, right = first_of(one), right_of(one)
         if not history.is_sentinel(left):
             offset = None if right is None else history.position(right)[1]

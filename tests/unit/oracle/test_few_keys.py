@@ -10,6 +10,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.support.either_oracle import modelled
 from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.literal import Literal
@@ -21,7 +22,7 @@ from tidemark.formats.trace import Record
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.expectation import defects_of
 from tidemark.oracle.input.history import Disposition, History, alone, first_of, read_history, right_of
-from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
 from tidemark.oracle.sql.join_answer import ask
 
@@ -63,7 +64,7 @@ def make_popular(monkeypatch: pytest.MonkeyPatch, popular: int) -> None:
 
 def replayed(run: Drawn | Run) -> tuple[History, Prediction]:
     history = read_history(run)  # type: ignore[arg-type]
-    return history, predict(history)
+    return history, modelled(history)
 
 
 def accepted_pairs(run: Drawn, history: History, prediction: Prediction) -> set[tuple[int, int]]:
@@ -84,7 +85,6 @@ def accepted_pairs(run: Drawn, history: History, prediction: Prediction) -> set[
 
 @pytest.mark.parametrize("kind", JoinKind)
 def test_the_model_gives_what_the_rules_say(kind, monkeypatch):
-    monkeypatch.setattr("tidemark.oracle.model.join_replay._AT_ONCE", 3)
     emitted = 0
     for run in runs(kind):
         history, prediction = replayed(run)

@@ -8,13 +8,13 @@ import pytest
 
 from bench._evidence import make_run
 from bench.one_key import SHAPES, records
+from tests.support.either_oracle import modelled
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.random_cases import generate_case, generate_contract
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle import judge
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.input.history import Disposition, read_history
-from tidemark.oracle.model.join_replay import predict
 
 ROWS = 400
 """More of one key in a batch than are taken out of the state one by one."""
@@ -83,7 +83,7 @@ def test_partners_match_as_they_are_listed(kind):
 def test_whether_a_row_has_a_partner_is_said_as_they_are_listed():
     said = set()
     for history in histories(JoinKind.LEFT_SEMI, 150):
-        dispositions, rows = predict(history).disposition, history.rows
+        dispositions, rows = modelled(history).disposition, history.rows
         partners = Partners(history)
         for row in range(len(rows)):
             for disposition in (Disposition.ACCEPTED, Disposition.LATE):

@@ -7,12 +7,13 @@ import random
 
 import pytest
 
+from tests.support.either_oracle import modelled
 from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tidemark.formats.contract import Bound, WatermarkPolicy
 from tidemark.oracle.expectation import defects_of
 from tidemark.oracle.input.history import Disposition, History, first_of, read_history, right_of
-from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import FULL_OUTER_JOINS_NULL_KEYS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 from tidemark.oracle.sql.join_answer import ask
 
@@ -71,11 +72,11 @@ def random_row(rng: random.Random, around: float, keys: str) -> str:
 
 def oracles(run: Run) -> tuple[History, Prediction]:
     history = read_history(run)
-    return history, predict(history)
+    return history, modelled(history)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_fast_model_does_what_the_naive_one_does(seed: int) -> None:
+def test_the_model_does_what_the_naive_one_does(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(HISTORIES_PER_SEED):
         run = random_run(rng)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.either_oracle import modelled
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
 from tidemark.formats.contract import Bound, WatermarkPolicy
 from tidemark.oracle.input.history import History, first_of, read_history, right_of
-from tidemark.oracle.model.join_replay import Prediction, predict
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 
 
@@ -37,7 +38,7 @@ def emitted(run: Run) -> dict[str, int]:
 
 def model(run: Run) -> tuple[History, Prediction]:
     history = read_history(run)
-    return history, predict(history)
+    return history, modelled(history)
 
 
 # Lateness: the watermark of the batch before

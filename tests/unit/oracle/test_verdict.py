@@ -216,15 +216,13 @@ def test_a_check_that_raises_is_inconclusive_and_the_others_still_judge(
     def fails(*_: Any) -> None:
         raise ZeroDivisionError("seven")
 
-    monkeypatch.setattr(judging, "ask", fails)
-    assert whole().verdict().inconclusive == [
-        "the declarative answer could not be judged: ZeroDivisionError: seven"
-    ]
+    monkeypatch.setattr(judging, "replay", fails)
+    assert whole().verdict().inconclusive == ["the model could not be judged: ZeroDivisionError: seven"]
     assert whole().without("i1 c1").findings() == {"lost_rows": 1}
-    monkeypatch.setattr(judging, "predict", fails)
+    monkeypatch.setattr(judging, "ask", fails)
     verdict = whole().verdict()
     assert verdict.verdict == "UNKNOWN"
-    assert "Spark's rules could not be judged: ZeroDivisionError: seven" in verdict.inconclusive
+    assert "the SQL oracle could not be judged: ZeroDivisionError: seven" in verdict.inconclusive
 
 
 def test_broken_evidence_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +257,7 @@ def test_oracles_that_disagree_without_a_known_defect_are_a_finding(
         return asked
 
     monkeypatch.setattr(judging, "ask", without(0))
-    assert whole().findings() == {"oracles_disagree": 1}
+    assert "oracles_disagree" in whole().findings()
 
 
 @pytest.mark.parametrize("column", ["watermarks_ms", "disposition", "batch", "stored", "removed"])
@@ -273,7 +271,7 @@ def test_oracles_that_disagree_about_more_than_rows_are_a_finding(
         return replace(answer, **{column: other if column == "watermarks_ms" else np.array(other)})
 
     monkeypatch.setattr(judging, "ask", asked)
-    assert whole().findings() == {"oracles_disagree": 1}
+    assert "oracles_disagree" in whole().findings()
 
 
 # Contracts without refs: output is a multiset of ids

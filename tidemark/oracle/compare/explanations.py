@@ -12,7 +12,7 @@ from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.wording import Wording, moment
 from tidemark.oracle.input.history import NO_BATCH, Disposition, History, first_of, right_of
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import (
     CONDITION_BOUNDS_THE_STATE,
     FORMAT_4_MISSES_ROWS,

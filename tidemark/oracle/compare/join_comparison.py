@@ -34,7 +34,7 @@ from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of, right_of
 from tidemark.oracle.input.output_rows import OutputReader
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 
 _PLACE_BITS = 48
 _PLACE_MASK = (1 << _PLACE_BITS) - 1

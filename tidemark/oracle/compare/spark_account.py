@@ -1,8 +1,8 @@
 """Spark's own account of a run: its state, its metrics, and where its state was.
 
 Free of I/O. Spark's output is not all that Spark says: after each batch it also has a state, and reports how many rows
-it stored (``numRowsUpdated``), removed, dropped as late, and keeps. All of that follows from the rules that
-``operational`` replays, so that a difference is a finding even where the output does not show it (yet).
+it stored (``numRowsUpdated``), removed, dropped as late, and keeps. All of that follows from the rules that give the
+output, so that a difference is a finding even where the output does not show it (yet).
 
 A report is compared if its batch was run once and none of its tasks failed, for a task that is run again counts its
 rows again. What Spark counts:
@@ -29,7 +29,7 @@ from tidemark.oracle.compare.state_comparison import Known, PredictedState, Stat
 from tidemark.oracle.compare.state_locality import Locality, locality
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, Disposition, Evidence, History
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import is_modelled, minor_version
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 

@@ -20,7 +20,7 @@ from tidemark.formats.evidence import StateRow
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
 
 NAMES = ("left", "right")

@@ -9,7 +9,7 @@ from tidemark.formats.contract import Bound
 from tidemark.formats.events import write_time
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.input.history import NO_BATCH, History, first_of, right_of
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS
 
 

@@ -31,6 +31,7 @@ from tidemark.formats.evidence import (
 from tidemark.formats.faults import Fault
 from tidemark.oracle.input.columns import ColumnReader, Columns
 from tidemark.oracle.input.unreadable import Readable
+from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.spark.pushdown import Pushdown, as_planned, must_be_there, passes, place
 from tidemark.oracle.spark.time_ranges import (
     FIRST_FORMAT_BY_TIME,
@@ -165,6 +166,11 @@ class History:
         """Whether its state is of a format that finds and evicts rows by ranges of their times."""
         state = self.manifest.state
         return state is not None and (state.format or 0) >= FIRST_FORMAT_BY_TIME
+
+    @property
+    def misses_rows(self) -> bool:
+        """Whether these ranges are too small: those of format 4 in Spark 4.2."""
+        return self.by_time and has_defect(self.manifest.versions, FORMAT_4_MISSES_ROWS)
 
     def side(self, side: int) -> Side:
         """The contract of one side."""

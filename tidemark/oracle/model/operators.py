@@ -10,7 +10,8 @@ aggregate        Append mode: a group is written when it is evicted, and only th
 deduplicate      A row passes if its key is not in the state. Within the watermark an entry is due at the time of the
                  row that made it, plus the delay of that row's source; else by its event time, if that is one of the
                  keys, and otherwise never (``StreamingDeduplicate[WithinWatermark]Exec``).
-join             As in ``tidemark.oracle.model.join_replay``; what it makes of its watermark is :meth:`Join.output_ms`.
+join             As in ``tidemark.oracle.model.stream_join``; what it makes of its watermark is
+                 :meth:`JoinOperator.output_ms`.
 limit            So many rows, no watermark (``StreamingGlobalLimitExec``).
 ===============  =====================================================================================================
 """
@@ -20,13 +21,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tidemark.formats import chain
-from tidemark.formats.contract import COMPARISONS, PRESERVED, JoinKind
 from tidemark.oracle.input.rows import Row, passes
-from tidemark.oracle.spark.time_ranges import US_PER_MS, bound_ms, window
+from tidemark.oracle.model.stream_join import JoinLogic, JoinRow, Limits, StreamJoin
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS, bound_ms, window
 
 
 @dataclass(frozen=True)
@@ -230,22 +231,8 @@ class LimitOperator(Machine):
         return False
 
 
-@dataclass(eq=False, slots=True)
-class _Stored:
-    row: Row
-    matched: bool = False
-
-
-@dataclass
-class _Store:
-    """One side of a join: the rows of each key."""
-
-    preserved: bool
-    rows: defaultdict[tuple[Any, ...], list[_Stored]] = field(default_factory=lambda: defaultdict(list))
-
-
 class JoinOperator(Machine):
-    """``tidemark.oracle.model.join_replay`` says the same of rows in columns, and where each rule is from.
+    """``tidemark.oracle.model.stream_join`` at its place in a chain.
 
     ``accepted[n]`` are the rows of side ``n`` that were not late, ``joined`` the rows that matches gave, and
     ``unmatched[n]`` the rows of side ``n`` that were given with NULLs.
@@ -255,88 +242,52 @@ class JoinOperator(Machine):
 
     def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
         super().__init__(step, rules, choose)
-        kind = self.step.kind
-        self.stores = [_Store(side in PRESERVED.get(kind, ())) for side in (0, 1)]
-        self.semi = kind is JoinKind.LEFT_SEMI
+        described = JoinLogic(
+            self.step.kind, window(self.step.bound), self.step.conditions, right_first=rules.right_first
+        )
+        self.join: StreamJoin[Row] = StreamJoin(described)
+        self.batch = 0
         self.accepted: list[list[Row]] = [[], []]
         self.unmatched: list[list[Row]] = [[], []]
         self.joined: list[Row] = []
-        self.keys = [tuple(pair[side] for pair in self.step.keys) for side in (0, 1)]
+        self.keys = [tuple(pair[side] for pair in self.step.keys) for side in (LEFT, RIGHT)]
         fields = [chain.types_of(side) for side in (self.step.left, self.step.right)]
-        self.nulls = [dict.fromkeys(fields[1]), dict.fromkeys(fields[0])]  # what a row of a side lacks
+        self.nulls = [dict.fromkeys(fields[RIGHT]), dict.fromkeys(fields[LEFT])]  # what a row of a side lacks
 
     def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
         """Pairs, then NULL rows of what is evicted."""
-        out: list[Row] = []
-        for side in (1, 0) if self.semi and self.rules.right_first else (0, 1):
-            rows = self.in_time(inputs[side], side, late_ms)
-            self.accepted[side] += rows
-            for row in rows:
-                self._take(row, side, eviction_ms, out)
-        self.joined += out
-        for side in (0, 1):
-            out += self._evict(side, eviction_ms)
-        return out
+        joined: list[Row] = []
+        unmatched: list[list[Row]] = [[], []]
 
-    def _take(self, row: Row, side: int, eviction_ms: int, out: list[Row]) -> None:
-        other = self.stores[1 - side].rows
-        key = row.get(self.keys[side])
-        matches = [one for one in other.get(key, ()) if self._matches(row, one.row, side)]
-        if self.semi:
-            if side == 1:
-                out += [one.row for one in matches]
-                other[key] = [one for one in other[key] if one not in matches]
-            elif matches:
-                out.append(row)
-                return
-        else:
-            for one in matches:
-                one.matched = True
-                pair = (row, one.row) if side == 0 else (one.row, row)
-                out.append(_joined(*pair))
-        store = self.stores[side]
-        if side == 1 and self._is_evictable(row, side, eviction_ms) and (matches or not store.preserved):
-            return
-        store.rows[key].append(_Stored(row, bool(matches)))
+        def emit(left: JoinRow[Row] | None, right: JoinRow[Row] | None) -> None:
+            if left is not None and right is not None:
+                joined.append(_joined(left.source, right.source))
+            elif left is not None and self.join.is_semi:
+                joined.append(left.source)
+            elif (alone := left or right) is not None:
+                unmatched[alone.side].append(self._null_row(alone))
 
-    def _evict(self, side: int, eviction_ms: int) -> list[Row]:
-        store, time = self.stores[side], str(self.times[side])
-        state_ms = bound_ms(self.step.bound, side, eviction_ms)
-        out: list[Row] = []
-        if state_ms is None:
-            return out
-        for key, rows in list(store.rows.items()):
-            gone = [one for one in rows if _is_by(one.row.values[time], state_ms)]
-            if not gone:
-                continue
-            if store.preserved:
-                out += [
-                    Row({**one.row.values, **self.nulls[side]}, one.row.made_of, True)
-                    for one in gone
-                    if not one.matched
-                ]
-            left = [one for one in rows if one not in gone]
-            if left:
-                store.rows[key] = left
-            else:
-                del store.rows[key]
-        self.unmatched[side] += out
-        return out
+        rows = self._accepted(inputs, LEFT, late_ms), self._accepted(inputs, RIGHT, late_ms)
+        self.batch += 1
+        self.join.run(self.batch, rows, self._limits(eviction_ms), emit)
+        self.joined += joined
+        for side in (LEFT, RIGHT):
+            self.unmatched[side] += unmatched[side]
+        return [*joined, *unmatched[LEFT], *unmatched[RIGHT]]
 
-    def _matches(self, row: Row, other: Row, side: int) -> bool:
-        left, right = _ordered(row, other, side)
-        if not window(self.step.bound).holds(
-            left.values[str(self.times[0])], right.values[str(self.times[1])]
-        ):
-            return False
-        return all(
-            COMPARISONS[term.op](left.values[str(term.left)], right.values[str(term.right)])
-            for term in self.step.conditions
-        )
+    def _accepted(self, inputs: Sequence[list[Row]], side: int, late_ms: int) -> list[JoinRow[Row]]:
+        rows, keys, time = self.in_time(inputs[side], side, late_ms), self.keys[side], str(self.times[side])
+        self.accepted[side] += rows
+        return [JoinRow(row, side, row.get(keys), row.values[time], row.values) for row in rows]
 
-    def _is_evictable(self, row: Row, side: int, watermark_ms: int) -> bool:
-        state_ms = bound_ms(self.step.bound, side, watermark_ms)
-        return state_ms is not None and _is_by(row.values[str(self.times[side])], state_ms)
+    def _limits(self, eviction_ms: int) -> Limits:
+        states_ms = [bound_ms(self.step.bound, side, eviction_ms) for side in (LEFT, RIGHT)]
+        left_us, right_us = (None if one is None else one * US_PER_MS for one in states_ms)
+        return Limits((left_us, right_us))
+
+    def _null_row(self, alone: JoinRow[Row]) -> Row:
+        row = alone.source
+        return Row({**row.values, **self.nulls[alone.side]}, row.made_of, True)
 
     def output_ms(self, input_ms: int) -> int | None:
         """The least of its watermark and its sides' state watermarks; Spark 4.2.0 takes both sides of a semi join, too.
@@ -345,17 +296,13 @@ class JoinOperator(Machine):
         """
         if self.step.time is None:
             return None
-        states = [bound_ms(self.step.bound, side, input_ms) for side in (0, 1)]
+        states = [bound_ms(self.step.bound, side, input_ms) for side in (LEFT, RIGHT)]
         return min(input_ms, *[state for state in states if state is not None])
 
     def wants_another(self, eviction_ms: int, next_ms: int) -> bool:
         """If anything can be evicted at all."""
-        states = [bound_ms(self.step.bound, side, 0) for side in (0, 1)]
+        states = [bound_ms(self.step.bound, side, 0) for side in (LEFT, RIGHT)]
         return next_ms > eviction_ms and states != [None, None]
-
-
-def _ordered(row: Row, other: Row, side: int) -> tuple[Row, Row]:
-    return (row, other) if side == 0 else (other, row)
 
 
 def _joined(left: Row, right: Row) -> Row:

@@ -8,7 +8,9 @@ watermark that all rows give. So a run without optional rows has one prediction,
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 from tidemark.formats.evidence import Batch
 from tidemark.formats.watermark import WatermarkTracker
@@ -39,7 +41,7 @@ class Watermarks:
             for one in self._possible:
                 one.restart()
 
-    def observe(self, rows_by_side: Sequence[list[int]], optional: Sequence[list[int]]) -> None:
+    def observe(self, rows_by_side: Sequence[np.ndarray], optional: Sequence[np.ndarray]) -> None:
         """Take the rows of a batch into account, late ones too, and end it."""
         for side in range(len(self._sides)):
             if self._sides[side].watermark_delay_ms is None:
@@ -62,14 +64,14 @@ class Watermarks:
             different.setdefault((one.watermark_ms, *one.latest_ms), one)
         self._possible = list(different.values())
 
-    def _latest_ms(self, side: int, rows: list[int]) -> int | None:
+    def _latest_ms(self, side: int, rows: np.ndarray) -> int | None:
         """The latest event time; a NULL that is kept counts as 0."""
-        if not rows:
+        if not len(rows):
             return None
-        times_us: Iterable[int] = map(self._history.rows.event_us.__getitem__, rows)
+        times_us = np.frombuffer(self._history.rows.event_us, dtype=np.int64)[rows]
         if self._sides[side].keeps_null_event_time:
-            times_us = (0 if time_us == NULL_TIME_US else time_us for time_us in times_us)
-        return max(times_us) // US_PER_MS
+            times_us = np.where(times_us == NULL_TIME_US, 0, times_us)
+        return int(times_us.max()) // US_PER_MS
 
 
 def _observe(tracker: WatermarkTracker, side: int, latest_ms: int | None) -> None:

@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History
-from tidemark.oracle.spark.known_defects import DEFECTS, FORMAT_4_MISSES_ROWS, has_defect
+from tidemark.oracle.spark.known_defects import DEFECTS
 from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
@@ -59,9 +59,10 @@ class SqlAnswer:
 
 def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
     """The rules of a run's join, in the Spark that ran it."""
-    misses = history.by_time and has_defect(history.manifest.versions, FORMAT_4_MISSES_ROWS)
     popular = None if len(history.rows) <= _FEW_ROWS else _POPULAR
-    return JoinRules(history.contract, history.pushdown, history.by_time, misses, by_checkpoint, popular)
+    return JoinRules(
+        history.contract, history.pushdown, history.by_time, history.misses_rows, by_checkpoint, popular
+    )
 
 
 def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
