@@ -134,7 +134,7 @@ def _write_batches(
 def _output(history: History, emitted: Emitted) -> Iterator[OutputRecord]:
     rows, output = history.rows, history.contract.output
     places = {
-        row: (number, partition.first_offset + index)
+        row: (number, partition.offsets[index])
         for of_side in history.partitions
         for number, partition in of_side.items()
         for index, row in enumerate(partition.rows)

@@ -47,7 +47,7 @@ def history_of(kind: JoinKind, form: int) -> History:
 @pytest.mark.parametrize("kind", JoinKind)
 def test_each_relation_gives_the_same_on_both_engines(kind, form, quoting, monkeypatch):
     monkeypatch.setattr("tidemark.oracle.sql.join_answer._FEW_ROWS", 0)
-    monkeypatch.setattr("tidemark.oracle.sql.join_answer._POPULAR", 3)
+    monkeypatch.setattr("tidemark.oracle.sql.join_answer.POPULAR", 3)
     history = history_of(kind, form)
     rules = rules_of(history)
     rows = 0

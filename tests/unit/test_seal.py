@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import tidemark
 from tidemark.cli import app
-from tidemark.errors import EXIT_USAGE, TidemarkError
+from tidemark.errors import EXIT_USAGE, BrokenEvidence, TidemarkError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.seal import seal
 
@@ -58,6 +58,18 @@ def test_a_directory_without_a_seal_is_judged_and_said_to_be_unsealed(run):
 
     assert CliRunner().invoke(app, ["seal", str(run)]).exit_code == 0
     assert "seal           intact" in CliRunner().invoke(app, ["check", str(run)]).stdout
+
+
+def test_a_directory_that_cannot_be_read_is_not_sealed(run):
+    (run / "seal.json").unlink()
+    with (run / "output.jsonl").open("a") as output:
+        output.write("{\"partition\": 0}\n")
+
+    done = CliRunner().invoke(app, ["seal", str(run)])
+
+    assert isinstance(done.exception, BrokenEvidence)
+    assert "output.jsonl" in str(done.exception)
+    assert not (run / "seal.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ Free of Kafka and Spark. Writes ``verdict.json`` into the directory; the exit co
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -62,9 +64,12 @@ def seal_command(
 
     A run seals its directory itself. This is for one that was typed, or whose files were compressed or shortened on
     purpose. A seal says what is there now: that of a run is proof of what the run wrote, so make a copy first.
+    Evidence that cannot be read is not sealed (exit code 2).
     """
     from tidemark.formats.evidence import open_run
     from tidemark.formats.seal import seal
 
-    made = seal(open_run(directory).path)
+    run = open_run(directory)
+    deque(chain(run.inputs(), run.batches(), run.output()), maxlen=0)
+    made = seal(run.path)
     typer.echo(f"{directory}: {len(made.files):,} files sealed")

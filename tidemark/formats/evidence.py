@@ -113,6 +113,18 @@ COUNTED = (*TRACES, "batches", "output", "state", "executors", "faults", "progre
 """The files whose records the manifest counts."""
 
 
+_TRACE = {"topic": "VARCHAR", "partition": "BIGINT", "value": "VARCHAR", "value_base64": "VARCHAR"}
+_SCANNED = {
+    "trace": _TRACE,
+    "flush": _TRACE,
+    "output": {
+        "partition": "BIGINT", "offset": "BIGINT", "value": "VARCHAR", "key": "VARCHAR", "headers": "VARCHAR",
+        "timestamp_ms": "BIGINT",
+    },
+}  # fmt: skip
+"""The columns that a scan has."""
+
+
 class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
     """The Kafka topic of a logical input topic, and the offsets that this run wrote to it."""
 
@@ -392,6 +404,19 @@ class RunDirectory:
                 plain, f"{compressed.name} is there, too, and nothing says which of them is the run's"
             )
         return compressed if lexists(compressed) else plain
+
+    def scan(self, name: str) -> str | None:
+        """The text of a table function of DuckDB that scans ``trace``, ``flush`` or ``output``; ``None``: it cannot.
+
+        Columns are those of a record, ``headers`` as JSON; the header of a trace has no ``topic``. Only sealed evidence
+        is scanned: a scan does not see what the readers of this class refuse.
+        """
+        path = self.file(name)
+        if not path.is_file() or not (self.path / "seal.json").is_file():
+            return None
+        columns = ", ".join(f"'{column}': '{kind}'" for column, kind in _SCANNED[name].items())
+        quoted = str(path.resolve()).replace("'", "''")
+        return f"read_json('{quoted}', format = 'newline_delimited', columns = {{{columns}}})"
 
     def count_records(self) -> dict[str, int]:
         """How many records each file has that is there, for ``records`` of the manifest."""

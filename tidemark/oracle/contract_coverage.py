@@ -113,6 +113,8 @@ def _sides_without_null(history: History, seen: Seen) -> list[str]:
 
 def _must_drop(history: History) -> bool:
     """Whether rows lie so far behind that they can be late, at the pace at which the trace alone decides about it."""
+    if history.rest is not None:
+        return history.rest.must_drop
     if history.manifest.pace != "stepped":
         return False
     contract, times_us = history.contract, [_observed(history, side) for side in (LEFT, RIGHT)]

@@ -4,7 +4,8 @@ Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict (``
 
 Three answers are compared: what SQL gives (``sql``), what Spark's rules give (``model``; beyond a size for a sample of
 keys), and what was observed: the output, and Spark's own account of state and metrics. A disagreement between two of
-them is a finding. A Spark before
+them is a finding. Of a large run SQL says which keys are right; the others, and a sample, are compared (``large``). A
+Spark before
 4.2, whose own rules are not modelled, is judged by SQL and its output alone (``expectation``).
 """
 
@@ -21,6 +22,7 @@ from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_acco
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.expectation import defects_of, expect_of_unmodelled, prediction_of
 from tidemark.oracle.input.history import Evidence, History, read_history
+from tidemark.oracle.large.reduction import reduced
 from tidemark.oracle.model.join_replay import replay
 from tidemark.oracle.model.sample import choose
 from tidemark.oracle.oracle_comparison import OracleComparison
@@ -39,8 +41,9 @@ def judge(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
     """
     with _uncollected():
         with readable_evidence():
-            history = read_history(run)
-        return _JoinJudgement(history, known((*history.contract.accept, *accept))).judge(run)
+            part = reduced(run)
+            history = read_history(run) if part is None else read_history(part, part.rest)
+        return _JoinJudgement(history, known((*history.contract.accept, *accept))).judge(part or run)
 
 
 @contextmanager
@@ -84,6 +87,9 @@ class _JoinJudgement(Judgement):
             history.resent = copies or frozenset()
             comparison = JoinComparison(history, prediction, defects, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
+            if history.rest is not None:
+                seen.permitted.update(history.rest.permitted)
+                self.inconclusive += history.rest.notes
             spark_account = self.stage(
                 "Spark's state",
                 lambda: check_spark_account(history, prediction, run, progress, self.finding_log),

@@ -26,13 +26,21 @@ EDGE_US = 1 * US_PER_MS
 
 
 def tally(history: History, prediction: Prediction, seen: Seen, faults: Sequence[Fault]) -> dict[str, int]:
-    """All counts of a run."""
-    return {
+    """All counts of a run, those of rows that its history leaves out included."""
+    counts = {
         **_rows(history, prediction),
         **_output(history, prediction, seen),
         **of_batches(history),
         **of_faults(faults),
     }
+    if (rest := history.rest) is not None:
+        counts |= {name: counts[name] + many for name, many in rest.counts.items()}
+        counts["duplicate_events"] = rest.duplicate_events
+        counts |= {
+            "data_batches": rest.data_batches,
+            "no_data_batches": len(history.batches) - rest.data_batches,
+        }
+    return counts
 
 
 def of_faults(faults: Sequence[Fault]) -> dict[str, int]:

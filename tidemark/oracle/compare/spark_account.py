@@ -142,6 +142,10 @@ class _Expected:
         late = np.frombuffer(prediction.disposition, dtype=np.uint8) == Disposition.LATE
         read_in = np.frombuffer(history.rows.batch, dtype=np.int32)
         self._late = np.bincount(read_in[late], minlength=len(history.batches))
+        if (rest := history.rest) is not None:
+            self._stored = [mine + theirs for mine, theirs in zip(self._stored, rest.stored, strict=True)]
+            self._removed = [mine + theirs for mine, theirs in zip(self._removed, rest.removed, strict=True)]
+            self._late = self._late + rest.late
         more, less = sum(self._stored), sum(self._removed)
         self._kept = np.cumsum(np.asarray(more) - np.asarray(less))
         self._by_time = history.by_time

@@ -30,6 +30,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.oracle.input.columns import ColumnReader, Columns
+from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.spark.pushdown import Pushdown, as_planned, must_be_there, passes, place
@@ -119,16 +120,23 @@ class Rows:
 
 @dataclass(frozen=True)
 class Partition:
-    """The rows of one topic partition: ``rows[0]`` is at ``first_offset``, and there is no gap."""
+    """The rows of one topic partition, and their Kafka offsets, in order."""
 
-    first_offset: int
     rows: array[int] = field(default_factory=lambda: array("q"))
+    offsets: array[int] = field(default_factory=lambda: array("q"))
 
     def row_at(self, offset: int) -> int:
-        """The row at a Kafka offset; raises ``IndexError`` if nothing was published there."""
-        if offset < self.first_offset:
-            raise IndexError(offset)
-        return self.rows[offset - self.first_offset]
+        """The row at a Kafka offset; raises ``IndexError`` if nothing is there."""
+        index = offset - self.offsets[0]
+        if not (0 <= index < len(self.offsets) and self.offsets[index] == offset):  # there are gaps before it
+            index = bisect_left(self.offsets, offset)
+            if self.offsets[index] != offset:
+                raise IndexError(offset)
+        return self.rows[index]
+
+    def between(self, start: int, end: int) -> array[int]:
+        """The rows of a range of offsets, ``end`` exclusive."""
+        return self.rows[bisect_left(self.offsets, start) : bisect_left(self.offsets, end)]
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,7 @@ class History:
     ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
     ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
     ``optional`` are the rows that fail nothing but a filter that Spark may infer (``tidemark.oracle.spark.pushdown``).
+    ``rest`` is what is known of the rows of a large run that are not here.
     """
 
     contract: Contract
@@ -160,6 +169,7 @@ class History:
     resent: frozenset[str] = frozenset()
     readable: list[Readable] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
+    rest: Rest | None = None
 
     @property
     def by_time(self) -> bool:
@@ -191,7 +201,7 @@ class History:
         for number, partition in self.partitions[self.rows.side[row]].items():
             index = bisect_left(partition.rows, row)
             if index < len(partition.rows) and partition.rows[index] == row:
-                return number, partition.first_offset + index
+                return number, partition.offsets[index]
         raise KeyError(row)
 
     def is_sentinel(self, row: int) -> bool:
@@ -219,13 +229,21 @@ def right_of(identity: int) -> int | None:
     return ((identity & ROW_MASK) - 1) if identity & ROW_MASK else None
 
 
-def read_history(run: Evidence) -> History:
-    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken."""
-    manifest = run.manifest
+def empty_history(manifest: Manifest) -> History:
+    """A history without rows and batches."""
     contract = as_planned(Contract.from_json(manifest.contract))
-    history = History(contract, place(contract), manifest, Rows(), ({}, {}))
+    return History(contract, place(contract), manifest, Rows(), ({}, {}))
+
+
+def read_history(run: Evidence, rest: Rest | None = None) -> History:
+    """Read inputs and batches of a run into columns; raises what the evidence raises if it is broken.
+
+    ``rest`` is what is known of rows that the inputs leave out.
+    """
+    history = empty_history(run.manifest)
+    history.rest = rest
     _read_rows(history, run.inputs())
-    _read_batches(history, sorted(run.batches(), key=lambda batch: batch.batch))
+    read_batches(history, run.batches())
     return history
 
 
@@ -234,7 +252,7 @@ def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
     readers = [ColumnReader(history.side(side), history.pushdown.fields[side]) for side in (LEFT, RIGHT)]
     sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
     readable = [Readable(history.side(side).topic, history.side(side).time) for side in (LEFT, RIGHT)]
-    history.readable = readable
+    history.readable = readable if history.rest is None else history.rest.readable
     first_sentinel: int | None = None
     while chunk := list(islice(rest, _CHUNK_RECORDS)):
         # Sentinels come last, so that one row number parts them from the others.
@@ -247,7 +265,7 @@ def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
                 unreadable = _add_rows(history, side, some, columns)
                 if not is_sentinel:
                     readable[side].add(len(some), unreadable)
-    history.inconclusive += [reason for side in readable for reason in side.reasons()]
+    history.inconclusive += [reason for side in history.readable for reason in side.reasons()]
     _take_windows(history)
     rows.batch = array("i", [NO_BATCH]) * len(rows)
     rows.first_sentinel = len(rows) if first_sentinel is None else first_sentinel
@@ -259,8 +277,9 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
     for row, record in enumerate(records, first):
         partition = history.partitions[side].get(record.partition)
         if partition is None:
-            partition = history.partitions[side][record.partition] = Partition(record.offset)
+            partition = history.partitions[side][record.partition] = Partition()
         partition.rows.append(row)
+        partition.offsets.append(record.offset)
     rows.side += bytes([side]) * len(records)
     rows.disposition += bytes([Disposition.UNREAD]) * len(records)
     rows.id += columns.id
@@ -315,8 +334,9 @@ def _take_windows(history: History) -> None:
     rows.time_us = array("q", [(time_us // length_us + 1) * length_us for time_us in rows.event_us])
 
 
-def _read_batches(history: History, plans: Sequence[Batch]) -> None:
+def read_batches(history: History, batches: Iterable[Batch]) -> None:
     """Give rows to batches, up to the first batch that is missing or whose offsets make no sense."""
+    plans = sorted(batches, key=lambda batch: batch.batch)
     history.planned = len(plans)
     positions: list[dict[int, int]] = [{}, {}]
     for side in (LEFT, RIGHT):
@@ -368,10 +388,8 @@ def _take(history: History, plan: Batch, side: int, positions: dict[int, int]) -
         start = positions.get(number, 0)
         positions[number] = end
         partition = history.partitions[side].get(number)
-        known = partition.rows if partition else array("q")
-        first = partition.first_offset if partition else start
-        rows = known[max(0, start - first) : max(0, end - first)]
-        if len(rows) < end - start:
+        rows = partition.between(start, end) if partition else array("q")
+        if len(rows) < end - start and history.rest is None:
             history.inconclusive.append(
                 f"batch {plan.batch} read {topic}/{name} up to offset {end}, of which the evidence has only"
                 f" {len(rows)} of {end - start} records"

@@ -49,9 +49,11 @@ def choose(history: History, *, rows: int = ROWS, pairs: int = PAIRS) -> Sample:
     lefts = np.bincount(of_row[side == 0], minlength=len(keys))
     rights = np.bincount(of_row[side == 1], minlength=len(keys))
     costs = lefts * rights
-    if count <= rows and costs.sum() <= pairs:
-        return Sample(np.ones(count, dtype=bool))
-    seed = history.manifest.seed or 0
+    seed, rest = history.manifest.seed or 0, history.rest
+    of_rows, of_keys = (count, len(keys)) if rest is None else (rest.rows, rest.keys)
+    if (count <= rows or rest is not None) and costs.sum() <= pairs:
+        about = None if rest is None else Sampled(count, of_rows, len(keys), of_keys, seed)
+        return Sample(np.ones(count, dtype=bool), about)
     order = np.random.default_rng(abs(seed)).permutation(len(keys))
     # A key that is beyond its share leaves room for the others; of the rest the first that fit.
     order = order[costs[order] <= pairs // 10]
@@ -59,4 +61,4 @@ def choose(history: History, *, rows: int = ROWS, pairs: int = PAIRS) -> Sample:
     chosen = np.zeros(len(keys), dtype=bool)
     chosen[order[fits]] = True
     of_sample = chosen[of_row]
-    return Sample(of_sample, Sampled(int(of_sample.sum()), count, int(chosen.sum()), len(keys), seed))
+    return Sample(of_sample, Sampled(int(of_sample.sum()), of_rows, int(chosen.sum()), of_keys, seed))

@@ -27,6 +27,7 @@ class Watermarks:
         self._history = history
         self._sides = contract.left, contract.right
         self._possible = [WatermarkTracker(delays_ms, contract.policy)]
+        self._batch = 0
 
     @property
     def current_ms(self) -> int:
@@ -35,6 +36,7 @@ class Watermarks:
 
     def begin(self, plan: Batch) -> None:
         """Begin a batch: drop what is not possible, as its plan has another watermark."""
+        self._batch = plan.batch
         fitting = [one for one in self._possible if one.watermark_ms == plan.watermark_ms]
         self._possible = fitting or self._possible[:1]
         if plan.restarted or plan.runs > 1:
@@ -50,6 +52,8 @@ class Watermarks:
                 self._latest_ms(side, rows_by_side[side]),
                 self._latest_ms(side, optional[side]),
             )
+            if self._history.rest is not None:
+                latest_ms = self._history.rest.latest_ms[self._batch][side]
             for one in self._possible:
                 _observe(one, side, latest_ms)
             if optional_ms is not None:

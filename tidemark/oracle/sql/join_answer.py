@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -22,7 +22,7 @@ from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
 
 _FEW_ROWS = 2_000
 """Up to so many input rows all relations are one statement, and no key is popular: a statement costs more than that."""
-_POPULAR = 16
+POPULAR = 16
 _COMES, _IS_RIGHT, _DEFECT = 1, 2, 4
 _DEFECTS = tuple(defect.name for defect in DEFECTS)
 _NUMBER_OF_DEFECT = " ".join(f"when '{name}' then {_DEFECT * (at + 1)}" for at, name in enumerate(_DEFECTS))
@@ -59,7 +59,7 @@ class SqlAnswer:
 
 def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
     """The rules of a run's join, in the Spark that ran it."""
-    popular = None if len(history.rows) <= _FEW_ROWS else _POPULAR
+    popular = None if len(history.rows) <= _FEW_ROWS else POPULAR
     return JoinRules(
         history.contract, history.pushdown, history.by_time, history.misses_rows, by_checkpoint, popular
     )
@@ -67,24 +67,25 @@ def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
 
 def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
     """Ask SQL; ``by_checkpoint``: with the watermarks that the checkpoint names, not those that the rows give."""
-    rules = rules_of(history, by_checkpoint=by_checkpoint)
+    rest = history.rest
+    rules = rules_of(history, by_checkpoint=by_checkpoint or rest is not None)
     found = relations(rules, DUCKDB)
     with _database().cursor() as sql:  # a connection of its own: what it makes nobody else sees
         for name, columns in input_tables(history).items():
             sql.register(name, columns)
-        if rules.popular is None:
-            return _read(history, sql, _as_one(found))
-        _make_tables(sql, found)
-        return _read(history, sql, "")
+        if rules.popular is not None:
+            make_tables(sql, found, _PARTS)
+        answer = _read(history, sql, _as_one(found) if rules.popular is None else "")
+    return answer if rest is None else replace(answer, watermarks_ms=list(rest.watermarks_ms))
 
 
-def _make_tables(sql: duckdb.DuckDBPyConnection, found: Sequence[Select]) -> None:
-    """A table for each relation, for as long as a later one reads it."""
+def make_tables(sql: duckdb.DuckDBPyConnection, found: Sequence[Select], reader: str) -> None:
+    """A table for each relation, for as long as a later one, or ``reader``, reads it."""
     made: list[str] = []
     for number, relation in enumerate(found):
         sql.execute(f"create temp table {relation.name} as {relation.text}")
         made.append(relation.name)
-        rest = set(re.findall(r"\w+", " ".join([*(later.text for later in found[number + 1 :]), _PARTS])))
+        rest = set(re.findall(r"\w+", " ".join([*(later.text for later in found[number + 1 :]), reader])))
         for name in [name for name in made if name not in rest]:
             sql.execute(f"drop table {name}")
             made.remove(name)

@@ -20,9 +20,16 @@ def input_tables(history: History) -> dict[str, Columns]:
             "restarted": np.array(
                 [batch.plan.restarted or batch.plan.runs > 1 for batch in history.batches], dtype=bool
             ),
-            "checkpoint_ms": _numbers([batch.plan.watermark_ms for batch in history.batches]),
+            "checkpoint_ms": _numbers(_watermarks_ms(history)),
         },
     }
+
+
+def _watermarks_ms(history: History) -> list[int]:
+    """Those of the checkpoint; where rows were left out, those that all rows give."""
+    if history.rest is not None:
+        return list(history.rest.watermarks_ms[: len(history.batches)])
+    return [batch.plan.watermark_ms for batch in history.batches]
 
 
 def _numbers(values: list[int]) -> np.ndarray:
@@ -62,7 +69,7 @@ def _records(history: History) -> Columns:
         for number, partition in history.partitions[side].items():
             its = np.frombuffer(partition.rows, dtype=np.int64)
             part[its] = number
-            position[its] = partition.first_offset + np.arange(len(its), dtype=np.int64)
+            position[its] = np.frombuffer(partition.offsets, dtype=np.int64)
     side_of = np.frombuffer(bytes(rows.side), dtype=np.uint8).astype(np.int64)
     key, time_us = np.frombuffer(rows.key, dtype=np.int64), np.frombuffer(rows.event_us, dtype=np.int64)
     disposition = np.frombuffer(bytes(rows.disposition), dtype=np.uint8)

@@ -1,0 +1,209 @@
+"""A large run has the verdict of a small one, whatever is wrong with it, and however few rows are handed on."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.golden.judging import EVIDENCE, FACTS, names, read
+from tests.unit.oracle.test_any_contract import Drawn
+from tidemark.campaigns.random_cases import generate
+from tidemark.errors import TidemarkError
+from tidemark.formats import trace
+from tidemark.formats.chain import is_chain
+from tidemark.formats.contract import Delivery, JoinKind
+from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
+from tidemark.formats.seal import seal
+from tidemark.formats.trace import Header, TopicSpec, write_trace
+from tidemark.oracle import Verdict, judge
+from tidemark.oracle import judgement as judging
+from tidemark.oracle.expectation import prediction_of
+from tidemark.oracle.input.history import first_of, read_history, right_of
+from tidemark.oracle.large import reduction
+from tidemark.oracle.sql.join_answer import ask
+
+SEEDS = 10
+FEW_ROWS = 4
+"""So few rows are a sample here, so that most are left out."""
+
+
+@pytest.fixture(autouse=True)
+def sample_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reduction, "ROWS", FEW_ROWS)
+
+
+def both(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any], bool]:
+    """What is said of a run as a small one and as a large one; and whether it was reduced."""
+    monkeypatch.setattr(judging, "reduced", lambda _run: None)
+    whole = facts(judge(run))
+    was: list[bool] = []
+
+    def reduced(run: Any) -> Any:
+        part = reduction.reduced(run, large=-1)
+        was.append(part is not None)
+        return part
+
+    monkeypatch.setattr(judging, "reduced", reduced)
+    return whole, facts(judge(run)), was[0]
+
+
+def facts(verdict: Verdict) -> dict[str, Any]:
+    """All of a verdict but how much the model judged; findings in an order of their own, if all were kept."""
+    found: dict[str, Any] = msgspec.to_builtins(verdict)
+    findings = [json.dumps(one, sort_keys=True) for one in found.pop("findings")]
+    kept_all = len(findings) == sum(verdict.findings_total.values())
+    found.pop("modelled")
+    return {**found, "findings": sorted(findings) if kept_all else len(findings)}
+
+
+def write(drawn: Drawn, path: Path, rng: random.Random) -> RunDirectory:
+    """The evidence of a drawn run, sealed; something is wrong with its output."""
+    run, records = RunDirectory(path), drawn.records
+    end = len(records) - drawn.sentinels
+    header = Header(
+        tidemark_trace=trace.FORMAT,
+        pace=rng.choice(("stepped", "backlog")),
+        topics={name: TopicSpec(1) for name in drawn.manifest.inputs},
+        slices=max(one.slice for one in records) + 1,
+    )
+    write_trace(path / "trace.jsonl", header, records[:end])
+    write_trace(path / "flush.jsonl", header, records[end:])
+    many = Counter(one.topic for one in records)
+    manifest = msgspec.structs.replace(
+        drawn.manifest,
+        inputs={name: InputTopic(name, {"0": 0}, {"0": many[name]}) for name in drawn.manifest.inputs},
+        delivery=rng.choice(list(Delivery)),
+        query_id="q-1",
+        seed=rng.randrange(100),
+        pace=header.pace,
+    )
+    if rng.random() < 0.3:
+        output = replace(drawn.case.contract.output, left_ref=None, right_ref=None)
+        manifest.contract = replace(drawn.case.contract, output=output).to_json()
+    run.write_json("manifest", manifest)
+    batches = [
+        msgspec.structs.replace(one, runs=rng.choice((1, 1, 2))) if one.restarted else one
+        for one in drawn.batches()
+    ]
+    run.write_lines("batches", batches)
+    run.write_lines("output", [])
+    history = read_history(run)
+    run.write_lines("output", numbered(damaged(rows(history), rng), rng))
+    seal(path)
+    return run
+
+
+def rows(history: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The right output: batch and fields of each record."""
+    output = history.contract.output
+    columns = (output.left_id, output.left_ref), (output.right_id, output.right_ref)
+    for identity, batch in prediction_of(history, ask(history)).batch_of.items():
+        fields: dict[str, Any] = {}
+        for row in (first_of(identity), right_of(identity)):
+            if row is not None:
+                name, ref = columns[history.rows.side[row]]
+                fields[name] = history.rows.id[row]
+                if ref is not None:
+                    fields |= dict(zip(ref, history.position(row), strict=True))
+        if history.contract.kind is not JoinKind.LEFT_SEMI:
+            every = [one for name, ref in columns for one in (name, *(ref or ()))]
+            fields = dict.fromkeys(every) | fields
+        yield batch, fields
+
+
+def damaged(sound: Iterator[tuple[int, dict[str, Any]]], rng: random.Random) -> Iterator[tuple[str, str]]:
+    """The same, some records changed: header of the batch, and value."""
+    share = rng.choice((0.0, 0.05, 0.3))
+    for batch, fields in sound:
+        text = json.dumps(fields)
+        how = rng.choice(DAMAGES) if rng.random() < share else "none"
+        if how == "lost":
+            continue
+        if how == "misplaced":
+            batch = max(0, batch + rng.choice((-1, 1, 50)))
+        elif how in ("id", "ref", "null"):
+            name = rng.choice([one for one in fields if ("offset" in one) == (how == "ref")] or list(fields))
+            other = {"id": "other", "ref": rng.randrange(9), "null": None}[how]
+            text = json.dumps(fields | {name: other})
+        elif how == "value":
+            text = rng.choice(("", "garbage", "[]", text[:-1], text.replace("{", '{"left_id": "twice", ')))
+        named = rng.choice(("x", "-1", "007", "12345678901")) if how == "batch" else str(batch)
+        yield named, text
+        if how == "twice":
+            yield named, text
+
+
+DAMAGES = ("lost", "twice", "misplaced", "id", "ref", "null", "value", "batch")
+
+
+def numbered(records: Iterator[tuple[str, str]], rng: random.Random) -> Iterator[OutputRecord]:
+    for offset, (batch, value) in enumerate(records):
+        headers: list[Any] = [("query", "q-1"), ("batch", batch), ("partition", "0"), ("attempt", "0")]
+        if rng.random() < 0.02:
+            headers.reverse()
+        yield OutputRecord(partition=0, offset=offset, value=value, headers=headers)
+
+
+@pytest.mark.parametrize("first", range(0, 4_000, 1_000))
+def test_a_reduced_run_has_the_same_verdict(
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(first, first + SEEDS):
+        rng = random.Random(f"large {seed}")
+        case = generate(seed)
+        drawn = Drawn(case, {number for number in range(1, case.slices + 2) if rng.random() < 0.2})
+        drawn.case = case  # type: ignore[attr-defined]
+        (tmp_path / str(seed)).mkdir()
+        run = write(drawn, tmp_path / str(seed), rng)
+        try:
+            whole, part, was_reduced = both(run, monkeypatch)
+        except TidemarkError:
+            continue
+        assert whole == part, seed
+        outcomes.update([whole["verdict"] if was_reduced else "not reduced"])
+    assert min(outcomes["VALID"] + outcomes["UNKNOWN"], outcomes["INVALID"]) > 1, outcomes
+
+
+def joins() -> list[Any]:
+    """The recorded runs of one join that can be judged; every third of them is judged every day."""
+    expected = read(FACTS)
+    found = [
+        name for name in names()
+        if expected[name]["exit_code"] != 2 and not is_chain(RunDirectory(EVIDENCE / name).manifest.contract)
+    ]  # fmt: skip
+    return [
+        pytest.param(name, marks=() if at % 3 == 0 else pytest.mark.long) for at, name in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize("name", joins())
+def test_a_recorded_run_has_the_same_verdict_if_it_is_reduced(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(shutil.copytree(EVIDENCE / name, tmp_path / name))
+    without_state(run)
+    seal(run.path)
+
+    whole, part, _ = both(run, monkeypatch)
+
+    assert whole == part
+
+
+def without_state(run: RunDirectory) -> None:
+    """Forget the state: a run whose state was read is judged as a small one."""
+    manifest = run.manifest
+    for name in ("state.jsonl", "state.jsonl.zst"):
+        (run.path / name).unlink(missing_ok=True)
+    manifest.state = None
+    manifest.records.pop("state", None)
+    run.write_json("manifest", manifest)

@@ -1,0 +1,119 @@
+"""The output of a run as a table of DuckDB: which row each record is, where that is plain.
+
+``came(o, batch, identity, l, r)``: ``o`` is the number of the record, ``identity`` the output row that it claims to be
+(``tidemark.oracle.input.history``), made of the numbers of its input records; NULL where the record is not plain, or
+names what is not there: such a record is read as in small runs. ``l`` and ``r`` are the input records that it names,
+as far as they are known.
+"""
+
+from __future__ import annotations
+
+from tidemark.formats.contract import Output
+from tidemark.oracle.input.history import ROW_BITS, History
+from tidemark.oracle.large.plain import (
+    as_number,
+    as_text,
+    extracted,
+    is_number,
+    is_plain_name,
+    is_text,
+    plain_object,
+    text_of,
+)
+from tidemark.oracle.large.records import Database
+
+_TAILS = ('"]]', '"],["partition",""],["attempt",""]]')
+"""What is left of the headers behind the batch's number, without digits: none, or those of the bundled sinks."""
+
+
+def fields_of_output(output: Output) -> dict[str, str]:
+    """What is read of a record: its name here -> the field. ``l_id``, ``r_id``, and the places if both are there."""
+    fields = {"l_id": output.left_id}
+    if output.right_id is not None:
+        fields["r_id"] = output.right_id
+    if output.left_ref is not None and (output.right_id is None or output.right_ref is not None):
+        fields |= {"l_part": output.left_ref[0], "l_position": output.left_ref[1]}
+        if output.right_id is not None and output.right_ref is not None:
+            fields |= {"r_part": output.right_ref[0], "r_position": output.right_ref[1]}
+    return fields
+
+
+def can_be_read(history: History) -> bool:
+    """Whether the query is known, and all names are such that DuckDB can look for them."""
+    query = history.manifest.query_id
+    return (
+        query is not None and '"' not in query and "\\" not in query
+        and all(map(is_plain_name, fields_of_output(history.contract.output).values()))
+    )  # fmt: skip
+
+
+def make_came(sql: Database, history: History, scan: str) -> None:
+    """Make the table ``came`` of the records that a scan of the output gives: ``value`` and ``headers`` are text."""
+    fields = fields_of_output(history.contract.output)
+    sql.execute(f"create temp table came as {_came(history, fields, _claimed(history, fields, scan))}")
+
+
+def _claimed(history: History, fields: dict[str, str], scan: str) -> str:
+    """What each record says. Its headers begin with query and batch; what else there is has a number."""
+    names = list(fields.values())
+    field = {name: f"f[{number}]" for number, name in enumerate(fields, 1)}
+    columns = [
+        f"{(as_text if name.endswith('_id') else as_number)(one)} as {name}" for name, one in field.items()
+    ]
+    begin = f'[["query","{history.manifest.query_id}"],["batch","'
+    tail = f"translate(substr(headers, {len(begin) + 1} + length(batch)), '0123456789', '')"
+    plain = [
+        plain_object(names),
+        *((is_text if name.endswith("_id") else is_number)(one) for name, one in field.items()),
+        f"starts_with(headers, {text_of(begin)})",
+        "length(batch) between 1 and 9",
+        "translate(batch, '0123456789', '') = ''",
+        "batch = '0' or not starts_with(batch, '0')",
+        f"{tail} in ({', '.join(map(text_of, _TAILS))})",
+    ]
+    return f"""
+select o, try_cast(batch as bigint) as batch, {", ".join(columns)},
+    coalesce({" and ".join(f"({one})" for one in plain)}, false) as is_plain
+from (
+    select *, split_part(substr(headers, {len(begin) + 1}), '"', 1) as batch,
+        case when json_valid(value) then {extracted(names)} end as f
+    from (select row_number() over () as o, value, headers from {scan}) records_of_output
+) read
+"""
+
+
+def _came(history: History, fields: dict[str, str], claimed: str) -> str:
+    """Which row each record is."""
+    is_semi = history.contract.output.right_id is None
+    has_refs = "l_part" in fields
+    sides = ["l"] if is_semi else ["l", "r"]
+    joins, known, absent = [], [], []
+    for number, side in enumerate(sides):
+        if has_refs:
+            joins.append(
+                f"left join parsed {side} on {side}.side = {number} and c.{side}_part = {side}.part"
+                f" and c.{side}_position = {side}.position"
+            )
+            known.append(
+                f"{side}.n is not null and {side}.readable and {side}.id is not distinct from c.{side}_id"
+            )
+            absent.append(f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null")
+        else:
+            joins.append(
+                f"left join (select id, min(n) as n, count(*) as many from parsed where side = {number} and readable"
+                f" group by id) {side} on {side}.id = c.{side}_id"
+            )
+            known.append(f"{side}.n is not null and {side}.many = 1")
+            absent.append(f"c.{side}_id is null")
+    cases = [f"when {known[0]} then (l.n << {ROW_BITS})"]
+    if not is_semi:
+        cases = [
+            f"when ({known[0]}) and ({known[1]}) then (l.n << {ROW_BITS}) + r.n + 1",
+            f"when ({known[0]}) and ({absent[1]}) then (l.n << {ROW_BITS})",
+            f"when ({absent[0]}) and ({known[1]}) then (r.n << {ROW_BITS})",
+        ]
+    right = "cast(null as bigint)" if is_semi else "r.n"
+    return (
+        f"select c.o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity, l.n as l,"
+        f" {right} as r from ({claimed}) c {' '.join(joins)}"
+    )
