@@ -324,8 +324,8 @@ class RunDirectory:
                     yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
             self._must_be_whole(name, number, manifest)
         for name, said in (("trace", manifest.trace_sha256), ("flush", manifest.flush_sha256)):
-            path, of_file = self.file(name), manifest.parquet_sha256.get(name)
-            if said is not None and (why := digest_problem(path, said, of_file)):
+            path = self.file(name)
+            if why := digest_problem(path, said, manifest.parquet_sha256.get(name)):
                 raise _broken(path, why)
         for (topic, partition), (offset, end) in spans.items():
             if offset < end:

@@ -171,7 +171,14 @@ class RowWriter:
             ]
         except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
             raise BrokenParquet(f"a value does not fit into its column: {error}") from error
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def write_batch(self, batch: Any) -> None:
+        """Write rows that Arrow has in its own form, as another program made them; raises as :meth:`write`."""
+        try:
+            batch = batch.cast(self._schema)
+        except (pa.ArrowException, ValueError, KeyError) as error:
+            raise BrokenParquet(f"the columns are others: {error}") from error
         self._group.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes

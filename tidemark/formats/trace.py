@@ -290,17 +290,17 @@ def trace_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def digest_problem(path: Path, said: str, said_of_file: str | None = None) -> str:
-    """How a trace differs from the digest that is said of it, or nothing; raises ``BrokenTrace``.
+def digest_problem(path: Path, said: str | None, said_of_file: str | None = None) -> str:
+    """How a trace differs from the digests that are said of it, or nothing; raises ``BrokenTrace`` and ``OSError``.
 
     ``said_of_file`` is the digest of the Parquet file itself. With it, the records need not be written as JSON again to
     see that they are the same.
     """
-    if is_parquet(path) and said_of_file is not None:
-        if said_of_file != (digest := file_sha256(path)):
-            return f"the file's SHA-256 is {digest[:12]}…; the manifest says {said_of_file[:12]!r}…"
-        digest = trace_sha256(path)
-    elif is_parquet(path):
+    if is_parquet(path) and said_of_file is not None and said_of_file != (digest := file_sha256(path)):
+        return f"the file's SHA-256 is {digest[:12]}…; the manifest says {said_of_file[:12]!r}…"
+    if said is None:
+        return ""
+    if is_parquet(path) and said_of_file is None:
         try:
             digest = lines_digest(path, Record)
         except BrokenParquet as error:
