@@ -55,6 +55,7 @@ IMMATERIAL: tuple[tuple[str, str, str], ...] = (
     ("progress", ORDER, "reports say which batch they are of"),
     ("progress", "(sources|stateOperators).order", "sources and operators say which they are"),
     ("faults", "batch", "is of a planned batch; what a fault permits goes by how often batches ran"),
+    ("faults", "component", "counts with rows or ends in the proof, which an executor's has not"),
     ("progress", rf"(?!({COMPARED})$).*", "a number of Spark that nothing is compared with"),
 )  # fmt: skip
 """File, place (a whole match), reason. Those that depend on the contract are in :func:`_is_uncompared`."""
