@@ -229,7 +229,9 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
 
 def _stored(options: RunOptions, trace: Path) -> Path:
     """A trace in the run directory, stored as the run was asked to; if it was not, Parquet that was given stays."""
-    storage = options.storage_of(count_records(trace))
+    storage = options.storage_of(
+        count_records(trace) - (not is_parquet(trace))
+    )  # the first line is the header
     if is_parquet(trace) and options.evidence_format == EVIDENCE_FORMATS[0]:
         storage = "parquet"
     return store_trace(trace, storage)
