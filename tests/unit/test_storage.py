@@ -274,6 +274,16 @@ def test_a_broken_file_is_named_with_the_reason(run, name, change, said):
     assert f"{name}." in told
 
 
+def test_a_file_may_be_a_link_to_one_on_another_disk(run, tmp_path):
+    storage.store_run(run, "parquet")
+    (run / "seal.json").unlink()
+    for name in ("trace", "output"):
+        (run / f"{name}.parquet").rename(tmp_path / f"{name}.parquet")
+        (run / f"{name}.parquet").symlink_to(tmp_path / f"{name}.parquet")
+
+    assert tidemark.check(run).verdict == "VALID"
+
+
 def test_a_changed_trace_is_seen_without_the_digest_of_the_file(run):
     """A manifest need not have ``parquet_sha256``: then the records say the digest."""
     storage.store_run(run, "parquet")
@@ -344,6 +354,32 @@ def test_a_conversion_that_was_killed_between_the_two_renames_is_done_again(run)
     assert done.exit_code == 0
     assert "converted" in done.stdout
     assert (run / "trace.parquet").is_file()
+
+
+def test_the_working_directory_is_not_replaced(run, monkeypatch):
+    before = everything(run)
+    monkeypatch.chdir(run / "logs")
+
+    done = CliRunner().invoke(app, ["convert", "..", "--to", "parquet"])
+
+    assert "is the working directory" in str(done.exception)
+    assert everything(run) == before
+    monkeypatch.chdir(run)
+    assert "is the working directory" in str(
+        CliRunner().invoke(app, ["convert", ".", "--to", "parquet"]).exception
+    )
+
+
+def test_a_copy_that_cannot_be_read_back_is_removed(tmp_path, monkeypatch):
+    write_trace(tmp_path / "t.jsonl", HEADER, RECORDS)
+
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(storage.os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        storage.store_trace(tmp_path / "t.jsonl", "parquet")
+    assert os.listdir(tmp_path) == ["t.jsonl"]
 
 
 def test_what_a_killed_conversion_left_is_named(run):

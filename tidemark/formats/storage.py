@@ -58,6 +58,12 @@ def store_run(run: Path, storage: Storage, out: Path | None = None) -> bool:
     sources = _sources(RunDirectory(run), storage)
     if not sources and out is None:
         return False
+    if out is None and Path.cwd().is_relative_to(run):
+        raise UsageError(
+            f"{str(run)!r} is the working directory",
+            detail="it is replaced by another directory, in which no program would be then",
+            hint="change to a directory outside of it, or name a folder with --out",
+        )
     is_sealed = is_intact(run)
     part, before = _beside(target, "converting"), _beside(target, "unconverted")
     _must_be_free(target, part, before)
@@ -114,8 +120,7 @@ def write_records(path: Path, kind: type[Any], records: Iterable[Any]) -> None:
 
 def recover(run: Path) -> None:
     """Give a run directory its name back, of which a conversion was killed between two renames."""
-    before = _beside(run, "unconverted")
-    if not os.path.lexists(run) and before.is_dir():
+    if not os.path.lexists(run) and (before := _beside(run, "unconverted")).is_dir():
         before.rename(run)
 
 
@@ -126,20 +131,25 @@ def convert_file(source: Path, target: Path, kind: type[Any], *, has_header: boo
     """
     from tidemark.formats.record_columns import read_lines
 
-    if is_parquet(target):
-        digest = _write_parquet(source, target, kind, has_header=has_header)
-    else:
-        digest = _write_lines(source, target, kind)
-    read_back = hashlib.sha256()
-    if is_parquet(target):
-        for piece in read_lines(target, kind):
-            read_back.update(piece)
-    else:
+    digest = (
+        _write_parquet(source, target, kind, has_header=has_header)
+        if is_parquet(target)
+        else _write_lines(source, target, kind)
+    )
+    try:
+        read_back = hashlib.sha256()
+        if is_parquet(target):
+            for piece in read_lines(target, kind):
+                read_back.update(piece)
         with target.open("rb") as file:
-            read_back = hashlib.file_digest(file, "sha256")
-    if read_back.hexdigest() != digest:
-        target.unlink()
-        raise ValueError(f"what was written is not what {source.name} says; nothing was converted")
+            if not is_parquet(target):
+                read_back = hashlib.file_digest(file, "sha256")
+            os.fsync(file.fileno())  # the original is deleted soon
+        if read_back.hexdigest() != digest:
+            raise ValueError(f"what was written is not what {source.name} says; nothing was converted")
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
 
 
 def _write_parquet(source: Path, target: Path, kind: type[Any], *, has_header: bool) -> str:
