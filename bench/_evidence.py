@@ -91,7 +91,7 @@ def make_run(
 
     header = Header(tidemark_trace=trace_format.FORMAT, pace="backlog", topics=topics, slices=1)
     write_trace(path / "trace.jsonl", header, counted())
-    write_trace(path / "flush.jsonl", header, _sentinels())
+    write_trace(path / "flush.jsonl", header, sentinels())
     for name in topics:
         ends[name]["0"] += 1
     plans += [{name: dict(of) for name, of in ends.items()}] * 2
@@ -104,10 +104,10 @@ def make_run(
         waived=list(WAIVABLE),
     )
     run.write_json("manifest", manifest)
-    _write_batches(run, plans, [0] * len(plans))
+    write_batches(run, plans, [0] * len(plans))
     history = read_history(run)
     prediction = prediction_of(history, ask(history))
-    _write_batches(run, plans, prediction.watermarks_ms)
+    write_batches(run, plans, prediction.watermarks_ms)
     emitted = prediction.batch_of
     run.write_lines("output", _output(history, change(history, emitted) if change else emitted))
     return run
@@ -122,7 +122,7 @@ def measure(run: Path) -> dict[str, Any]:
     return measured
 
 
-def _write_batches(
+def write_batches(
     run: RunDirectory, plans: list[dict[str, dict[str, int]]], watermarks_ms: list[int]
 ) -> None:
     planned = zip(plans, watermarks_ms, strict=False)
@@ -165,7 +165,7 @@ def _output(history: History, emitted: Emitted) -> Iterator[OutputRecord]:
         )
 
 
-def _sentinels() -> Iterator[Record]:
+def sentinels() -> Iterator[Record]:
     for topic, name in (("impressions", "impression"), ("clicks", "click")):
         value = {
             f"{name}_id": f"sentinel-{name}",

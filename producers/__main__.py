@@ -22,7 +22,7 @@ from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
 from tidemark.formats.chain import read_contract
-from tidemark.formats.trace import Header, TraceReader, write_trace
+from tidemark.formats.trace import Header, TraceReader, must_be_json_lines, write_trace
 
 CONNECT_S = 10.0
 """Calibration: a running broker answers a metadata request in milliseconds, one that is starting within 5 s."""
@@ -212,6 +212,7 @@ def writable(path: Path) -> Path:
         raise UsageError(f"there is no folder {str(path.parent)!r}", hint="create it first")
     if path.is_dir():
         raise UsageError(f"{str(path)!r} is a folder", hint="give the name of a file")
+    must_be_json_lines(path)
     return path
 
 

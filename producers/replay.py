@@ -15,13 +15,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, TextIO
 
 from producers.kafka_out import KafkaOut
 from tidemark.errors import UsageError
 from tidemark.formats.trace import Header, Record
 from tidemark.waiting import pause
+
+AHEAD_RECORDS = 100_000
+"""Calibration: a stepped slice has some thousand records; this many are read in a third of a second, and take 90 MB."""
 
 FLUSH_AHEAD_S = 0.002
 """A timed record that is due within this time is sent at once: the client waits longer to fill a batch."""
@@ -73,11 +78,12 @@ def publish_on_request(
         if not line.strip():
             continue
         wanted = _wanted(line, header.slices)
-        found = slices.take(wanted)
-        for record in found:
+        count = 0
+        for record in slices.take(wanted):
             out.send(record)
+            count += 1
         out.wait_for_acks()
-        say({"published": wanted, "records": len(found)}, answers)
+        say({"published": wanted, "records": count}, answers)
         slices.prefetch()
 
 
@@ -88,17 +94,22 @@ def say(answer: dict[str, Any], answers: TextIO) -> None:
 
 
 class Slices:
-    """The slices of a trace, one at a time. The next is read ahead, so that a suspended driver need not wait for it."""
+    """The slices of a trace, one at a time. The next is read ahead, so that a suspended driver need not wait for it;
+    of a large one only the first ``AHEAD_RECORDS``.
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records: Iterator[Record] = iter(records)
-        self._ahead: list[Record] = []
+        self._ahead: deque[Record] = deque()
         self._first_of_next: Record | None = next(self._records, None)
         self._taken = -1
         self.prefetch()
 
-    def take(self, wanted: int) -> list[Record]:
-        """The records of slice ``wanted``, possibly none. Raises ``UsageError`` if the slice is out of order."""
+    def take(self, wanted: int) -> Iterator[Record]:
+        """The records of slice ``wanted``, possibly none, as they are read: all have to be, before the next call.
+
+        Raises ``UsageError`` if the slice is out of order.
+        """
         self.prefetch()
         following = self._ahead[0].slice if self._ahead else None
         if wanted <= self._taken or (following is not None and wanted > following):
@@ -108,23 +119,31 @@ class Slices:
                 hint="request the slices in ascending order, each once and without gaps",
             )
         self._taken = wanted
-        if following != wanted:
-            return []
-        found, self._ahead = self._ahead, []
-        return found
+        return iter(()) if following != wanted else self._rest_of(wanted)
 
     def prefetch(self) -> None:
-        """Read the next slice into memory."""
+        """Read the beginning of the next slice into memory."""
         first = self._first_of_next
         if self._ahead or first is None:
             return
         self._ahead.append(first)
         self._first_of_next = None
-        for record in self._records:
+        for record in islice(self._records, AHEAD_RECORDS - 1):
             if record.slice != first.slice:
                 self._first_of_next = record
                 return
             self._ahead.append(record)
+
+    def _rest_of(self, number: int) -> Iterator[Record]:
+        while self._ahead:
+            yield self._ahead.popleft()
+        if self._first_of_next is not None:
+            return  # all of it had been read ahead
+        for record in self._records:
+            if record.slice != number:
+                self._first_of_next = record
+                return
+            yield record
 
 
 def _wanted(line: str, slices: int) -> int:

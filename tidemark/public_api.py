@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     conf: Sequence[str]
     accept: Sequence[str]
     waive: Sequence[str]
+    evidence_format: str
     report: Report
     say: Say
 

@@ -68,10 +68,11 @@ def document(tally: Tally) -> str:
     reasons = [f"| `{file}` | `{place}` | {reason} |" for file, place, reason in _escaped()]
     return f"""# Damaged evidence
 
-Made by `python -m tests.evidence`: the evidence of {len(names())} real runs. A seed chooses each damage:
-files removed, emptied, cut, doubled, exchanged, replaced by a pipe, a folder or a loop; records dropped, doubled,
-swapped, moved to another file; fields removed, retyped, resized, changed, or given the value of another record; and the
-same inside of the JSON of a record. `refused` is exit code 2 with file and reason. A judgement may take {LIMIT_S} s and
+Made by `python -m tests.evidence`: the evidence of {len(names())} real runs, each as JSON Lines and as Parquet. A seed
+chooses each damage: files removed, emptied, cut, doubled, exchanged, replaced by a pipe, a folder or a loop; bytes
+flipped; columns removed, renamed, retyped, exchanged, emptied, added; records dropped, doubled, swapped, moved to
+another file; fields removed, retyped, resized, changed, or given the value of another record; and the same inside of
+the JSON of a record. `refused` is exit code 2 with file and reason. A judgement may take {LIMIT_S} s and
 {LIMIT_BYTES >> 20} MB. The runs: {", ".join(names())}.
 
 | evidence | damages | {" | ".join(columns)} |

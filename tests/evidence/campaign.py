@@ -13,6 +13,7 @@ from random import Random
 from tests.evidence.damages import Sound
 from tests.evidence.explained import unexplained
 from tests.evidence.judging import judged, limit_memory
+from tidemark.formats.storage import STORAGES
 
 RUNS = Path(__file__).parent / "runs"
 GOOD = ("refused", "UNKNOWN", "INVALID")
@@ -51,6 +52,11 @@ class Tally:
 def names() -> list[str]:
     """The recorded runs."""
     return sorted(path.name for path in RUNS.iterdir() if path.is_dir())
+
+
+def all_sounds() -> list[Sound]:
+    """Each recorded run, as JSON Lines and as Parquet."""
+    return [Sound(RUNS / name, storage) for name in names() for storage in STORAGES]
 
 
 def tried(sound: Sound, rng: Random, seed: int, *, sealed: bool) -> Result:
@@ -92,7 +98,7 @@ def _one(task: tuple[int, bool]) -> Result:
 
 def carry_out(tasks: list[tuple[int, bool]], workers: int) -> Iterator[Result]:
     """The results, as they come; a task is a seed, and whether the directory keeps its seal."""
-    _sounds[:] = [Sound(RUNS / name) for name in names()]
+    _sounds[:] = all_sounds()
     # Each process is new after some tasks: what it ever had at most is measured, and limited.
     context = multiprocessing.get_context("fork")
     with context.Pool(workers, initializer=limit_memory, maxtasksperchild=_TASKS) as pool:

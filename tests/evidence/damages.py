@@ -14,15 +14,18 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import zstandard
 
+from tests.evidence.parquet_items import COLUMN_CHANGES, change_columns, write_items
 from tidemark.formats.evidence import COUNTED, TRACES, RunDirectory
 from tidemark.formats.jsonlines import open_lines
 from tidemark.formats.seal import seal
+from tidemark.formats.storage import Storage, store_run
 
 Item = Any
 """A JSON value."""
@@ -52,10 +55,14 @@ class Damage:
 
 
 class Sound:
-    """The evidence of a run on which a judgement found nothing; its files are written without compression."""
+    """The evidence of a run on which a judgement found nothing; its files are written without compression.
 
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
+    ``storage`` says how the large files are written: as JSON Lines, or as Parquet.
+    """
+
+    def __init__(self, path: Path, storage: Storage = "jsonl") -> None:
+        self.name = path.name if storage == "jsonl" else f"{path.name} as {storage}"
+        self._stored: dict[str, bytes] = {}  # the Parquet files of a run without a change
         run = RunDirectory(path)
         self.manifest = json.loads((path / "manifest.json").read_bytes())
         self.files: dict[str, list[Item]] = {}
@@ -72,6 +79,22 @@ class Sound:
             self.write_records(Path(folder), {})
             seal(Path(folder))
             self._texts["seal.json"] = (Path(folder) / "seal.json").read_text()
+            if storage == "parquet":
+                self._store(Path(folder))
+
+    def _store(self, folder: Path) -> None:
+        """Take over what a conversion makes of the run."""
+        stored = folder / "stored"
+        shutil.copytree(folder, stored)
+        store_run(stored, "parquet")
+        self.manifest = json.loads((stored / "manifest.json").read_bytes())
+        for name in ("manifest.json", "seal.json"):
+            self._texts[name] = (stored / name).read_text()
+        self._stored = {path.stem: path.read_bytes() for path in stored.glob("*.parquet")}
+
+    def file_name(self, name: str) -> str:
+        """How a file of evidence is called."""
+        return f"{name}.parquet" if name in self._stored else f"{name}.jsonl"
 
     def damaged(self, rng: Random, target: Path) -> Damage:
         """Write the run to a new directory, with one change."""
@@ -92,7 +115,13 @@ class Sound:
         for name, text in self._texts.items():
             (target / name).write_text(text)
         for name, records in (self.files | changed).items():
-            (target / f"{name}.jsonl").write_text("".join(map(self._line, records)))
+            path = target / self.file_name(name)
+            if name not in self._stored:
+                path.write_text("".join(map(self._line, records)))
+            elif name in changed:
+                write_items(path, name, [self._line(record) for record in records[:1]], records)
+            else:
+                path.write_bytes(self._stored[name])
 
     def _line(self, record: Item) -> str:
         return self._lines.get(id(record)) or _dump(record) + "\n"
@@ -101,23 +130,30 @@ class Sound:
 def _of_file(run: Sound, rng: Random, name: str, target: Path) -> Damage:
     """Change a file as a whole."""
     run.write_records(target, {})
-    path = target / f"{name}.jsonl"
+    path = target / run.file_name(name)
     content = path.read_bytes()
+    is_parquet = path.suffix == ".parquet"
     actions: dict[str, Callable[[], object]] = {
         "removed": path.unlink,
         "emptied": lambda: path.write_bytes(b""),
         "cut": lambda: path.write_bytes(content[: rng.randrange(len(content))]),
         "bytes flipped": lambda: path.write_bytes(_flipped(rng, content)),
-        "compressed and cut": lambda: _cut_compressed(rng, path),
         "twice": lambda: path.with_suffix(".jsonl.zst").write_bytes(zstandard.compress(content)),
         "a pipe": lambda: (path.unlink(), os.mkfifo(path)),
         "a folder": lambda: (path.unlink(), path.mkdir()),
         "a loop": lambda: (path.unlink(), path.symlink_to(path.name)),
         "of another file": lambda: shutil.copyfile(
-            target / f"{rng.choice([one for one in run.files if one != name])}.jsonl", path
+            target / run.file_name(rng.choice([one for one in run.files if one != name])), path
         ),
     }
-    action = rng.choice(list(actions))
+    if is_parquet:
+        actions |= {
+            f"columns {change}": partial(change_columns, rng, path, change) for change in COLUMN_CHANGES
+        }
+    else:
+        actions["compressed and cut"] = lambda: _cut_compressed(rng, path)
+    # A flipped byte is one of many: in a page, in its header, in the metadata.
+    action = rng.choice([*actions, *["bytes flipped"] * (2 * len(actions) if is_parquet else 0)])
     actions[action]()
     return Damage(name, action)
 

@@ -15,6 +15,7 @@ from typing import Any
 import zstandard
 
 from tests.evidence.damages import INSIDE, Sound
+from tests.evidence.parquet_items import read_items
 from tidemark.formats.chain import is_chain
 from tidemark.formats.contract import PRESERVED
 from tidemark.formats.evidence import RunDirectory
@@ -40,6 +41,7 @@ IMMATERIAL: tuple[tuple[str, str, str], ...] = (
     ("manifest", r"state\.batches(\..*)?", "names a batch fewer: its rows would be refused, and it had none"),
     ("manifest", r"records(\..*)?", "counts a file fewer, or one that is not there"),
     ("manifest", r"(trace|flush)_sha256", "was left out: the file is as it was"),
+    ("manifest", r"parquet_sha256(\..*)?", "was left out: the digest of the records is compared"),
     ("manifest", r"query_id", "was left out: the first output record says it"),
     ("batches", r"(committed|runs|restarted|failed_tasks)",
      "permits repeats and a watermark that waits: no row came again, and all inputs had rows"),
@@ -53,6 +55,7 @@ IMMATERIAL: tuple[tuple[str, str, str], ...] = (
     ("progress", ORDER, "reports say which batch they are of"),
     ("progress", "(sources|stateOperators).order", "sources and operators say which they are"),
     ("faults", "batch", "is of a planned batch; what a fault permits goes by how often batches ran"),
+    ("faults", "component", "counts with rows or ends in the proof, which an executor's has not"),
     ("progress", rf"(?!({COMPARED})$).*", "a number of Spark that nothing is compared with"),
 )  # fmt: skip
 """File, place (a whole match), reason. Those that depend on the contract are in :func:`_is_uncompared`."""
@@ -111,12 +114,18 @@ def changes(sound: Sound, path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     run = RunDirectory(path)
     for name, before in sound.files.items():
         try:
-            with open_lines(run.file(name)) as lines:
-                after = [json.loads(line) for line in lines if not line.isspace()]
+            after = _records(run.file(name), name)
         except (OSError, ValueError, RecursionError, zstandard.ZstdError):
             yield name, "all", None, None
             continue
         yield from _of_file(name, before, after)
+
+
+def _records(path: Path, name: str) -> list[Any]:
+    if path.suffix == ".parquet":
+        return read_items(path, name)
+    with open_lines(path) as lines:
+        return [json.loads(line) for line in lines if not line.isspace()]
 
 
 def _of_file(name: str, before: list[Any], after: list[Any]) -> Iterator[tuple[str, str, Any, Any]]:

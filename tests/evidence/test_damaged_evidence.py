@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.evidence.campaign import RUNS, UNCHANGED, names, tried
+from tests.evidence.campaign import RUNS, UNCHANGED, all_sounds, names, tried
 from tests.evidence.damages import Sound
 from tests.evidence.explained import changes, unexplained
 from tests.evidence.judging import judged
@@ -21,7 +21,7 @@ UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=list(
 
 @pytest.fixture(scope="module")
 def sounds():
-    return [Sound(RUNS / name) for name in names()]
+    return all_sounds()
 
 
 def test_there_are_runs_of_each_join_with_both_sinks_and_with_faults(sounds):
@@ -30,8 +30,9 @@ def test_there_are_runs_of_each_join_with_both_sinks_and_with_faults(sounds):
 
     assert len(sounds) >= 8
     assert kinds == {"inner", "left_outer", "right_outer", "full_outer", "left_semi", "chain"}
-    assert min(sinks["exactly-once"], sinks["spark"]) >= 3
+    assert min(sinks["exactly-once"], sinks["spark"]) >= 6
     assert sum(bool(sound.files.get("faults")) for sound in sounds) >= 2
+    assert sum("as parquet" in sound.name for sound in sounds) == len(sounds) // 2
 
 
 @pytest.mark.parametrize("name", names())
@@ -68,6 +69,7 @@ def test_a_run_that_is_written_without_a_change_is_as_it_was_sealed(sounds, tmp_
 
         assert is_intact(path)
         assert judged(path).kind == "VALID"
+        assert list(changes(sound, path)) == []
 
 
 def test_the_campaign_sees_a_verdict_that_nothing_explains(sounds, tmp_path):

@@ -47,6 +47,15 @@ Faults = Annotated[
 ]
 
 
+EvidenceFormat = Annotated[
+    str,
+    typer.Option(
+        metavar="FORMAT",
+        help="How trace, output and state are stored: jsonl, parquet, or auto: each by the number of its records.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command("run")(run_command)
@@ -73,6 +82,7 @@ def run_command(
     accept: Accept = None,
     waive: Waive = None,
     run_dir: Evidence = None,
+    evidence_format: EvidenceFormat = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
@@ -83,7 +93,7 @@ def run_command(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, pace=pace, speed=speed,
         faults=with_kills(faults, kill_executors, kill_drivers), sink=sink, python=spark,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
-        accept=tuple(accept or ()), waive=tuple(waive or ()),
+        accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 
@@ -97,9 +107,10 @@ def with_kills(faults: str, executors: int, drivers: int) -> str:
 def run_and_show(options: RunOptions, *, as_json: bool) -> None:
     """Run, with bars on a terminal; print what came of it, and leave with its exit code."""
     from tidemark import runner
-    from tidemark.runner.run_options import SINKS
+    from tidemark.runner.run_options import EVIDENCE_FORMATS, SINKS
 
     check_choice("--sink", options.sink, SINKS)
+    check_choice("--evidence-format", options.evidence_format, EVIDENCE_FORMATS)
     directory: list[Path] = []
     with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, say):
         shown = replace(options, report=report, say=say)

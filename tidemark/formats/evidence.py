@@ -1,7 +1,7 @@
 """Evidence: one directory per run, enough to judge the run again without a stack.
 
 Free of Kafka and Spark. The files are simple enough to write by hand: ``tidemark check DIR`` also judges a directory
-that a person typed. JSON Lines files may be compressed (``.zst``).
+that a person typed. JSON Lines files may be compressed (``.zst``), and the large ones be Parquet (below).
 
 ``manifest.json``   one object::
 
@@ -15,10 +15,11 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
     ``goals`` are coverage goals that the run had to meet besides those that its contract implies, ``waived`` those that
     it need not meet. ``plan_differs`` has a sentence for each difference between contract and plan. ``records`` maps a
     file (``"output"``) to the number of its records, without the header of a trace; a file that has another number is
-    refused. Optional: ``seed``, ``trace_sha256``, ``flush_sha256``, ``versions``, ``code_sha256``, ``pipeline_sha256``
-    (of a pipeline file), ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command`` (reproduces the run),
-    ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``. ``state`` says how Spark stored the join's state,
-    according to the checkpoint, and what was read of it::
+    refused. Optional: ``seed``, ``trace_sha256``, ``flush_sha256`` (of the JSON Lines, also where Parquet says the
+    same), ``parquet_sha256`` (``{"trace": ...}``: of the Parquet file itself), ``versions``, ``code_sha256``,
+    ``pipeline_sha256`` (of a pipeline file), ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command``
+    (reproduces the run), ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``. ``state`` says how Spark
+    stored the join's state, according to the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
@@ -75,6 +76,21 @@ that a person typed. JSON Lines files may be compressed (``.zst``).
 ``code.zip``        the code of tidemark that ran.
 ``pipeline.py``     the pipeline file that ran (``pipeline.json``: the contract file), unless it was a bundled pipeline.
 ``contract.json``   the contract alone.
+
+Trace, flush, output and state may be Parquet instead (``trace.parquet``; ``tidemark run --evidence-format``,
+``tidemark convert --to``): a row for each record, in the same order. The columns, of which ``line`` may be missing::
+
+    trace, flush   topic VARCHAR, partition BIGINT, key VARCHAR, value VARCHAR, headers HEADER[], arrival_ms BIGINT,
+                   timestamp_ms BIGINT, event_ms BIGINT, slice BIGINT, key_bytes BLOB, value_bytes BLOB, line VARCHAR
+    output         partition BIGINT, offset BIGINT, key VARCHAR, value VARCHAR, headers HEADER[], timestamp_ms BIGINT,
+                   line VARCHAR
+    state          batch BIGINT, side VARCHAR, key VARCHAR[], time_us BIGINT, ref_partition BIGINT, ref_offset BIGINT,
+                   matched BOOLEAN, line VARCHAR
+    HEADER         STRUCT(name VARCHAR, value VARCHAR, value_bytes BLOB)
+
+A field that JSON may leave out is its default, or NULL. Bytes that are not valid UTF-8 are in ``key_bytes`` and
+``value_bytes``. ``line`` is the line of JSON, where it differs from what tidemark writes. The metadata of the file has
+the header of a trace (``tidemark_trace``) and the digest of those lines (``tidemark_jsonl_sha256``).
 """
 
 from __future__ import annotations
@@ -102,8 +118,10 @@ from tidemark.formats.consistency import (
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.faults import Fault
 from tidemark.formats.field_types import short
-from tidemark.formats.jsonlines import count_records, line_number, open_lines, read_blocks, write_lines
-from tidemark.formats.trace import Base64, HeaderValue, TraceReader, trace_sha256
+from tidemark.formats.jsonlines import line_number, write_lines
+from tidemark.formats.record_files import count_records, is_parquet, paths_of, read_records
+from tidemark.formats.seal import file_sha256
+from tidemark.formats.trace import Base64, HeaderValue, Record, TraceReader, digest_problem
 
 T = TypeVar("T")
 FORMAT = 2
@@ -170,6 +188,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     state: StateInfo | None = None
     plan_differs: list[str] = []
     records: dict[str, int] = {}
+    parquet_sha256: dict[str, str] = {}
 
 
 class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -233,6 +252,10 @@ class InputRecord(NamedTuple):
 
 class _Version(msgspec.Struct):
     tidemark_evidence: int
+
+
+STORED: dict[str, type[Any]] = {"trace": Record, "flush": Record, "output": OutputRecord, "state": StateRow}
+"""The files that may be Parquet, by the kind of their records; the others are small."""
 
 
 class RunDirectory:
@@ -313,9 +336,9 @@ class RunDirectory:
                     yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
             self._must_be_whole(name, number, manifest)
         for name, said in (("trace", manifest.trace_sha256), ("flush", manifest.flush_sha256)):
-            if said is not None and said != (digest := trace_sha256(self.file(name))):
-                why = f"its SHA-256 is {digest[:12]}…; the manifest says {said[:12]!r}…"
-                raise _broken(self.file(name), why)
+            path = self.file(name)
+            if why := digest_problem(path, said, manifest.parquet_sha256.get(name)):
+                raise _broken(path, why)
         for (topic, partition), (offset, end) in spans.items():
             if offset < end:
                 why = f"the manifest says that {topic}/{partition} was written up to offset {end}"
@@ -396,14 +419,13 @@ class RunDirectory:
             yield item
 
     def file(self, name: str) -> Path:
-        """The path of ``NAME.jsonl`` or, if only that is there, of ``NAME.jsonl.zst``; raises if both are there."""
-        plain = self.path / f"{name}.jsonl"
-        compressed = self.path / f"{name}.jsonl.zst"
-        if lexists(plain) and lexists(compressed):
+        """The path of a file by its stem; of ``NAME.jsonl`` if none is there. Raises if it is there twice."""
+        first, *others = paths_of(self.path, name, may_be_parquet=name in STORED)
+        if others:
             raise _broken(
-                plain, f"{compressed.name} is there, too, and nothing says which of them is the run's"
+                first, f"{others[0].name} is there, too, and nothing says which of them is the run's"
             )
-        return compressed if lexists(compressed) else plain
+        return first
 
     def scan(self, name: str) -> str | None:
         """The text of a table function of DuckDB that scans ``trace``, ``flush`` or ``output``; ``None``: it cannot.
@@ -420,11 +442,17 @@ class RunDirectory:
 
     def count_records(self) -> dict[str, int]:
         """How many records each file has that is there, for ``records`` of the manifest."""
+        files = {name: self.file(name) for name in COUNTED}
         return {
-            name: count_records(self.file(name)) - (name in TRACES)
-            for name in COUNTED
-            if self.file(name).is_file()
+            name: count_records(path) - (name in TRACES and not is_parquet(path))
+            for name, path in files.items()
+            if path.is_file()
         }
+
+    def parquet_digests(self) -> dict[str, str]:
+        """The digests of trace and flush, where they are Parquet files, for ``parquet_sha256`` of the manifest."""
+        files = {name: self.file(name) for name in TRACES}
+        return {name: file_sha256(path) for name, path in files.items() if is_parquet(path)}
 
     def write_lines(self, name: str, items: Iterable[Any]) -> None:
         """Write ``NAME.jsonl``, completely or not at all."""
@@ -457,10 +485,9 @@ class RunDirectory:
         path = self.file(name)
         number = 0
         try:
-            with open_lines(path) as file:
-                for items in read_blocks(file, msgspec.json.Decoder(kind)):
-                    yield from items
-                    number += len(items)
+            for items in read_records(path, kind):
+                yield from items
+                number += len(items)
             if self._has_manifest:
                 self._must_be_whole(name, number, self.manifest)
         except msgspec.DecodeError as error:

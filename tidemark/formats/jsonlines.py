@@ -21,7 +21,8 @@ from tidemark.atomic_files import unfinished_path
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
+"""How much is read or written at once."""
 _COMPRESSED_BYTES = 1 << 16
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ def open_lines(path: Path) -> IO[bytes]:
     if lexists(path) and not path.is_file():
         raise OSError(f"{str(path)!r} is no regular file")
     if path.suffix == ".zst":
-        return io.BufferedReader(_Frames(path.open("rb")), _BLOCK_BYTES)
+        return io.BufferedReader(_Frames(path.open("rb")), BLOCK_BYTES)
     return path.open("rb")
 
 
@@ -51,7 +52,7 @@ def read_blocks(file: IO[bytes], decoder: msgspec.json.Decoder[T]) -> Iterator[l
 
     A line that cannot be decoded raises ``msgspec.DecodeError``, after all lines before it have been yielded.
     """
-    while block := file.read(_BLOCK_BYTES):
+    while block := file.read(BLOCK_BYTES):
         block += file.readline()
         try:
             items = decoder.decode_lines(block)
@@ -140,7 +141,7 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> str:
             for line in lines:
                 block += line
                 block += b"\n"
-                if len(block) >= _BLOCK_BYTES:
+                if len(block) >= BLOCK_BYTES:
                     digest.update(block)
                     out.write(bytes(block))
                     block.clear()

@@ -6,14 +6,21 @@ Free of Kafka and Spark. ``seal.json`` is the last file that a run writes::
      "files": {"output.jsonl": {"sha256": "9f86d0...", "bytes": 73120, "records": 412}, ...}}
 
 It has every file of the directory but itself and ``verdict.json``, which ``tidemark check`` makes anew. ``records`` is
-the number of lines that are not blank, uncompressed, of a JSON Lines file. A directory without a seal is judged, and
+the number of lines that are not blank, uncompressed, of a JSON Lines file, and of rows of a Parquet file.
+
+A directory whose files ``tidemark convert --to`` has stored in another format was as it was sealed then, and has a new
+seal, with an entry for each conversion: what was written, and the digest of the seal before it::
+
+    "converted": [{"to": "parquet", "seal_sha256": "51c2aa..."}]
+
+A directory without a seal is judged, and
 the report says so. The seal tells of accidents; it is no signature.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from os.path import lexists
 from pathlib import Path
 
@@ -22,7 +29,7 @@ import zstandard
 
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence
-from tidemark.formats.jsonlines import count_records
+from tidemark.formats.record_files import JSON_LINES, PARQUET, BrokenParquet, count_records
 
 NAME, FORMAT = "seal.json", 1
 UNSEALED = (NAME, "verdict.json")
@@ -40,16 +47,25 @@ class SealedFile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     records: int | None = None
 
 
-class Seal(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """``seal.json``; ``files`` by path in the run directory."""
+class Conversion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One conversion: how the large files are stored since, and the SHA-256 of the seal that was intact before it."""
+
+    to: str
+    seal_sha256: str
+
+
+class Seal(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """``seal.json``; ``files`` by path in the run directory, ``converted`` from the first conversion to the last."""
 
     tidemark_seal: int
     files: dict[str, SealedFile]
+    converted: list[Conversion] = []
 
 
-def seal(run: Path) -> Seal:
+def seal(run: Path, converted: Sequence[Conversion] = ()) -> Seal:
     """Seal a run directory as it is now, and return the seal; raises ``BrokenEvidence`` if a file cannot be read."""
-    made = Seal(tidemark_seal=FORMAT, files={name: _sealed(path) for name, path in sorted(_files(run))})
+    files = {name: _sealed(path) for name, path in sorted(_files(run))}
+    made = Seal(tidemark_seal=FORMAT, files=files, converted=list(converted))
     write_atomically(run / NAME, msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
     return made
 
@@ -60,17 +76,9 @@ def is_intact(run: Path) -> bool:
     ``False``: it has none. Raises ``BrokenEvidence`` if a file differs, is missing or was added, or if the seal cannot
     be read.
     """
-    path = run / NAME
-    if not lexists(path):
+    if not lexists(run / NAME):
         return False
-    try:
-        sealed = msgspec.json.decode(_regular(path).read_bytes(), type=Seal)
-    except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
-        raise BrokenEvidence(
-            f"{str(path)!r} cannot be read as a seal",
-            detail=str(error),
-            hint="the docstring of tidemark/formats/seal.py describes it; `tidemark seal DIR` makes a new one",
-        ) from error
+    sealed = _read(run / NAME)
     if differences := list(_differences(run, sealed)):
         more = len(differences) - _SHOWN
         raise BrokenEvidence(
@@ -80,6 +88,22 @@ def is_intact(run: Path) -> bool:
             " which is then no proof of what the run wrote",
         )
     return True
+
+
+def converted_from(run: Path) -> list[Conversion]:
+    """The conversions that a sealed directory has behind it; raises ``BrokenEvidence``."""
+    return _read(run / NAME).converted
+
+
+def _read(path: Path) -> Seal:
+    try:
+        return msgspec.json.decode(_regular(path).read_bytes(), type=Seal)
+    except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
+        raise BrokenEvidence(
+            f"{str(path)!r} cannot be read as a seal",
+            detail=str(error),
+            hint="the docstring of tidemark/formats/seal.py describes it; `tidemark seal DIR` makes a new one",
+        ) from error
 
 
 def _differences(run: Path, sealed: Seal) -> Iterator[str]:
@@ -123,8 +147,8 @@ def file_sha256(path: Path) -> str:
 def _sealed(path: Path) -> SealedFile:
     try:
         digest, size = file_sha256(path), path.stat().st_size
-        records = count_records(path) if path.name.endswith((".jsonl", ".jsonl.zst")) else None
-    except (OSError, zstandard.ZstdError) as error:
+        records = count_records(path) if path.name.endswith((*JSON_LINES, PARQUET)) else None
+    except (OSError, zstandard.ZstdError, BrokenParquet) as error:
         raise BrokenEvidence(
             f"{str(path)!r} cannot be read", detail=str(error), hint="a run directory has regular files only"
         ) from error

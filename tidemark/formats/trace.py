@@ -1,8 +1,9 @@
 """The trace: every input record of a run, in the order in which it was produced.
 
 Free of Kafka and Spark. A JSON Lines file, plain or compressed (``.zst``), simple enough to be read and written by
-hand. The first line is the header, each further line a record. A *slice* is a group of records that is published in
-one go: at the pace ``stepped`` it becomes one batch::
+hand; a large one may be Parquet (``tidemark convert --to parquet``; ``tidemark.formats.evidence`` has the columns). The
+first line is the header, each further line a record. A *slice* is a group of records that is published in one go: at
+the pace ``stepped`` it becomes one batch::
 
     {"tidemark_trace": 2, "pace": "stepped", "topics": {"impressions": {}, "clicks": {}}, "slices": 2}
     {"topic": "impressions", "value": "{\\"impression_id\\": \\"i1\\", ...}", "arrival_ms": 1767225600000}
@@ -34,7 +35,8 @@ Record (``topic`` and ``arrival_ms`` are required):
 ``event_ms``         event time, for people and charts; the oracle reads it from the value instead.
 ``slice``            default 0; never less than that of the record before.
 
-The digest of a trace is the SHA-256 of its uncompressed bytes. The offset of a record is its index among the
+The digest of a trace is the SHA-256 of its uncompressed bytes; that of a Parquet file is the digest of the JSON Lines
+file that says the same. The offset of a record is its index among the
 trace's records of the same topic and partition, plus the partition's end offset before publishing.
 """
 
@@ -52,6 +54,15 @@ import zstandard
 
 from tidemark.errors import BrokenTrace, UsageError
 from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, write_lines
+from tidemark.formats.record_files import (
+    DIGEST_KEY,
+    HEADER_KEY,
+    BrokenParquet,
+    is_parquet,
+    lines_digest,
+    parquet_metadata,
+    read_parquet,
+)
 
 Pace = Literal["stepped", "backlog", "timed"]
 PACES: tuple[Pace, ...] = ("stepped", "backlog", "timed")
@@ -140,7 +151,7 @@ class TraceReader:
     """An open trace: ``header`` is read when it is opened, iterating yields the records. A context manager.
 
     Raises ``BrokenTrace`` with file name, line number and reason for a line that cannot be read, and for a compressed
-    file that is damaged or ends too early.
+    file or a Parquet file that is damaged or ends too early.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,7 +161,7 @@ class TraceReader:
                 f"there is no trace {str(path)!r}",
                 hint="`tidemark producers generate --out FILE` generates one",
             )
-        self._file = open_lines(path)
+        self._file = None if is_parquet(path) else open_lines(path)
         try:
             self.header = self._read_header()
         except BaseException:
@@ -165,13 +176,21 @@ class TraceReader:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _blocks(self) -> Iterator[list[Record]]:
+        return (
+            read_parquet(self.path, Record)
+            if self._file is None
+            else read_blocks(self._file, _record_decoder)
+        )
 
     def __iter__(self) -> Iterator[Record]:
         partitions = {name: spec.partitions for name, spec in self.header.topics.items()}
         last_slice, number = 0, 0  # number: records read so far
         try:
-            for records in read_blocks(self._file, _record_decoder):
+            for records in self._blocks():
                 for record in records:
                     number += 1
                     if not 0 <= record.partition < partitions.get(record.topic, 0):
@@ -181,13 +200,15 @@ class TraceReader:
                         self._check_slice(record.slice, last_slice)
                         last_slice = record.slice
                     yield record
-        except zstandard.ZstdError as error:
+        except (zstandard.ZstdError, BrokenParquet) as error:
             raise _damaged(self.path, error) from error
         except msgspec.DecodeError as error:
             # The broken item follows the last one that was yielded; the header is item 1.
-            raise self._broken(line_number(self.path, number + 2), error) from error
+            raise self._broken(f"line {line_number(self.path, number + 2)}", error) from error
         except ValueError as error:
-            raise self._broken(line_number(self.path, number + 1), error) from error
+            is_line = self._file is not None
+            place = f"line {line_number(self.path, number + 1)}" if is_line else f"record {number}"
+            raise self._broken(place, error) from error
 
     def _check_slice(self, number: int, last: int) -> None:
         if not last <= number < self.header.slices:
@@ -195,7 +216,7 @@ class TraceReader:
 
     def _read_header(self) -> Header:
         try:
-            line = self._file.readline()
+            line = _parquet_header(self.path) if self._file is None else self._file.readline()
             version = msgspec.json.decode(line, type=_Version).tidemark_trace
             if version < FORMAT:
                 raise BrokenTrace(
@@ -213,17 +234,22 @@ class TraceReader:
                     raise ValueError(
                         f"topic {name!r} has {spec.partitions} partitions: 1 to {MOST_PARTITIONS:,} may be"
                     )
-        except zstandard.ZstdError as error:
+        except (zstandard.ZstdError, BrokenParquet) as error:
             raise _damaged(self.path, error) from error
         except (msgspec.DecodeError, ValueError) as error:
-            raise self._broken(1, error) from error
+            raise self._broken(self._header_place, error) from error
         except RecursionError as error:
-            raise self._broken(1, ValueError("it is nested too deeply")) from error
+            raise self._broken(self._header_place, ValueError("it is nested too deeply")) from error
         return header
 
-    def _broken(self, line: int, error: Exception) -> BrokenTrace:
+    @property
+    def _header_place(self) -> str:
+        return "the header" if self._file is None else "line 1"
+
+    def _broken(self, place: str, error: Exception) -> BrokenTrace:
+        noun = place.split()[1 if place.startswith("the ") else 0]
         return BrokenTrace(
-            f"line {line} of {str(self.path)!r} is not a valid line of a trace",
+            f"{place} of {str(self.path)!r} is not a valid {noun} of a trace",
             detail=str(error),
             hint="the docstring of tidemark/formats/trace.py describes the format",
         )
@@ -231,24 +257,71 @@ class TraceReader:
 
 def write_trace(path: Path, header: Header, records: Iterable[Record]) -> str:
     """Write a trace, completely or not at all, and return its SHA-256 (hexadecimal)."""
+    must_be_json_lines(path)
     return write_lines(path, (_encoder.encode(item) for item in _chain(header, records)))
 
 
+def must_be_json_lines(path: Path) -> None:
+    """Raise ``UsageError`` if what is written to a path would not be what its name says."""
+    if is_parquet(path):
+        raise UsageError(
+            f"{str(path)!r} is the name of a Parquet file",
+            detail="a new trace is written as JSON Lines",
+            hint="write FILE.jsonl, and then: tidemark convert FILE.jsonl --to parquet",
+        )
+
+
 def trace_sha256(path: Path) -> str:
-    """The digest of a trace's uncompressed bytes (hexadecimal); raises ``BrokenTrace`` if they cannot be read."""
+    """The digest of a trace's uncompressed bytes (hexadecimal); raises ``BrokenTrace`` if they cannot be read.
+
+    For a Parquet file it is the one that the file names: the digest of the JSON Lines file that says the same. Only if
+    it names none it is made of the records.
+    """
     digest = hashlib.sha256()
     try:
+        if is_parquet(path):
+            return parquet_metadata(path, Record).get(DIGEST_KEY) or lines_digest(path, Record)
         with open_lines(path) as file:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
-    except zstandard.ZstdError as error:
+    except (zstandard.ZstdError, BrokenParquet) as error:
         raise _damaged(path, error) from error
     return digest.hexdigest()
 
 
-def _damaged(path: Path, error: zstandard.ZstdError) -> BrokenTrace:
+def digest_problem(path: Path, said: str | None, said_of_file: str | None = None) -> str:
+    """How a trace differs from the digests that are said of it, or nothing; raises ``BrokenTrace`` and ``OSError``.
+
+    ``said_of_file`` is the digest of the Parquet file itself. With it, the records need not be written as JSON again to
+    see that they are the same.
+    """
+    if is_parquet(path) and said_of_file is not None:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if said_of_file != digest:
+            return f"the file's SHA-256 is {digest[:12]}…; the manifest says {said_of_file[:12]!r}…"
+    if said is None:
+        return ""
+    if is_parquet(path) and said_of_file is None:
+        try:
+            digest = lines_digest(path, Record)
+        except BrokenParquet as error:
+            raise _damaged(path, error) from error
+    else:
+        digest = trace_sha256(path)
+    return "" if said == digest else f"its SHA-256 is {digest[:12]}…; the manifest says {said[:12]!r}…"
+
+
+def _parquet_header(path: Path) -> bytes:
+    metadata = parquet_metadata(path, Record)
+    if HEADER_KEY not in metadata:
+        raise BrokenParquet(f"its metadata has no {HEADER_KEY}, the header of a trace")
+    return metadata[HEADER_KEY].encode()
+
+
+def _damaged(path: Path, error: zstandard.ZstdError | BrokenParquet) -> BrokenTrace:
     return BrokenTrace(
-        f"trace {str(path)!r} cannot be decompressed",
+        f"trace {str(path)!r} cannot be {'read' if is_parquet(path) else 'decompressed'}",
         detail=str(error),
         hint="copy or generate it again",
     )

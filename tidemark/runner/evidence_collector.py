@@ -24,10 +24,13 @@ from tidemark.formats.evidence import (
     OutputRecord,
     RunDirectory,
     StateInfo,
+    StateRow,
 )
 from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.record_files import PARQUET, count_records
 from tidemark.formats.seal import file_sha256
+from tidemark.formats.storage import convert_file, write_records
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle.coverage import written_kills
@@ -89,7 +92,7 @@ class Collector:
         self._last_progress: list[dict[str, Any]] = []
         self._notes: list[str] = []
         self.plan_differs: list[str] = []
-        self._records: list[OutputRecord] | None = None
+        self._is_drained = False
         self._state = StateInfo()
         self._errors: list[BaseException] = []
         """Errors that occurred while the evidence was collected."""
@@ -113,8 +116,8 @@ class Collector:
         self._notes.append(text)
 
     def drain(self) -> None:
-        """Read the output until no more records arrive."""
-        self._records = list(kafka.drain(self._stack.bootstrap_servers, self._output))
+        """Read the output until no more records arrive, and write it as it comes."""
+        self._write_output(kafka.drain)
 
     def finish(self) -> None:
         """Write every evidence file that can be collected; the fault journal first, which needs no stack.
@@ -123,12 +126,11 @@ class Collector:
         raised, with the others as its notes. Ctrl-C ends the current step only; the next steps still run.
         """
         self._attempt("faults.jsonl", lambda: self._directory.write_lines("faults", self._faults))
-        if self._records is None or self._faults:
+        if not self._is_drained or self._faults:
             self._attempt("logs", self._keep_logs)
-        if self._records is None:  # the run did not get as far as draining
-            self._attempt("output.jsonl", self._read_output)
-        if self._records is not None:
-            self._attempt("output.jsonl", partial(self._directory.write_lines, "output", self._records))
+        if not self._is_drained:  # the run did not get as far, or the output did not settle
+            self._attempt("the output", partial(self._write_output, kafka.read_all))
+        self._attempt("the state as Parquet", self._store_state)
         logs = list(self._event_logs())
         self._attempt("the end of the event log", lambda: self._await_last_batch(logs))
         self._attempt("batches.jsonl", lambda: self._directory.write_lines("batches", self._batches(logs)))
@@ -153,8 +155,20 @@ class Collector:
     def _keep_logs(self) -> None:
         keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
 
-    def _read_output(self) -> None:
-        self._records = list(kafka.read_all(self._stack.bootstrap_servers, self._output))
+    def _write_output(self, read: Callable[[str, str], Iterator[OutputRecord]]) -> None:
+        bootstrap = self._stack.bootstrap_servers
+        # At most as many: aborted records, and those that say that a transaction has ended, are not read.
+        most = sum(kafka.end_offsets(bootstrap, [self._output])[self._output].values())
+        path = self._directory.path / f"output.{self._options.storage_of(most)}"
+        write_records(path, OutputRecord, read(bootstrap, self._output))
+        self._is_drained = True
+
+    def _store_state(self) -> None:
+        """Store the state as the run was asked to; the query's program writes it as JSON Lines."""
+        path = self._directory.file("state")
+        if path.is_file() and self._options.storage_of(count_records(path)) == "parquet":
+            convert_file(path, path.with_suffix(PARQUET), StateRow, has_header=False)
+            path.unlink()
 
     def _batches(self, logs: Sequence[QueryEvents]) -> list[Batch]:
         """Every planned batch; failed tasks are missing if their event log cannot be read."""
@@ -232,6 +246,7 @@ class Collector:
             state=what_ran(self._checkpoint, self._options.conf, self._state),
             plan_differs=self.plan_differs,
             records=self._directory.count_records(),
+            parquet_sha256=self._directory.parquet_digests(),
         )
 
     def _read_inputs(self) -> dict[str, InputTopic]:

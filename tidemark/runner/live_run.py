@@ -134,7 +134,7 @@ class LiveRun:
     def _flush(self, feed: Feed, programs: Cleanup) -> None:
         """Publish one sentinel per input, far in the future, so that all pending output is emitted."""
         self._options.report("flush", 0, 1)
-        flush = self._directory.path / "flush.jsonl"
+        flush = self._directory.file("flush")
         publisher = programs.enter_context(self._publisher(flush, interactive=True))
         feed.publish_one_batch(partial(publisher.ask, "publish 0", SLICE_S))
         self._options.report("flush", 1, 1)

@@ -19,7 +19,9 @@ from tidemark.faults.schedule import write_schedule
 from tidemark.formats.chain import Chain, read_contract, topics_of
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.record_files import PARQUET, count_records, is_parquet
 from tidemark.formats.seal import seal
+from tidemark.formats.storage import store_trace
 from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
@@ -27,7 +29,7 @@ from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.live_run import LiveRun
 from tidemark.runner.programs import run_program, write_code_zip
-from tidemark.runner.run_options import SINKS, RunOptions
+from tidemark.runner.run_options import EVIDENCE_FORMATS, SINKS, RunOptions
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
 
@@ -189,7 +191,8 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
     if options.trace is not None:
         if not options.trace.is_file():
             raise UsageError(f"there is no trace {str(options.trace)!r}", hint="give the path of a trace")
-        trace = directory.path / f"trace.jsonl{'.zst' if options.trace.suffix == '.zst' else ''}"
+        ending = options.trace.suffix if options.trace.suffix in (".zst", PARQUET) else ""
+        trace = directory.path / ("trace.parquet" if ending == PARQUET else f"trace.jsonl{ending}")
         shutil.copyfile(options.trace, trace)
     else:
         trace = directory.path / "trace.jsonl"
@@ -214,20 +217,36 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
                 hint="give a trace that was made for this pipeline (--trace)",
             )
     if wanted != topics:
-        _keep_topics(trace, wanted)
+        trace = _keep_topics(trace, wanted)
+    trace = _stored(options, trace)
     arguments = ["sentinels", str(directory.path / "contract.json"), str(trace)]
     flush = directory.path / "flush.jsonl"
     run_program(["producers", *arguments, "--out", str(flush)], timeout_s=PROGRAM_S)
+    _stored(options, flush)
     options.report("trace", 1, 1)
     return trace
 
 
-def _keep_topics(trace: Path, wanted: set[str]) -> None:
+def _stored(options: RunOptions, trace: Path) -> Path:
+    """A trace in the run directory, stored as the run was asked to; if it was not, Parquet that was given stays."""
+    storage = options.storage_of(
+        count_records(trace) - (not is_parquet(trace))
+    )  # the first line is the header
+    if is_parquet(trace) and options.evidence_format == EVIDENCE_FORMATS[0]:
+        storage = "parquet"
+    return store_trace(trace, storage)
+
+
+def _keep_topics(trace: Path, wanted: set[str]) -> Path:
     """Leave records of other topics out of a trace: what is published is what is read.
 
     What the trace was to reach it may have reached with those, so it promises nothing any more.
     """
+    kept = trace.with_suffix(".jsonl") if is_parquet(trace) else trace
     with TraceReader(trace) as reader:
         topics = {name: spec for name, spec in reader.header.topics.items() if name in wanted}
         header = msgspec.structs.replace(reader.header, topics=topics, counts={}, goals=[])
-        write_trace(trace, header, [record for record in reader if record.topic in wanted])
+        write_trace(kept, header, (record for record in reader if record.topic in wanted))
+    if kept != trace:
+        trace.unlink()
+    return kept

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, read_schedule
+from tidemark.formats.storage import Storage
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
@@ -19,6 +21,13 @@ Say = Callable[[str], None]
 
 SINKS = ("exactly-once", "spark")
 """Who writes the output, the default first; each run is judged by its own sink's promise."""
+
+EVIDENCE_FORMATS = ("auto", "jsonl", "parquet")
+"""How the large files of the evidence are stored, the default first: each by the number of its records."""
+
+PARQUET_RECORDS = 500_000
+"""A file of more records is Parquet, if nothing else is asked for. Calibration: as JSON Lines that many records of a
+trace take 220 MB, as Parquet 22 MB; to convert them and read them back takes some seconds of a run of minutes."""
 
 
 def report_nothing(_what: str, _done: int, _total: int) -> None:
@@ -36,7 +45,8 @@ class RunOptions:
     ``faults`` is a schedule (:mod:`tidemark.faults.schedule`). ``driver`` names a driver of the stack that no other run
     uses: it is harmed, and there for the next run; if none is named, a run with faults starts one of its own, and one
     without takes the stack's. ``accept`` names known defects of Spark that are accepted, besides those that the
-    contract accepts. ``waive`` names coverage goals that the run need not meet.
+    contract accepts. ``waive`` names coverage goals that the run need not meet. ``evidence_format`` is how trace,
+    output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
 
     pipeline: str
@@ -54,6 +64,7 @@ class RunOptions:
     conf: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
     waive: tuple[str, ...] = ()
+    evidence_format: str = EVIDENCE_FORMATS[0]
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
 
@@ -61,6 +72,16 @@ class RunOptions:
     def fault_specs(self) -> tuple[FaultSpec, ...]:
         """The faults that are asked for; raises ``UsageError`` for a word of the schedule that is none."""
         return read_schedule(self.faults)
+
+    def storage_of(self, records: int) -> Storage:
+        """How a file with this many records is stored; raises ``UsageError`` for a format that is none."""
+        if self.evidence_format not in EVIDENCE_FORMATS:
+            raise UsageError(
+                f"{self.evidence_format!r} is no format of evidence",
+                hint=f"one of {', '.join(EVIDENCE_FORMATS)}",
+            )
+        is_large = self.evidence_format == "auto" and records > PARQUET_RECORDS
+        return "parquet" if is_large or self.evidence_format == "parquet" else "jsonl"
 
     def kept_pipeline(self, run_dir: Path) -> Path | None:
         """The copy of a pipeline file in a run directory; ``None`` for a bundled pipeline."""
@@ -81,6 +102,8 @@ class RunOptions:
         parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
         parts += ["--faults", self.faults] if self.faults else []
         parts += ["--spark", str(self.python)] if self.python else []
+        if self.evidence_format != EVIDENCE_FORMATS[0]:
+            parts += ["--evidence-format", self.evidence_format]
         for pair in self.conf:
             parts += ["--conf", pair]
         for defect in self.accept:

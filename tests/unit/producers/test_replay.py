@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from producers import replay
 from producers.replay import Slices, publish_on_request, publish_timed
 from tidemark.errors import UsageError
 from tidemark.formats.trace import Header, Record, TopicSpec
@@ -79,9 +80,33 @@ def test_only_the_next_slice_is_read_ahead():
 
     slices = Slices(lazily())
     assert read == [0, 0, 1]
-    assert len(slices.take(0)) == 2
+    assert len(list(slices.take(0))) == 2
     slices.prefetch()
     assert read == [0, 0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 3, 4, 5])
+def test_a_large_slice_is_not_held_in_memory(monkeypatch, ahead):
+    monkeypatch.setattr(replay, "AHEAD_RECORDS", ahead)
+    numbers = [0, 0, 0, 0, 1, 3, 3, 3]
+    answers, broker = tell("publish 0\npublish 1\npublish 2\npublish 3\n", *numbers)
+
+    assert [answer["records"] for answer in answers] == [4, 1, 0, 3]
+    assert [record.arrival_ms for record in broker.sent] == [1_000 + i for i in range(len(numbers))]
+
+    read = []
+
+    def lazily():
+        for record in records(*numbers):
+            read.append(record.slice)
+            yield record
+
+    slices = Slices(lazily())
+    assert len(read) <= ahead + 1
+    taken = slices.take(0)
+    next(taken)
+    assert len(read) <= ahead + 1
+    assert len(list(taken)) == 3
 
 
 def test_the_pace_timed_keeps_the_order_and_the_gaps():

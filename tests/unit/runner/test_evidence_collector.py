@@ -12,11 +12,11 @@ import pytest
 
 from tests.unit.test_report import CONTRACT
 from tidemark.errors import DeadlineExceeded, TestbedError
-from tidemark.formats.evidence import OutputRecord, RunDirectory
+from tidemark.formats.evidence import OutputRecord, RunDirectory, StateRow
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.kafka import client as kafka
-from tidemark.runner import evidence_collector
+from tidemark.runner import evidence_collector, run_options
 from tidemark.runner.evidence_collector import Collector, Places
 from tidemark.runner.query_runs import QueryRun
 from tidemark.runner.run_options import RunOptions
@@ -74,7 +74,9 @@ class Run:
         self.answers = {
             "drain": lambda *_: iter([OutputRecord(partition=0, offset=0, value="{}")]),
             "read_all": lambda *_: iter([OutputRecord(partition=0, offset=7, value="{}")]),
-            "end_offsets": lambda _broker, topics: {name: ENDS[name.removeprefix("t-")] for name in topics},
+            "end_offsets": lambda _broker, topics: {
+                name: {0: 1} if name == "out" else ENDS[name.removeprefix("t-")] for name in topics
+            },
         }
         for name in self.answers:
             monkeypatch.setattr(kafka, name, lambda *args, name=name: self.answers[name](*args))
@@ -88,7 +90,11 @@ class Run:
         places = Places(
             trace, {name: f"t-{name}" for name in ENDS}, "out", Checkpoint(self._checkpoint), query
         )
-        self.collector = Collector(RunOptions("left_outer"), CONTRACT, self.directory, stack, places)
+        self._of = lambda options: Collector(options, CONTRACT, self.directory, stack, places)
+        self.collector = self._of(RunOptions("left_outer"))
+
+    def stored_as(self, evidence_format):
+        self.collector = self._of(RunOptions("left_outer", evidence_format=evidence_format))
 
     def _write(self, name, text):
         path = self._checkpoint / name
@@ -120,6 +126,41 @@ def test_a_successful_run_has_all_files(run):
     assert run.directory.manifest.inputs["impressions"].end_offsets == {"0": 3}
 
 
+def test_a_run_that_is_asked_for_parquet_writes_output_and_state_so(run):
+    run.stored_as("parquet")
+    run.directory.write_lines("state", [StateRow(batch=1, side="left")])
+    run.collector.drain()
+    run.collector.finish()
+
+    there = {path.name for path in run.directory.path.iterdir()}
+    assert {"output.parquet", "state.parquet", "batches.jsonl"} <= there
+    assert not {"output.jsonl", "state.jsonl"} & there
+    assert [record.value for record in run.directory.output()] == ["{}"]
+    assert run.directory.manifest.records["output"] == run.directory.manifest.records["state"] == 1
+
+
+def test_an_output_of_many_records_is_parquet_by_itself(run, monkeypatch):
+    monkeypatch.setattr(run_options, "PARQUET_RECORDS", 0)
+    run.collector.drain()
+    run.collector.finish()
+
+    assert run.directory.file("output").name == "output.parquet"
+
+
+def test_an_output_that_breaks_off_is_not_there_half(run):
+    def broken_off(*_):
+        yield OutputRecord(partition=0, offset=0, value="{}")
+        raise TestbedError("the broker is gone")
+
+    run.answers["drain"] = run.answers["read_all"] = broken_off
+    for evidence_format in ("jsonl", "parquet"):
+        run.stored_as(evidence_format)
+        with pytest.raises(TestbedError):
+            run.collector.drain()
+
+        assert not list(run.directory.path.glob("output*"))
+
+
 def test_an_unreadable_output_does_not_prevent_other_files(run):
     run.answers["read_all"] = unreachable
 
@@ -127,7 +168,7 @@ def test_an_unreadable_output_does_not_prevent_other_files(run):
         run.collector.finish()
 
     assert run.written() == {*ALL} - {"output.jsonl"}
-    assert run.directory.manifest.notes == ["output.jsonl could not be collected: no answer from the broker"]
+    assert run.directory.manifest.notes == ["the output could not be collected: no answer from the broker"]
 
 
 def test_committed_output_is_written_even_if_the_output_does_not_settle(run):
@@ -164,7 +205,7 @@ def test_without_an_event_log_only_its_own_files_are_missing(run):
 
 
 def test_without_brokers_the_first_error_is_raised_and_the_manifest_has_what_was_read(run):
-    run.answers.update(read_all=interrupted, end_offsets=unreachable)
+    run.answers["end_offsets"] = lambda _broker, topics: interrupted() if "out" in topics else unreachable()
     run.collector.journal(
         [
             Fault(

@@ -10,7 +10,9 @@ import pytest
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.evidence import RunDirectory
-from tidemark.runner import RunOptions, run
+from tidemark.formats.storage import store_trace
+from tidemark.formats.trace import Header, Record, TopicSpec, TraceReader, write_trace
+from tidemark.runner import RunOptions, one_run, run, run_options
 
 CONTRACT = Contract(
     name="small",
@@ -49,3 +51,46 @@ def test_other_sinks_and_versions_are_accepted(interpreter, tmp_path: Path, vers
     options = RunOptions("inner", python=interpreter(version), sink=sink, trace=tmp_path / "missing.jsonl")
     with pytest.raises(UsageError, match="there is no trace"):
         run(options, CONTRACT, RunDirectory(tmp_path))
+
+
+TOPICS = {"lefts": TopicSpec(), "rights": TopicSpec(), "others": TopicSpec()}
+
+
+def trace_of(path, records=3):
+    header = Header(tidemark_trace=2, pace="backlog", topics=TOPICS, slices=1)
+    names = list(TOPICS)
+    write_trace(path, header, (Record(topic=names[i % 3], arrival_ms=i, value="{}") for i in range(records)))
+    return path
+
+
+@pytest.mark.parametrize("stored", ["jsonl", "parquet"])
+def test_records_that_no_input_reads_are_left_out_of_a_trace(tmp_path, stored):
+    trace = store_trace(trace_of(tmp_path / "trace.jsonl"), stored)
+
+    kept = one_run._keep_topics(trace, {"lefts", "rights"})
+
+    with TraceReader(kept) as reader:
+        assert set(reader.header.topics) == {record.topic for record in reader} == {"lefts", "rights"}
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("given", "evidence_format", "most", "stored"),
+    [
+        ("jsonl", "auto", 3, "jsonl"),
+        ("jsonl", "auto", 2, "parquet"),
+        ("parquet", "auto", 3, "parquet"),
+        ("parquet", "jsonl", 2, "jsonl"),
+        ("jsonl", "parquet", 3, "parquet"),
+    ],
+)
+def test_a_trace_is_stored_as_the_run_was_asked_to(
+    tmp_path, monkeypatch, given, evidence_format, most, stored
+):
+    monkeypatch.setattr(run_options, "PARQUET_RECORDS", most)
+    trace = store_trace(trace_of(tmp_path / "trace.jsonl"), given)
+
+    found = one_run._stored(RunOptions("inner", evidence_format=evidence_format), trace)
+
+    assert found == tmp_path / f"trace.{stored}"
+    assert [path.name for path in tmp_path.iterdir()] == [found.name]

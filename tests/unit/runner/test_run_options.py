@@ -10,7 +10,7 @@ from tests.unit.oracle.histories import contract
 from tidemark.errors import UsageError
 from tidemark.runner import RunOptions, new_run_directory
 from tidemark.runner.one_run import accepting
-from tidemark.runner.run_options import options_of
+from tidemark.runner.run_options import PARQUET_RECORDS, options_of
 
 
 def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
@@ -25,6 +25,18 @@ def test_the_command_of_a_run_has_every_option_that_affects_it(tmp_path):
     assert replayed.command() == (
         f"tidemark run inner --seed 4 --trace {tmp_path}/t.jsonl --sink spark --faults 'executor*2,driver@written'"
     )
+
+
+def test_the_format_of_the_evidence_is_in_the_command_and_goes_by_the_number_of_records():
+    asked = RunOptions("inner", evidence_format="parquet")
+
+    assert asked.command().endswith("--evidence-format parquet")
+    assert asked.storage_of(0) == "parquet"
+    assert RunOptions("inner").storage_of(PARQUET_RECORDS) == "jsonl"
+    assert RunOptions("inner").storage_of(PARQUET_RECORDS + 1) == "parquet"
+    assert RunOptions("inner", evidence_format="jsonl").storage_of(10**9) == "jsonl"
+    with pytest.raises(UsageError, match="'csv' is no format of evidence"):
+        RunOptions("inner", evidence_format="csv").storage_of(0)
 
 
 def test_what_is_accepted_is_in_the_command():
