@@ -63,7 +63,7 @@ def test_a_directory_without_a_seal_is_judged_and_said_to_be_unsealed(run):
 def test_a_directory_that_cannot_be_read_is_not_sealed(run):
     (run / "seal.json").unlink()
     with (run / "output.jsonl").open("a") as output:
-        output.write("{\"partition\": 0}\n")
+        output.write('{"partition": 0}\n')
 
     done = CliRunner().invoke(app, ["seal", str(run)])
 

@@ -120,6 +120,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.field_types import short
 from tidemark.formats.jsonlines import line_number, write_lines
 from tidemark.formats.record_files import count_records, is_parquet, paths_of, read_records
+from tidemark.formats.scans import scan_of
 from tidemark.formats.seal import file_sha256
 from tidemark.formats.trace import Base64, HeaderValue, Record, TraceReader, digest_problem
 
@@ -129,18 +130,6 @@ TRACES = ("trace", "flush")
 """The files whose first line is a header."""
 COUNTED = (*TRACES, "batches", "output", "state", "executors", "faults", "progress")
 """The files whose records the manifest counts."""
-
-
-_TRACE = {"topic": "VARCHAR", "partition": "BIGINT", "value": "VARCHAR", "value_base64": "VARCHAR"}
-_SCANNED = {
-    "trace": _TRACE,
-    "flush": _TRACE,
-    "output": {
-        "partition": "BIGINT", "offset": "BIGINT", "value": "VARCHAR", "key": "VARCHAR", "headers": "VARCHAR",
-        "timestamp_ms": "BIGINT",
-    },
-}  # fmt: skip
-"""The columns that a scan has."""
 
 
 class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
@@ -428,17 +417,9 @@ class RunDirectory:
         return first
 
     def scan(self, name: str) -> str | None:
-        """The text of a table function of DuckDB that scans ``trace``, ``flush`` or ``output``; ``None``: it cannot.
-
-        Columns are those of a record, ``headers`` as JSON; the header of a trace has no ``topic``. Only sealed evidence
-        is scanned: a scan does not see what the readers of this class refuse.
-        """
+        """``trace``, ``flush`` or ``output`` as a table of SQL (``formats.scans``); ``None`` without seal or file."""
         path = self.file(name)
-        if not path.is_file() or not (self.path / "seal.json").is_file():
-            return None
-        columns = ", ".join(f"'{column}': '{kind}'" for column, kind in _SCANNED[name].items())
-        quoted = str(path.resolve()).replace("'", "''")
-        return f"read_json('{quoted}', format = 'newline_delimited', columns = {{{columns}}})"
+        return scan_of(path, name) if path.is_file() and (self.path / "seal.json").is_file() else None
 
     def count_records(self) -> dict[str, int]:
         """How many records each file has that is there, for ``records`` of the manifest."""

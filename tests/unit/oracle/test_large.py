@@ -23,6 +23,7 @@ from tidemark.formats.chain import is_chain
 from tidemark.formats.contract import Delivery, JoinKind
 from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
 from tidemark.formats.seal import seal
+from tidemark.formats.storage import store_run
 from tidemark.formats.trace import Header, TopicSpec, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle import judgement as judging
@@ -99,6 +100,8 @@ def write(drawn: Drawn, path: Path, rng: random.Random) -> RunDirectory:
     history = read_history(run)
     run.write_lines("output", numbered(damaged(rows(history), rng), rng))
     seal(path)
+    if rng.random() < 0.3:
+        store_run(path, "parquet")
     return run
 
 
