@@ -1,0 +1,47 @@
+"""What an audit says beside what every verdict says: what was judged, what could not be, and why.
+
+Free of work: words for numbers that the judge counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark.oracle import Verdict
+from tidemark.oracle.audit_account import AuditAccount
+
+LEVELS = {
+    "batches": "row by row and batch by batch",
+    "rows": "row by row; the output names no batch",
+    "ids": "as a multiset of ids; the output names no batch and no input record",
+}
+
+
+def audit_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """The rows of the table that only an audit has."""
+    audit = verdict.audit
+    if not isinstance(audit, AuditAccount):
+        return
+    n = verdict.counts
+    through = f"batch {audit.from_batch} to batch {audit.to_batch}"
+    owed = "" if audit.owed_to == audit.to_batch else f"; rows are owed up to batch {audit.owed_to}"
+    yield "audited", f"{through}{owed}"
+    yield "judged", LEVELS[audit.level]
+    yield "not due yet", f"{n.get('not_due', 0):,} NULL rows"
+    open_rows = n.get("undetermined", 0), n.get("undetermined_absent", 0)
+    yield "undetermined", f"{open_rows[0]:,} rows that came, {open_rows[1]:,} that did not"
+    if deleted := n.get("deleted_records", 0):
+        yield "deleted", f"{deleted:,} records that the query read"
+
+
+def repeats(verdict: Verdict) -> str:
+    """How many rows of the output came again, and how many of them are findings."""
+    totals = verdict.findings_total
+    found = totals.get("duplicate_rows", 0) + totals.get("repeated_semi_rows", 0)
+    came = verdict.counts.get("duplicates", 0)
+    return f"{came:,}, of which {found:,} are findings"
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """What could not be known, and did not have to be for this verdict."""
+    return list(verdict.audit.notes) if isinstance(verdict.audit, AuditAccount) else []
