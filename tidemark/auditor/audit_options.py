@@ -29,6 +29,7 @@ class AuditOptions:
     ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
     ``at-least-once``. ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
+    ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """
 
     checkpoint: Path
@@ -42,6 +43,7 @@ class AuditOptions:
     spark_version: str = ""
     run_dir: Path | None = None
     accept: tuple[str, ...] = ()
+    may_create_offsets_topic: bool = False
     report: Report = field(default=report_nothing, compare=False)
 
     def command(self) -> str:
@@ -59,6 +61,7 @@ class AuditOptions:
             parts += [option, value] if value else []
         for defect in self.accept:
             parts += ["--accept", defect]
+        parts += ["--may-create-offsets-topic"] if self.may_create_offsets_topic else []
         return shlex.join(parts)
 
     @property

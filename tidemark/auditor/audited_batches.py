@@ -48,9 +48,8 @@ def plan_audit(
 ) -> AuditedBatches:
     """What to read. ``held`` has the first offset of each partition that the topic still holds.
 
-    Raises ``UsageError``: a topic is in no batch of the log, or no batch that is asked for can be judged.
+    Raises ``UsageError`` if no batch that is asked for can be judged.
     """
-    _must_be_read(log, topics)
     first, last = first_batch(log), log.planned[-1].batch
     begin, end = _asked(asked, first, last)
     logical = {topic: name for name, topic in topics.items()}
@@ -102,7 +101,8 @@ def as_logged(contract: Contract, log: QueryLog) -> tuple[Contract, list[str]]:
     return replace(contract, policy=policy), [difference]
 
 
-def _must_be_read(log: QueryLog, topics: Mapping[str, str]) -> None:
+def must_have_read(log: QueryLog, topics: Mapping[str, str]) -> None:
+    """Raise ``UsageError`` for a topic that no batch of the log read."""
     for name, topic in topics.items():
         if topic not in log.topics:
             known = ", ".join(sorted(log.topics)) or "none"

@@ -22,6 +22,7 @@ from tidemark.kafka.record import text_or_base64
 
 REPORT_EVERY = 10_000
 ISOLATION = "isolation.level"
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class AuditedTopics:
@@ -33,6 +34,19 @@ class AuditedTopics:
         self._report = report
         self.unheld: Counter[str] = Counter()
         """By logical topic, the offsets that have no record."""
+
+    def must_have_groups(self) -> None:
+        """Raise ``UsageError`` if the cluster has no topic for the offsets of groups.
+
+        Kafka's C client looks up the coordinator of its group even if it never joins it, and a broker that is asked for
+        a coordinator makes that topic.
+        """
+        if OFFSETS_TOPIC not in kafka.partitions(self._broker):
+            raise UsageError(
+                f"the cluster has no topic {OFFSETS_TOPIC!r}, and a broker makes it once a client reads",
+                detail="an audit changes nothing: no consumer group was ever used there, or the login may not see it",
+                hint="--may-create-offsets-topic reads all the same",
+            )
 
     def held(self, topics: list[str]) -> kafka.Ends:
         """The first offset of each partition that is still there; raises ``UsageError`` for a missing topic."""

@@ -25,6 +25,7 @@ from tidemark.auditor.audited_batches import (
     STATE_PROVIDER,
     AuditedBatches,
     as_logged,
+    must_have_read,
     plan_audit,
 )
 from tidemark.auditor.audited_topics import AuditedTopics
@@ -56,7 +57,8 @@ def run_audit(options: AuditOptions) -> AuditResult:
     contract = replace(contract, accept=known((*contract.accept, *options.accept)))
     delivery_of(options, contract)
     range_of(options.batches)
-    read_query_log(options.checkpoint)  # a folder that is none is refused before Kafka is asked
+    # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
+    must_have_read(read_query_log(options.checkpoint), _topics(options, contract))
     path = options.run_dir or _default_directory(contract)
     _must_be_free(path)
     with _unfinished(path) as directory:
@@ -76,6 +78,8 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
     """Write the evidence; the manifest is last, so that what is not complete is no run directory."""
     topics = AuditedTopics(options.broker, options.report)
     names = _topics(options, contract)
+    if not options.may_create_offsets_topic:
+        topics.must_have_groups()
     owed_to = max(committed_batches(options.checkpoint), default=-1)
     output_start, output_end = topics.output_span(options.output)
     log = read_query_log(options.checkpoint)

@@ -45,6 +45,13 @@ Delivery = Annotated[
 SparkVersion = Annotated[
     str, typer.Option(metavar="VERSION", help="Of the query: which known defects explain a finding.")
 ]
+MayCreate = Annotated[
+    bool,
+    typer.Option(
+        "--may-create-offsets-topic",
+        help="Read also where the cluster has no __consumer_offsets yet, which it then creates.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -64,6 +71,7 @@ def audit_command(
     spark_version: SparkVersion = "",
     accept: Accept = None,
     run_dir: Evidence = None,
+    may_create_offsets_topic: MayCreate = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a query that tidemark did not start, from its checkpoint and its topics; nothing is changed there.
@@ -81,6 +89,7 @@ def audit_command(
                 checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
                 topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery,
                 spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()), report=report,
+                may_create_offsets_topic=may_create_offsets_topic,
             )
         )  # fmt: skip
     _show(result, as_json=as_json)

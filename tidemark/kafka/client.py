@@ -257,8 +257,10 @@ class _Reader:
         self._last_error = ""
         self._consumer = Consumer(
             {
+                # Required by the client, and never joined: offsets are not committed. The client looks its coordinator
+                # up all the same, so a login with rights for groups of another name has to name one.
+                "group.id": "tidemark-reader",
                 **_client(broker),
-                "group.id": "tidemark-reader",  # required by the client, and unused: offsets are never committed
                 "isolation.level": isolation,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -82,6 +82,7 @@ class _AuditJudgement(Judgement):
         found = level_of(run.output(), query, has_refs=has_refs)
         counts: dict[str, int] = {}
         came, expected = Came(), None
+        self._say_the_limits(found, checked)
         if self._is_ours(found):
             expected = self.stage("the declarative answer", lambda: expect(self.audited))
         if expected is not None:
@@ -89,7 +90,6 @@ class _AuditJudgement(Judgement):
             came = self.stage("the output", lambda: comparison.run(run.output())) or came
             counts = self._counts(expected, came, found)
             self._say_what_is_open(came.counts, expected)
-        self._say_the_limits(found, checked)
         verdict = self.conclude(counts, (), {})
         verdict.audit = AuditAccount(
             level=found.level,
@@ -175,7 +175,8 @@ class _AuditJudgement(Judgement):
             )
         if found.level == "ids":
             self.notes.append(
-                "the output has ids only: where a producer sent an id twice, rows are compared by how often they came"
+                "the output has ids only: where an id was sent twice, rows are compared by how often they came, and a"
+                " row that came again is taken for a copy if no id of the input is there twice"
             )
         if about.time_zone is not None and about.time_zone not in _UTC:
             self.inconclusive.append(

@@ -19,7 +19,7 @@ from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.model.sample import Sampled
-from tidemark.report.audit_lines import audit_lines, notes, repeats
+from tidemark.report.audit_lines import audit_lines, audited_batches, notes, repeats
 from tidemark.report.state_lines import state_lines
 from tidemark.report.timeline import waits
 
@@ -73,6 +73,7 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     ]
     is_audit = isinstance(verdict.audit, AuditAccount)
     share = 100 * n["late"] / n["rows_in"] if n["rows_in"] else 0.0
+    yield from audited_batches(verdict)
     yield "rows in", _list([(n["rows_in"], ""), *((n[f"{topic}_in"], topic) for topic in topics)])
     yield "late", f"{n['late']:,} ({share:.1f} %), dropped by the watermark"
     yield "unreadable", f"{n['unreadable']:,}, filtered out below the watermark"

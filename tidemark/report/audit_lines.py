@@ -23,15 +23,22 @@ def audit_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if not isinstance(audit, AuditAccount):
         return
     n = verdict.counts
-    through = f"batch {audit.from_batch} to batch {audit.to_batch}"
-    owed = "" if audit.owed_to == audit.to_batch else f"; rows are owed up to batch {audit.owed_to}"
-    yield "audited", f"{through}{owed}"
     yield "judged", LEVELS[audit.level]
     yield "not due yet", f"{n.get('not_due', 0):,} NULL rows"
     open_rows = n.get("undetermined", 0), n.get("undetermined_absent", 0)
     yield "undetermined", f"{open_rows[0]:,} rows that came, {open_rows[1]:,} that did not"
     if deleted := n.get("deleted_records", 0):
         yield "deleted", f"{deleted:,} records that the query read"
+
+
+def audited_batches(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """From which batch on the query could be audited, and which batches were: the first that a reader has to know."""
+    audit = verdict.audit
+    if not isinstance(audit, AuditAccount):
+        return
+    trimmed = f"auditable from batch {audit.first_batch}; " if audit.first_batch else ""
+    owed = "" if audit.owed_to == audit.to_batch else f"; rows are owed up to batch {audit.owed_to}"
+    yield "audited", f"{trimmed}batch {audit.from_batch} to batch {audit.to_batch}{owed}"
 
 
 def repeats(verdict: Verdict) -> str:

@@ -9,15 +9,19 @@ that are a choice:
 * A row that comes again is a finding if the query promises exactly-once, or if it came in another batch. Else it may be
   of a batch that ran again, which no checkpoint says: it is counted, and the verdict is inconclusive.
 * A row that is possible and not certain is undetermined: it is counted, whether it came or not.
-* A record that names ids of no record is invented, unless records of the input were deleted.
-* A certain row that did not come is missing, unless records of the output were deleted.
+* A record that names ids of no record is invented, unless records of the input were deleted. Where the output has ids
+  only, and an id is in the input twice, a row that comes again may then be of another record with the same id.
+* A certain row that did not come is missing, unless the part of the output that may have had it was deleted: a
+  partition has the rows of one batch after those of the batches before.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import msgspec
 
@@ -31,9 +35,11 @@ from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, right_of
 from tidemark.oracle.input.output_rows import OutputReader
 from tidemark.oracle.spark.known_defects import has_defect
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 TABLE_ROWS = 10_000
 """Rows that a table keeps, at most; all are counted."""
+_ANOTHER = "it came before; a record with the same id may have been deleted"
 
 
 @dataclass(frozen=True)
@@ -89,14 +95,21 @@ class AuditedOutput:
         self._manifest = audited.history.manifest
         self._reader = OutputReader(audited.history, self._choose)
         self.came = Came()
+        self._unknown: dict[str, str] = {}
+        self._whole_from: dict[int, float] = {int(part): math.inf for part in audited.about.output_deleted}
+        self._has_ids_only = level == "ids"
         semi = audited.history.contract.kind is JoinKind.LEFT_SEMI
         self._repeat = "repeated_semi_rows" if semi else "duplicate_rows"
 
     def run(self, output: Iterable[OutputRecord]) -> Came:
         """Compare all of it."""
+        begun: set[int] = set()
         for record, batch in self._of_this_query(output):
             identity, _, problem = self._reader.read(record)
             place = f"{record.partition}/{record.offset}"
+            if self._whole_from and record.partition not in begun:
+                begun.add(record.partition)
+                self._begin(record.partition, identity, batch)
             if identity is None:
                 self._no_row(record, place, problem, batch)
             elif not self._is_judged(identity):
@@ -179,6 +192,9 @@ class AuditedOutput:
         if identity not in self._expected.rows.possible:
             self._unexpected(identity, place, batch)
             return
+        if self._may_be_another:
+            self._leave_open(self._row(identity, place, _ANOTHER))
+            return
         where = "" if batch is None else f" in batch {batch}"
         text = f"came again{where}, after output {first}"
         if self._manifest.delivery is Delivery.EXACTLY_ONCE:
@@ -191,12 +207,26 @@ class AuditedOutput:
         self.came.keep("duplicates", self._row(identity, place, text))
         self._add((self._repeat, why), identity, place, batch)
 
+    def _begin(self, partition: int, identity: int | None, batch: int | None) -> None:
+        """Find from which batch on a partition of the output is whole, by the first row that it still has."""
+        if partition not in self._whole_from:
+            return
+        if batch is None and identity in self._expected.rows.possible and identity is not None:
+            rows = self._audited.history.rows
+            made_of = self._words.made_of(identity)
+            is_known = identity in self._expected.due or len(made_of) > 1
+            is_known |= max(rows.batch[row] for row in made_of) == self._audited.before
+            batch = self._batch_of(identity) if is_known else None
+        if batch is not None:
+            self._whole_from[partition] = batch + 1
+
     def _missing(self, identity: int) -> None:
         """A certain row that a committed batch owed, and that never came."""
-        if self._audited.about.output_deleted:
-            self.came.counts["absent_of_deleted_output"] += 1
-            return
         batch = self._batch_of(identity)
+        if batch < max(self._whole_from.values(), default=0):
+            is_before = self._audited.before is not None and batch <= self._audited.before
+            self.came.counts["absent_before" if is_before else "absent_of_deleted_output"] += 1
+            return
         defect = self._expected.lost_by_defect(identity)
         if defect is not None and has_defect(self._manifest.versions, defect):
             self._add(self._words.lost(identity, batch, defect), identity, None, batch, defect=defect)
@@ -204,6 +234,36 @@ class AuditedOutput:
         is_null = right_of(identity) is None and self._audited.history.contract.kind in PRESERVED
         name = "missing_nulls" if is_null else "lost_rows"
         self._add((name, self._words.owed(identity, batch)), identity, None, batch)
+
+    def _of_deleted(self, record: OutputRecord, place: str, problem: str, batch: int | None) -> None:
+        """A row of records that were deleted, as far as one can know; that it came before is known all the same."""
+        first = self._unknown.setdefault(record.value or "", place)
+        if first == place or self._may_be_another:
+            why = f"{problem}; records were deleted"
+            self._leave_open(RowOfTable(row={}, read=place, batch=batch, why=why))
+            return
+        text = f"came again, after output {first}"
+        self.came.keep("duplicates", RowOfTable(row={}, read=place, batch=batch, why=text))
+        if self._manifest.delivery is Delivery.EXACTLY_ONCE:
+            message = f"output {place}, of records that were deleted, {text}; exactly-once permits no repeat"
+            self._finding_log.add(Finding(property=self._repeat, message=message, read=place, batch=batch))
+
+    @cached_property
+    def _may_be_another(self) -> bool:
+        """Whether a row that comes again may be of another record, which was deleted and had the same id."""
+        if not self._has_ids_only:
+            return False
+        rows = self._audited.history.rows
+        for side in (LEFT, RIGHT):
+            ids = [name for row, name in enumerate(rows.id) if rows.side[row] == side and name is not None]
+            if self._audited.deleted[side] and len(ids) > len(set(ids)):
+                return True
+        return False
+
+    def _leave_open(self, row: RowOfTable) -> None:
+        """A row that came, and is undetermined because of what was deleted."""
+        self.came.keep("undetermined", row)
+        self.came.counts["open_by_deletion"] += 1
 
     def _count_open(self) -> None:
         """Rows that may have been owed and did not come, and NULL rows that are not owed yet."""
@@ -249,9 +309,7 @@ class AuditedOutput:
         if known == NO_BATCH:
             name, what = "corrupt_rows", "cannot be judged"
         elif any(self._audited.deleted):
-            why = f"{problem}; records were deleted"
-            self.came.keep("undetermined", RowOfTable(row={}, read=place, batch=batch, why=why))
-            self.came.counts["open_by_deletion"] += 1
+            self._of_deleted(record, place, problem, batch)
             return
         else:
             name, what = "phantom_rows", "is invented"
