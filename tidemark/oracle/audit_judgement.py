@@ -23,7 +23,7 @@ from tidemark.oracle.audit.audited_words import AuditedWords, lateness
 from tidemark.oracle.audit.certainty import Expected, expect
 from tidemark.oracle.audit.restart_inference import WatermarkCheck, check_watermarks
 from tidemark.oracle.audit_account import AuditAccount, RowOfTable
-from tidemark.oracle.findings import Finding
+from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
 from tidemark.oracle.input.history import ROW_MASK, Disposition, Evidence, alone
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
@@ -99,6 +99,8 @@ class _AuditJudgement(Judgement):
             owed_to=self.about.owed_to,
             restarts=checked.restarts,
             notes=self.notes,
+            undetermined=came.kept.get("undetermined", [])[:EXAMPLES_KEPT],
+            repeated=came.kept.get("duplicates", [])[:EXAMPLES_KEPT],
         )
         tables = dict(came.kept)
         if expected is not None:
@@ -162,7 +164,8 @@ class _AuditJudgement(Judgement):
                 f"deleted: offsets {start:,} to {end - 1:,} of the output, partition {partition}"
             )
         self.notes += [
-            f"restart inferred at batch {batch}: its watermark stands" for batch in checked.restarts
+            f"restart inferred at batch {batch}: nothing else explains the watermarks after it"
+            for batch in checked.restarts
         ]
         if found.level != "batches":
             self.notes.append(

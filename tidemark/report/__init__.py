@@ -41,7 +41,7 @@ def print_verdict(
     for line in _findings(verdict):
         console.print(line)
     for note in notes(verdict):
-        console.print(f"  note: {note}", markup=False)
+        console.print(f"  {note}", markup=False)
     for reason in verdict.inconclusive:
         console.print(Text(f"  inconclusive because {reason}", style="yellow"))
     if verdict.modelled is not None:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidemark.formats.contract import Delivery
 from tidemark.oracle import Verdict
-from tidemark.oracle.audit_account import AuditAccount
+from tidemark.oracle.audit_account import AuditAccount, RowOfTable
 
+SHOWN = 3
+"""Examples of rows shown; the tables beside the verdict have more."""
 LEVELS = {
     "batches": "row by row and batch by batch",
     "rows": "row by row; the output names no batch",
@@ -49,6 +52,21 @@ def repeats(verdict: Verdict) -> str:
     return f"{came:,}, of which {found:,} are findings"
 
 
-def notes(verdict: Verdict) -> list[str]:
-    """What could not be known, and did not have to be for this verdict."""
-    return list(verdict.audit.notes) if isinstance(verdict.audit, AuditAccount) else []
+def notes(verdict: Verdict) -> Iterator[str]:
+    """Examples of rows that cannot be judged, and what could not be known, and did not have to be for this verdict."""
+    audit = verdict.audit
+    if not isinstance(audit, AuditAccount):
+        return
+    for row in audit.undetermined[:SHOWN]:
+        yield f"undetermined: {_named(row)}: {row.why}"
+    if verdict.delivery == Delivery.AT_LEAST_ONCE:
+        for row in audit.repeated[:SHOWN]:
+            yield f"duplicate: {_named(row)} {row.why}"
+    for note in audit.notes:
+        yield f"note: {note}"
+
+
+def _named(row: RowOfTable) -> str:
+    """A row by its ids and its place in the output."""
+    ids = ", ".join("NULL" if value is None else value for value in row.row.values())
+    return f"output {row.read} ({ids})" if ids else f"output {row.read}"

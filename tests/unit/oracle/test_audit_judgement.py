@@ -241,7 +241,7 @@ def test_a_watermark_that_only_a_restart_explains_is_no_finding():
 
     verdict = AuditOf(run, "rows", next_watermark_ms=31_000).verdict()
     assert (verdict.findings_total, verdict.audit.restarts) == ({}, [1])
-    assert "restart inferred at batch 1: its watermark stands" in verdict.audit.notes
+    assert any(note.startswith("restart inferred at batch 1: ") for note in verdict.audit.notes)
 
 
 def test_another_wrong_watermark_is_a_finding():
