@@ -16,6 +16,7 @@ import psutil
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from tidemark.auditor import AuditResult
 from tidemark.formats.events import write_time
 from tidemark.kafka import client as kafka
 from tidemark.sparkfiles.checkpoint import Checkpoint
@@ -55,6 +56,7 @@ class ForeignQuery:
         self.contract = folder / "orders_paid.json"
         self.contract.write_text(json.dumps(CONTRACT))
         self._random = random.Random(seed)
+        self.while_it_ran: AuditResult | None = None
         self._now_s = 1_767_225_600
         self._orders = self._payments = 0
         kafka.create_topics(bootstrap, {self.orders: 2, self.payments: 2, self.output: 1})

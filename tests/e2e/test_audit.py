@@ -31,6 +31,10 @@ def query(stack, tmp_path_factory) -> Iterator[ForeignQuery]:
         for _ in range(3):
             query.feed(20)
             query.await_all_read(program)
+        query.feed(150)
+        query.await_half_written(program, 10)
+        query.while_it_ran = audit(query, tmp_path_factory.mktemp("running"), delivery="exactly-once")
+        query.await_all_read(program)
         kill_in_a_batch(query, program)
     with query.running() as program:
         query.await_all_read(program)
@@ -82,6 +86,15 @@ def audit(query: ForeignQuery, folder: Path, **options) -> tidemark.AuditResult:
         query.checkpoint.path, query.contract, query.bootstrap, query.output, topics=topics,
         run_dir=folder / "audit", **options,
     )  # fmt: skip
+
+
+def test_a_batch_that_is_half_written_is_no_finding(query):
+    assert query.while_it_ran is not None
+    verdict = query.while_it_ran.verdict
+
+    assert (verdict.verdict, verdict.findings_total) == ("VALID", {})
+    assert verdict.audit.owed_to < verdict.audit.to_batch
+    assert verdict.counts["joined_rows"] + verdict.counts["null_rows"] > verdict.counts["expected_rows"]
 
 
 def test_the_rows_that_came_again_are_found_and_nothing_else(query, audited):

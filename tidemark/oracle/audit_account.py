@@ -35,8 +35,8 @@ class AuditAccount(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ``level`` is that at which the output was judged. ``first_batch`` is the first that the log lets one judge,
     ``from_batch`` to ``to_batch`` is what was judged, ``owed_to`` the last batch that owes its rows. ``restarts`` are
     batches at which a restart of the query explains its watermark. ``notes`` say what could not be known, and did not
-    have to be for this verdict; what had to be is ``inconclusive``. ``undetermined`` and ``repeated`` are examples of rows
-    that cannot be judged, and of rows that came again; the tables beside the verdict have more of them.
+    have to be for this verdict; what had to be is ``inconclusive``. ``undetermined`` and ``repeated`` are examples of
+    rows that cannot be judged, and of rows that came again; the tables beside the verdict have more of them.
     """
 
     level: Level
