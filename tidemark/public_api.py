@@ -81,6 +81,7 @@ class AuditChoices(TypedDict, total=False):
     topics: Mapping[str, str]
     batches: str
     delivery: str
+    deleted_until: str
     spark_version: str
     run_dir: str | Path | None
     accept: Sequence[str]

@@ -11,6 +11,7 @@ from pathlib import Path
 from tidemark.errors import BrokenContract, UsageError
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.events import read_time_us
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; cheap to call."""
@@ -28,7 +29,8 @@ class AuditOptions:
     ``contract`` is a file. ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
     ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
-    ``at-least-once``. ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
+    ``at-least-once``. ``deleted_until`` is an event time: no deleted record has a later one, says whoever audits.
+    ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
     ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """
 
@@ -40,6 +42,7 @@ class AuditOptions:
     topics: Mapping[str, str] = field(default_factory=dict)
     batches: str = ""
     delivery: str = ""
+    deleted_until: str = ""
     spark_version: str = ""
     run_dir: Path | None = None
     accept: tuple[str, ...] = ()
@@ -56,6 +59,7 @@ class AuditOptions:
         for option, value in (
             ("--batches", self.batches),
             ("--delivery", self.delivery),
+            ("--deleted-until", self.deleted_until),
             ("--spark-version", self.spark_version),
         ):
             parts += [option, value] if value else []
@@ -63,6 +67,19 @@ class AuditOptions:
             parts += ["--accept", defect]
         parts += ["--may-create-offsets-topic"] if self.may_create_offsets_topic else []
         return shlex.join(parts)
+
+    @property
+    def deleted_until_ms(self) -> int | None:
+        """``deleted_until`` in milliseconds since the epoch; raises ``UsageError`` for what is no time."""
+        if not self.deleted_until:
+            return None
+        time_us = read_time_us(self.deleted_until)
+        if time_us is None:
+            raise UsageError(
+                f"--deleted-until {self.deleted_until!r} is no event time",
+                hint="write it as in the records: 2026-01-31T12:00:00Z",
+            )
+        return time_us // 1000
 
     @property
     def broker(self) -> dict[str, str]:

@@ -57,6 +57,7 @@ def run_audit(options: AuditOptions) -> AuditResult:
     contract = replace(contract, accept=known((*contract.accept, *options.accept)))
     delivery_of(options, contract)
     range_of(options.batches)
+    _ = options.deleted_until_ms
     # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
     must_have_read(read_query_log(options.checkpoint), _topics(options, contract))
     path = options.run_dir or _default_directory(contract)
@@ -93,6 +94,7 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
     about = msgspec.structs.replace(
         plan.about,
         unheld=dict(topics.unheld),
+        deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
         output_topic=options.output,
         output_deleted=_deleted_output(output_start, output_end),
         output_end={str(partition): end for partition, end in sorted(output_end.items())},

@@ -42,6 +42,13 @@ Delivery = Annotated[
         metavar="PROMISE", help="exactly-once or at-least-once; default: the contract's, or at-least-once."
     ),
 ]
+DeletedUntil = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="No record that was deleted has a later event time: you say so, and it is believed.",
+    ),
+]
 SparkVersion = Annotated[
     str, typer.Option(metavar="VERSION", help="Of the query: which known defects explain a finding.")
 ]
@@ -68,6 +75,7 @@ def audit_command(
     topic: Topics = None,
     batches: Batches = "",
     delivery: Delivery = "",
+    deleted_until: DeletedUntil = "",
     spark_version: SparkVersion = "",
     accept: Accept = None,
     run_dir: Evidence = None,
@@ -88,7 +96,8 @@ def audit_command(
             AuditOptions(
                 checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
                 topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery,
-                spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()), report=report,
+                deleted_until=deleted_until, spark_version=spark_version, run_dir=run_dir,
+                accept=tuple(accept or ()), report=report,
                 may_create_offsets_topic=may_create_offsets_topic,
             )
         )  # fmt: skip

@@ -27,7 +27,8 @@ class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     ``deleted`` has, by logical topic and partition, the offsets that the query read and that the topic no longer holds;
     ``output_deleted`` those of the output. ``unheld`` counts by logical topic the offsets that never had a record that
     can be read. ``next_watermark_ms`` is the watermark after the last planned batch, if its commit says so.
-    ``time_zone`` is the session's, if the log has it. ``output_end`` is the end of the output that was read.
+    ``deleted_until_ms``: whoever audits says that no deleted record has a later event time. ``time_zone`` is that of
+    the session, if the log has it. ``output_end`` is the end of the output that was read.
     """
 
     first_batch: int
@@ -35,6 +36,7 @@ class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     to_batch: int
     owed_to: int
     deleted: dict[str, dict[str, Span]] = {}
+    deleted_until_ms: int | None = None
     output_deleted: dict[str, Span] = {}
     unheld: dict[str, int] = {}
     next_watermark_ms: int | None = None

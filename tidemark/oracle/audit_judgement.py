@@ -23,6 +23,7 @@ from tidemark.oracle.audit.audited_words import AuditedWords, lateness
 from tidemark.oracle.audit.certainty import Expected, expect
 from tidemark.oracle.audit.restart_inference import WatermarkCheck, check_watermarks
 from tidemark.oracle.audit_account import AuditAccount, RowOfTable
+from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
 from tidemark.oracle.input.history import ROW_MASK, Disposition, Evidence, alone
 from tidemark.oracle.spark.known_defects import known
@@ -159,6 +160,10 @@ class _AuditJudgement(Judgement):
             )
         for span in self._deleted():
             self.notes.append(f"deleted: {span}")
+        if about.deleted_until_ms is not None:
+            self.notes.append(
+                f"taken as said: no deleted record has an event time after {moment(about.deleted_until_ms)}"
+            )
         for partition, (start, end) in sorted(about.output_deleted.items()):
             self.notes.append(
                 f"deleted: offsets {start:,} to {end - 1:,} of the output, partition {partition}"

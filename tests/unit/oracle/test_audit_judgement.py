@@ -207,6 +207,18 @@ def test_a_null_row_is_undetermined_if_a_record_was_deleted_that_may_be_its_part
     }
 
 
+def test_what_is_later_than_all_that_was_deleted_is_judged():
+    run = Run("left_outer").batch(
+        "i1 a 10, i2 b 21", "c1 a 12", out="i1 c1"
+    )  # partners of i2 are 21 s or later
+    run.batch("i4 d 40", "c3 d 40", out="i4 c3").batch()
+
+    assert AuditOf(run, "rows", deleted={RIGHT_TOPIC: 1}, deleted_until_ms=21_000).findings() == {}
+    verdict = AuditOf(run, "rows", deleted={RIGHT_TOPIC: 1}, deleted_until_ms=20_999).verdict()
+    assert verdict.findings_total == {"missing_nulls": 1}
+    assert any(note.startswith("taken as said: ") for note in verdict.audit.notes)
+
+
 def test_a_row_that_comes_again_is_found_where_its_input_was_deleted():
     run = as_exactly_once(sound().out(0, "i1 c1"))
 

@@ -10,7 +10,8 @@ that is right in one is possible. The rules are monotonous, so that no mixture h
 * a left semi row is certain if it is sure and has a sure partner; it is possible with any partner, and with none if
   records of the right side were deleted.
 
-All that was deleted counts as a partner: nothing in a log bounds the event times of records that are gone.
+All that was deleted counts as a partner, for nothing in a log bounds the event times of records that are gone; only
+whoever audits may say one (``deleted_until_ms``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidemark.formats.contract import PRESERVED
 from tidemark.oracle.audit.audited_history import AuditedHistory, without
 from tidemark.oracle.compare.join_comparison import Defects
 from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Disposition, History, alone, first_of, right_of
-from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, window
 from tidemark.oracle.sql.join_answer import SqlAnswer, ask
 
 
@@ -109,8 +110,26 @@ def _of_semi(audited: AuditedHistory, history: History, answer: SqlAnswer, right
 
 def _may_have(audited: AuditedHistory, row: int) -> bool:
     """Whether a record that was deleted may be the partner of a row; a NULL key matches nothing."""
-    rows = audited.history.rows
-    return audited.deleted[1 - rows.side[row]] > 0 and rows.key[row] >= 0
+    rows, until_ms = audited.history.rows, audited.about.deleted_until_ms
+    side, time_us = rows.side[row], rows.time_us[row]
+    if not audited.deleted[1 - side] or rows.key[row] < 0:
+        return False
+    matches = window(audited.history.contract.bound)
+    if until_ms is None or matches.is_boundless:
+        return True
+    if time_us == NULL_TIME_US:
+        return False  # it matches nothing where times are compared
+    earliest_us = time_us - matches.upper_us if side == LEFT else time_us + matches.lower_us
+    return earliest_us <= latest_of(audited.history, until_ms)
+
+
+def latest_of(history: History, until_ms: int) -> int:
+    """The latest time, or end of a window, of a record up to an event time in milliseconds."""
+    until_us = (until_ms + 1) * US_PER_MS - 1
+    length_ms = history.contract.bound.window_ms
+    return (
+        until_us if length_ms is None else (until_us // (length_ms * US_PER_MS) + 1) * length_ms * US_PER_MS
+    )
 
 
 def _right_without(history: History, rows: frozenset[int] | list[int]) -> set[int]:

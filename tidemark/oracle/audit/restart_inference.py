@@ -29,7 +29,6 @@ Shown = tuple[Bounds, Bounds]
 """The bounds of both inputs."""
 
 NOTHING: Bounds = (-math.inf, -math.inf)
-ANYTHING: Bounds = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,10 @@ def _at_first(audited: AuditedHistory) -> Shown:
         return NOTHING, NOTHING
     first = audited.history.batches[0]
     bounds = [
-        ANYTHING
-        if audited.deleted[side]
-        else (-math.inf, _latest(audited.history, first.rows[side], sure=False))
+        (
+            -math.inf,
+            max(_latest(audited.history, first.rows[side], sure=False), _latest_deleted(audited, side)),
+        )
         for side in (LEFT, RIGHT)
     ]
     return bounds[LEFT], bounds[RIGHT]
@@ -114,8 +114,16 @@ def _shown_by(audited: AuditedHistory, batch: BatchRows) -> Shown:
     for side in (LEFT, RIGHT):
         least = _latest(audited.history, batch.rows[side], sure=True)
         most = _latest(audited.history, batch.rows[side], sure=False)
-        found.append((least, math.inf if audited.deleted[side] else most))
+        found.append((least, max(most, _latest_deleted(audited, side))))
     return found[LEFT], found[RIGHT]
+
+
+def _latest_deleted(audited: AuditedHistory, side: int) -> float:
+    """The latest event time that a deleted record of a side may have."""
+    if not audited.deleted[side]:
+        return -math.inf
+    until_ms = audited.about.deleted_until_ms
+    return math.inf if until_ms is None else until_ms
 
 
 def _latest(history: History, rows: Iterable[int], *, sure: bool) -> float:
