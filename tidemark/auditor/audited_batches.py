@@ -102,7 +102,7 @@ def as_logged(contract: Contract, log: QueryLog) -> tuple[Contract, list[str]]:
 
 
 def must_have_read(log: QueryLog, topics: Mapping[str, str]) -> None:
-    """Raise ``UsageError`` for a topic that no batch of the log read."""
+    """Raise ``UsageError`` for a topic that no batch of the log read, or of which the log lacks the beginning."""
     for name, topic in topics.items():
         if topic not in log.topics:
             known = ", ".join(sorted(log.topics)) or "none"
@@ -110,6 +110,12 @@ def must_have_read(log: QueryLog, topics: Mapping[str, str]) -> None:
                 f"no batch of the checkpoint read the topic {topic!r}",
                 detail=f"topics that it read: {known}",
                 hint=f"--topic {name}=TOPIC says under which name the query read the contract's topic {name!r}",
+            )
+        if topic not in log.started:
+            raise UsageError(
+                f"the checkpoint does not say where the query began to read {topic!r}",
+                detail="a file `sources/S/0` has the offsets that startingOffsets came to; none names this topic",
+                hint="of a copy, copy `sources`, too: else records that the query never read would be taken for read",
             )
 
 

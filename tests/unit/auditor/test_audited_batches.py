@@ -24,7 +24,10 @@ def log(first: int, last: int, **changes) -> QueryLog:
         )
         for batch in range(first, last + 1)
     ]
-    return QueryLog("the-query", planned, frozenset(range(first, last + 1)), **changes)
+    started = {topic: {"0": 0, "1": 0} for topic in TOPICS.values()}
+    return QueryLog(
+        "the-query", planned, frozenset(range(first, last + 1)), **{"started": started, **changes}
+    )
 
 
 def test_a_whole_log_is_audited_from_batch_0_on():
@@ -99,6 +102,14 @@ def test_a_topic_that_no_batch_read_is_refused_with_those_that_were():
     assert "no batch of the checkpoint read the topic 'clicks'" in caught.value.message
     assert "prod-clicks, prod-impressions" in caught.value.detail
     assert "--topic clicks=TOPIC" in caught.value.hint
+
+
+def test_a_topic_of_which_the_beginning_is_not_known_is_refused():
+    started = {"prod-impressions": {"0": 0}}
+
+    must_have_read(log(0, 1), TOPICS)
+    with pytest.raises(UsageError, match="does not say where the query began to read 'prod-clicks'"):
+        must_have_read(log(0, 1, started=started), TOPICS)
 
 
 def test_the_policy_of_the_log_is_the_one_that_counts_and_another_one_in_the_contract_is_said():

@@ -108,6 +108,9 @@ def asked(tmp_path) -> AuditOptions:
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id":"the-query"}')
+    for source, topic in enumerate(("impressions", "clicks")):
+        (checkpoint / "sources" / str(source)).mkdir(parents=True)
+        (checkpoint / "sources" / str(source) / "0").write_text(f'\0v1\n{{"{topic}":{{"0":0}}}}')
     start_ms = 1_767_225_610_000
     for batch, sources in enumerate(ends):
         metadata = json.dumps({"batchWatermarkMs": batch * start_ms, "conf": {}})
