@@ -15,7 +15,7 @@ from tidemark.oracle.compare.explanations import Explain, Reason
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.wording import Wording, moment
 from tidemark.oracle.input.history import NO_BATCH, Disposition, first_of, right_of
-from tidemark.oracle.model.join_replay import Prediction
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import US_PER_MS, evicted_at_ms
 
 _PARTNERS_NAMED = 3
