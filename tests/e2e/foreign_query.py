@@ -89,6 +89,7 @@ class ForeignQuery:
             yield program
         finally:
             self.kill(program)
+            program.stdin.close()
 
     @staticmethod
     def kill(program: psutil.Popen) -> None:
