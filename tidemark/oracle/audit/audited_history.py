@@ -148,8 +148,7 @@ def _take(history: History, plan: Batch, side: int, positions: dict[str, int]) -
         partition = history.partitions[side].get(int(name))
         if partition is None or end <= start:
             continue
-        first = partition.first_offset
-        for row in partition.rows[max(0, start - first) : max(0, end - first)]:
+        for row in partition.between(start, end):
             history.rows.batch[row] = plan.batch
             yield row
 
