@@ -13,6 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tidemark.auditor.one_audit import AuditResult
     from tidemark.errors import BrokenContract, TestbedError, TidemarkError, UsageError
     from tidemark.formats.chain import (
         Aggregate,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
     from tidemark.oracle.verdict import Verdict
-    from tidemark.public_api import check, run
+    from tidemark.public_api import audit, check, run
     from tidemark.runner.one_run import RunResult
     from tidemark.runner.run_options import RunOptions
 
@@ -52,6 +53,7 @@ DISTRIBUTION = "tidemark-spark"
 __all__ = [
     "KNOWN_DEFECTS",
     "Aggregate",
+    "AuditResult",
     "Bound",
     "BrokenContract",
     "Chain",
@@ -79,12 +81,14 @@ __all__ = [
     "Where",
     "Window",
     "__version__",
+    "audit",
     "check",
     "read_json",
     "run",
 ]
 
 _MODULES = {
+    "tidemark.auditor.one_audit": ("AuditResult",),
     "tidemark.errors": ("BrokenContract", "TestbedError", "TidemarkError", "UsageError"),
     "tidemark.formats.chain": (
         "Aggregate", "Chain", "Deduplicate", "Field", "Join", "Limit", "Source", "Value", "Where", "Window",
@@ -96,7 +100,7 @@ _MODULES = {
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),
-    "tidemark.public_api": ("check", "run"),
+    "tidemark.public_api": ("audit", "check", "run"),
     "tidemark.runner.one_run": ("RunResult",),
     "tidemark.runner.run_options": ("RunOptions",),
 }  # fmt: skip

@@ -1,16 +1,18 @@
-"""The two verbs of the public interface: ``tidemark.run`` and ``tidemark.check``.
+"""The verbs of the public interface: ``tidemark.run``, ``tidemark.check`` and ``tidemark.audit``.
 
-Free of work: the run is :mod:`tidemark.runner`, the judgement :mod:`tidemark.oracle`. The command line and the pytest
-plugin do what they do through the same functions.
+Free of work: the run is :mod:`tidemark.runner`, the audit :mod:`tidemark.auditor`, the judgement
+:mod:`tidemark.oracle`. The command line and the pytest plugin do what they do through the same functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
+    from tidemark.auditor import AuditResult
+    from tidemark.auditor.audit_options import Report as AuditReport
     from tidemark.oracle import Verdict
     from tidemark.runner import RunResult
     from tidemark.runner.run_options import Report, Say
@@ -70,3 +72,42 @@ def check(run_dir: str | Path, *, accept: Sequence[str] = (), save: bool = False
     if save:
         directory.write_json("verdict", verdict)
     return verdict
+
+
+class AuditChoices(TypedDict, total=False):
+    """The options of :func:`audit` that may be left out: those of ``tidemark audit``, paths as text too."""
+
+    kafka_conf: str | Path | None
+    topics: Mapping[str, str]
+    batches: str
+    delivery: str
+    deleted_until: str
+    spark_version: str
+    run_dir: str | Path | None
+    accept: Sequence[str]
+    may_create_offsets_topic: bool
+    report: AuditReport
+
+
+def audit(
+    checkpoint: str | Path, contract: str | Path, bootstrap: str, output: str, **options: Unpack[AuditChoices]
+) -> AuditResult:
+    """Judge a query that tidemark did not start, read-only: what ``tidemark audit`` does.
+
+    ``checkpoint`` is the query's folder, ``contract`` a file with the contract of one join, ``bootstrap`` a broker, and
+    ``output`` the topic that the query writes. Raises ``UsageError`` for what is no checkpoint, no contract or no such
+    topic, and ``TestbedError`` where no broker answers. A query that is wrong is no error but a verdict.
+    """
+    from tidemark.auditor import AuditOptions, run_audit
+    from tidemark.runner.run_options import names_of
+
+    given: dict[str, Any] = dict(options)
+    for name in ("kafka_conf", "run_dir"):
+        if given.get(name) is not None:
+            given[name] = Path(given[name])
+    given["accept"] = names_of(given.get("accept", ()))
+    return run_audit(
+        AuditOptions(
+            checkpoint=Path(checkpoint), contract=Path(contract), bootstrap=bootstrap, output=output, **given
+        )
+    )

@@ -14,6 +14,7 @@ import typer
 
 import tidemark
 from tidemark.cli import (
+    audit_commands,
     chaos_commands,
     check_commands,
     contract_commands,
@@ -53,8 +54,8 @@ def _options(
 
 
 for _module in (
-    stack_commands, run_commands, chaos_commands, contract_commands, check_commands, trace_commands, sink_commands,
-    fuzz_commands, versions_commands, conversion_commands,
+    stack_commands, run_commands, chaos_commands, contract_commands, check_commands, audit_commands, trace_commands,
+    sink_commands, fuzz_commands, versions_commands, conversion_commands,
 ):  # fmt: skip
     _module.register(app)
 

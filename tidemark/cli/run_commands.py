@@ -28,6 +28,8 @@ STEPS = {
     "publish": "slices published",
     "flush": "flushed with sentinels",
     "drain": "output drained",
+    "inputs": "input records read",
+    "output": "output records read",
     "judge": "judged",
 }
 

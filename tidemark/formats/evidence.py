@@ -25,7 +25,8 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
 
     ``format`` is the join's state format, ``changelog`` whether changelog files were written. ``asked_format`` is
     present if the run asked for a format. ``batches`` are those after which the state was to be read. ``problem`` says
-    why reading it failed, ``note`` why there was no state to read.
+    why reading it failed, ``note`` why there was no state to read. ``audit`` is there if the evidence is of a query
+    that somebody else started (``tidemark.formats.audited_query`` says what is different then).
 
 ``trace.jsonl``     the trace that was published, unchanged (``tidemark.formats.trace``).
 ``flush.jsonl``     the sentinels that were published after it, in the same format; may be missing.
@@ -106,6 +107,7 @@ import zstandard
 
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence
+from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.consistency import (
     batch_problem,
@@ -178,6 +180,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     plan_differs: list[str] = []
     records: dict[str, int] = {}
     parquet_sha256: dict[str, str] = {}
+    audit: AuditedQuery | None = None
 
 
 class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -76,6 +76,7 @@ NOT_YET = (
 
 SEE_LOG = "the broker's log says more: `tidemark status` names it"
 BATCH_RECORDS = 10_000
+READ_COMMITTED = "read_committed"
 _POLL_S = 0.1
 
 Broker = str | Mapping[str, str]
@@ -166,12 +167,16 @@ def read_all(broker: Broker, topic: str) -> Iterator[OutputRecord]:
 
 
 def read_messages(
-    broker: Broker, topic: str, stable: Mapping[int, int], start: Mapping[int, int] | None = None
+    broker: Broker,
+    topic: str,
+    stable: Mapping[int, int],
+    start: Mapping[int, int] | None = None,
+    *,
+    isolation: str = READ_COMMITTED,
 ) -> Iterator[Message]:
-    """The committed records of the partitions that ``stable`` names, up to those offsets, from ``start`` on."""
-    with _Reader(
-        broker, topic, {partition: (start or {}).get(partition, 0) for partition in stable}
-    ) as reader:
+    """The records of the partitions that ``stable`` names, up to those offsets, from ``start`` on."""
+    offsets = {partition: (start or {}).get(partition, 0) for partition in stable}
+    with _Reader(broker, topic, offsets, isolation) as reader:
         while not reader.has_reached(stable):
             for message in reader.some(lambda: f"the committed records of {topic!r} up to {stable}", DRAIN_S):
                 if (message.offset() or 0) < stable[message.partition() or 0]:  # later records are left out
@@ -242,17 +247,21 @@ def visible(data: bytes | str | None) -> str | None:
 
 
 class _Reader:
-    """Reads all partitions of a topic from these offsets on, at ``read_committed``. A context manager."""
+    """Reads all partitions of a topic from these offsets on, at an isolation level. A context manager."""
 
-    def __init__(self, broker: Broker, topic: str, offsets: Mapping[int, int]) -> None:
+    def __init__(
+        self, broker: Broker, topic: str, offsets: Mapping[int, int], isolation: str = READ_COMMITTED
+    ) -> None:
         self._broker = broker
         self._topic = topic
         self._last_error = ""
         self._consumer = Consumer(
             {
+                # Required by the client, and never joined: offsets are not committed. The client looks its coordinator
+                # up all the same, so a login with rights for groups of another name has to name one.
+                "group.id": "tidemark-reader",
                 **_client(broker),
-                "group.id": "tidemark-reader",  # required by the client, and unused: offsets are never committed
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,

@@ -110,8 +110,8 @@ def _partition(messages: Iterator[Message], name: str, contract: Contract | None
         shown = kafka.output_record(message)
         has_none = message.timestamp()[0] == TIMESTAMP_NOT_AVAILABLE
         latest_ms = max(latest_ms, shown.timestamp_ms)
-        value, value_base64 = _text(message.value())
-        key, key_base64 = _text(message.key())
+        value, value_base64 = text_or_base64(message.value())
+        key, key_base64 = text_or_base64(message.key())
         event = read_event(value, side) if side else None
         yield Record(
             topic=name,
@@ -127,8 +127,8 @@ def _partition(messages: Iterator[Message], name: str, contract: Contract | None
         )
 
 
-def _text(data: bytes | str | None) -> tuple[str | None, str | None]:
-    """Bytes as text or, if they are not valid UTF-8, as base64."""
+def text_or_base64(data: bytes | str | None) -> tuple[str | None, str | None]:
+    """The bytes of a key or value as text or, if they are not valid UTF-8, as base64."""
     if not isinstance(data, bytes):
         return data, None
     try:

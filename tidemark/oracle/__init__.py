@@ -10,6 +10,7 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
     compare      what was observed, compared row by row: output, state, metrics
     coverage     what a run must have exercised before "nothing wrong" means anything
     verdict      all of it, put together
+    audit        the same for a query that somebody else started
     chain        the same for what is more than one join, or none (``tidemark.formats.chain``)
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.formats.chain import is_chain
+from tidemark.oracle.audit_judgement import judge_audit
 from tidemark.oracle.chain_judgement import judge_chain
 from tidemark.oracle.findings import PROPERTIES, Finding
 from tidemark.oracle.input.history import Evidence
@@ -32,4 +34,7 @@ def judge(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
 
     Raises ``TidemarkError``: for evidence that cannot be read, and for a name in ``accept`` that is no known defect.
     """
-    return (judge_chain if is_chain(run.manifest.contract) else judge_join)(run, accept)
+    manifest = run.manifest
+    if manifest.audit is not None:
+        return judge_audit(run, accept)
+    return (judge_chain if is_chain(manifest.contract) else judge_join)(run, accept)

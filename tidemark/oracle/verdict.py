@@ -18,6 +18,7 @@ import msgspec
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.formats.evidence import Manifest
+from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.contract_coverage import Exercised
 from tidemark.oracle.coverage import WAIVABLE
@@ -44,7 +45,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
     ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``modelled`` says how much of the input the
     model judged, if not all of it: SQL always judges all; ``spark_account`` is what Spark said of its
-    state and of itself.
+    state and of itself; ``audit``, of a query that somebody else started, what could be judged.
     """
 
     verdict: Outcome
@@ -67,6 +68,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     sealed: bool | None = None
     accept: list[str] = []
     accepted_total: dict[str, int] = {}
+    audit: AuditAccount | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def exit_code(self) -> int:

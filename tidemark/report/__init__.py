@@ -17,7 +17,9 @@ from tidemark.errors import BrokenEvidence
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
+from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.model.sample import Sampled
+from tidemark.report.audit_lines import audit_lines, audited_batches, notes, repeats
 from tidemark.report.state_lines import state_lines
 from tidemark.report.timeline import waits
 
@@ -34,10 +36,12 @@ def print_verdict(
     console = Console(soft_wrap=True, highlight=False)
     for name, value in _lines(verdict, faults):
         console.print(Text(f"{name:<15}").append(value, style="bold"))
-    for value in _waits(run_dir):
+    for value in () if isinstance(verdict.audit, AuditAccount) else _waits(run_dir):
         console.print(Text(f"{'watermark':<15}").append(value, style="bold"))
     for line in _findings(verdict):
         console.print(line)
+    for note in notes(verdict):
+        console.print(f"  {note}", markup=False)
     for reason in verdict.inconclusive:
         console.print(Text(f"  inconclusive because {reason}", style="yellow"))
     if verdict.modelled is not None:
@@ -67,7 +71,9 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     topics = [
         name.removesuffix("_in") for name in verdict.counts if name.endswith("_in") and name != "rows_in"
     ]
+    is_audit = isinstance(verdict.audit, AuditAccount)
     share = 100 * n["late"] / n["rows_in"] if n["rows_in"] else 0.0
+    yield from audited_batches(verdict)
     yield "rows in", _list([(n["rows_in"], ""), *((n[f"{topic}_in"], topic) for topic in topics)])
     yield "late", f"{n['late']:,} ({share:.1f} %), dropped by the watermark"
     yield "unreadable", f"{n['unreadable']:,}, filtered out below the watermark"
@@ -79,15 +85,16 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
         yield "semi rows", f"{n['semi_rows']:,}"
     else:
         yield "matched", f"{n['joined_rows']:,} joined rows of {n['matched']:,} matched left rows"
-    if "null_row_after_eviction" in verdict.goals:
+    if "null_row_after_eviction" in verdict.goals or (is_audit and "outer" in verdict.kind):
         yield "NULL rows", f"{n['null_rows']:,}"
-    yield (
-        "duplicates",
-        f"{n['duplicates_permitted']:,} permitted, {verdict.findings_total.get('duplicate_rows', 0):,} not",
-    )
+    permitted, not_permitted = n["duplicates_permitted"], verdict.findings_total.get("duplicate_rows", 0)
+    yield "duplicates", repeats(verdict) if is_audit else f"{permitted:,} permitted, {not_permitted:,} not"
     batches = [(n["data_batches"], "with data"), (n["no_data_batches"], "without")]
     batches += [(n["batches_run_again"], "run again")] if n["batches_run_again"] else []
     yield "batches", _list([(n["batches"], ""), *batches])
+    yield from audit_lines(verdict)
+    if is_audit:
+        return  # nobody injected faults
     yield (
         "faults",
         _list([(n["faults_done"], ""), *_by_fault(faults)]) + f"; failed tasks: {n['failed_tasks']:,}",

@@ -1,0 +1,53 @@
+"""A query as somebody else wrote it: ``foreign_join.py BOOTSTRAP ORDERS PAYMENTS OUTPUT CHECKPOINT [NAME=VALUE ...]``.
+
+A left outer join of two topics with Spark's own source and sink, in a classic session, without a line of tidemark. It
+runs until it is killed. ``slow.ms=N`` makes the sink wait before each row, so that a batch can be killed between its
+first row and its last; other pairs are settings of the session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, expr, from_json, struct, to_json
+
+ORDERS = "order_id STRING, customer STRING, ordered_at TIMESTAMP"
+PAYMENTS = "payment_id STRING, customer STRING, paid_at TIMESTAMP"
+SOON = "o.customer = p.customer AND paid_at >= ordered_at AND paid_at <= ordered_at + INTERVAL 20 SECONDS"
+
+
+def main(bootstrap: str, orders: str, payments: str, output: str, checkpoint: str, *pairs: str) -> None:
+    """Start it, and wait until it is killed, or until whoever started it is gone."""
+    threading.Thread(target=lambda: os._exit(len(sys.stdin.read())), daemon=True).start()
+    conf = dict(pair.split("=", 1) for pair in pairs)
+    slow_ms = int(conf.pop("slow.ms", "0"))
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    for name, value in {"spark.sql.shuffle.partitions": "2", **conf}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    left = events(session, bootstrap, orders, ORDERS).withWatermark("ordered_at", "10 seconds")
+    right = events(session, bootstrap, payments, PAYMENTS).withWatermark("paid_at", "20 seconds")
+    joined = left.alias("o").join(right.alias("p"), expr(SOON), "leftOuter")
+    records = joined.select(to_json(struct("order_id", "payment_id")).alias("value"))
+    if slow_ms:
+        records = records.where(
+            f"java_method('java.lang.Thread', 'sleep', {slow_ms}L) IS NULL OR value <> ''"
+        )
+    writer = records.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    writer = writer.option("topic", output).option("checkpointLocation", checkpoint)
+    writer.trigger(processingTime="100 milliseconds").start().awaitTermination()
+
+
+def events(session: SparkSession, bootstrap: str, topic: str, schema: str) -> DataFrame:
+    """The events of a topic; a record without an event time is none."""
+    source = session.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    records = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    fields = from_json(col("value").cast("string"), schema).alias("event")
+    return records.select(fields).select("event.*").where(f"{schema.split()[-2]} IS NOT NULL")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,205 @@
+"""Runs ``foreign_join.py`` on a stack's broker, feeds it, and kills it: a query that tidemark did not start."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from tidemark.auditor import AuditResult
+from tidemark.formats.events import write_time
+from tidemark.kafka import client as kafka
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.stack.install import jars
+from tidemark.stack.install.toolchain import find_java, find_spark
+from tidemark.waiting import wait_until
+
+PROGRAM = Path(__file__).with_name("foreign_join.py")
+START_S = 600.0
+"""Calibration: a classic session and its first batch take 10 s, and twenty times that on an overloaded machine."""
+CONTRACT = {
+    "name": "orders_paid",
+    "kind": "left_outer",
+    "left": {
+        "topic": "orders", "id": "order_id", "keys": ["customer"], "time": "ordered_at", "watermark_delay_ms": 10000,
+    },
+    "right": {
+        "topic": "payments", "id": "payment_id", "keys": ["customer"], "time": "paid_at", "watermark_delay_ms": 20000,
+    },
+    "bound": {"lower_ms": -20000, "upper_ms": 0},
+    "output": {"left_id": "order_id", "left_ref": None, "right_id": "payment_id", "right_ref": None},
+    "policy": "min",
+}  # fmt: skip
+
+
+class ForeignQuery:
+    """One query: its topics, its checkpoint, and the events that it is fed."""
+
+    def __init__(self, bootstrap: str, folder: Path, seed: int) -> None:
+        name = uuid.uuid4().hex[:8]
+        self.bootstrap = bootstrap
+        self.folder = folder
+        self.orders, self.payments, self.output = (
+            f"{what}-{name}" for what in ("orders", "payments", "output")
+        )
+        self.checkpoint = Checkpoint(folder / "checkpoint")
+        self.contract = folder / "orders_paid.json"
+        self.contract.write_text(json.dumps(CONTRACT))
+        self._random = random.Random(seed)
+        self.audits: dict[str, AuditResult] = {}
+        self._now_s = 1_767_225_600
+        self._orders = self._payments = 0
+        kafka.create_topics(bootstrap, {self.orders: 2, self.payments: 2, self.output: 1})
+
+    @contextmanager
+    def running(self, **conf: object) -> Iterator[psutil.Popen]:
+        """The program; SIGKILL at exit. It ends by itself if this process does."""
+        java, spark = find_java(), find_spark(Path(sys.executable))
+        groups = ("connector", f"spark-{jars.connector_version(spark.version)}")
+        path = ":".join(
+            str(jar) for some in jars.provide(java, spark, groups, print).values() for jar in some
+        )
+        pairs = [f"{name.replace('__', '.')}={value}" for name, value in conf.items()]
+        topics = [self.orders, self.payments, self.output]
+        with (self.folder / "program.log").open("ab") as log:
+            program = psutil.Popen(
+                [sys.executable, str(PROGRAM), self.bootstrap, *topics, str(self.checkpoint.path), *pairs],
+                env={
+                    **os.environ,
+                    "JAVA_HOME": str(Path(os.path.realpath(java)).parents[1]),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {path} pyspark-shell",
+                },
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+        try:
+            yield program
+        finally:
+            self.kill(program)
+            program.stdin.close()
+
+    @staticmethod
+    def kill(program: psutil.Popen) -> None:
+        """SIGKILL to the program and to its JVM."""
+        if not program.is_running():
+            return
+        family = [*program.children(recursive=True), program]
+        for process in family:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                pass  # it ended by itself
+        psutil.wait_procs(family, timeout=30)
+
+    def feed(self, orders: int, *, payments: bool = True) -> None:
+        """A slice: orders over ten seconds, payments for half of them, a tenth of either late or out of order."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for _ in range(orders):
+            self._orders += 1
+            at_s = self._now_s + self._random.uniform(0, 10) - (60 if self._random.random() < 0.1 else 0)
+            customer = f"c{self._random.randrange(orders)}-{self._now_s}"
+            order = {"order_id": f"o{self._orders}", "customer": customer, "ordered_at": moment(at_s)}
+            producer.produce(self.orders, json.dumps(order).encode(), partition=self._orders % 2)
+            if payments and self._random.random() < 0.5:
+                self._payments += 1
+                paid_s = at_s + self._random.uniform(0, 25)
+                payment = {
+                    "payment_id": f"p{self._payments}",
+                    "customer": customer,
+                    "paid_at": moment(paid_s),
+                }
+                producer.produce(self.payments, json.dumps(payment).encode(), partition=self._payments % 2)
+        assert producer.flush(60) == 0
+        self._now_s += 10
+
+    def await_all_read(self, program: psutil.Popen) -> None:
+        """Wait until a committed batch has read all, and no batch is due any more."""
+        ends = kafka.end_offsets(self.bootstrap, [self.orders, self.payments])
+
+        def is_done() -> bool:
+            self._must_live(program)
+            committed = self.checkpoint.committed()
+            if not committed or self.checkpoint.running() is not None:
+                return False
+            last = self.checkpoint.batch(committed[-1])
+            return (
+                last.has_read(ends) and self.checkpoint.next_watermark_ms(committed[-1]) == last.watermark_ms
+            )
+
+        wait_until(
+            is_done, START_S, lambda: f"batches of all records; the log is {self.folder / 'program.log'}"
+        )
+
+    def await_half_written(self, program: psutil.Popen, least: int) -> None:
+        """Wait until a batch that is not committed has written some rows."""
+        before = self.written()
+        written = lambda: self.written() >= before + least and self.checkpoint.running() is not None  # noqa: E731
+
+        def is_half() -> bool:
+            self._must_live(program)
+            return written()
+
+        wait_until(
+            is_half, START_S, lambda: f"{least} rows of a batch; the log is {self.folder / 'program.log'}"
+        )
+
+    def _must_live(self, program: psutil.Popen) -> None:
+        said = (self.folder / "program.log").read_text(errors="replace")
+        assert program.poll() is None, f"the program ended: {said[-4000:]}"
+
+    def written(self) -> int:
+        """The records of the output."""
+        return sum(kafka.end_offsets(self.bootstrap, [self.output])[self.output].values())
+
+    def repeats(self) -> int:
+        """How many records of the output are there once more."""
+        values = [record.value for record in kafka.read_all(self.bootstrap, self.output)]
+        return len(values) - len(set(values))
+
+    def delete_records(self, topic: str, before: dict[int, int]) -> None:
+        """Delete what is before these offsets, as a broker does when its retention is over."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        for future in admin.delete_records(places).values():
+            future.result(30)
+
+    def drop(self) -> None:
+        """Delete its topics."""
+        kafka.delete_topics(self.bootstrap, [self.orders, self.payments, self.output])
+
+
+def moment(seconds: float) -> str:
+    """An event time as text."""
+    return write_time(round(seconds * 1000) * 1000)
+
+
+def cluster_state(bootstrap: str) -> dict[str, object]:
+    """What an audit must not change: consumer groups, topics, their settings and end offsets."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    groups = sorted(group.group_id for group in admin.list_consumer_groups().result(30).valid)
+    topics = kafka.partitions(bootstrap)
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    settings = {
+        resource.name: {name: entry.value for name, entry in future.result(30).items()}
+        for resource, future in admin.describe_configs(asked).items()
+    }
+    mine = [name for name in topics if not name.startswith("__")]
+    return {
+        "groups": groups,
+        "topics": topics,
+        "settings": settings,
+        "ends": kafka.end_offsets(bootstrap, mine),
+    }

@@ -1,0 +1,234 @@
+"""``tidemark audit`` of a PySpark program that knows nothing of tidemark: killed in a batch, trimmed, input deleted.
+
+The program is killed while a batch is half written, and started again: the rows that were written then come again. What
+is found must be these, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tidemark
+from tests.e2e.foreign_query import ForeignQuery, cluster_state
+
+SLOW = {"slow__ms": 20}
+TRIMMED = {"spark__sql__streaming__minBatchesToRetain": 10}
+DELIVERIES = ("at-least-once", "exactly-once")
+
+
+@pytest.fixture(scope="module")
+def query(stack, tmp_path_factory) -> Iterator[ForeignQuery]:
+    """A query that was killed in the middle of a batch and started again."""
+    query = ForeignQuery(stack.bootstrap_servers, tmp_path_factory.mktemp("foreign"), seed=7)
+    with query.running(**SLOW) as program:
+        for _ in range(3):
+            query.feed(20)
+            query.await_all_read(program)
+        query.feed(150)
+        query.await_half_written(program, 10)
+        query.audits["running"] = audit(query, tmp_path_factory.mktemp("running"), delivery="exactly-once")
+        query.await_all_read(program)
+        kill_in_a_batch(query, program)
+    with query.running() as program:
+        query.await_all_read(program)
+        for _ in range(2):
+            query.feed(20)
+            query.await_all_read(program)
+    assert query.repeats() > 0
+    yield query
+    query.drop()
+
+
+@pytest.fixture(scope="module")
+def trimmed(query, audited, tmp_path_factory) -> ForeignQuery:
+    """The same later on: its log has ten batches, and it was killed in one of them."""
+    with query.running(**SLOW, **TRIMMED) as program:
+        query.feed(20, payments=False)  # the watermark stands, for payments have shown none since the start
+        query.await_all_read(program)
+        query.audits["started again"] = audit(
+            query, tmp_path_factory.mktemp("again"), delivery="exactly-once"
+        )
+        for _ in range(7):
+            query.feed(20)
+            query.await_all_read(program)
+        kill_in_a_batch(query, program)
+    with query.running(**TRIMMED) as program:
+        query.await_all_read(program)
+        for _ in range(2):
+            query.feed(20)
+            query.await_all_read(program)
+    return query
+
+
+def kill_in_a_batch(query: ForeignQuery, program) -> None:
+    query.feed(150)
+    query.await_half_written(program, 10)
+    query.kill(program)
+
+
+@pytest.fixture(scope="module")
+def audited(query, tmp_path_factory) -> dict[str, tidemark.AuditResult]:
+    """Audits of the query with its whole log, by delivery; the cluster is as it was."""
+    before = cluster_state(query.bootstrap)
+    found = {name: audit(query, tmp_path_factory.mktemp(name), delivery=name) for name in DELIVERIES}
+    assert cluster_state(query.bootstrap) == before
+    return found
+
+
+def audit(query: ForeignQuery, folder: Path, **options) -> tidemark.AuditResult:
+    topics = {"orders": query.orders, "payments": query.payments}
+    return tidemark.audit(
+        query.checkpoint.path, query.contract, query.bootstrap, query.output, topics=topics,
+        run_dir=folder / "audit", **options,
+    )  # fmt: skip
+
+
+def test_a_batch_that_is_half_written_is_no_finding(query):
+    verdict = query.audits["running"].verdict
+
+    assert (verdict.verdict, verdict.findings_total) == ("VALID", {})
+    assert verdict.audit.owed_to < verdict.audit.to_batch
+    assert verdict.counts["joined_rows"] + verdict.counts["null_rows"] > verdict.counts["expected_rows"]
+
+
+def test_the_rows_that_came_again_are_found_and_nothing_else(query, audited):
+    verdict = audited["exactly-once"].verdict
+
+    assert verdict.findings_total == {"duplicate_rows": query.repeats()}
+    assert (verdict.verdict, verdict.inconclusive) == ("INVALID", [])
+    assert verdict.audit.level == "ids"
+    counts = verdict.counts
+    assert counts["undetermined"] == counts["undetermined_absent"] == 0
+    assert counts["late"] > 0
+    assert (
+        counts["joined_rows"] + counts["null_rows"]
+        == counts["expected_rows"]
+        == query.written() - query.repeats()
+    )
+
+
+def test_at_least_once_counts_them_and_is_inconclusive_for_no_checkpoint_says_what_ran_again(query, audited):
+    verdict = audited["at-least-once"].verdict
+
+    assert verdict.findings_total == {}
+    assert verdict.verdict == "UNKNOWN"
+    assert [reason.partition(" rows came again")[0] for reason in verdict.inconclusive] == [
+        str(query.repeats())
+    ]
+    assert verdict.counts["duplicates"] == query.repeats()
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_the_evidence_is_judged_again_with_the_same_verdict(audited, delivery, tmp_path):
+    result = audited[delivery]
+    shutil.copytree(result.run_dir, tmp_path / "copy")
+
+    again = tidemark.check(tmp_path / "copy")
+
+    assert again.sealed
+    assert again == result.verdict
+
+
+def test_the_tables_have_the_late_rows_and_those_that_came_again(query, audited):
+    tables = audited["exactly-once"].run_dir / "tables"
+    late, again, open_rows = (
+        [json.loads(line) for line in (tables / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("late", "duplicates", "undetermined")
+    )
+
+    assert len(late) == audited["exactly-once"].verdict.counts["late"]
+    assert all(row["late_by_ms"] >= 0 and row["watermark"] for row in late)
+    assert len(again) == query.repeats()
+    assert open_rows == []
+
+
+def test_the_command_says_what_the_function_says(query, audited, tmp_path):
+    done = command(query, "--delivery", "exactly-once", "--run-dir", str(tmp_path / "audit"))
+
+    assert done.returncode == 1, done.stderr
+    assert f"duplicate_rows: {query.repeats()}" in done.stdout
+    assert done.stdout.splitlines()[0].startswith("audited        batch 0 to batch ")
+    assert "INVALID  orders_paid, judged as exactly-once" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--output", "no-such-topic"], 2, "there is no topic 'no-such-topic'"),
+        (["--topic", "orders=no-such-topic"], 2, "no batch of the checkpoint read the topic 'no-such-topic'"),
+        (["--bootstrap", "127.0.0.1:9"], 4, "no Kafka broker answers at '127.0.0.1:9'"),
+        (["--batches", "100000:"], 2, "asks for batches that the log does not have"),
+    ],
+)
+def test_what_cannot_be_audited_is_an_error_and_leaves_nothing_behind(query, tmp_path, options, code, said):
+    done = command(query, "--run-dir", str(tmp_path / "audit"), *options)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "hint: " in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def command(query: ForeignQuery, *options: str) -> subprocess.CompletedProcess[str]:
+    """``tidemark audit`` in a process of its own; an option that is given twice is the second."""
+    known = {"--bootstrap": query.bootstrap, "--output": query.output}
+    pairs = [item for pair in known.items() if pair[0] not in options for item in pair]
+    topics = [f"orders={query.orders}", f"payments={query.payments}"]
+    topics = [] if "--topic" in options and "no-such-topic" in options[-1] else topics
+    pairs += [item for topic in topics for item in ("--topic", topic)]
+    files = ["--checkpoint", str(query.checkpoint.path), "--contract", str(query.contract)]
+    arguments = [sys.executable, "-m", "tidemark", "audit", *files, *pairs, *options]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.long
+def test_a_watermark_that_stands_after_a_restart_is_no_finding_but_says_that_there_was_one(trimmed):
+    verdict = trimmed.audits["started again"].verdict
+
+    assert set(verdict.findings_total) == {"duplicate_rows"}
+    assert len(verdict.audit.restarts) == 1
+    assert any(note.startswith("restart inferred at batch ") for note in verdict.audit.notes)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_trimmed_log_leaves_rows_undetermined_and_finds_the_same(trimmed, tmp_path, delivery):
+    before = cluster_state(trimmed.bootstrap)
+
+    verdict = audit(trimmed, tmp_path, delivery=delivery).verdict
+
+    assert cluster_state(trimmed.bootstrap) == before
+    assert verdict.audit.first_batch == trimmed.checkpoint.planned()[0] + 1 > 1
+    assert verdict.audit.notes[0].startswith(f"auditable from batch {verdict.audit.first_batch}")
+    assert verdict.counts["undetermined"] > 0
+    assert verdict.counts["expected_rows"] > 0
+    must_have_found_the_repeats(trimmed, verdict)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_deleted_input_is_said_and_is_never_a_finding(trimmed, tmp_path, delivery):
+    trimmed.delete_records(trimmed.payments, {0: 20, 1: 30})
+
+    verdict = audit(trimmed, tmp_path, delivery=delivery).verdict
+
+    assert verdict.counts["deleted_records"] == 50
+    assert "deleted: offsets 0 to 19 of payments/0" in verdict.audit.notes
+    assert any("records of the input were deleted" in reason for reason in verdict.inconclusive)
+    must_have_found_the_repeats(trimmed, verdict)
+
+
+def must_have_found_the_repeats(query: ForeignQuery, verdict: tidemark.Verdict) -> None:
+    """All of them, and nothing else."""
+    assert verdict.counts["duplicates"] == query.repeats()
+    if verdict.delivery == "exactly-once":
+        assert verdict.findings_total == {"duplicate_rows": query.repeats()}
+    else:
+        assert (verdict.findings_total, verdict.verdict) == ({}, "UNKNOWN")

@@ -1,0 +1,162 @@
+"""What can be asked of an audit, and the files that it is asked with."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidemark.errors import BrokenContract, UsageError
+from tidemark.formats.chain import Chain, read_contract
+from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.events import read_time_us
+
+Report = Callable[[str, int, int], None]
+"""Progress: ``report(what, done, total)``; cheap to call."""
+DELIVERIES = tuple(str(delivery) for delivery in Delivery)
+
+
+def report_nothing(_what: str, _done: int, _total: int) -> None:
+    """The ``Report`` of a quiet audit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """One audit.
+
+    ``contract`` is a file. ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
+    ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
+    in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
+    ``at-least-once``. ``deleted_until`` is an event time: no deleted record has a later one, says whoever audits.
+    ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
+    ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
+    """
+
+    checkpoint: Path
+    contract: Path
+    bootstrap: str
+    output: str
+    kafka_conf: Path | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
+    batches: str = ""
+    delivery: str = ""
+    deleted_until: str = ""
+    spark_version: str = ""
+    run_dir: Path | None = None
+    accept: tuple[str, ...] = ()
+    may_create_offsets_topic: bool = False
+    report: Report = field(default=report_nothing, compare=False)
+
+    def command(self) -> str:
+        """The command that does this audit again."""
+        parts = ["tidemark", "audit", "--checkpoint", str(self.checkpoint), "--contract", str(self.contract)]
+        parts += ["--bootstrap", self.bootstrap, "--output", self.output]
+        parts += ["--kafka-conf", str(self.kafka_conf)] if self.kafka_conf else []
+        for name, topic in self.topics.items():
+            parts += ["--topic", f"{name}={topic}"]
+        for option, value in (
+            ("--batches", self.batches),
+            ("--delivery", self.delivery),
+            ("--deleted-until", self.deleted_until),
+            ("--spark-version", self.spark_version),
+        ):
+            parts += [option, value] if value else []
+        for defect in self.accept:
+            parts += ["--accept", defect]
+        parts += ["--may-create-offsets-topic"] if self.may_create_offsets_topic else []
+        return shlex.join(parts)
+
+    @property
+    def deleted_until_ms(self) -> int | None:
+        """``deleted_until`` in milliseconds since the epoch; raises ``UsageError`` for what is no time."""
+        if not self.deleted_until:
+            return None
+        time_us = read_time_us(self.deleted_until)
+        if time_us is None:
+            raise UsageError(
+                f"--deleted-until {self.deleted_until!r} is no event time",
+                hint="write it as in the records: 2026-01-31T12:00:00Z",
+            )
+        return time_us // 1000
+
+    @property
+    def broker(self) -> dict[str, str]:
+        """The settings of Kafka's client; raises ``UsageError``."""
+        settings = {} if self.kafka_conf is None else read_kafka_conf(self.kafka_conf)
+        return {**settings, "bootstrap.servers": self.bootstrap}
+
+
+def read_kafka_conf(path: Path) -> dict[str, str]:
+    """Settings of Kafka's client, ``NAME=VALUE`` in each line; ``#`` begins a comment. Raises ``UsageError``."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{str(path)!r} cannot be read as settings of Kafka's client",
+            detail=str(error),
+            hint="a line for each setting: NAME=VALUE",
+        ) from error
+    settings = {}
+    for number, line in enumerate(lines, 1):
+        name, equals, value = line.strip().partition("=")
+        if not name or name.startswith("#"):
+            continue
+        if not equals:
+            raise UsageError(
+                f"line {number} of {str(path)!r} is no setting of Kafka's client",
+                detail=f"it is {line.strip()[:80]!r}",
+                hint="a line for each setting: NAME=VALUE",
+            )
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def read_single_join(path: Path) -> Contract:
+    """The contract of one join; raises ``UsageError`` for a chain, and for a file that is no contract."""
+    try:
+        contract: Contract | Chain = read_contract(json.loads(path.read_bytes()))
+    except BrokenContract:
+        raise
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{str(path)!r} is no contract",
+            detail=str(error),
+            hint="`python -m pipelines NAME --describe` prints one; docs/reference/contract.md describes it",
+        ) from error
+    if isinstance(contract, Chain):
+        raise UsageError(
+            f"{str(path)!r} is the contract of a chain",
+            detail="only single joins are audited so far",
+            hint="run it as a pipeline (`tidemark run`), or audit a query that is one join",
+        )
+    return contract
+
+
+def delivery_of(options: AuditOptions, contract: Contract) -> Delivery:
+    """The promise that the query is judged by; raises ``UsageError`` where option and contract contradict."""
+    asked = options.delivery
+    if asked and asked not in DELIVERIES:
+        raise UsageError(f"there is no delivery {asked!r}", hint=f"choose one of {', '.join(DELIVERIES)}")
+    if asked and contract.delivery is not None and asked != str(contract.delivery):
+        raise UsageError(
+            f"the contract promises {contract.delivery}, and --delivery says {asked}",
+            hint="leave out --delivery, or change the contract",
+        )
+    return contract.delivery or (Delivery(asked) if asked else Delivery.AT_LEAST_ONCE)
+
+
+def range_of(text: str) -> tuple[int | None, int | None]:
+    """The first and the last batch of ``A:B``; raises ``UsageError``."""
+    first, colon, last = text.partition(":")
+    numbers = [part.strip() for part in (first, last)]
+    if text and (not colon or not all(not part or (part.isdecimal() and len(part) < 19) for part in numbers)):
+        raise UsageError(
+            f"--batches {text!r} is no range of batches",
+            hint="write A:B, the first and the last batch; either may be left out: 120:, :250",
+        )
+    begin, end = (int(part) if part else None for part in numbers)
+    if begin is not None and end is not None and begin > end:
+        raise UsageError(f"--batches {text!r} ends before it begins", hint="write the smaller batch first")
+    return begin, end

@@ -1,0 +1,166 @@
+"""The records that a query read, and those that it wrote, from its topics into a run directory.
+
+Records are read by partition and offset: a client that is assigned partitions joins no group, and commits nothing.
+Input is read at ``read_uncommitted``, as Spark's source does unless ``kafka.isolation.level`` is set; a setting
+``isolation.level`` of the client says otherwise. Output is read at ``read_committed``, up to the last stable offset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import Message
+
+from tidemark.auditor.audit_options import Report
+from tidemark.errors import TestbedError, UsageError
+from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
+from tidemark.formats.trace import FORMAT, Header, Record, TopicSpec, write_trace
+from tidemark.kafka import client as kafka
+from tidemark.kafka.record import text_or_base64
+
+REPORT_EVERY = 10_000
+ISOLATION = "isolation.level"
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class AuditedTopics:
+    """The topics of one audit, on one cluster."""
+
+    def __init__(self, broker: Mapping[str, str], report: Report) -> None:
+        self._broker = dict(broker)
+        self._isolation = self._broker.pop(ISOLATION, "read_uncommitted")
+        self._report = report
+        self.unheld: Counter[str] = Counter()
+        """By logical topic, the offsets that have no record."""
+
+    def must_have_groups(self) -> None:
+        """Raise ``UsageError`` if the cluster has no topic for the offsets of groups.
+
+        Kafka's C client looks up the coordinator of its group even if it never joins it, and a broker that is asked for
+        a coordinator makes that topic.
+        """
+        if OFFSETS_TOPIC not in kafka.partitions(self._broker):
+            raise UsageError(
+                f"the cluster has no topic {OFFSETS_TOPIC!r}, and a broker makes it once a client reads",
+                detail="an audit changes nothing: no consumer group was ever used there, or the login may not see it",
+                hint="--may-create-offsets-topic reads all the same",
+            )
+
+    def held(self, topics: list[str]) -> kafka.Ends:
+        """The first offset of each partition that is still there; raises ``UsageError`` for a missing topic."""
+        return kafka.start_offsets(self._broker, topics)
+
+    def output_span(self, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+        """Where the output begins, and where it ends now."""
+        return self.held([topic])[topic], kafka.stable_offsets(self._broker, [topic])[topic]
+
+    def must_reach(self, inputs: Mapping[str, InputTopic]) -> None:
+        """Raise ``UsageError`` if a topic ends before the query's last planned offset: then it is another topic."""
+        ends = kafka.end_offsets(self._broker, [about.topic for about in inputs.values()])
+        for about in inputs.values():
+            for partition, end in about.end_offsets.items():
+                there = ends[about.topic].get(int(partition), 0)
+                if there < end:
+                    raise UsageError(
+                        f"{about.topic}/{partition} ends at offset {there}, and the query read it up to offset {end}",
+                        detail="a topic that was deleted and made again begins anew",
+                        hint="name the cluster and the topics that the query reads (--bootstrap, --topic)",
+                    )
+
+    def write_inputs(self, path: Path, inputs: Mapping[str, InputTopic]) -> str:
+        """Write the records that were read as a trace; returns its SHA-256."""
+        header = Header(
+            tidemark_trace=FORMAT,
+            pace="timed",
+            topics={name: TopicSpec(_partitions(about)) for name, about in inputs.items()},
+            generator="tidemark audit",
+        )
+        self.unheld.clear()
+        before = self.held([about.topic for about in inputs.values()])
+        digest = write_trace(path, header, self._records(inputs))
+        if self.held([about.topic for about in inputs.values()]) != before:
+            self._must_be_there(inputs)
+        return digest
+
+    def _must_be_there(self, inputs: Mapping[str, InputTopic]) -> None:
+        """Raise where records were deleted while they were read: what is missing then would look like no record."""
+        now = self.held([about.topic for about in inputs.values()])
+        for about in inputs.values():
+            for partition, start in about.start_offsets.items():
+                first = now[about.topic].get(int(partition), 0)
+                if start < first and start < about.end_offsets[partition]:
+                    raise TestbedError(
+                        f"records of {about.topic}/{partition} were deleted while they were read",
+                        detail=f"offset {start} was asked for, and the topic begins at offset {first} now",
+                        hint="audit again: what is gone by then is said; a longer retention of the topic keeps it",
+                    )
+
+    def _records(self, inputs: Mapping[str, InputTopic]) -> Iterator[Record]:
+        total = sum(sum(of.end_offsets.values()) - sum(of.start_offsets.values()) for of in inputs.values())
+        done = 0
+        self._report("inputs", 0, total)
+        for name, about in inputs.items():
+            for record in self._of_topic(name, about):
+                done += 1
+                if done % REPORT_EVERY == 0:
+                    self._report("inputs", done, total)
+                yield record
+        self._report("inputs", total, total)
+
+    def _of_topic(self, name: str, about: InputTopic) -> Iterator[Record]:
+        """A record for each offset, in each partition in order; where the topic has none, one without a value."""
+        ends = {int(part): end for part, end in about.end_offsets.items() if end > about.start_offsets[part]}
+        at = {part: about.start_offsets[str(part)] for part in ends}
+        if not ends:
+            return
+        for message in kafka.read_messages(self._broker, about.topic, ends, at, isolation=self._isolation):
+            partition, offset = message.partition() or 0, message.offset() or 0
+            yield from self._gap(name, partition, at[partition], offset)
+            at[partition] = offset + 1
+            yield _record(name, message)
+        for partition, end in ends.items():
+            yield from self._gap(name, partition, at[partition], end)
+
+    def _gap(self, name: str, partition: int, start: int, end: int) -> Iterator[Record]:
+        for _ in range(start, end):
+            self.unheld[name] += 1
+            yield Record(topic=name, partition=partition, arrival_ms=0)
+
+    def write_output(
+        self, directory: RunDirectory, topic: str, start: Mapping[int, int], end: Mapping[int, int]
+    ) -> None:
+        """Write the records of the output between two offsets of each partition."""
+        directory.write_lines("output", self._output(topic, start, end))
+
+    def _output(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> Iterator[OutputRecord]:
+        total = sum(max(0, last - start.get(partition, 0)) for partition, last in end.items())
+        self._report("output", 0, total)
+        ends = {partition: last for partition, last in end.items() if last > start.get(partition, 0)}
+        messages = kafka.read_messages(self._broker, topic, ends, start) if ends else ()
+        for done, message in enumerate(messages, 1):
+            if done % REPORT_EVERY == 0:
+                self._report("output", done, total)
+            yield kafka.output_record(message)
+        self._report("output", total, total)
+
+
+def _partitions(about: InputTopic) -> int:
+    return max((int(partition) for partition in about.end_offsets), default=0) + 1
+
+
+def _record(name: str, message: Message) -> Record:
+    shown = kafka.output_record(message)
+    value, value_base64 = text_or_base64(message.value())
+    key, key_base64 = text_or_base64(message.key())
+    return Record(
+        topic=name,
+        value=value,
+        value_base64=value_base64,
+        key=key,
+        key_base64=key_base64,
+        arrival_ms=shown.timestamp_ms,
+        partition=shown.partition,
+        headers=shown.headers,
+    )

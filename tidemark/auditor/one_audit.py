@@ -1,0 +1,182 @@
+"""The audit itself: read the log, read the topics, write the evidence, judge it.
+
+What a query that runs on may do meanwhile: it commits and plans batches, and trims its log. So commits are listed
+first, then the end of the output is looked up, then the log is read: a batch that was committed at the first owes its
+rows, and whatever wrote a row before the second is planned in the third.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from tidemark import paths
+from tidemark.auditor.audit_options import AuditOptions, delivery_of, range_of, read_single_join
+from tidemark.auditor.audited_batches import (
+    STATE_FORMAT,
+    STATE_PROVIDER,
+    AuditedBatches,
+    as_logged,
+    must_have_read,
+    plan_audit,
+)
+from tidemark.auditor.audited_topics import AuditedTopics
+from tidemark.errors import UsageError
+from tidemark.formats.audited_query import Span
+from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
+from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.seal import seal
+from tidemark.oracle.audit_account import RowOfTable
+from tidemark.oracle.audit_judgement import audit_with_tables
+from tidemark.oracle.spark.known_defects import known
+from tidemark.oracle.verdict import Verdict
+from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_query_log
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit gives back: its verdict, where the evidence is, and the command that does it again."""
+
+    verdict: Verdict
+    run_dir: Path
+    command: str
+
+
+def run_audit(options: AuditOptions) -> AuditResult:
+    """Audit a query. Raises ``TidemarkError``; nothing is left behind then, nor after Ctrl-C."""
+    contract = read_single_join(options.contract)
+    contract = replace(contract, accept=known((*contract.accept, *options.accept)))
+    delivery_of(options, contract)
+    range_of(options.batches)
+    _ = options.deleted_until_ms
+    # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
+    must_have_read(read_query_log(options.checkpoint), _topics(options, contract))
+    path = options.run_dir or _default_directory(contract)
+    _must_be_free(path)
+    with _unfinished(path) as directory:
+        _collect(options, contract, directory)
+        seal(directory.path)
+        options.report("judge", 0, 1)
+        audit = audit_with_tables(directory)
+        audit.verdict.sealed = True
+        directory.write_json("verdict", audit.verdict)
+        for name, rows in audit.tables.items():
+            _write_table(directory.path / "tables" / f"{name}.jsonl", rows)
+        options.report("judge", 1, 1)
+    return AuditResult(audit.verdict, path, options.command())
+
+
+def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory) -> None:
+    """Write the evidence; the manifest is last, so that what is not complete is no run directory."""
+    topics = AuditedTopics(options.broker, options.report)
+    names = _topics(options, contract)
+    if not options.may_create_offsets_topic:
+        topics.must_have_groups()
+    owed_to = max(committed_batches(options.checkpoint), default=-1)
+    output_start, output_end = topics.output_span(options.output)
+    log = read_query_log(options.checkpoint)
+    plan = plan_audit(log, names, topics.held(list(names.values())), options.batches, owed_to)
+    contract, differences = as_logged(contract, log)
+    topics.must_reach(plan.inputs)
+    digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
+    topics.write_output(directory, options.output, output_start, output_end)
+    directory.write_lines("batches", plan.batches)
+    directory.write_json("contract", contract.to_json())
+    about = msgspec.structs.replace(
+        plan.about,
+        unheld=dict(topics.unheld),
+        deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
+        output_topic=options.output,
+        output_deleted=_deleted_output(output_start, output_end),
+        output_end={str(partition): end for partition, end in sorted(output_end.items())},
+    )
+    manifest = _manifest(options, contract, log, plan, directory)
+    directory.write_json(
+        "manifest",
+        msgspec.structs.replace(manifest, audit=about, trace_sha256=digest, plan_differs=differences),
+    )
+
+
+def _manifest(
+    options: AuditOptions, contract: Contract, log: QueryLog, plan: AuditedBatches, directory: RunDirectory
+) -> Manifest:
+    form = log.conf.get(STATE_FORMAT, "")
+    return Manifest(
+        tidemark_evidence=FORMAT,
+        contract=contract.to_json(),
+        delivery=delivery_of(options, contract),
+        inputs=plan.inputs,
+        versions={"spark": options.spark_version} if options.spark_version else {},
+        code_sha256=paths.code_sha256(),
+        query_id=log.query_id,
+        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        command=options.command(),
+        state=StateInfo(
+            format=int(form) if form.isdecimal() else None,
+            provider=log.conf.get(STATE_PROVIDER, "").rpartition(".")[2] or None,
+            note="an audit does not read the state",
+        ),
+        records=directory.count_records(),
+    )
+
+
+def _topics(options: AuditOptions, contract: Contract) -> dict[str, str]:
+    """Logical name -> Kafka topic."""
+    logical = (contract.left.topic, contract.right.topic)
+    for name in options.topics:
+        if name not in logical:
+            raise UsageError(f"the contract has no topic {name!r}", hint=f"it has {' and '.join(logical)}")
+    found = {name: options.topics.get(name, name) for name in logical}
+    if len(set(found.values())) < len(found):
+        raise UsageError(
+            f"both topics of the contract are {options.topics[logical[0]]!r}",
+            hint="each side reads a topic of its own; a join of a topic with itself is not audited",
+        )
+    return found
+
+
+def _deleted_output(start: dict[int, int], end: dict[int, int]) -> dict[str, Span]:
+    return {
+        str(part): (0, first) for part, first in sorted(start.items()) if 0 < first <= end.get(part, first)
+    }
+
+
+def _default_directory(contract: Contract) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
+    return paths.runs_dir() / f"audit-{name}-{stamp}"
+
+
+def _must_be_free(path: Path) -> None:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(
+            f"the run directory {str(path)!r} is {'not empty' if path.is_dir() else 'no directory'}",
+            hint="name a new or an empty directory; an audit never overwrites or deletes what is there",
+        )
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[RunDirectory]:
+    """A directory beside ``path`` that takes its place once all is written, and is gone if that fails."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    draft.mkdir(parents=True)
+    try:
+        yield RunDirectory(draft)
+        draft.replace(path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_table(path: Path, rows: list[RowOfTable]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    encode = msgspec.json.Encoder().encode
+    write_lines(path, (encode(row) for row in rows))

@@ -1,0 +1,121 @@
+"""``tidemark audit``: judge a query that tidemark did not start, read-only.
+
+Free of work: it reads options, shows progress, and prints the verdict.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemark.cli.run_commands import check_choice, progress_shown
+from tidemark.cli.shared_options import Accept, AsJson, Evidence
+from tidemark.cli.trace_commands import pair
+
+if TYPE_CHECKING:
+    from tidemark.auditor import AuditResult
+
+Checkpoint = Annotated[
+    Path, typer.Option(metavar="DIR", help="The checkpoint folder of the query, local or mounted.")
+]
+ContractFile = Annotated[
+    Path, typer.Option(metavar="FILE", help="The contract of the join, in JSON; a chain is not audited.")
+]
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster.")]
+OutputTopic = Annotated[str, typer.Option(metavar="TOPIC", help="The topic that the query writes.")]
+KafkaConf = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings of Kafka's client (a login): NAME=VALUE lines.")
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="LOGICAL=TOPIC: a topic of the contract has another name; repeatable."),
+]
+Batches = Annotated[
+    str, typer.Option(metavar="A:B", help="The first and the last batch to judge; either may be left out.")
+]
+Delivery = Annotated[
+    str,
+    typer.Option(
+        metavar="PROMISE", help="exactly-once or at-least-once; default: the contract's, or at-least-once."
+    ),
+]
+DeletedUntil = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="No record that was deleted has a later event time: you say so, and it is believed.",
+    ),
+]
+SparkVersion = Annotated[
+    str, typer.Option(metavar="VERSION", help="Of the query: which known defects explain a finding.")
+]
+MayCreate = Annotated[
+    bool,
+    typer.Option(
+        "--may-create-offsets-topic",
+        help="Read also where the cluster has no __consumer_offsets yet, which it then creates.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("audit")(audit_command)
+
+
+def audit_command(
+    checkpoint: Checkpoint,
+    contract: ContractFile,
+    bootstrap: Bootstrap,
+    output: OutputTopic,
+    kafka_conf: KafkaConf = None,
+    topic: Topics = None,
+    batches: Batches = "",
+    delivery: Delivery = "",
+    deleted_until: DeletedUntil = "",
+    spark_version: SparkVersion = "",
+    accept: Accept = None,
+    run_dir: Evidence = None,
+    may_create_offsets_topic: MayCreate = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a query that tidemark did not start, from its checkpoint and its topics; nothing is changed there.
+
+    Exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN). No consumer group is joined and no offset committed; the checkpoint
+    is read only. The evidence can be judged again with `tidemark check`.
+    """
+    from tidemark.auditor import AuditOptions, run_audit
+    from tidemark.auditor.audit_options import DELIVERIES
+
+    check_choice("--delivery", delivery or None, (None, *DELIVERIES))
+    with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, _say):
+        result = run_audit(
+            AuditOptions(
+                checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
+                topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery,
+                deleted_until=deleted_until, spark_version=spark_version, run_dir=run_dir,
+                accept=tuple(accept or ()), report=report,
+                may_create_offsets_topic=may_create_offsets_topic,
+            )
+        )  # fmt: skip
+    _show(result, as_json=as_json)
+
+
+def _show(result: AuditResult, *, as_json: bool) -> None:
+    from tidemark.report import print_verdict
+
+    if as_json:
+        import msgspec
+
+        shown = {
+            **msgspec.to_builtins(result.verdict),
+            "run_dir": str(result.run_dir),
+            "command": result.command,
+        }
+        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+    else:
+        print_verdict(result.verdict, result.run_dir, [], command=result.command)
+    raise typer.Exit(result.verdict.exit_code)

@@ -1,0 +1,265 @@
+"""The judgement of a query that tidemark did not start: what ``tidemark audit`` collected.
+
+Free of I/O and of any clock. Rows are judged by the watermarks of the query's log, and what is right is said by SQL. A
+row is a finding only if it is wrong whatever was trimmed from the log or deleted from the topics. What was trimmed is
+beyond what an audit can say, and a note; where what was deleted leaves rows undetermined, the verdict is ``UNKNOWN``.
+
+Coverage goals are not asked: nobody chose the input of such a query. If no row could be judged at all, the verdict is
+``UNKNOWN``, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark.formats.contract import Delivery, JoinKind
+from tidemark.oracle.audit.audited_history import AuditedHistory, read_audited
+from tidemark.oracle.audit.audited_output import AuditedOutput, Came, OutputLevel, level_of
+from tidemark.oracle.audit.audited_words import AuditedWords, lateness
+from tidemark.oracle.audit.certainty import Expected, expect
+from tidemark.oracle.audit.restart_inference import WatermarkCheck, check_watermarks
+from tidemark.oracle.audit_account import AuditAccount, RowOfTable
+from tidemark.oracle.compare.wording import moment
+from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
+from tidemark.oracle.input.history import ROW_MASK, Disposition, Evidence, alone
+from tidemark.oracle.spark.known_defects import known
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+from tidemark.oracle.verdict import ALONE, Judgement, Verdict, readable_evidence
+
+TABLES = ("late", "not_due", "duplicates", "undetermined")
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "UCT", "Etc/GMT", "Zulu", "Etc/Zulu")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came of an audit: the verdict, and rows for the tables beside it, by the name of the table."""
+
+    verdict: Verdict
+    tables: dict[str, list[RowOfTable]]
+
+
+def judge_audit(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
+    """Judge the evidence of an audit; ``accept`` names known defects besides those that the contract accepts.
+
+    Raises ``TidemarkError``: for evidence that cannot be read, and for a name that is no known defect.
+    """
+    return audit_with_tables(run, accept).verdict
+
+
+def audit_with_tables(run: Evidence, accept: Sequence[str] = ()) -> Audit:
+    """The same, and the rows that tables show: late ones, those not due yet, duplicates, undetermined ones."""
+    with readable_evidence():
+        audited = read_audited(run)
+    return _AuditJudgement(audited, known((*audited.history.contract.accept, *accept))).judge(run)
+
+
+class _AuditJudgement(Judgement):
+    """The judgement of one audit."""
+
+    oracles = ALONE
+
+    def __init__(self, audited: AuditedHistory, accept: Sequence[str]) -> None:
+        super().__init__(audited.history.manifest, accept, audited.history.inconclusive)
+        self.audited = audited
+        self.about = audited.about
+        contract = audited.history.contract
+        self.pipeline, self.kind = contract.name, str(contract.kind)
+        self.contract = contract
+        self.notes: list[str] = []
+
+    def judge(self, run: Evidence) -> Audit:
+        """Judge it."""
+        self.check_gaps(self.audited.history.gaps)
+        checked = self.stage("watermarks", lambda: check_watermarks(self.audited)) or WatermarkCheck([])
+        if checked.finding is not None:
+            self.finding_log.add(checked.finding)
+        output = self.contract.output
+        has_refs = output.left_ref is not None and (output.right_id is None or output.right_ref is not None)
+        query = self.manifest.query_id
+        found = level_of(run.output(), query, has_refs=has_refs)
+        counts: dict[str, int] = {}
+        came, expected = Came(), None
+        self._say_the_limits(found, checked)
+        if self._is_ours(found):
+            expected = self.stage("the declarative answer", lambda: expect(self.audited))
+        if expected is not None:
+            comparison = AuditedOutput(self.audited, expected, found.level, self.finding_log)
+            came = self.stage("the output", lambda: comparison.run(run.output())) or came
+            counts = self._counts(expected, came, found)
+            self._say_what_is_open(came.counts, expected)
+        verdict = self.conclude(counts, (), {})
+        verdict.audit = AuditAccount(
+            level=found.level,
+            first_batch=self.about.first_batch,
+            from_batch=self.about.from_batch,
+            to_batch=self.about.to_batch,
+            owed_to=self.about.owed_to,
+            restarts=checked.restarts,
+            notes=self.notes,
+            undetermined=came.kept.get("undetermined", [])[:EXAMPLES_KEPT],
+            repeated=came.kept.get("duplicates", [])[:EXAMPLES_KEPT],
+        )
+        tables = dict(came.kept)
+        if expected is not None:
+            tables["late"] = self.stage("late rows", lambda: self._late_rows(expected)) or []
+        return Audit(verdict, {name: tables.get(name, []) for name in TABLES})
+
+    def _is_ours(self, found: OutputLevel) -> bool:
+        """Whether the output has records of this query at all, where they say of which they are."""
+        if found.level != "batches" or found.foreign < found.records:
+            return True
+        self.inconclusive.append(
+            f"none of the {found.records:,} records of the output names the query {self.manifest.query_id!r} in its"
+            " header 'query': is it the output of another checkpoint?"
+        )
+        return False
+
+    def _say_what_is_open(self, counts: Counter[str], expected: Expected) -> None:
+        """What rows are undetermined, and what that means for the verdict."""
+        first = self.about.first_batch
+        if number := counts["open_by_trimming"]:
+            self.notes.append(
+                f"{number:,} rows are undetermined, because a record that was read before batch {first} may have been"
+                " late there: the log was trimmed"
+            )
+        if number := counts["open_by_deletion"]:
+            self.inconclusive.append(
+                f"{number:,} rows are undetermined, because records of the input were deleted:"
+                f" {'; '.join(self._deleted())}"
+            )
+        if number := counts["absent_of_deleted_output"]:
+            self.inconclusive.append(
+                f"{number:,} rows that are owed are not in the output, from which records were deleted before the audit"
+            )
+        is_permitted = self.manifest.delivery is Delivery.AT_LEAST_ONCE
+        if is_permitted and (unproven := counts["duplicates"] - self._found_repeats()):
+            self.inconclusive.append(
+                f"{unproven:,} rows came again: at-least-once permits that where a batch ran again or a task failed,"
+                " and no checkpoint says whether it did"
+            )
+        if not counts["right_rows"] and not expected.owed.certain and not self.finding_log.totals():
+            self.inconclusive.append(
+                "no row was judged: none is owed by these batches, and none that is certain came"
+            )
+
+    def _found_repeats(self) -> int:
+        totals = self.finding_log.totals()
+        return totals.get("duplicate_rows", 0) + totals.get("repeated_semi_rows", 0)
+
+    def _say_the_limits(self, found: OutputLevel, checked: WatermarkCheck) -> None:
+        """What cannot be known of this query, and did not have to be."""
+        about = self.about
+        if about.first_batch > 0:
+            self.notes.append(
+                f"auditable from batch {about.first_batch}: the log has been trimmed before it, so what was late there,"
+                " and which batch read it, is not known"
+            )
+        for span in self._deleted():
+            self.notes.append(f"deleted: {span}")
+        if about.deleted_until_ms is not None:
+            self.notes.append(
+                f"taken as said: no deleted record has an event time after {moment(about.deleted_until_ms)}"
+            )
+        for partition, (start, end) in sorted(about.output_deleted.items()):
+            self.notes.append(
+                f"deleted: offsets {start:,} to {end - 1:,} of the output, partition {partition}"
+            )
+        self.notes += [
+            f"restart inferred at batch {batch}: nothing else explains the watermarks after it"
+            for batch in checked.restarts
+        ]
+        if found.level != "batches":
+            self.notes.append(
+                "the output does not say which batch wrote a row: a row in a wrong batch, and a NULL row that came too"
+                " early, are not seen; nor is a record of another query in this topic told from one of this query"
+            )
+        elif found.foreign:
+            self.notes.append(
+                f"{found.foreign:,} records of the output are of other queries, or name none: they are not judged"
+            )
+        if found.level == "ids":
+            self.notes.append(
+                "the output has ids only: where an id was sent twice, rows are compared by how often they came, and a"
+                " row that came again is taken for a copy if no id of the input is there twice"
+            )
+        if about.time_zone is not None and about.time_zone not in _UTC:
+            self.inconclusive.append(
+                f"the session's time zone is {about.time_zone}: event times without an offset were read in it, and"
+                " here in UTC"
+            )
+
+    def _deleted(self) -> list[str]:
+        return [
+            f"offsets {start:,} to {end - 1:,} of {topic}/{partition}"
+            for topic, spans in sorted(self.about.deleted.items())
+            for partition, (start, end) in sorted(spans.items())
+        ]
+
+    def _counts(self, expected: Expected, came: Came, found: OutputLevel) -> dict[str, int]:
+        """As of a run, and what only an audit counts."""
+        history, rows = self.audited.history, self.audited.history.rows
+        side = np.frombuffer(bytes(rows.side), dtype=np.uint8)
+        late = expected.disposition == Disposition.LATE
+        unreadable = int(np.sum(expected.disposition == Disposition.UNREADABLE))
+        counts = {"rows_in": len(rows) - sum(self.about.unheld.values()), "late": int(np.sum(late))}
+        repeated = 0
+        for number in (LEFT, RIGHT):
+            topic, mine = history.side(number).topic, side == number
+            counts[f"{topic}_in"] = int(np.sum(mine)) - self.about.unheld.get(topic, 0)
+            counts[f"{topic}_late"] = int(np.sum(mine & late))
+            ids = [rows.id[row] for row in np.flatnonzero(mine).tolist() if rows.id[row] is not None]
+            repeated += len(ids) - len(set(ids))
+        key = np.frombuffer(rows.key, dtype=np.int64)
+        null_key = (key < 0) & (expected.disposition != Disposition.UNREADABLE)
+        batches = self.audited.judged
+        with_data = sum(any(batch.rows) for batch in batches)
+        return {
+            **counts,
+            "unreadable": unreadable - sum(self.about.unheld.values()),
+            "null_key": int(np.sum(null_key)),
+            "duplicate_events": repeated,
+            "matched": sum(rows.side[row] == LEFT for row in expected.matched),
+            **self._output_counts(expected, came),
+            "output_records": found.records,
+            "foreign_records": found.foreign,
+            "batches": len(batches),
+            "committed_batches": sum(batch.plan.committed for batch in batches),
+            "data_batches": with_data,
+            "no_data_batches": len(batches) - with_data,
+            "deleted_records": sum(self.audited.deleted),
+        }
+
+    def _output_counts(self, expected: Expected, came: Came) -> dict[str, int]:
+        right = [one for one in came.first if one in expected.rows.possible]
+        joined = sum(one & ROW_MASK != 0 for one in right)
+        is_semi = self.contract.kind is JoinKind.LEFT_SEMI
+        names = ("undetermined", "undetermined_absent", "not_due", "duplicates", "not_compared")
+        return {
+            "joined_rows": joined,
+            "null_rows": 0 if is_semi else len(right) - joined,
+            "semi_rows": len(right) - joined if is_semi else 0,
+            "expected_rows": len(expected.owed.certain),
+            **{name: came.counts[name] for name in names},
+        }
+
+    def _late_rows(self, expected: Expected) -> list[RowOfTable]:
+        """The late rows: how late, and by which watermark."""
+        words, found = AuditedWords(self.audited, expected), []
+        watermarks_ms = {one.plan.batch: one.plan.watermark_ms for one in self.audited.history.batches}
+        for row in np.flatnonzero(expected.disposition == Disposition.LATE).tolist():
+            behind_ms, watermark = lateness(self.audited, row, watermarks_ms)
+            finding: Finding = words.finding("", alone(row), "")
+            found.append(
+                RowOfTable(
+                    row={name: value for name, value in finding.row.items() if value is not None},
+                    written=finding.written,
+                    batch=self.audited.history.rows.batch[row],
+                    late_by_ms=behind_ms,
+                    watermark=watermark,
+                )
+            )
+        return found
