@@ -71,15 +71,21 @@ def _read_log(folder: Path) -> _Log:
     log = _Log()
     for path in folder.iterdir():
         name = _is_log(path.name)
-        if name is not None and path.is_file():
-            kind = log.compact if name[2] else log.plain
+        if name is None:
+            continue
+        kind = log.compact if name[2] else log.plain
+        try:
             kind[int(name[1])] = _read_entries(path)
+        except FileNotFoundError:
+            continue  # a query that runs has just deleted it; if it still counts, the log has a gap now
     return log
 
 
 def _read_entries(path: Path) -> list[_Entry]:
     try:
         first, *lines = path.read_bytes().splitlines() or [b""]
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise _damaged(path, str(error)) from error
     version = first.decode(errors="backslashreplace")

@@ -14,6 +14,7 @@ import pytest
 from tidemark.auditor.output_tables import open_table, output_kind, read_delta, read_parquet_sink
 from tidemark.errors import EXIT_USAGE, BrokenTable
 from tidemark.formats.events import read_time_us
+from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle.input.output_rows import header_problem
 
 HERE = "file:///data/elsewhere/out"
@@ -78,6 +79,14 @@ def test_the_headers_are_those_that_the_judge_reads(tmp_path):
     (record,) = read_parquet_sink(tmp_path, "b2f0")
     assert record.headers == [("query", "b2f0"), ("batch", "0")]
     assert header_problem(record) == ""
+
+
+def test_the_records_are_lines_of_evidence(tmp_path):
+    sink(tmp_path, 3)
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.write_lines("output", read_parquet_sink(tmp_path, "b2f0"))
+    assert list(directory.output()) == list(read_parquet_sink(tmp_path, "b2f0"))
 
 
 def test_files_of_failed_attempts_do_not_count(tmp_path):
@@ -312,3 +321,11 @@ def test_a_cut_data_file_is_refused(tmp_path):
     path = tmp_path / "part-0-1.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     assert "cannot be read as Parquet" in str(refused(tmp_path))
+
+
+def test_a_log_that_is_deleted_while_the_others_are_read_is_not_missed(tmp_path):
+    sink(tmp_path, 4, compact=3)
+    old = tmp_path / "_spark_metadata" / "0"
+    old.unlink()
+    old.symlink_to("gone")  # it is listed, and cannot be opened
+    assert came(tmp_path) == {"row0": None, "row1": "1", "row2": None, "row3": "3"}
