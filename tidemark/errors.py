@@ -8,6 +8,7 @@ exit code of the command line:
     │   ├── BrokenTrace         a line of a trace cannot be read
     │   ├── BrokenEvidence      a file of a run directory cannot be read
     │   ├── BrokenContract      a pipeline's contract contradicts itself
+    │   ├── BrokenTable         a table that a query wrote cannot be read, or not as its log says
     │   └── SinkRefused         the exactly-once sink refuses to write: settings, checkpoint and ledger do not match
     └── TestbedError        4   there is no verdict: the testbed failed, or the query under test did
         ├── JavaError           no Java, or one that Spark cannot use
@@ -71,6 +72,10 @@ class BrokenEvidence(UsageError):
 
 class BrokenContract(UsageError):
     """A contract contradicts itself."""
+
+
+class BrokenTable(UsageError):
+    """A table that a query wrote cannot be read, or not as its log says."""
 
 
 class SinkRefused(UsageError):
