@@ -26,6 +26,7 @@ def report_nothing(_what: str, _done: int, _total: int) -> None:
 class AuditOptions:
     """One audit.
 
+    ``output`` is a topic or, if there is a ``/`` in it, the folder of a table.
     ``contract`` is a file. ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
     ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
@@ -80,6 +81,11 @@ class AuditOptions:
                 hint="write it as in the records: 2026-01-31T12:00:00Z",
             )
         return time_us // 1000
+
+    @property
+    def output_folder(self) -> Path | None:
+        """The folder of the table that is the output; ``None`` if it is a topic, whose name has no ``/``."""
+        return Path(self.output) if "/" in self.output else None
 
     @property
     def broker(self) -> dict[str, str]:

@@ -28,9 +28,9 @@ from tidemark.auditor.audited_batches import (
     must_have_read,
     plan_audit,
 )
+from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
 from tidemark.errors import UsageError
-from tidemark.formats.audited_query import Span
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.jsonlines import write_lines
@@ -82,22 +82,19 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
     if not options.may_create_offsets_topic:
         topics.must_have_groups()
     owed_to = max(committed_batches(options.checkpoint), default=-1)
-    output_start, output_end = topics.output_span(options.output)
+    output = _output_of(options, topics)
     log = read_query_log(options.checkpoint)
     plan = plan_audit(log, names, topics.held(list(names.values())), options.batches, owed_to)
     contract, differences = as_logged(contract, log)
     topics.must_reach(plan.inputs)
     digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
-    topics.write_output(directory, options.output, output_start, output_end)
+    output.write(directory, log.query_id)
     directory.write_lines("batches", plan.batches)
     directory.write_json("contract", contract.to_json())
     about = msgspec.structs.replace(
-        plan.about,
+        output.told_in(plan.about),
         unheld=dict(topics.unheld),
         deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
-        output_topic=options.output,
-        output_deleted=_deleted_output(output_start, output_end),
-        output_end={str(partition): end for partition, end in sorted(output_end.items())},
     )
     manifest = _manifest(options, contract, log, plan, directory)
     directory.write_json(
@@ -144,10 +141,10 @@ def _topics(options: AuditOptions, contract: Contract) -> dict[str, str]:
     return found
 
 
-def _deleted_output(start: dict[int, int], end: dict[int, int]) -> dict[str, Span]:
-    return {
-        str(part): (0, first) for part, first in sorted(start.items()) if 0 < first <= end.get(part, first)
-    }
+def _output_of(options: AuditOptions, topics: AuditedTopics) -> TopicOutput | TableOutput:
+    """The output as it is now: what is written to it later is not looked at."""
+    folder = options.output_folder
+    return TopicOutput(topics, options.output) if folder is None else TableOutput(folder, options.report)
 
 
 def _default_directory(contract: Contract) -> Path:

@@ -25,7 +25,13 @@ ContractFile = Annotated[
     Path, typer.Option(metavar="FILE", help="The contract of the join, in JSON; a chain is not audited.")
 ]
 Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster.")]
-OutputTopic = Annotated[str, typer.Option(metavar="TOPIC", help="The topic that the query writes.")]
+Output = Annotated[
+    str,
+    typer.Option(
+        metavar="TOPIC|TABLE",
+        help="The topic that the query writes; or, with a / in it, the folder of a Parquet or Delta table.",
+    ),
+]
 KafkaConf = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings of Kafka's client (a login): NAME=VALUE lines.")
 ]
@@ -70,7 +76,7 @@ def audit_command(
     checkpoint: Checkpoint,
     contract: ContractFile,
     bootstrap: Bootstrap,
-    output: OutputTopic,
+    output: Output,
     kafka_conf: KafkaConf = None,
     topic: Topics = None,
     batches: Batches = "",

@@ -440,8 +440,7 @@ class RunDirectory:
 
     def write_lines(self, name: str, items: Iterable[Any]) -> None:
         """Write ``NAME.jsonl``, completely or not at all."""
-        encode = msgspec.json.Encoder().encode
-        write_lines(self.path / f"{name}.jsonl", (encode(item) for item in items))
+        write_lines(self.path / f"{name}.jsonl", map(msgspec.json.Encoder().encode, items))
 
     def write_json(self, name: str, item: Any) -> None:
         """Write ``NAME.json``, indented for people, completely or not at all."""
@@ -459,11 +458,9 @@ class RunDirectory:
         return is_there
 
     def _must_be_whole(self, name: str, found: int, manifest: Manifest) -> None:
-        said = manifest.records.get(name, found)
-        if found != said:
-            raise _broken(
-                self.file(name), f"it has {found:,} records; the manifest says that it has {said:,}"
-            )
+        if found != (said := manifest.records.get(name, found)):
+            why = f"it has {found:,} records; the manifest says that it has {said:,}"
+            raise _broken(self.file(name), why)
 
     def _lines(self, name: str, kind: type[Any]) -> Iterator[Any]:
         path = self.file(name)

@@ -168,6 +168,7 @@ class _AuditJudgement(Judgement):
             self.notes.append(
                 f"deleted: offsets {start:,} to {end - 1:,} of the output, partition {partition}"
             )
+        self.notes += [f"the output table: {said}" for said in (*about.output_removals, *about.output_notes)]
         self.notes += [
             f"restart inferred at batch {batch}: nothing else explains the watermarks after it"
             for batch in checked.restarts

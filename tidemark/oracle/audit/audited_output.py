@@ -223,6 +223,9 @@ class AuditedOutput:
     def _missing(self, identity: int) -> None:
         """A certain row that a committed batch owed, and that never came."""
         batch = self._batch_of(identity)
+        if self._audited.about.output_removals:
+            self.came.counts["absent_of_deleted_output"] += 1
+            return
         if batch < max(self._whole_from.values(), default=0):
             is_before = self._audited.before is not None and batch <= self._audited.before
             self.came.counts["absent_before" if is_before else "absent_of_deleted_output"] += 1

@@ -20,7 +20,7 @@ from tidemark.oracle.large.plain import (
     plain_object,
     text_of,
 )
-from tidemark.oracle.large.records import Database
+from tidemark.oracle.large.record_tables import Database
 
 _TAILS = ('"]]', '"],["partition",""],["attempt",""]]')
 """What is left of the headers behind the batch's number, without digits: none, or those of the bundled sinks."""

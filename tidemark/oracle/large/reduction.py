@@ -23,7 +23,7 @@ from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.large import output
-from tidemark.oracle.large.records import Database, Records, scanned
+from tidemark.oracle.large.record_tables import Database, Records, scanned
 from tidemark.oracle.large.totals import count_rest
 from tidemark.oracle.large.witnesses import witnesses
 from tidemark.oracle.model.sample import ROWS

@@ -12,7 +12,7 @@ from tidemark.formats.evidence import InputRecord
 from tidemark.oracle.input.history import ROW_MASK, History
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
-from tidemark.oracle.large.records import Database
+from tidemark.oracle.large.record_tables import Database
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 
 _EDGE_US = 1 * US_PER_MS
