@@ -2,9 +2,9 @@
 
 In it: the options (``audit_options``), the batches that can be judged (``audited_batches``), records read from topics
 (``audited_topics``), the output (``audited_outputs``: a topic, or a table by ``output_tables``), and the audit itself
-(``one_audit``). It may use Kafka's client, the readers of Spark's files, the
-oracle and the formats; nothing of a stack. It reads and never writes, but for the run directory: no consumer group is
-joined, no offset committed, nothing made or changed in the cluster, and no file of the checkpoint opened for writing.
+(``one_audit``). It may use Kafka's client, the readers of Spark's files, the oracle and the formats; nothing of a
+stack. It reads and never writes, but for the run directory: no consumer group is joined, no offset committed, nothing
+made or changed in the cluster, and no file of the checkpoint opened for writing.
 """
 
 from __future__ import annotations
