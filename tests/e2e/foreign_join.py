@@ -2,7 +2,8 @@
 
 A left outer join of two topics with Spark's own source and sink, in a classic session, without a line of tidemark. It
 runs until it is killed. ``slow.ms=N`` makes the sink wait before each row, so that a batch can be killed between its
-first row and its last; other pairs are settings of the session.
+first row and its last; ``format=parquet`` or ``delta`` writes a table into the folder OUTPUT; others are settings of
+the session.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def main(bootstrap: str, orders: str, payments: str, output: str, checkpoint: st
     """Start it, and wait until it is killed, or until whoever started it is gone."""
     threading.Thread(target=lambda: os._exit(len(sys.stdin.read())), daemon=True).start()
     conf = dict(pair.split("=", 1) for pair in pairs)
-    slow_ms = int(conf.pop("slow.ms", "0"))
+    slow_ms, form = int(conf.pop("slow.ms", "0")), conf.pop("format", "kafka")
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     for name, value in {"spark.sql.shuffle.partitions": "2", **conf}.items():
         builder = builder.config(name, value)
@@ -31,13 +32,18 @@ def main(bootstrap: str, orders: str, payments: str, output: str, checkpoint: st
     left = events(session, bootstrap, orders, ORDERS).withWatermark("ordered_at", "10 seconds")
     right = events(session, bootstrap, payments, PAYMENTS).withWatermark("paid_at", "20 seconds")
     joined = left.alias("o").join(right.alias("p"), expr(SOON), "leftOuter")
-    records = joined.select(to_json(struct("order_id", "payment_id")).alias("value"))
+    row = to_json(struct("order_id", "payment_id")).alias("value")
+    records = joined.select(row, "order_id", "payment_id")
     if slow_ms:
         records = records.where(
             f"java_method('java.lang.Thread', 'sleep', {slow_ms}L) IS NULL OR value <> ''"
         )
-    writer = records.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
-    writer = writer.option("topic", output).option("checkpointLocation", checkpoint)
+    if form == "kafka":
+        writer = records.select("value").writeStream.format("kafka")
+        writer = writer.option("kafka.bootstrap.servers", bootstrap).option("topic", output)
+    else:
+        writer = records.drop("value").writeStream.format(form).option("path", output)
+    writer = writer.option("checkpointLocation", checkpoint)
     writer.trigger(processingTime="100 milliseconds").start().awaitTermination()
 
 

@@ -42,10 +42,21 @@ CONTRACT = {
 }  # fmt: skip
 
 
-class ForeignQuery:
-    """One query: its topics, its checkpoint, and the events that it is fed."""
+DELTA = Path(__file__).parents[1] / "spark" / "delta.lock"
+IN_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 
-    def __init__(self, bootstrap: str, folder: Path, seed: int) -> None:
+
+class ForeignQuery:
+    """One query: its topics, its checkpoint, and the events that it is fed.
+
+    ``form`` is what it writes: ``kafka`` to a topic, ``parquet`` or ``delta`` to a folder.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, seed: int, form: str = "kafka") -> None:
         name = uuid.uuid4().hex[:8]
         self.bootstrap = bootstrap
         self.folder = folder
@@ -59,17 +70,26 @@ class ForeignQuery:
         self.audits: dict[str, AuditResult] = {}
         self._now_s = 1_767_225_600
         self._orders = self._payments = 0
-        kafka.create_topics(bootstrap, {self.orders: 2, self.payments: 2, self.output: 1})
+        self.form = form
+        topics = {self.orders: 2, self.payments: 2}
+        if form == "kafka":
+            topics[self.output] = 1
+        else:
+            self.output = str(folder / "table")
+        kafka.create_topics(bootstrap, topics)
 
     @contextmanager
     def running(self, **conf: object) -> Iterator[psutil.Popen]:
         """The program; SIGKILL at exit. It ends by itself if this process does."""
         java, spark = find_java(), find_spark(Path(sys.executable))
         groups = ("connector", f"spark-{jars.connector_version(spark.version)}")
-        path = ":".join(
-            str(jar) for some in jars.provide(java, spark, groups, print).values() for jar in some
-        )
-        pairs = [f"{name.replace('__', '.')}={value}" for name, value in conf.items()]
+        found = dict(jars.provide(java, spark, groups, print))
+        named = {name.replace("__", "."): value for name, value in conf.items()} | {"format": self.form}
+        if self.form == "delta":
+            found |= jars.provide(java, spark, ("delta",), print, lock=DELTA)
+            named |= IN_DELTA
+        path = ":".join(str(jar) for some in found.values() for jar in some)
+        pairs = [f"{name}={value}" for name, value in named.items()]
         topics = [self.orders, self.payments, self.output]
         with (self.folder / "program.log").open("ab") as log:
             program = psutil.Popen(
@@ -161,7 +181,9 @@ class ForeignQuery:
         assert program.poll() is None, f"the program ended: {said[-4000:]}"
 
     def written(self) -> int:
-        """The records of the output."""
+        """The records of the output, or the files in the folder of a table."""
+        if self.form != "kafka":
+            return len(list(Path(self.output).glob("*.parquet")))
         return sum(kafka.end_offsets(self.bootstrap, [self.output])[self.output].values())
 
     def repeats(self) -> int:
@@ -178,7 +200,8 @@ class ForeignQuery:
 
     def drop(self) -> None:
         """Delete its topics."""
-        kafka.delete_topics(self.bootstrap, [self.orders, self.payments, self.output])
+        outputs = [self.output] if self.form == "kafka" else []
+        kafka.delete_topics(self.bootstrap, [self.orders, self.payments, *outputs])
 
 
 def moment(seconds: float) -> str:

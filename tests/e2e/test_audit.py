@@ -232,3 +232,39 @@ def must_have_found_the_repeats(query: ForeignQuery, verdict: tidemark.Verdict) 
         assert verdict.findings_total == {"duplicate_rows": query.repeats()}
     else:
         assert (verdict.findings_total, verdict.verdict) == ({}, "UNKNOWN")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_table_is_judged_batch_by_batch_and_files_of_a_failed_attempt_are_not_of_it(
+    stack, tmp_path, form, request
+):
+    query = ForeignQuery(stack.bootstrap_servers, tmp_path, seed=8, form=form)
+    request.addfinalizer(query.drop)
+    with query.running(**SLOW) as program:
+        for _ in range(2):
+            query.feed(20)
+            query.await_all_read(program)
+        query.feed(150)
+        query.await_half_written(program, 1)
+        query.kill(program)
+    with query.running() as program:
+        query.await_all_read(program)
+        for _ in range(2):
+            query.feed(20)
+            query.await_all_read(program)
+    before = cluster_state(query.bootstrap)
+
+    verdict = audit(query, tmp_path, delivery="exactly-once").verdict
+
+    assert cluster_state(query.bootstrap) == before
+    assert (verdict.verdict, verdict.findings_total, verdict.inconclusive) == ("VALID", {}, [])
+    assert verdict.audit.level == "batches"
+    counts = verdict.counts
+    assert (
+        counts["joined_rows"] + counts["null_rows"]
+        == counts["expected_rows"]
+        == counts["output_records"]
+        > 50
+    )
+    assert any(note.startswith("the output table: partition 0 is the file ") for note in verdict.audit.notes)
