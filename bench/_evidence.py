@@ -43,6 +43,7 @@ print(json.dumps({
     "resident_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     "verdict": verdict.verdict,
     "findings": verdict.findings_total,
+    "modelled": None if verdict.modelled is None else verdict.modelled.rows,
     "inconclusive": verdict.inconclusive,
     "counts": verdict.counts,
 }))

@@ -22,6 +22,7 @@ from bench._evidence import AIM_BYTES, AIM_S, PARTITIONS, START_US, contract, ma
 from bench._large_evidence import make_large_run
 from tidemark.formats.contract import Bound, JoinKind
 from tidemark.formats.events import write_time
+from tidemark.formats.seal import seal
 from tidemark.formats.trace import Record
 
 BATCHES = 40
@@ -78,6 +79,9 @@ def main() -> None:
     parser.add_argument("--kind", type=JoinKind, default=JoinKind.LEFT_OUTER, choices=list(JoinKind))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--large", action="store_true", help="Parquet, a left outer join without late rows")
+    parser.add_argument(
+        "--unsealed", action="store_true", help="without a seal, so that all of it is read in Python"
+    )
     parser.add_argument("--keep", type=Path, help="leave the run directory here")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
@@ -88,6 +92,8 @@ def main() -> None:
         else:
             records = batches(args.events, random.Random(args.seed))
             run = make_run(path, contract(args.kind, Bound(-20_000, 0)), records)
+        if not args.unsealed:
+            seal(run.path)
         measured = {"bench": "judge", "events": args.events, "kind": args.kind, **measure(run.path)}
     measured |= {"aim_s": AIM_S, "aim_bytes": AIM_BYTES}
     sys.stdout.write(json.dumps(measured) + "\n")

@@ -22,9 +22,6 @@ from tidemark.oracle.large.plain import (
 )
 from tidemark.oracle.large.record_tables import Database
 
-_TAILS = ('"]]', '"],["partition",""],["attempt",""]]')
-"""What is left of the headers behind the batch's number, without digits: none, or those of the bundled sinks."""
-
 
 def fields_of_output(output: Output) -> dict[str, str]:
     """What is read of a record: its name here -> the field. ``l_id``, ``r_id``, and the places if both are there."""
@@ -54,14 +51,14 @@ def make_came(sql: Database, history: History, scan: str) -> None:
 
 
 def _claimed(history: History, fields: dict[str, str], scan: str) -> str:
-    """What each record says. Its headers begin with query and batch; what else there is has a number."""
+    """What each record says. Its headers begin with query and batch, and have neither of them twice."""
     names = list(fields.values())
     field = {name: f"f[{number}]" for number, name in enumerate(fields, 1)}
     columns = [
         f"{(as_text if name.endswith('_id') else as_number)(one)} as {name}" for name, one in field.items()
     ]
     begin = f'[["query","{history.manifest.query_id}"],["batch","'
-    tail = f"translate(substr(headers, {len(begin) + 1} + length(batch)), '0123456789', '')"
+    rest = f"substr(headers, {len(begin) + 1})"
     plain = [
         plain_object(names),
         *((is_text if name.endswith("_id") else is_number)(one) for name, one in field.items()),
@@ -69,14 +66,14 @@ def _claimed(history: History, fields: dict[str, str], scan: str) -> str:
         "length(batch) between 1 and 9",
         "translate(batch, '0123456789', '') = ''",
         "batch = '0' or not starts_with(batch, '0')",
-        f"{tail} in ({', '.join(map(text_of, _TAILS))})",
+        *(f"not contains({rest}, '[\"{name}\",')" for name in ("query", "batch")),
     ]
     return f"""
 select o, try_cast(batch as bigint) as batch, {", ".join(columns)},
     coalesce({" and ".join(f"({one})" for one in plain)}, false) as is_plain
 from (
-    select *, split_part(substr(headers, {len(begin) + 1}), '"', 1) as batch,
-        case when json_valid(value) then {extracted(names)} end as f
+    select *, split_part({rest}, '"', 1) as batch,
+        {extracted(names)} as f
     from (select row_number() over () as o, value, headers from {scan}) records_of_output
 ) read
 """

@@ -33,16 +33,19 @@ def text_of(value: str) -> str:
 
 
 def extracted(names: Sequence[str], value: str = "value") -> str:
-    """The fields of a JSON object, as a list of JSON values."""
+    """The fields of a JSON object, as a list of JSON values; NULL for what is no JSON."""
     paths = ", ".join(text_of(f'$."{name}"') for name in names)
-    return f"json_extract({value}, [{paths}])"
+    return f"case when json_valid({value}) then json_extract({value}, [{paths}]) end"
 
 
 def plain_object(names: Sequence[str], value: str = "value") -> str:
-    """Whether a text is a JSON object in which each of these fields is there once, or not at all."""
+    """Whether a text is a JSON object in which each of these fields is there once, or not at all.
+
+    ``f`` is what :func:`extracted` gives of it, NULL where it is no JSON.
+    """
     opened = f"length({value}) - length(replace(replace({value}, '{{', ''), '[', ''))"
     asked = [
-        f"json_valid({value})",
+        "f is not null",
         f"left({value}, 1) = '{{'",
         f"not contains({value}, '\\u')",
         f"not regexp_matches({value}, {text_of(_ODD)})",

@@ -104,7 +104,7 @@ select n, {side} as side, part, coalesce(start, 0) + ordinal - 1 as position, is
 from (
     select n, part, is_sentinel, row_number() over (partition by part order by n) as ordinal, {", ".join(columns)},
         coalesce({" and ".join(f"({one})" for one in plain)}, false) as is_plain
-    from (select *, case when json_valid(value) then {extracted(names)} end as f from ({self.scan}) all_records
+    from (select *, {extracted(names)} as f from ({self.scan}) all_records
         where topic = {text_of(about.topic)}) mine
 ) placed left join ({starts}) starts using (part)
 """

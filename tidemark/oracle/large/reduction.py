@@ -29,15 +29,17 @@ from tidemark.oracle.large.witnesses import witnesses
 from tidemark.oracle.model.sample import ROWS
 from tidemark.oracle.spark.known_defects import is_modelled
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.oracle.sql.join_answer import POPULAR, make_tables
+from tidemark.oracle.sql.join_answer import POPULAR, QUIET, make_tables
 from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules
 
 LARGE = 200_000
 """A run with more input records than this is reduced. Calibration: below, a judgement takes some two seconds."""
-MEMORY = "1GB"
-"""What DuckDB holds in memory; the rest is in its temporary folder."""
+_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
+"""What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
+its temporary folder.
+"""
 DIRTY_ROWS = 200_000
 """Up to so many rows of dirty keys are handed on. Calibration: two seconds, and 150 MB."""
 _PAIRS = 200_000
@@ -112,10 +114,16 @@ def reduced(run: Evidence, *, large: int = LARGE) -> Reduced | None:
     if trace is None or records is None or _published(history) <= large or not _can_be_reduced(run, history):
         return None
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
-        config: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": folder}
+        config: dict[str, Any] = {"memory_limit": memory_limit(_published(history)), "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
+            sql.execute(QUIET)
             made = Records(sql, history, scanned(trace, scans["flush"]))
             return _Reduction(sql, history, made, records).run(run)
+
+
+def memory_limit(records: int) -> str:
+    """What DuckDB may hold in memory for a run of so many input records."""
+    return f"{min(_MOST_MB, _LEAST_MB + records // _RECORDS_OF_A_MB)}MB"
 
 
 def _published(history: History) -> int:

@@ -20,6 +20,7 @@ from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import DeduplicateOperator, LimitOperator, delay_ms
 from tidemark.oracle.spark.time_ranges import US_PER_MS, bound_ms
+from tidemark.oracle.sql.join_answer import QUIET
 
 _ARROW = {chain.STRING: pa.string(), chain.BIGINT: pa.int64(), chain.TIME: pa.int64()}
 _TYPES = {chain.STRING: "varchar", chain.BIGINT: "bigint", chain.TIME: "bigint"}
@@ -36,6 +37,7 @@ class ChainAnswer:
         self._numbers = iter(range(len(model.machines)))
         self._sources = iter(range(len(self._given)))
         self._database = duckdb.connect(":memory:")
+        self._database.execute(QUIET)
         self._database.execute("set threads = 1")
         self.broken: list[str] = []
 

@@ -20,6 +20,8 @@ from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
 
+QUIET = "set enable_progress_bar = false"
+"""DuckDB writes a bar to standard output, where a verdict may be, if a statement takes more than two seconds."""
 _FEW_ROWS = 2_000
 """Up to so many input rows all relations are one statement, and no key is popular: a statement costs more than that."""
 POPULAR = 16
@@ -71,6 +73,7 @@ def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
     rules = rules_of(history, by_checkpoint=by_checkpoint or rest is not None)
     found = relations(rules, DUCKDB)
     with _database().cursor() as sql:  # a connection of its own: what it makes nobody else sees
+        sql.execute(QUIET)
         for name, columns in input_tables(history).items():
             sql.register(name, columns)
         if rules.popular is not None:
