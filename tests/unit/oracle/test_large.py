@@ -13,14 +13,15 @@ from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 
 from tests.golden.judging import EVIDENCE, FACTS, names, read
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.random_cases import generate
-from tidemark.errors import TidemarkError
+from tidemark.errors import TestbedError, TidemarkError
 from tidemark.formats import trace
 from tidemark.formats.chain import is_chain
-from tidemark.formats.contract import Delivery, JoinKind
+from tidemark.formats.contract import Contract, Delivery, JoinKind
 from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_run
@@ -66,34 +67,43 @@ def facts(verdict: Verdict) -> dict[str, Any]:
     return {**found, "findings": sorted(findings) if kept_all else len(findings)}
 
 
-def write(drawn: Drawn, path: Path, rng: random.Random) -> RunDirectory:
+def drawn(seed: int, rng: random.Random | None = None) -> Drawn:
+    """A drawn run, restarted now and then if there is a generator."""
+    case = generate(seed)
+    return Drawn(
+        case, {number for number in range(1, case.slices + 2) if rng is not None and rng.random() < 0.2}
+    )
+
+
+def write(run_drawn: Drawn, path: Path, rng: random.Random) -> RunDirectory:
     """The evidence of a drawn run, sealed; something is wrong with its output."""
-    run, records = RunDirectory(path), drawn.records
-    end = len(records) - drawn.sentinels
+    run, records = RunDirectory(path), run_drawn.records
+    end = len(records) - run_drawn.sentinels
     header = Header(
         tidemark_trace=trace.FORMAT,
         pace=rng.choice(("stepped", "backlog")),
-        topics={name: TopicSpec(1) for name in drawn.manifest.inputs},
+        topics={name: TopicSpec(1) for name in run_drawn.manifest.inputs},
         slices=max(one.slice for one in records) + 1,
     )
     write_trace(path / "trace.jsonl", header, records[:end])
     write_trace(path / "flush.jsonl", header, records[end:])
     many = Counter(one.topic for one in records)
     manifest = msgspec.structs.replace(
-        drawn.manifest,
-        inputs={name: InputTopic(name, {"0": 0}, {"0": many[name]}) for name in drawn.manifest.inputs},
+        run_drawn.manifest,
+        inputs={name: InputTopic(name, {"0": 0}, {"0": many[name]}) for name in run_drawn.manifest.inputs},
         delivery=rng.choice(list(Delivery)),
         query_id="q-1",
         seed=rng.randrange(100),
         pace=header.pace,
     )
+    contract = Contract.from_json(manifest.contract)
     if rng.random() < 0.3:
-        output = replace(drawn.case.contract.output, left_ref=None, right_ref=None)
-        manifest.contract = replace(drawn.case.contract, output=output).to_json()
+        output = replace(contract.output, left_ref=None, right_ref=None)
+        manifest.contract = replace(contract, output=output).to_json()
     run.write_json("manifest", manifest)
     batches = [
         msgspec.structs.replace(one, runs=rng.choice((1, 1, 2))) if one.restarted else one
-        for one in drawn.batches()
+        for one in run_drawn.batches()
     ]
     run.write_lines("batches", batches)
     run.write_lines("output", [])
@@ -163,11 +173,8 @@ def test_a_reduced_run_has_the_same_verdict(
     outcomes: Counter[str] = Counter()
     for seed in range(first, first + SEEDS):
         rng = random.Random(f"large {seed}")
-        case = generate(seed)
-        drawn = Drawn(case, {number for number in range(1, case.slices + 2) if rng.random() < 0.2})
-        drawn.case = case  # type: ignore[attr-defined]
         (tmp_path / str(seed)).mkdir()
-        run = write(drawn, tmp_path / str(seed), rng)
+        run = write(drawn(seed, rng), tmp_path / str(seed), rng)
         try:
             whole, part, was_reduced = both(run, monkeypatch)
         except TidemarkError:
@@ -210,3 +217,41 @@ def without_state(run: RunDirectory) -> None:
     manifest.state = None
     manifest.records.pop("state", None)
     run.write_json("manifest", manifest)
+
+
+def test_a_run_for_which_there_is_no_memory_is_an_error_that_says_so_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "temporary").mkdir()
+    run = write(drawn(3), tmp_path / "run", random.Random(1))
+    monkeypatch.setattr(reduction, "memory_limit", lambda _records: "1kB")
+    monkeypatch.setattr(reduction.tempfile, "tempdir", str(tmp_path / "temporary"))
+
+    with pytest.raises(TestbedError, match="too little memory or disk") as caught:
+        reduction.reduced(run, large=-1)
+
+    assert str(tmp_path / "temporary") in caught.value.hint
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_compressed_evidence_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write(drawn(3), tmp_path, random.Random(2))
+    for path in list(tmp_path.glob("*.jsonl")):
+        path.with_suffix(".jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(path.read_bytes()))
+        path.unlink()
+    seal(tmp_path)
+
+    whole, part, was_reduced = both(run, monkeypatch)
+
+    assert was_reduced
+    assert whole == part
+
+
+def test_evidence_without_a_seal_is_judged_whole(tmp_path: Path) -> None:
+    run = write(drawn(3), tmp_path, random.Random(2))
+    assert reduction.reduced(run, large=-1) is not None
+
+    (tmp_path / "seal.json").unlink()
+
+    assert reduction.reduced(run, large=-1) is None

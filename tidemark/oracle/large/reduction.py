@@ -11,11 +11,13 @@ from __future__ import annotations
 import base64
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 import duckdb
 import msgspec
 
+from tidemark.errors import TestbedError
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, Manifest, OutputRecord, StateRow
 from tidemark.formats.faults import Fault, FaultComponent
@@ -104,7 +106,10 @@ class Reduced:
 
 
 def reduced(run: Evidence, *, large: int = LARGE) -> Reduced | None:
-    """A large run reduced; ``None`` if it is small, or has what only the judgement of small runs can judge."""
+    """A large run reduced; ``None`` if it is small, or has what only the judgement of small runs can judge.
+
+    Raises ``TestbedError`` if DuckDB has neither memory nor disk for it.
+    """
     scan = getattr(run, "scan", None)
     if scan is None:
         return None
@@ -113,12 +118,25 @@ def reduced(run: Evidence, *, large: int = LARGE) -> Reduced | None:
     trace, records = scans["trace"], scans["output"]
     if trace is None or records is None or _published(history) <= large or not _can_be_reduced(run, history):
         return None
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained():
         config: dict[str, Any] = {"memory_limit": memory_limit(_published(history)), "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
             sql.execute(QUIET)
             made = Records(sql, history, scanned(trace, scans["flush"]))
             return _Reduction(sql, history, made, records).run(run)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say what DuckDB lacked."""
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        raise TestbedError(
+            "the run could not be judged: DuckDB has too little memory or disk for it",
+            detail=str(error).partition("\n")[0],
+            hint=f"its temporary files are below {tempfile.gettempdir()!r}: free some space there, or set TMPDIR",
+        ) from error
 
 
 def memory_limit(records: int) -> str:
