@@ -10,16 +10,19 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+import tidemark
 from tidemark.auditor import AuditResult
 from tidemark.formats.events import write_time
 from tidemark.kafka import client as kafka
 from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.query_log import read_query_log
 from tidemark.stack.install import jars
 from tidemark.stack.install.toolchain import find_java, find_spark
 from tidemark.waiting import wait_until
@@ -50,14 +53,42 @@ IN_DELTA = {
 }
 
 
+@dataclass(frozen=True)
+class ForeignSpark:
+    """A PySpark that runs the program: its interpreter, and the groups of jars that its Kafka connector is of."""
+
+    python: Path
+    groups: tuple[str, ...]
+
+    @staticmethod
+    def of(python: Path) -> ForeignSpark:
+        """That of an interpreter that a stack could run with, too."""
+        connector = jars.connector_version(find_spark(python).version)
+        return ForeignSpark(python, ("connector", f"spark-{connector}"))
+
+    def class_path(self, java: Path) -> str:
+        """The jars of the connector; they are fetched by the Ivy of this process's PySpark."""
+        provided = jars.provide(java, find_spark(Path(sys.executable)), self.groups, print)
+        return ":".join(str(jar) for some in provided.values() for jar in some)
+
+
 class ForeignQuery:
     """One query: its topics, its checkpoint, and the events that it is fed.
 
     ``form`` is what it writes: ``kafka`` to a topic, ``parquet`` or ``delta`` to a folder.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, seed: int, form: str = "kafka") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        seed: int,
+        *,
+        form: str = "kafka",
+        spark: ForeignSpark | None = None,
+    ) -> None:
         name = uuid.uuid4().hex[:8]
+        self.spark = spark or ForeignSpark.of(Path(sys.executable))
         self.bootstrap = bootstrap
         self.folder = folder
         self.orders, self.payments, self.output = (
@@ -81,21 +112,28 @@ class ForeignQuery:
     @contextmanager
     def running(self, **conf: object) -> Iterator[psutil.Popen]:
         """The program; SIGKILL at exit. It ends by itself if this process does."""
-        java, spark = find_java(), find_spark(Path(sys.executable))
-        groups = ("connector", f"spark-{jars.connector_version(spark.version)}")
-        found = dict(jars.provide(java, spark, groups, print))
-        named = {name.replace("__", "."): value for name, value in conf.items()} | {"format": self.form}
+        java, path = find_java(), self.spark.class_path(find_java())
+        named = {name.replace("__", "."): value for name, value in conf.items()}
+        if self.form != "kafka":
+            named["format"] = self.form
         if self.form == "delta":
-            found |= jars.provide(java, spark, ("delta",), print, lock=DELTA)
+            found = jars.provide(java, find_spark(Path(sys.executable)), ("delta",), print, lock=DELTA)
+            path = ":".join([path, *(str(jar) for some in found.values() for jar in some)])
             named |= IN_DELTA
-        path = ":".join(str(jar) for some in found.values() for jar in some)
         pairs = [f"{name}={value}" for name, value in named.items()]
         topics = [self.orders, self.payments, self.output]
         with (self.folder / "program.log").open("ab") as log:
             program = psutil.Popen(
-                [sys.executable, str(PROGRAM), self.bootstrap, *topics, str(self.checkpoint.path), *pairs],
+                [
+                    str(self.spark.python),
+                    str(PROGRAM),
+                    self.bootstrap,
+                    *topics,
+                    str(self.checkpoint.path),
+                    *pairs,
+                ],
                 env={
-                    **os.environ,
+                    **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
                     "JAVA_HOME": str(Path(os.path.realpath(java)).parents[1]),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {path} pyspark-shell",
@@ -124,6 +162,25 @@ class ForeignQuery:
                 pass  # it ended by itself
         psutil.wait_procs(family, timeout=30)
 
+    def run_with_a_kill(self, **conf: object) -> None:
+        """A short life: late records, NULL rows, and a batch of 60 orders whose first rows come again."""
+        with self.running(slow__ms=20, **conf) as program:
+            for _ in range(2):
+                self.feed(20)
+                self.await_all_read(program)
+            self.kill_in_a_batch(program, 60)
+        with self.running(**conf) as program:
+            self.await_all_read(program)
+            for _ in range(2):
+                self.feed(20)
+                self.await_all_read(program)
+
+    def kill_in_a_batch(self, program: psutil.Popen, orders: int = 150) -> None:
+        """Feed it a slice, and kill it once a batch has written some rows and is not committed."""
+        self.feed(orders)
+        self.await_half_written(program, 10)
+        self.kill(program)
+
     def feed(self, orders: int, *, payments: bool = True) -> None:
         """A slice: orders over ten seconds, payments for half of them, a tenth of either late or out of order."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
@@ -151,13 +208,11 @@ class ForeignQuery:
 
         def is_done() -> bool:
             self._must_live(program)
-            committed = self.checkpoint.committed()
-            if not committed or self.checkpoint.running() is not None:
+            if not self.checkpoint.committed() or self.checkpoint.running() is not None:
                 return False
-            last = self.checkpoint.batch(committed[-1])
-            return (
-                last.has_read(ends) and self.checkpoint.next_watermark_ms(committed[-1]) == last.watermark_ms
-            )
+            log = read_query_log(self.checkpoint.path)
+            last = log.planned[-1]
+            return last.has_read(ends) and log.next_watermarks_ms.get(last.batch) == last.watermark_ms
 
         wait_until(
             is_done, START_S, lambda: f"batches of all records; the log is {self.folder / 'program.log'}"
@@ -190,6 +245,14 @@ class ForeignQuery:
         """How many records of the output are there once more."""
         values = [record.value for record in kafka.read_all(self.bootstrap, self.output)]
         return len(values) - len(set(values))
+
+    def audit(self, run_dir: Path, **options: object) -> AuditResult:
+        """Audit it as it is now; the evidence is in ``run_dir``."""
+        topics = {"orders": self.orders, "payments": self.payments}
+        return tidemark.audit(
+            self.checkpoint.path, self.contract, self.bootstrap, self.output, topics=topics, run_dir=run_dir,
+            **options,
+        )  # fmt: skip
 
     def delete_records(self, topic: str, before: dict[int, int]) -> None:
         """Delete what is before these offsets, as a broker does when its retention is over."""

@@ -9,8 +9,9 @@ Spark, or no checkpoint at all, and says so. Read are:
                     line of metadata (watermark, settings), then a line for each source in the order of the plan, ``-``
                     for a source without an offset. ``v2``, from 4.2 on, if asked for: the same, each source's line with
                     its name and a colon before the offset (``spark.sql.streaming.offsetLog.formatVersion``);
-``commits/N``       batch N was committed. Both ``v1`` and ``v2``
-                    (``spark.sql.streaming.stateStore.checkpointFormatVersion``) have the watermark of the next batch;
+``commits/N``       batch N was committed. ``v1``, ``v2`` (with the ids of state files:
+                    ``spark.sql.streaming.stateStore.checkpointFormatVersion``) and ``v3``, from 4.3 on (with the sinks:
+                    ``spark.sql.streaming.queryEvolution.enableSinkEvolution``) have the watermark of the next batch;
 ``sources/S/0``     where a Kafka source began: the offsets that ``startingOffsets`` came to.
 
 Source: ``OffsetSeqLog``, ``CommitLog`` and ``KafkaSourceInitialOffsetWriter`` of Spark. It keeps the last 100 batches
@@ -32,7 +33,7 @@ T = TypeVar("T")
 Offsets = dict[str, dict[str, int]]
 """Kafka topic -> partition -> offset."""
 
-OFFSET_LOGS, COMMIT_LOGS = ("v1", "v2"), ("v1", "v2")
+OFFSET_LOGS, COMMIT_LOGS = ("v1", "v2"), ("v1", "v2", "v3")
 """The versions of the two logs that are known."""
 PARTS = ("metadata", "offsets", "commits")
 """What the checkpoint of a query has at least, once it has committed a batch."""

@@ -12,8 +12,26 @@ from tidemark.sparkfiles.query_log import committed_batches, read_query_log
 
 CONF = {"spark.sql.streaming.multipleWatermarkPolicy": "min"}
 
+STATE_IDS = {"stateUniqueIds": {"0": [["a", "b"], ["c", "d"]]}}
+SINK = {
+    "sinkName": "paid",
+    "commitOffset": "-",
+    "providerName": "K$KafkaTable",
+    "apiVersion": "DSv2",
+    "isActive": True,
+}
+MORE_OF_A_COMMIT = {"v1": {}, "v2": STATE_IDS, "v3": {**STATE_IDS, "sinkMetadataMap": {"paid": SINK}}}
+"""What a commit has besides the watermark, as Spark 4.3.0 writes it."""
 
-def write(folder: Path, batches: range, *, version: str = "v1", commits: range | None = None) -> Path:
+
+def write(
+    folder: Path,
+    batches: range,
+    *,
+    version: str = "v1",
+    commit_version: str = "v1",
+    commits: range | None = None,
+) -> Path:
     """A checkpoint of a query of two topics; each batch reads 10 records of either."""
     for name in ("offsets", "commits", "sources/0"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -27,14 +45,15 @@ def write(folder: Path, batches: range, *, version: str = "v1", commits: range |
         (folder / "offsets" / str(batch)).write_text("\n".join([version, json.dumps(metadata), *lines]))
         (folder / "offsets" / f".{batch}.crc").write_bytes(b"\0crc")
     for batch in batches if commits is None else commits:
-        body = {"nextBatchWatermarkMs": (batch + 1) * 1000}
-        (folder / "commits" / str(batch)).write_text(f"{version}\n{json.dumps(body)}")
+        body = {"nextBatchWatermarkMs": (batch + 1) * 1000, **MORE_OF_A_COMMIT[commit_version]}
+        (folder / "commits" / str(batch)).write_text(f"{commit_version}\n{json.dumps(body)}")
     return folder
 
 
+@pytest.mark.parametrize("commit_version", ["v1", "v2", "v3"])
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_both_versions_of_the_log_say_the_same(tmp_path, version):
-    log = read_query_log(write(tmp_path, range(3), version=version))
+def test_all_versions_of_the_logs_say_the_same(tmp_path, version, commit_version):
+    log = read_query_log(write(tmp_path, range(3), version=version, commit_version=commit_version))
 
     assert log.query_id == "the-query"
     assert [(batch.batch, batch.watermark_ms) for batch in log.planned] == [(0, 0), (1, 1000), (2, 2000)]
@@ -112,7 +131,7 @@ def test_a_checkpoint_without_a_planned_batch_is_refused(tmp_path):
         ("offsets/1", "", "its first line is ''"),
         ("offsets/1", "v1\n{not json", "Expecting property name"),
         ("offsets/1", "v1\n{}", "KeyError"),
-        ("commits/1", "v3\n{}", "its first line is 'v3'"),
+        ("commits/1", "v4\n{}", "its first line is 'v4'"),
         ("metadata", "[]", "TypeError"),
     ],
 )
