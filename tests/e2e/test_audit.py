@@ -13,9 +13,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 import tidemark
 from tests.e2e.foreign_query import ForeignQuery, cluster_state
+from tests.e2e.own_broker import own_broker
+from tidemark.kafka import client as kafka
 
 SLOW = {"slow__ms": 20}
 TRIMMED = {"spark__sql__streaming__minBatchesToRetain": 10}
@@ -23,9 +26,20 @@ DELIVERIES = ("at-least-once", "exactly-once")
 
 
 @pytest.fixture(scope="module")
-def query(stack, tmp_path_factory) -> Iterator[ForeignQuery]:
+def broker(tmp_path_factory) -> Iterator[str]:
+    """A cluster that nobody else changes meanwhile, and in which a group has committed an offset."""
+    with own_broker(tmp_path_factory.mktemp("broker")) as running:
+        kafka.create_topics(running.bootstrap, {"somebodys": 1})
+        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "somebody"})
+        consumer.commit(offsets=[TopicPartition("somebodys", 0, 0)], asynchronous=False)
+        consumer.close()
+        yield running.bootstrap
+
+
+@pytest.fixture(scope="module")
+def query(broker, tmp_path_factory) -> Iterator[ForeignQuery]:
     """A query that was killed in the middle of a batch and started again."""
-    query = ForeignQuery(stack.bootstrap_servers, tmp_path_factory.mktemp("foreign"), seed=7)
+    query = ForeignQuery(broker, tmp_path_factory.mktemp("foreign"), seed=7)
     with query.running(**SLOW) as program:
         for _ in range(3):
             query.feed(20)
@@ -225,9 +239,9 @@ def must_have_found_the_repeats(query: ForeignQuery, verdict: tidemark.Verdict) 
 @pytest.mark.long
 @pytest.mark.parametrize("form", ["parquet", "delta"])
 def test_a_table_is_judged_batch_by_batch_and_files_of_a_failed_attempt_are_not_of_it(
-    stack, tmp_path, form, request
+    broker, tmp_path, form, request
 ):
-    query = ForeignQuery(stack.bootstrap_servers, tmp_path, seed=8, form=form)
+    query = ForeignQuery(broker, tmp_path, seed=8, form=form)
     request.addfinalizer(query.drop)
     with query.running(**SLOW) as program:
         for _ in range(2):
