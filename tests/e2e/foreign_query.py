@@ -18,6 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import tidemark
+from tests.support.environment import without_spark
 from tidemark.auditor import AuditResult
 from tidemark.formats.events import write_time
 from tidemark.kafka import client as kafka
@@ -133,7 +134,7 @@ class ForeignQuery:
                     *pairs,
                 ],
                 env={
-                    **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
+                    **without_spark(),
                     "JAVA_HOME": str(Path(os.path.realpath(java)).parents[1]),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {path} pyspark-shell",

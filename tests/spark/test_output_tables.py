@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.table_query import ROWS, START_MS, STEP_MS
+from tests.support.environment import without_spark
 from tidemark.auditor.output_tables import OutputTable, open_table
 from tidemark.formats.events import write_time
 from tidemark.processes import tail
@@ -60,7 +61,7 @@ class Written:
         with self.log.open("ab") as log:
             program = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={**without_spark(), "JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
             )  # fmt: skip
         try:
             yield program
