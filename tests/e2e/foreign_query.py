@@ -18,7 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import tidemark
-from tests.support.environment import without_spark
+from tests.support.environment import classic_environment
 from tidemark.auditor import AuditResult
 from tidemark.formats.events import write_time
 from tidemark.kafka import client as kafka
@@ -134,9 +134,8 @@ class ForeignQuery:
                     *pairs,
                 ],
                 env={
-                    **without_spark(),
+                    **classic_environment(self.spark.python),
                     "JAVA_HOME": str(Path(os.path.realpath(java)).parents[1]),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
                     "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {path} pyspark-shell",
                 },
                 stdin=subprocess.PIPE,

@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, rpad, udf
 
 from tests.e2e.tasks import entries, is_open
+from tests.support.environment import classic_environment
 from tidemark.kafka import client as kafka
 from tidemark.sink import write_exactly_once
 from tidemark.stack import ComponentState, Driver, Stack
@@ -265,12 +266,6 @@ def await_ledger(bootstrap: str, query: str, wanted: Sequence[int]) -> None:
 def in_order(values: Iterable[str]) -> list[str]:
     """Numbers as text, by size."""
     return sorted(values, key=lambda text: (len(text), text))
-
-
-def classic_environment() -> dict[str, str]:
-    """For a program with a classic session: without what a Connect session leaves in the environment of its process."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-    return {**environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 
 class Program:

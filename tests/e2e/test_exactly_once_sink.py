@@ -11,8 +11,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import array, col, expr, lit, rand, struct, when
 
-from tests.e2e.sinks import Copy, classic_environment, connected, driver_of_ones_own
+from tests.e2e.sinks import Copy, connected, driver_of_ones_own
 from tests.e2e.tasks import entries
+from tests.support.environment import classic_environment
 from tidemark.errors import SinkRefused
 from tidemark.kafka import client as kafka
 from tidemark.sink import write_exactly_once

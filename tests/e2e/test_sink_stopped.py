@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.sinks import Copy, classic_environment, connected, driver_of_ones_own
+from tests.e2e.sinks import Copy, connected, driver_of_ones_own
 from tests.e2e.tasks import entries, is_open
+from tests.support.environment import classic_environment
 from tidemark.kafka import client as kafka
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.waiting import wait_until

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.repository import tree
 from tests.spark.chain_traces import SHAPES
+from tests.support.environment import classic_environment
 
 LONG_S = 1500
 SEEDS = 4
@@ -19,8 +19,8 @@ SEEDS = 4
 
 def fuzz(*arguments: str) -> list[dict]:
     """What a run of the fuzz says, a classic session in a process of its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(tree.ROOT)}
+    environment = classic_environment()
+    environment["PYTHONPATH"] = str(tree.ROOT)
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.chain_fuzz", *arguments],
         cwd=tree.ROOT, env=environment, capture_output=True, text=True, timeout=LONG_S, check=False,

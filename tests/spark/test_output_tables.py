@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.table_query import ROWS, START_MS, STEP_MS
-from tests.support.environment import without_spark
+from tests.support.environment import classic_environment
 from tidemark.auditor.output_tables import OutputTable, open_table
 from tidemark.formats.events import write_time
 from tidemark.processes import tail
@@ -61,7 +61,7 @@ class Written:
         with self.log.open("ab") as log:
             program = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-                env={**without_spark(), "JAVA_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={**classic_environment(), "JAVA_HOME": str(home)},
             )  # fmt: skip
         try:
             yield program
