@@ -36,8 +36,10 @@ from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules
 
-LARGE = 200_000
-"""A run with more input records than this is reduced. Calibration: below, a judgement takes some two seconds."""
+LARGE = 1_000_000
+"""A run with more input records than this is reduced. Calibration: at so many both ways take ten seconds; beyond, the
+memory of the other way grows.
+"""
 _LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
 its temporary folder.
