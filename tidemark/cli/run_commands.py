@@ -53,7 +53,8 @@ EvidenceFormat = Annotated[
     str,
     typer.Option(
         metavar="FORMAT",
-        help="How trace, output and state are stored: jsonl, parquet, or auto: each by the number of its records.",
+        help="How trace, output and state are stored: jsonl, parquet, or auto:"
+        " Parquet for a file of more than 500,000 records.",
     ),
 ]
 
