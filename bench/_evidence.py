@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +96,7 @@ def make_run(
     for name in topics:
         ends[name]["0"] += 1
     plans += [{name: dict(of) for name, of in ends.items()}] * 2
-    manifest = Manifest(
-        tidemark_evidence=FORMAT,
-        contract=described.to_json(),
-        delivery="at-least-once",  # type: ignore[arg-type]
-        inputs={name: InputTopic(name, dict.fromkeys(of, 0), of) for name, of in ends.items()},
-        query_id="bench",
-        waived=list(WAIVABLE),
-    )
-    run.write_json("manifest", manifest)
+    run.write_json("manifest", manifest_of(described, ends))
     write_batches(run, plans, [0] * len(plans))
     history = read_history(run)
     prediction = prediction_of(history, ask(history))
@@ -112,6 +104,18 @@ def make_run(
     emitted = prediction.batch_of
     run.write_lines("output", _output(history, change(history, emitted) if change else emitted))
     return run
+
+
+def manifest_of(described: Contract, ends: Mapping[str, dict[str, int]]) -> Manifest:
+    """The manifest of a run whose topics begin at offset 0 and end there."""
+    return Manifest(
+        tidemark_evidence=FORMAT,
+        contract=described.to_json(),
+        delivery="at-least-once",  # type: ignore[arg-type]
+        inputs={name: InputTopic(name, dict.fromkeys(of, 0), of) for name, of in ends.items()},
+        query_id="bench",
+        waived=list(WAIVABLE),
+    )
 
 
 def measure(run: Path) -> dict[str, Any]:

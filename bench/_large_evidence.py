@@ -19,15 +19,14 @@ from pathlib import Path
 import duckdb
 import msgspec
 
-from bench._evidence import PARTITIONS, START_US, contract, sentinels, write_batches
+from bench._evidence import PARTITIONS, START_US, contract, manifest_of, sentinels, write_batches
 from tidemark.formats import trace as trace_format
 from tidemark.formats.contract import Bound, JoinKind
-from tidemark.formats.evidence import FORMAT, InputTopic, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.parquet import GROUP_ROWS, RowWriter
 from tidemark.formats.record_columns import LAYOUTS
 from tidemark.formats.record_files import HEADER_KEY
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
-from tidemark.oracle.coverage import WAIVABLE
 
 SPAN_US = 3_600_000_000
 REACH_US, LONGEST_US = 20_000_000, 24_000_000
@@ -202,17 +201,8 @@ def make_large_run(path: Path, events: int, batches: int) -> RunDirectory:
             maker.data_batch(number)
         maker.last_batches(flush[0].arrival_ms * 1000)
     write_batches(run, maker.plans, maker.watermarks_ms)
-    ends = maker.plans[-1]
-    manifest = Manifest(
-        tidemark_evidence=FORMAT,
-        contract=described.to_json(),
-        delivery="at-least-once",  # type: ignore[arg-type]
-        inputs={name: InputTopic(name, dict.fromkeys(of, 0), of) for name, of in ends.items()},
-        query_id="bench",
-        waived=list(WAIVABLE),
-        records=run.count_records(),
-        parquet_sha256=run.parquet_digests(),
-    )
+    manifest = manifest_of(described, maker.plans[-1])
+    manifest.records, manifest.parquet_sha256 = run.count_records(), run.parquet_digests()
     run.write_json("manifest", manifest)
     return run
 

@@ -21,7 +21,7 @@ SOON = "o.customer = p.customer AND paid_at >= ordered_at AND paid_at <= ordered
 
 
 def main(bootstrap: str, orders: str, payments: str, output: str, checkpoint: str, *pairs: str) -> None:
-    """Start it, and wait until it is killed, or until whoever started it is gone."""
+    """Start the query, and run until this process is killed or its parent process ends."""
     threading.Thread(target=lambda: os._exit(len(sys.stdin.read())), daemon=True).start()
     conf = dict(pair.split("=", 1) for pair in pairs)
     slow_ms, form = int(conf.pop("slow.ms", "0")), conf.pop("format", "kafka")

@@ -162,23 +162,25 @@ class ForeignQuery:
                 pass  # it ended by itself
         psutil.wait_procs(family, timeout=30)
 
-    def run_with_a_kill(self, **conf: object) -> None:
-        """A short life: late records, NULL rows, and a batch of 60 orders whose first rows come again."""
+    def run_with_a_kill(self, *, orders: int = 60, **conf: object) -> None:
+        """A short life: late records, NULL rows, and a batch of so many orders whose first rows come again."""
         with self.running(slow__ms=20, **conf) as program:
-            for _ in range(2):
-                self.feed(20)
-                self.await_all_read(program)
-            self.kill_in_a_batch(program, 60)
+            self.read_slices(program, 2)
+            self.kill_in_a_batch(program, orders)
         with self.running(**conf) as program:
             self.await_all_read(program)
-            for _ in range(2):
-                self.feed(20)
-                self.await_all_read(program)
+            self.read_slices(program, 2)
+
+    def read_slices(self, program: psutil.Popen, slices: int) -> None:
+        """Feed it slices of 20 orders, each once the one before has been read."""
+        for _ in range(slices):
+            self.feed(20)
+            self.await_all_read(program)
 
     def kill_in_a_batch(self, program: psutil.Popen, orders: int = 150) -> None:
-        """Feed it a slice, and kill it once a batch has written some rows and is not committed."""
+        """Feed it a slice, and kill it once a batch has written some rows, or a file, and is not committed."""
         self.feed(orders)
-        self.await_half_written(program, 10)
+        self.await_half_written(program, 10 if self.form == "kafka" else 1)
         self.kill(program)
 
     def feed(self, orders: int, *, payments: bool = True) -> None:

@@ -41,9 +41,7 @@ def query(broker, tmp_path_factory) -> Iterator[ForeignQuery]:
     """A query that was killed in the middle of a batch and started again."""
     query = ForeignQuery(broker, tmp_path_factory.mktemp("foreign"), seed=7)
     with query.running(**SLOW) as program:
-        for _ in range(3):
-            query.feed(20)
-            query.await_all_read(program)
+        query.read_slices(program, 3)
         query.feed(150)
         query.await_half_written(program, 10)
         query.audits["running"] = query.audit(
@@ -53,9 +51,7 @@ def query(broker, tmp_path_factory) -> Iterator[ForeignQuery]:
         query.kill_in_a_batch(program)
     with query.running() as program:
         query.await_all_read(program)
-        for _ in range(2):
-            query.feed(20)
-            query.await_all_read(program)
+        query.read_slices(program, 2)
     assert query.repeats() > 0
     yield query
     query.drop()
@@ -70,15 +66,11 @@ def trimmed(query, audited, tmp_path_factory) -> ForeignQuery:
         query.audits["started again"] = query.audit(
             tmp_path_factory.mktemp("again") / "audit", delivery="exactly-once"
         )
-        for _ in range(7):
-            query.feed(20)
-            query.await_all_read(program)
+        query.read_slices(program, 7)
         query.kill_in_a_batch(program)
     with query.running(**TRIMMED) as program:
         query.await_all_read(program)
-        for _ in range(2):
-            query.feed(20)
-            query.await_all_read(program)
+        query.read_slices(program, 2)
     return query
 
 
@@ -243,18 +235,7 @@ def test_a_table_is_judged_batch_by_batch_and_files_of_a_failed_attempt_are_not_
 ):
     query = ForeignQuery(broker, tmp_path, seed=8, form=form)
     request.addfinalizer(query.drop)
-    with query.running(**SLOW) as program:
-        for _ in range(2):
-            query.feed(20)
-            query.await_all_read(program)
-        query.feed(150)
-        query.await_half_written(program, 1)
-        query.kill(program)
-    with query.running() as program:
-        query.await_all_read(program)
-        for _ in range(2):
-            query.feed(20)
-            query.await_all_read(program)
+    query.run_with_a_kill(orders=150)
     before = cluster_state(query.bootstrap)
 
     verdict = query.audit(tmp_path / "audit", delivery="exactly-once").verdict

@@ -30,7 +30,7 @@ class AuditOptions:
     ``contract`` is a file. ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
     ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
-    ``at-least-once``. ``deleted_until`` is an event time: no deleted record has a later one, says whoever audits.
+    ``at-least-once``. ``deleted_until`` is an event time: the caller states that no deleted record has a later one.
     ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
     ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """

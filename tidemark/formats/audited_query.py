@@ -27,10 +27,10 @@ class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     ``deleted`` has, by logical topic and partition, the offsets that the query read and that the topic no longer holds;
     ``output_deleted`` those of the output. ``unheld`` counts by logical topic the offsets that never had a record that
     can be read. ``next_watermark_ms`` is the watermark after the last planned batch, if its commit says so.
-    ``deleted_until_ms``: whoever audits says that no deleted record has a later event time. ``time_zone`` is that of
-    the session, if the log has it. ``output_topic`` and ``output_end`` are the topic that was written and the end up to
-    which it was read; ``output_table`` is the folder of a table. ``output_removals`` has a sentence for each reason why
-    rows may be gone from the table, ``output_notes`` what its log cannot tell.
+    ``deleted_until_ms``: the caller of the audit stated that no deleted record has a later event time.
+    ``time_zone`` is that of the session, if the log has it. ``output_topic`` and ``output_end`` are the topic that
+    was written and the end up to which it was read; ``output_table`` is the folder of a table. ``output_removals``
+    has a sentence for each reason why rows may be gone from the table, ``output_notes`` what its log cannot tell.
     """
 
     first_batch: int

@@ -1,7 +1,7 @@
 """Parquet files of records: columns, read and written in blocks. A file is written completely or not at all.
 
 This module knows columns and their types, not what they mean: ``record_columns`` defines that. It needs pyarrow, which
-is heavy, so it is imported by who reads or writes such a file, at that moment.
+is heavy, so callers import this module only when they read or write a Parquet file.
 
 A file is read and written a row group at a time. Each page has a checksum, which is verified when it is read.
 """

@@ -32,7 +32,7 @@ def prediction_of(history: History, answer: SqlAnswer) -> Prediction:
         batch_of=dict(zip(identities.tolist(), batches[order].tolist(), strict=True)),
         watermarks_ms=answer.watermarks_ms,
         disposition=bytearray(answer.disposition.tobytes()),
-        matched=_matched(history, identities),
+        matched=matched_rows(history, identities),
         stored=array("i", answer.stored.astype(np.int32).tobytes()),
         removed=array("i", answer.removed.astype(np.int32).tobytes()),
     )
@@ -64,7 +64,7 @@ def expect_of_unmodelled(history: History, output: Iterable[OutputRecord]) -> tu
     prediction = Prediction(
         watermarks_ms=answer.watermarks_ms,
         disposition=bytearray(answer.disposition.tobytes()),
-        matched=_matched(history, np.array([*right, *owed], dtype=np.int64)),
+        matched=matched_rows(history, np.array([*right, *owed], dtype=np.int64)),
         stored=never,
         removed=never[:],
     )
@@ -75,7 +75,7 @@ def expect_of_unmodelled(history: History, output: Iterable[OutputRecord]) -> tu
     return prediction, _defects(history, prediction, (defects_of(answer), defects_of(owing)), came)
 
 
-def _matched(history: History, identities: np.ndarray) -> bytearray:
+def matched_rows(history: History, identities: np.ndarray) -> bytearray:
     """Per input row, whether one of these output rows stands for a match of it: a pair, or a semi row."""
     matched = np.zeros(len(history.rows), dtype=np.uint8)
     right = (identities & ROW_MASK) - 1

@@ -5,8 +5,7 @@ Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict (``
 Three answers are compared: what SQL gives (``sql``), what Spark's rules give (``model``; beyond a size for a sample of
 keys), and what was observed: the output, and Spark's own account of state and metrics. A disagreement between two of
 them is a finding. Of a large run SQL says which keys are right; the others, and a sample, are compared (``large``). A
-Spark before
-4.2, whose own rules are not modelled, is judged by SQL and its output alone (``expectation``).
+Spark before 4.2, whose own rules are not modelled, is judged by SQL and its output alone (``expectation``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ that is right in one is possible. The rules are monotonous, so that no mixture h
   records of the right side were deleted.
 
 All that was deleted counts as a partner, for nothing in a log bounds the event times of records that are gone; only
-whoever audits may say one (``deleted_until_ms``).
+the caller may state one (``deleted_until_ms``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import numpy as np
 from tidemark.formats.contract import PRESERVED
 from tidemark.oracle.audit.audited_history import AuditedHistory, without
 from tidemark.oracle.compare.join_comparison import Defects
-from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Disposition, History, alone, first_of, right_of
+from tidemark.oracle.expectation import defects_of, matched_rows
+from tidemark.oracle.input.history import ROW_BITS, Disposition, History, alone, first_of, right_of
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, window
 from tidemark.oracle.sql.join_answer import SqlAnswer, ask
 
@@ -65,13 +66,15 @@ def expect(audited: AuditedHistory) -> Expected:
     now = answer if owing is history else ask(owing, by_checkpoint=True)
     rows = _certainty(audited, history, answer)
     owed = rows if owing is history else _certainty(audited, owing, now)
-    matched = _matched(answer, is_semi=history.contract.output.right_id is None)
+    matched = set(
+        np.flatnonzero(np.frombuffer(matched_rows(history, answer.identity[answer.is_right]), bool)).tolist()
+    )
     comes = np.flatnonzero(answer.comes)
     return Expected(
         rows=rows,
         owed=owed,
         due=dict(zip(answer.identity[comes].tolist(), answer.batch[comes].tolist(), strict=True)),
-        defects=_defects(answer, now),
+        defects=Defects(lost=defects_of(now).lost, added=defects_of(answer).added),
         not_due=_not_due(audited, now, matched),
         disposition=answer.disposition,
         matched=matched,
@@ -139,27 +142,6 @@ def _right_without(history: History, rows: frozenset[int] | list[int]) -> set[in
 
 def _nulls_of(history: History, right: set[int], side: int) -> set[int]:
     return {one for one in right if right_of(one) is None and history.rows.side[first_of(one)] == side}
-
-
-def _matched(answer: SqlAnswer, *, is_semi: bool) -> set[int]:
-    """The rows that have a right pair, or a right semi row."""
-    right = answer.identity[answer.is_right]
-    if is_semi:
-        return set((right >> ROW_BITS).tolist())
-    pairs = right[(right & ROW_MASK) != 0]
-    return {*(pairs >> ROW_BITS).tolist(), *((pairs & ROW_MASK) - 1).tolist()}
-
-
-def _defects(answer: SqlAnswer, owing: SqlAnswer) -> Defects:
-    """What known defects of Spark change: rows that were owed and that it does not give, and rows that it adds."""
-    defects = Defects()
-    for at in np.flatnonzero(owing.is_right & ~owing.comes).tolist():
-        if owing.defect[at] is not None:
-            defects.lost[int(owing.identity[at])] = owing.defect[at]
-    for at in np.flatnonzero(answer.comes & ~answer.is_right).tolist():
-        if answer.defect[at] is not None:
-            defects.added[int(answer.identity[at])] = answer.defect[at]
-    return defects
 
 
 def _not_due(audited: AuditedHistory, owing: SqlAnswer, matched: set[int]) -> list[int]:

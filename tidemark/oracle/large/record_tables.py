@@ -12,7 +12,7 @@ trace, sentinels last. Tables that are made:
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -50,6 +50,13 @@ def scanned(trace: str, flush: str | None) -> str:
     return f"select * from ({one} union all {more}) where topic is not null"
 
 
+def can_be_read(history: History) -> bool:
+    """Whether all names of the contract are such that DuckDB can look for them."""
+    sides, fields = (history.contract.left, history.contract.right), history.pushdown.fields
+    names = [name for side in sides for name in (side.id, side.time, *side.keys)]
+    return all(map(is_plain_name, [*names, *fields[LEFT], *fields[RIGHT]]))
+
+
 class Records:
     """Makes the tables of the records of one run."""
 
@@ -60,12 +67,6 @@ class Records:
         self.keys = [f"k{number}" for number in range(len(history.contract.left.keys))]
         fields = history.pushdown.fields
         self.fields = list(dict.fromkeys([*fields[LEFT], *fields[RIGHT]]))
-
-    def can_be_read(self) -> bool:
-        """Whether all names of the contract are such that DuckDB can look for them."""
-        sides = self._history.contract.left, self._history.contract.right
-        names = [name for side in sides for name in (side.id, side.time, *side.keys)]
-        return all(map(is_plain_name, [*names, *self.fields]))
 
     def make(self) -> None:
         """Make all tables."""
@@ -92,17 +93,16 @@ class Records:
             *map(is_text, [field[0], *of_keys]),
             *map(is_number, of_numbers),
         ]
-        columns = [f"{as_text('f[1]')} as id", f"{as_time_us('f[2]')} as time_us"]
-        columns += [f"{as_text(one)} as {key}" for one, key in zip(of_keys, self.keys, strict=True)]
-        columns += [
-            f"{as_number(one)} as {quoted(name)}" for one, name in zip(of_numbers, compared, strict=True)
-        ]
+        columns = {"id": as_text("f[1]"), "time_us": as_time_us("f[2]")}
+        columns |= dict(zip(self.keys, map(as_text, of_keys), strict=True))
+        columns |= dict(zip(map(quoted, compared), map(as_number, of_numbers), strict=True))
+        read = ", ".join(f"{text} as {name}" for name, text in columns.items())
         starts = self._starts(side)
         return f"""
 select n, {side} as side, part, coalesce(start, 0) + ordinal - 1 as position, is_sentinel,
-    {", ".join(columns_again(columns))}, is_plain, is_plain as readable
+    {", ".join(columns)}, is_plain, is_plain as readable
 from (
-    select n, part, is_sentinel, row_number() over (partition by part order by n) as ordinal, {", ".join(columns)},
+    select n, part, is_sentinel, row_number() over (partition by part order by n) as ordinal, {read},
         coalesce({" and ".join(f"({one})" for one in plain)}, false) as is_plain
     from (select *, {extracted(names)} as f from ({self.scan}) all_records
         where topic = {text_of(about.topic)}) mine
@@ -173,8 +173,3 @@ from (
             f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
             f" from parsed p left join keys k on p.readable and {same}"
         )
-
-
-def columns_again(columns: Sequence[str]) -> list[str]:
-    """The names of columns that an inner query made."""
-    return [column.rpartition(" as ")[2] for column in columns]

@@ -24,7 +24,7 @@ from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
-from tidemark.oracle.large import output
+from tidemark.oracle.large import output, record_tables
 from tidemark.oracle.large.record_tables import Database, Records, scanned
 from tidemark.oracle.large.totals import count_rest
 from tidemark.oracle.large.witnesses import witnesses
@@ -117,11 +117,11 @@ def reduced(run: Evidence, *, large: int = LARGE) -> Reduced | None:
         return None
     history = empty_history(run.manifest)
     scans = {name: cast("LargeEvidence", run).scan(name) for name in ("trace", "flush", "output")}
-    trace, records = scans["trace"], scans["output"]
-    if trace is None or records is None or _published(history) <= large or not _can_be_reduced(run, history):
+    trace, records, published = scans["trace"], scans["output"], _published(history)
+    if trace is None or records is None or published <= large or not _can_be_reduced(run, history):
         return None
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained():
-        config: dict[str, Any] = {"memory_limit": memory_limit(_published(history)), "temp_directory": folder}
+        config: dict[str, Any] = {"memory_limit": memory_limit(published), "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
             sql.execute(QUIET)
             made = Records(sql, history, scanned(trace, scans["flush"]))
@@ -158,7 +158,7 @@ def _published(history: History) -> int:
 def _can_be_reduced(run: Evidence, history: History) -> bool:
     manifest = run.manifest
     read_batches(history, run.batches())
-    history.inconclusive.clear()
+    history.inconclusive.clear()  # this history has no rows: whether all are there, the records say
     is_at_least_once = manifest.delivery is Delivery.AT_LEAST_ONCE
     may_be_resent = is_at_least_once and any(fault.killed(FaultComponent.BROKER) for fault in run.faults())
     return (
@@ -169,6 +169,7 @@ def _can_be_reduced(run: Evidence, history: History) -> bool:
         and run.state() is None
         and not (history.by_time and run.progress())
         and _is_whole(history)
+        and record_tables.can_be_read(history)
         and output.can_be_read(history)
     )
 
@@ -197,8 +198,6 @@ class _Reduction:
     def run(self, run: Evidence) -> Reduced | None:
         """All of them; ``None`` if the records are not those that the manifest names."""
         sql, history = self._sql, self._history
-        if not self._records.can_be_read():
-            return None
         self._records.make()
         if not self._all_are_there():
             return None

@@ -31,13 +31,14 @@ def count_rest(sql: Database, history: History) -> Rest:
     ((rows, all_keys),) = sql.execute(
         "select (select count(*) from records), (select count(*) from sizes)"
     ).fetchall()
+    permitted = _permitted(sql)
     return Rest(
         watermarks_ms=[
             one for (one,) in sql.execute("select watermark_ms from watermarks order by batch").fetchall()
         ],
         latest_ms=_latest_ms(sql, history),
-        counts=_counts(sql, history),
-        permitted=_permitted(sql),
+        counts=_counts(sql, history) | {"duplicates_permitted": sum(permitted.values())},
+        permitted=permitted,
         stored=_by_batch(sql, history, "batch"),
         removed=_by_batch(sql, history, "removed"),
         late=_late(sql, history),
@@ -71,10 +72,8 @@ def _number(sql: Database, query: str) -> int:
 def _latest_ms(sql: Database, history: History) -> list[tuple[int | None, int | None]]:
     """The latest event time of each side in each batch, of the rows that reach the watermark."""
     found: list[list[int | None]] = [[None, None] for _ in history.batches]
-    length_us = (history.contract.bound.window_ms or 0) * US_PER_MS
-    event_us = "coalesce(p.time_us, 0)" if length_us else "coalesce(w.time_us, 0)"
     for batch, side, latest_us in sql.execute(
-        f"select w.batch, w.side, max({event_us}) from rows w join parsed p on p.n = w.row group by all"
+        "select w.batch, w.side, max(coalesce(p.time_us, 0)) from rows w join parsed p on p.n = w.row group by all"
     ).fetchall():
         found[batch][side] = latest_us // US_PER_MS
     return [(left, right) for left, right in found]
@@ -114,7 +113,6 @@ def _counts(sql: Database, history: History) -> dict[str, int]:
             sql,
             f"select count(*) from rows w semi join left_out o using (row) where is_late and w.side = {side}",
         )
-    found["duplicates_permitted"] = sum(_permitted(sql).values())
     return found
 
 

@@ -21,7 +21,7 @@ The watermarks take all rows, the join those of some keys (``Sample``): keys do 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -154,10 +154,11 @@ class _Join:
 
     def _limits(self, batch: int, late_ms: int, eviction_ms: int) -> Limits:
         contract, limits_ms = self._history.contract, self._history.pushdown.limits_ms
-        ends = [state_ms(contract, side, eviction_ms, limits_ms[side]) for side in (LEFT, RIGHT)]
-        left_us, right_us = (None if end is None else end * US_PER_MS for end in ends)
+        limits = Limits.until(
+            *(state_ms(contract, side, eviction_ms, limits_ms[side]) for side in (LEFT, RIGHT))
+        )
         if not self._history.misses_rows:
-            return Limits((left_us, right_us))
+            return limits
         before_ms = late_ms if batch else None
-        done_us = [evicted_us(contract, side, before_ms, limits_ms[side]) for side in (LEFT, RIGHT)]
-        return Limits((left_us, right_us), (done_us[LEFT], done_us[RIGHT]))
+        left_us, right_us = (evicted_us(contract, side, before_ms, limits_ms[side]) for side in (LEFT, RIGHT))
+        return replace(limits, evicted_us=(left_us, right_us))

@@ -281,9 +281,7 @@ class JoinOperator(Machine):
         return [JoinRow(row, side, row.get(keys), row.values[time], row.values) for row in rows]
 
     def _limits(self, eviction_ms: int) -> Limits:
-        states_ms = [bound_ms(self.step.bound, side, eviction_ms) for side in (LEFT, RIGHT)]
-        left_us, right_us = (None if one is None else one * US_PER_MS for one in states_ms)
-        return Limits((left_us, right_us))
+        return Limits.until(*(bound_ms(self.step.bound, side, eviction_ms) for side in (LEFT, RIGHT)))
 
     def _null_row(self, alone: JoinRow[Row]) -> Row:
         row = alone.source

@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from tidemark.formats.contract import COMPARISONS, PRESERVED, JoinKind, Term
-from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, RIGHT, TimeRange
+from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, RIGHT, US_PER_MS, TimeRange
 
 Source = TypeVar("Source")
 
@@ -74,6 +74,11 @@ class Limits:
 
     evictable_us: tuple[int | None, int | None]
     evicted_us: tuple[int | None, int | None] = (None, None)
+
+    @staticmethod
+    def until(left_ms: int | None, right_ms: int | None) -> Limits:
+        """What is evictable up to these times, in milliseconds."""
+        return Limits((_in_us(left_ms), _in_us(right_ms)))
 
 
 Emit = Callable[[JoinRow[Source] | None, JoinRow[Source] | None], None]
@@ -182,6 +187,10 @@ class StreamJoin(Generic[Source]):
             row.removed = batch
             if side in self.preserved and not row.matched:
                 emit(*((row, None) if side == LEFT else (None, row)))
+
+
+def _in_us(time_ms: int | None) -> int | None:
+    return None if time_ms is None else time_ms * US_PER_MS
 
 
 def _is_by(time_us: int | None, limit_us: int | None) -> bool:
