@@ -26,6 +26,7 @@ from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.parquet import GROUP_ROWS, RowWriter
 from tidemark.formats.record_columns import LAYOUTS
 from tidemark.formats.record_files import HEADER_KEY
+from tidemark.formats.storage import parquet_digests
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 
 SPAN_US = 3_600_000_000
@@ -202,7 +203,7 @@ def make_large_run(path: Path, events: int, batches: int) -> RunDirectory:
         maker.last_batches(flush[0].arrival_ms * 1000)
     write_batches(run, maker.plans, maker.watermarks_ms)
     manifest = manifest_of(described, maker.plans[-1])
-    manifest.records, manifest.parquet_sha256 = run.count_records(), run.parquet_digests()
+    manifest.records, manifest.parquet_sha256 = run.count_records(), parquet_digests(run)
     run.write_json("manifest", manifest)
     return run
 

@@ -122,8 +122,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.field_types import short
 from tidemark.formats.jsonlines import line_number, write_lines
 from tidemark.formats.record_files import count_records, is_parquet, paths_of, read_records
-from tidemark.formats.scans import scan_of
-from tidemark.formats.seal import file_sha256
+from tidemark.formats.scans import pick, scan_of
 from tidemark.formats.trace import Base64, HeaderValue, Record, TraceReader, digest_problem
 
 T = TypeVar("T")
@@ -424,6 +423,10 @@ class RunDirectory:
         path = self.file(name)
         return scan_of(path, name) if path.is_file() and (self.path / "seal.json").is_file() else None
 
+    def pick(self, name: str, asked: bytes) -> Iterator[Any]:
+        """The records of ``trace``, ``flush`` or ``output`` with these numbers of a scan (``formats.scans.pick``)."""
+        return pick(self.file(name), OutputRecord if name == "output" else Record, asked)
+
     def count_records(self) -> dict[str, int]:
         """How many records each file has that is there, for ``records`` of the manifest."""
         files = {name: self.file(name) for name in COUNTED}
@@ -432,11 +435,6 @@ class RunDirectory:
             for name, path in files.items()
             if path.is_file()
         }
-
-    def parquet_digests(self) -> dict[str, str]:
-        """The digests of trace and flush, where they are Parquet files, for ``parquet_sha256`` of the manifest."""
-        files = {name: self.file(name) for name in TRACES}
-        return {name: file_sha256(path) for name, path in files.items() if is_parquet(path)}
 
     def write_lines(self, name: str, items: Iterable[Any]) -> None:
         """Write ``NAME.jsonl``, completely or not at all."""

@@ -78,18 +78,23 @@ class RowReader:
         """Close the file."""
         self._file.close()
 
-    def blocks(self) -> Iterator[list[list[Any]]]:
-        """The rows in blocks: for each column, in order, a list of its values."""
+    def blocks(self, asked: bytes | None = None) -> Iterator[list[list[Any]]]:
+        """The rows in blocks: for each column, in order, a list of its values.
+
+        ``asked`` has a 1 for each row that is wanted, and a 0 for the others up to the last one that is.
+        """
         with _explained():
-            batches = self._file.iter_batches(BLOCK_ROWS, use_threads=False)
+            batches = self._file.iter_batches(BLOCK_ROWS, use_threads=asked is not None)
         number = 0
         while True:
             with _explained():
                 batch = next(batches, None)
                 if batch is None:
                     break
+                first, number = number, number + batch.num_rows
+                if asked is not None:
+                    batch = batch.filter(_mask(asked[first:number], batch.num_rows))
                 lists = [self._values(batch, name, kind) for name, kind in self._columns.items()]
-            number += batch.num_rows
             yield lists
         if number != self.count:
             raise BrokenParquet(f"it has {number:,} rows; its metadata says {self.count:,}")
@@ -226,6 +231,11 @@ def _spelled(kind: Any) -> str:
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{field.name} {_spelled(field.type)}' for field in kind)})"
     return next((name for name, known in TYPES.items() if known.equals(kind)), str(kind))
+
+
+def _mask(asked: bytes, rows: int) -> Any:
+    numbers = pa.py_buffer(asked.ljust(rows, b"\0"))
+    return pa.Array.from_buffers(pa.uint8(), rows, [None, numbers]).cast(pa.bool_())
 
 
 def _plain(column: Any) -> list[Any]:

@@ -46,6 +46,14 @@ def read_rows(path: Path, kind: type[Any]) -> Iterator[list[Any]]:
             yield layout.records(lists)
 
 
+def pick_rows(path: Path, kind: type[Any], asked: bytes) -> Iterator[Any]:
+    """The records of the rows for which ``asked`` has a 1; raises ``BrokenParquet`` and ``OSError``."""
+    layout = LAYOUTS[kind]
+    with RowReader(path, layout.columns) as reader:
+        for lists in reader.blocks(asked):
+            yield from layout.records(lists)
+
+
 def read_metadata(path: Path, kind: type[Any]) -> dict[str, str]:
     """The key/value pairs of a Parquet file; raises ``BrokenParquet`` and ``OSError``."""
     with RowReader(path, LAYOUTS[kind].columns) as reader:

@@ -80,6 +80,16 @@ def read_parquet(path: Path, kind: type[Any]) -> Iterator[list[Any]]:
     return read_rows(path, kind)
 
 
+def pick_parquet(path: Path, kind: type[Any], asked: bytes) -> Iterator[Any]:
+    """The records of a Parquet file of which ``asked`` has a 1 at the row's number, counted from 0.
+
+    Raises ``OSError`` and ``BrokenParquet``.
+    """
+    from tidemark.formats.record_columns import pick_rows
+
+    return pick_rows(path, kind, asked)
+
+
 def lines_digest(path: Path, kind: type[Any]) -> str:
     """The SHA-256 of the JSON Lines file that says the same as a Parquet file, made of its records.
 

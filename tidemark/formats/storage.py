@@ -286,9 +286,15 @@ def _write_manifest(run: RunDirectory, names: list[str]) -> None:
         if (said := manifest.get(f"{name}_sha256")) is not None:
             _must_be_said(run, name, said)
     manifest.pop("parquet_sha256", None)
-    if digests := run.parquet_digests():
+    if digests := parquet_digests(run):
         manifest["parquet_sha256"] = digests
     run.write_json("manifest", manifest)
+
+
+def parquet_digests(run: RunDirectory) -> dict[str, str]:
+    """The digests of trace and flush, where they are Parquet files, for ``parquet_sha256`` of the manifest."""
+    files = {name: run.file(name) for name in TRACES}
+    return {name: file_sha256(path) for name, path in files.items() if is_parquet(path)}
 
 
 def _must_be_said(run: RunDirectory, name: str, said: str) -> None:

@@ -30,7 +30,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
 from tidemark.formats.record_files import PARQUET, count_records
 from tidemark.formats.seal import file_sha256
-from tidemark.formats.storage import convert_file, write_records
+from tidemark.formats.storage import convert_file, parquet_digests, write_records
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle.coverage import written_kills
@@ -246,7 +246,7 @@ class Collector:
             state=what_ran(self._checkpoint, self._options.conf, self._state),
             plan_differs=self.plan_differs,
             records=self._directory.count_records(),
-            parquet_sha256=self._directory.parquet_digests(),
+            parquet_sha256=parquet_digests(self._directory),
         )
 
     def _read_inputs(self) -> dict[str, InputTopic]:

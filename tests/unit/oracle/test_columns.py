@@ -36,3 +36,13 @@ def test_columns_are_the_events_one_by_one(values: list[str | bytes | None]) -> 
         assert (event is None) == (time_us is None)
         if event is not None:
             assert event == (name, key, time_us)
+
+
+def test_a_number_that_is_no_bigint_is_null_as_in_spark() -> None:
+    values = [
+        json.dumps({"price": price}) for price in (2**63, 2**63 - 1, -(2**63), -(2**63) - 1, 1.0, "7", None)
+    ]
+
+    found = ColumnReader(SIDE, ("price",)).read(values).numbers["price"]
+
+    assert found == [None, 2**63 - 1, -(2**63), None, None, None, None]

@@ -16,6 +16,7 @@ import msgspec
 
 from tidemark.formats.contract import Side
 from tidemark.formats.events import EPOCH, as_text, field_struct, is_canonical, read_time_us
+from tidemark.formats.field_types import LONG
 
 T = TypeVar("T")
 _MICROSECOND = timedelta(microseconds=1)
@@ -25,7 +26,7 @@ _whole = operator.methodcaller("group")  # of a match; where there is none it ra
 class Columns(NamedTuple):
     """One entry per record, in order. A time of ``None`` is that of a record whose time cannot be read.
 
-    ``numbers`` are the fields that filters compare: what is no whole number is ``None``.
+    ``numbers`` are the fields that filters compare: what is no BIGINT is ``None``, as in Spark.
     """
 
     time_us: list[int | None]
@@ -55,7 +56,7 @@ class ColumnReader:
         times = _all(map(operator.floordiv, since, repeat(_MICROSECOND)), lambda at: read_time_us(texts[at]))
         keys = [_texts(map(getter, records)) for getter in self._keys]
         numbers = {
-            name: [number if type(number) is int else None for number in map(getter, records)]
+            name: [one if type(one) is int and one in LONG else None for one in map(getter, records)]
             for name, getter in zip(self._names, self._numbers, strict=True)
         }
         return Columns(times, _texts(map(self._id, records)), list(zip(*keys, strict=True)), numbers)

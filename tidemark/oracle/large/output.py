@@ -1,9 +1,9 @@
 """The output of a run as a table of DuckDB: which row each record is, where that is plain.
 
-``came(o, batch, identity, l, r)``: ``o`` is the number of the record, ``identity`` the output row that it claims to be
-(``tidemark.oracle.input.history``), made of the numbers of its input records; NULL where the record is not plain, or
-names what is not there: such a record is read as in small runs. ``l`` and ``r`` are the input records that it names,
-as far as they are known.
+``came(o, batch, identity, l, r)``: ``o`` is the number of the record's row in a scan. ``identity`` is the output row
+that it claims to be (``tidemark.oracle.input.history``), made of the numbers of its input records; NULL where the
+record is not plain, or names what is not there: such a record is read as in small runs. ``l`` and ``r`` are the input
+records that it names, as far as they are known.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from __future__ import annotations
 from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.large.plain import (
+    all_hold,
     as_number,
     as_text,
     extracted,
     is_number,
     is_plain_name,
+    is_plain_object,
+    is_simple,
     is_text,
-    plain_object,
+    names_of,
+    read_fields,
     text_of,
+    unique,
 )
 from tidemark.oracle.large.record_tables import Database
 
@@ -47,39 +52,41 @@ def can_be_read(history: History) -> bool:
 def make_came(sql: Database, history: History, scan: str) -> None:
     """Make the table ``came`` of the records that a scan of the output gives: ``value`` and ``headers`` are text."""
     fields = fields_of_output(history.contract.output)
-    sql.execute(f"create temp table came as {_came(history, fields, _claimed(history, fields, scan))}")
+    known = unique(sql.execute(names_of(f"select value from {scan}")).fetchall())
+    claimed = _claimed(history, fields, scan, is_simple(known))
+    sql.execute(f"create temp table claimed as {claimed}")
+    sql.execute(f"create temp table came as {_came(history, fields)}")
+    sql.execute("drop table claimed")
 
 
-def _claimed(history: History, fields: dict[str, str], scan: str) -> str:
+def _claimed(history: History, fields: dict[str, str], scan: str, simple: str) -> str:
     """What each record says. Its headers begin with query and batch, and have neither of them twice."""
     names = list(fields.values())
     field = {name: f"f[{number}]" for number, name in enumerate(fields, 1)}
     columns = [
-        f"{(as_text if name.endswith('_id') else as_number)(one)} as {name}" for name, one in field.items()
+        f"case when is_plain then {(as_text if name.endswith('_id') else as_number)(one)} end as {name}"
+        for name, one in field.items()
     ]
     begin = f'[["query","{history.manifest.query_id}"],["batch","'
     rest = f"substr(headers, {len(begin) + 1})"
     plain = [
-        plain_object(names),
+        is_plain_object(names),
         *((is_text if name.endswith("_id") else is_number)(one) for name, one in field.items()),
         f"starts_with(headers, {text_of(begin)})",
-        "length(batch) between 1 and 9",
-        "translate(batch, '0123456789', '') = ''",
-        "batch = '0' or not starts_with(batch, '0')",
+        "regexp_full_match(batch, '0|[1-9][0-9]{0,8}')",
         *(f"not contains({rest}, '[\"{name}\",')" for name in ("query", "batch")),
     ]
+    given = f"select value, headers, split_part({rest}, '\"', 1) as batch from {scan}"
     return f"""
-select o, try_cast(batch as bigint) as batch, {", ".join(columns)},
-    coalesce({" and ".join(f"({one})" for one in plain)}, false) as is_plain
+select try_cast(batch as bigint) as batch, {", ".join(columns)}, is_plain
 from (
-    select *, split_part({rest}, '"', 1) as batch,
-        {extracted(names)} as f
-    from (select row_number() over () as o, value, headers from {scan}) records_of_output
-) read
+    select *, {all_hold(plain)} as is_plain
+    from ({read_fields(given, extracted(names), simple)}) read
+) judged
 """
 
 
-def _came(history: History, fields: dict[str, str], claimed: str) -> str:
+def _came(history: History, fields: dict[str, str]) -> str:
     """Which row each record is."""
     is_semi = history.contract.output.right_id is None
     has_refs = "l_part" in fields
@@ -111,6 +118,6 @@ def _came(history: History, fields: dict[str, str], claimed: str) -> str:
         ]
     right = "cast(null as bigint)" if is_semi else "r.n"
     return (
-        f"select c.o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity, l.n as l,"
-        f" {right} as r from ({claimed}) c {' '.join(joins)}"
+        f"select c.rowid as o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity, l.n as l,"
+        f" {right} as r from claimed c {' '.join(joins)}"
     )

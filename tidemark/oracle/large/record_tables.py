@@ -1,53 +1,54 @@
 """The records of a run as tables of DuckDB: those that are plain set by set, the odd ones by the reader of small runs.
 
-Free of I/O but for the scan of the evidence, whose text the evidence gives. A record is known by its number in the
-trace, sentinels last. Tables that are made:
+Free of I/O but for scans of the evidence. A record is known by its number: that of its row in a scan of the trace,
+sentinels last. Tables that are made:
 
-* ``parsed(n, side, part, position, is_sentinel, id, k0 …, time_us, readable)``, and each field that is compared, by
-  its name and ``_``;
+* ``parsed(n, side, part, position, id, k0 …, time_us, readable)``, and each field that is compared, by its name and
+  ``_``;
 * ``keys(key, k0 …)``: the different keys, each by its first record;
 * ``records``: what the relations of a join read (``tidemark.oracle.sql.join_relations``).
+
+The rows of a scan have their numbers from the table that they are put into: a window over a scan would run on one core.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
+from tidemark.formats.trace import Record
 from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.input.history import History
 from tidemark.oracle.large.plain import (
+    Names,
+    all_hold,
     as_number,
     as_text,
     as_time_us,
     extracted,
     is_number,
     is_plain_name,
+    is_plain_object,
+    is_simple,
     is_text,
     is_time,
-    plain_object,
+    names_of,
+    read_fields,
     text_of,
+    unique,
 )
+from tidemark.oracle.large.scanned_run import ScannedRun
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import quoted
 
 Database = duckdb.DuckDBPyConnection
+SIDES = (LEFT, RIGHT)
 _CHUNK = 50_000
-
-
-def scanned(trace: str, flush: str | None) -> str:
-    """All records in order, with a number: ``n topic part value value_base64 is_sentinel``."""
-    columns = "topic, coalesce(partition, 0) as part, value, value_base64"
-    one = f"select row_number() over () as n, {columns}, false as is_sentinel from {trace}"
-    if flush is None:
-        return f"select * from ({one}) where topic is not null"
-    after = f"(select count(*) from {trace})"
-    more = f"select row_number() over () + {after} as n, {columns}, true as is_sentinel from {flush}"
-    return f"select * from ({one} union all {more}) where topic is not null"
 
 
 def can_be_read(history: History) -> bool:
@@ -57,108 +58,151 @@ def can_be_read(history: History) -> bool:
     return all(map(is_plain_name, [*names, *fields[LEFT], *fields[RIGHT]]))
 
 
-class Records:
-    """Makes the tables of the records of one run."""
+class RecordTables:
+    """Makes the tables of the records of one run. ``last`` is the number of the last record that is no sentinel."""
 
-    def __init__(self, sql: Database, history: History, scan: str) -> None:
+    def __init__(self, sql: Database, history: History, run: ScannedRun) -> None:
         self._sql = sql
         self._history = history
-        self.scan = scan
+        self._run = run
         self.keys = [f"k{number}" for number in range(len(history.contract.left.keys))]
         fields = history.pushdown.fields
         self.fields = list(dict.fromkeys([*fields[LEFT], *fields[RIGHT]]))
+        self.last = -1
 
     def make(self) -> None:
         """Make all tables."""
-        texts = "".join(f", {key} varchar" for key in self.keys)
-        numbers = "".join(f", {quoted(field)} bigint" for field in self.fields)
-        self._sql.execute(
-            "create temp table parsed (n bigint, side bigint, part bigint, position bigint, is_sentinel boolean,"
-            f" id varchar{texts}, time_us bigint, readable boolean{numbers}, is_plain boolean)"
-        )
-        for side in (LEFT, RIGHT):
-            self._sql.execute(f"insert into parsed by name {self._found(side)}")
-            self._read_odd(side)
+        self._sql.execute(f"create temp table scanned as {self._scanned(self._run.trace)}")
+        self.last = self._count() - 1
+        if self._run.flush is not None:
+            self._sql.execute(f"insert into scanned {self._scanned(self._run.flush)}")
+        self._number()
+        self._read_odd()
+        self._sql.execute("drop table scanned")
         self._make_keys()
 
-    def _found(self, side: int) -> str:
-        """The records of a side, with their positions; what is not plain is read elsewhere."""
-        about, compared = self._history.side(side), self._history.pushdown.fields[side]
-        names = [about.id, about.time, *about.keys, *compared]
-        field = [f"f[{number}]" for number in range(1, len(names) + 1)]
-        of_keys, of_numbers = field[2 : 2 + len(about.keys)], field[2 + len(about.keys) :]
-        plain = [
-            plain_object(names),
-            is_time("f[2]"),
-            *map(is_text, [field[0], *of_keys]),
-            *map(is_number, of_numbers),
-        ]
+    def records(self, asked: np.ndarray) -> Iterator[Record]:
+        """The records with these numbers, in order; ``asked`` has a 1 for each."""
+        yield from self._run.pick("trace", asked[: self.last + 1].tobytes())
+        yield from self._run.pick("flush", asked[self.last + 1 :].tobytes())
+
+    def _count(self) -> int:
+        ((count,),) = self._sql.execute("select count(*) from scanned").fetchall()
+        return int(count)
+
+    def _names(self, side: int) -> list[str]:
+        """The fields that are looked for in the records of a side."""
+        about = self._history.side(side)
+        return [about.id, about.time, *about.keys, *self._history.pushdown.fields[side]]
+
+    def _scanned(self, scan: str) -> str:
+        """The rows of a scan, in order, with the fields of those that are plain; ``side`` is NULL for other topics."""
         columns = {"id": as_text("f[1]"), "time_us": as_time_us("f[2]")}
-        columns |= dict(zip(self.keys, map(as_text, of_keys), strict=True))
-        columns |= dict(zip(map(quoted, compared), map(as_number, of_numbers), strict=True))
-        read = ", ".join(f"{text} as {name}" for name, text in columns.items())
-        starts = self._starts(side)
+        columns |= {key: as_text(f"f[{at}]") for at, key in enumerate(self.keys, 3)}
+        for field in self.fields:
+            columns[quoted(field)] = _by_side([self._number_of(side, field) for side in SIDES])
+        read = ", ".join(f"case when is_plain then {text} end as {name}" for name, text in columns.items())
+        topics = " ".join(f"when {text_of(self._history.side(side).topic)} then {side}" for side in SIDES)
+        given = f"select case topic {topics} end as side, coalesce(partition, 0) as part, value from {scan}"
+        fields = _by_side([extracted(self._names(side)) for side in SIDES])
+        simple = _by_side([is_simple(self._known(scan, side)) for side in SIDES])
         return f"""
-select n, {side} as side, part, coalesce(start, 0) + ordinal - 1 as position, is_sentinel,
-    {", ".join(columns)}, is_plain, is_plain as readable
+select side, part, {read}, is_plain
 from (
-    select n, part, is_sentinel, row_number() over (partition by part order by n) as ordinal, {read},
-        coalesce({" and ".join(f"({one})" for one in plain)}, false) as is_plain
-    from (select *, {extracted(names)} as f from ({self.scan}) all_records
-        where topic = {text_of(about.topic)}) mine
-) placed left join ({starts}) starts using (part)
+    select *, {_by_side([all_hold(self._plain(side)) for side in SIDES])} as is_plain
+    from ({read_fields(given, fields, simple)}) read
+) judged
 """
 
-    def _starts(self, side: int) -> str:
-        topic = self._history.manifest.inputs.get(self._history.side(side).topic)
-        first = {} if topic is None else topic.start_offsets
-        rows = [f"select {int(part)} as part, {start} as start" for part, start in first.items()]
-        return " union all ".join(rows) or "select 0 as part, 0 as start where false"
-
-    def _read_odd(self, side: int) -> None:
-        """Read the records that are not plain as small runs do."""
-        about, compared = self._history.side(side), self._history.pushdown.fields[side]
-        reader = ColumnReader(about, compared)
-        places = "n, side, part, position, is_sentinel"
-        ((many,),) = self._sql.execute(
-            f"select count(*) from parsed where side = {side} and not is_plain"
-        ).fetchall()
-        if not many:
-            return
-        self._sql.execute(
-            f"create temp table odd as select {places}, value, value_base64"
-            f" from (select {places} from parsed where side = {side} and not is_plain) odd_places"
-            f" join ({self.scan}) all_records using (n, part, is_sentinel)"
+    def _known(self, scan: str, side: int) -> list[Names]:
+        """The names of fields that the first records of a side have."""
+        topic = text_of(self._history.side(side).topic)
+        return unique(
+            self._sql.execute(names_of(f"select value from {scan} where topic = {topic}")).fetchall()
         )
-        self._sql.execute(f"delete from parsed where side = {side} and not is_plain")
-        for some in self._odd(places):
-            values = [value if encoded is None else base64.b64decode(encoded) for *_, value, encoded in some]
-            columns = reader.read(values)
-            known = [time_us is not None or about.keeps_null_event_time for time_us in columns.time_us]
-            table = {
-                name: pa.array([row[at] for row in some], pa.bool_() if name == "is_sentinel" else pa.int64())
-                for at, name in enumerate(places.split(", "))
-            }
-            ids = [one if is_known else None for one, is_known in zip(columns.id, known, strict=True)]
-            table |= {"id": pa.array(ids, pa.string()), "time_us": pa.array(columns.time_us, pa.int64())}
-            table["readable"] = pa.array(known, pa.bool_())
-            for at, key in enumerate(self.keys):
-                table[key] = pa.array([one[at] for one in columns.key], pa.string())
-            for name in compared:
-                table[f"{name}_"] = pa.array(columns.numbers[name], pa.int64())
-            self._sql.register("odd_records", pa.table(table))
-            self._sql.execute("insert into parsed by name select * from odd_records")
-            self._sql.unregister("odd_records")
-        self._sql.execute("drop table odd")
 
-    def _odd(self, places: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The odd records of a side in order, some at a time."""
-        last = -1
-        while some := self._sql.execute(
-            f"select {places}, value, value_base64 from odd where n > {last} order by n limit {_CHUNK}"
-        ).fetchall():
-            yield some
-            last = some[-1][0]
+    def _plain(self, side: int) -> list[str]:
+        """What is asked of a record of a side."""
+        after = len(self.keys) + 3
+        numbers = [f"f[{at}]" for at, _ in enumerate(self._history.pushdown.fields[side], after)]
+        texts = ["f[1]", *(f"f[{at}]" for at in range(3, after))]
+        return [
+            is_plain_object(self._names(side)),
+            is_time("f[2]"),
+            *map(is_text, texts),
+            *map(is_number, numbers),
+        ]
+
+    def _number_of(self, side: int, field: str) -> str:
+        fields = list(self._history.pushdown.fields[side])
+        if field not in fields:
+            return "cast(null as bigint)"
+        return as_number(f"f[{len(self.keys) + 3 + fields.index(field)}]")
+
+    def _number(self) -> None:
+        """Give the plain rows their numbers, and their positions in their partitions."""
+        found = self._sql.execute("select side, part from scanned").fetchnumpy()
+        self._positions = self._positions_of(*(np.ma.filled(found[name], -1) for name in ("side", "part")))
+        self._sql.register("positions", {"position": self._positions})
+        self._sql.execute(
+            "create temp table parsed as select s.rowid as n, p.position, s.* exclude (is_plain),"
+            " true as readable from scanned s positional join positions p where is_plain"
+        )
+        self._sql.unregister("positions")
+
+    def _positions_of(self, side: np.ndarray, part: np.ndarray) -> np.ndarray:
+        """The offset of each row of a scan, by how many of its partition come before it."""
+        place = np.where(side < 0, -1, part.astype(np.int64) * 2 + side)
+        order = np.argsort(place, kind="stable")
+        ordered = place[order]
+        first = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+        many = np.diff(first, append=len(ordered))
+        start = [self._start_of(int(one)) for one in ordered[first].tolist()]
+        positions = np.empty(len(order), dtype=np.int64)
+        positions[order] = np.arange(len(order)) - np.repeat(first - np.array(start, dtype=np.int64), many)
+        return positions
+
+    def _start_of(self, place: int) -> int:
+        """The first offset of a partition of a side."""
+        topic = self._history.manifest.inputs.get(self._history.side(place % 2).topic)
+        return 0 if topic is None else topic.start_offsets.get(str(place // 2), 0)
+
+    def _read_odd(self) -> None:
+        """Read the records that are not plain as small runs do."""
+        found = self._sql.execute(
+            "select rowid as n, side, part from scanned where side is not null and not is_plain order by n"
+        ).fetchnumpy()
+        numbers, sides, parts = (np.ma.getdata(found[name]) for name in ("n", "side", "part"))
+        asked = np.zeros(len(self._positions), dtype=np.uint8)
+        asked[numbers] = 1
+        records = self.records(asked) if len(numbers) else iter(())
+        for first in range(0, len(numbers), _CHUNK):
+            some = slice(first, first + _CHUNK)
+            values = [
+                one.value if one.value is not None else one.value_bytes() for one in islice(records, _CHUNK)
+            ]
+            for side in SIDES:
+                mine = np.flatnonzero(sides[some] == side)
+                table = self._odd(side, [values[at] for at in mine.tolist()])
+                table |= {"n": pa.array(numbers[some][mine]), "part": pa.array(parts[some][mine])}
+                table["position"] = pa.array(self._positions[numbers[some][mine]])
+                self._sql.register("odd_records", pa.table(table))
+                self._sql.execute(f"insert into parsed by name select *, {side} as side from odd_records")
+                self._sql.unregister("odd_records")
+
+    def _odd(self, side: int, values: Sequence[bytes | str | None]) -> dict[str, Any]:
+        """The columns of odd records of a side."""
+        about, compared = self._history.side(side), self._history.pushdown.fields[side]
+        columns = ColumnReader(about, compared).read(values)
+        known = [time_us is not None or about.keeps_null_event_time for time_us in columns.time_us]
+        ids = [one if is_known else None for one, is_known in zip(columns.id, known, strict=True)]
+        table = {"id": pa.array(ids, pa.string()), "time_us": pa.array(columns.time_us, pa.int64())}
+        table["readable"] = pa.array(known, pa.bool_())
+        for at, key in enumerate(self.keys):
+            table[key] = pa.array([one[at] for one in columns.key], pa.string())
+        for name in compared:
+            table[f"{name}_"] = pa.array(columns.numbers[name], pa.int64())
+        return table
 
     def _make_keys(self) -> None:
         names = ", ".join(self.keys)
@@ -173,3 +217,8 @@ from (
             f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
             f" from parsed p left join keys k on p.readable and {same}"
         )
+
+
+def _by_side(texts: Sequence[str]) -> str:
+    """What depends on the side of a record; NULL for a record of no side."""
+    return f"case side when {LEFT} then {texts[LEFT]} when {RIGHT} then {texts[RIGHT]} end"

@@ -8,14 +8,13 @@ dirty keys, up to a size; a *witness* for each coverage goal; and a sample of th
 
 from __future__ import annotations
 
-import base64
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Any
 
 import duckdb
-import msgspec
+import numpy as np
 
 from tidemark.errors import TestbedError
 from tidemark.formats.contract import Delivery
@@ -25,7 +24,8 @@ from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.large import output, record_tables
-from tidemark.oracle.large.record_tables import Database, Records, scanned
+from tidemark.oracle.large.record_tables import Database, RecordTables
+from tidemark.oracle.large.scanned_run import ScannedRun, scanned_run
 from tidemark.oracle.large.totals import count_rest
 from tidemark.oracle.large.witnesses import witnesses
 from tidemark.oracle.model.sample import ROWS
@@ -51,15 +51,6 @@ _PAIRS = 200_000
 _KEPT = "answers watermarks stored rows placed"
 _PRIME, _FACTOR = 4_294_967_291, 1_103_515_245
 """Numbers that scatter keys: a sample takes them in the order of a product with the seed in it."""
-
-
-class LargeEvidence(Evidence, Protocol):
-    """Evidence that DuckDB can scan."""
-
-    def scan(self, name: str) -> str | None:
-        """The text of a table function for ``trace``, ``flush`` or ``output``, with the fields of a record as columns
-        (headers as JSON); ``None`` if there is none, or nothing shows that the file is as a run wrote it.
-        """
 
 
 class Reduced:
@@ -112,20 +103,18 @@ def reduced(run: Evidence, *, large: int = LARGE) -> Reduced | None:
 
     Raises ``TestbedError`` if DuckDB has neither memory nor disk for it.
     """
-    scan = getattr(run, "scan", None)
-    if scan is None:
+    scanned = scanned_run(run)
+    if scanned is None:
         return None
     history = empty_history(run.manifest)
-    scans = {name: cast("LargeEvidence", run).scan(name) for name in ("trace", "flush", "output")}
-    trace, records, published = scans["trace"], scans["output"], _published(history)
-    if trace is None or records is None or published <= large or not _can_be_reduced(run, history):
+    published = _published(history)
+    if published <= large or not _can_be_reduced(run, history):
         return None
     with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained():
         config: dict[str, Any] = {"memory_limit": memory_limit(published), "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
             sql.execute(QUIET)
-            made = Records(sql, history, scanned(trace, scans["flush"]))
-            return _Reduction(sql, history, made, records).run(run)
+            return _Reduction(sql, history, scanned).run(run)
 
 
 @contextmanager
@@ -189,11 +178,11 @@ def _is_whole(history: History) -> bool:
 class _Reduction:
     """The steps, over tables of DuckDB."""
 
-    def __init__(self, sql: Database, history: History, records: Records, output_scan: str) -> None:
+    def __init__(self, sql: Database, history: History, run: ScannedRun) -> None:
         self._sql = sql
         self._history = history
-        self._records = records
-        self._output_scan = output_scan
+        self._run = run
+        self._records = RecordTables(sql, history, run)
 
     def run(self, run: Evidence) -> Reduced | None:
         """All of them; ``None`` if the records are not those that the manifest names."""
@@ -208,10 +197,10 @@ class _Reduction:
             history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR
         )
         make_tables(sql, relations(rules, DUCKDB), _KEPT)
-        output.make_came(sql, history, self._output_scan)
+        output.make_came(sql, history, self._run.output)
         self._compare()
         self._choose()
-        rest = count_rest(sql, history)
+        rest = count_rest(sql, history, self._records.last)
         return Reduced(run, rest, self._inputs(), self._outputs())
 
     def _all_are_there(self) -> bool:
@@ -260,14 +249,14 @@ class _Reduction:
                 or t.many > 1 and not {_is_one_of("e.batch", permitted)} or not {_is_one_of("e.batch", committed)})
             union select w.key from came c anti join (select identity from expected where comes) e using (identity)
                 join records w on w.row = c.l or w.row = c.r where w.key is not null
-            union select w.key from records w join parsed p on p.n = w.row where p.is_sentinel and w.key is not null""",
+            union select key from records where row > {self._records.last} and key is not null""",
         ):
             self._sql.execute(text)
 
     def _choose(self) -> None:
         """``chosen``: the rows that are handed on: witnesses, then rows of dirty keys, then those of the sample."""
         seed = abs(self._history.manifest.seed or 0) % _PRIME
-        found = " union all ".join(witnesses(self._history, self._records.keys))
+        found = " union all ".join(witnesses(self._history, self._records))
         for text in (
             f"create temp table witness as select distinct row from ({found}) found where row is not null",
             """create temp table sizes as
@@ -289,10 +278,10 @@ class _Reduction:
                 from ranked
             ) summed
             where rank = 0 or rank = 1 and taken <= {DIRTY_ROWS} or rank = 2 and taken <= {ROWS}""",
-            """create temp table chosen as
+            f"""create temp table chosen as
             select row from records join chosen_keys using (key)
             union select row from witness
-            union select n from parsed where is_sentinel
+            union select n from parsed where n > {self._records.last}
             union select l from came where identity is null and l is not null
             union select r from came where identity is null and r is not null""",
         ):
@@ -301,43 +290,34 @@ class _Reduction:
     def _inputs(self) -> list[InputRecord]:
         """The chosen records, in order."""
         found = self._sql.execute(
-            f"select topic, part, w.position, value, value_base64, is_sentinel from ({self._records.scan}) s"
-            " join (select row as n, position from records semi join chosen using (row)) w using (n) order by n"
-        )
-        rows: list[InputRecord] = []
-        while some := found.fetchmany(10_000):
-            rows += [
-                InputRecord(
-                    topic,
-                    part,
-                    position,
-                    value if encoded is None else base64.b64decode(encoded),
-                    is_sentinel,
-                )
-                for topic, part, position, value, encoded, is_sentinel in some
-            ]
-        return rows
+            "select n, position from parsed where n in (select row from chosen) order by n"
+        ).fetchnumpy()
+        numbers, positions = found["n"], found["position"].tolist()
+        asked = np.zeros(numbers[-1] + 1 if len(numbers) else 0, dtype=np.uint8)
+        asked[numbers] = 1
+        last = self._records.last
+        return [
+            InputRecord(
+                record.topic,
+                record.partition,
+                position,
+                record.value if record.value is not None else record.value_bytes(),
+                number > last,
+            )
+            for record, number, position in zip(
+                self._records.records(asked), numbers.tolist(), positions, strict=True
+            )
+        ]
 
     def _outputs(self) -> list[OutputRecord]:
         """The output records that are not plain, or name a chosen record, or one that is not there."""
         found = self._sql.execute(
-            'select partition, "offset", value, key, headers, coalesce(timestamp_ms, 0)'
-            f" from (select row_number() over () as o, * from {self._output_scan}) s semi join ("
-            " select o from came where identity is null or l in (select row from chosen)"
-            " or r in (select row from chosen)) c using (o) order by o"
-        )
-        decode = msgspec.json.Decoder(list[tuple[str, Any]]).decode
-        rows: list[OutputRecord] = []
-        while some := found.fetchmany(10_000):
-            rows += [
-                msgspec.convert(
-                    {"partition": part, "offset": offset, "value": value, "key": key,
-                     "headers": decode(headers or "[]"), "timestamp_ms": at},
-                    OutputRecord,
-                )
-                for part, offset, value, key, headers, at in some
-            ]  # fmt: skip
-        return rows
+            "select o from came where identity is null or l in (select row from chosen)"
+            " or r in (select row from chosen) order by o"
+        ).fetchnumpy()["o"]
+        asked = np.zeros(found[-1] + 1 if len(found) else 0, dtype=np.uint8)
+        asked[found] = 1
+        return list(self._run.pick("output", asked.tobytes()))
 
 
 def _is_one_of(name: str, numbers: Sequence[int]) -> str:

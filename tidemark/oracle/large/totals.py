@@ -18,8 +18,8 @@ from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 _EDGE_US = 1 * US_PER_MS
 
 
-def count_rest(sql: Database, history: History) -> Rest:
-    """Count all of it."""
+def count_rest(sql: Database, history: History, last: int) -> Rest:
+    """Count all of it; ``last`` is the number of the last record that is no sentinel."""
     sql.execute(
         "create temp table left_out as select r.row, r.side, r.readable, r.has_null_key from records r"
         " anti join chosen c using (row)"
@@ -42,14 +42,14 @@ def count_rest(sql: Database, history: History) -> Rest:
         stored=_by_batch(sql, history, "batch"),
         removed=_by_batch(sql, history, "removed"),
         late=_late(sql, history),
-        readable=_readable(sql, history),
+        readable=_readable(sql, history, last),
         data_batches=_number(sql, "select count(distinct batch) from placed semi join records using (row)"),
         duplicate_events=_number(
             sql,
             "select coalesce(sum(many - 1), 0) from (select count(*) as many from parsed p semi join records r"
-            " on r.row = p.n where not is_sentinel and id is not null group by side, id) ids",
+            f" on r.row = p.n where n <= {last} and id is not null group by side, id) ids",
         ),
-        must_drop=_must_drop(sql, history),
+        must_drop=_must_drop(sql, history, last),
         notes=_notes(sql),
         rows=rows,
         keys=all_keys,
@@ -146,12 +146,12 @@ def _late(sql: Database, history: History) -> np.ndarray:
     return found
 
 
-def _readable(sql: Database, history: History) -> list[Readable]:
+def _readable(sql: Database, history: History, last: int) -> list[Readable]:
     """How much of each topic is readable, without sentinels."""
     found = []
     for side in (LEFT, RIGHT):
         about = history.side(side)
-        of_side = f"from records r join parsed p on p.n = r.row where r.side = {side} and not p.is_sentinel"
+        of_side = f"from records r where r.side = {side} and r.row <= {last}"
         records = _number(sql, f"select count(*) {of_side}")
         unreadable = _number(sql, f"select count(*) {of_side} and not r.readable")
         first = None
@@ -164,7 +164,7 @@ def _readable(sql: Database, history: History) -> list[Readable]:
     return found
 
 
-def _must_drop(sql: Database, history: History) -> bool:
+def _must_drop(sql: Database, history: History, last: int) -> bool:
     """Whether rows lie so far behind that they are late whatever the batches; asked of the pace ``stepped`` only."""
     contract = history.contract
     if history.manifest.pace != "stepped":
@@ -172,7 +172,7 @@ def _must_drop(sql: Database, history: History) -> bool:
     delays = [one.watermark_delay_ms for one in (contract.left, contract.right)]
     seen = (
         "select p.side, p.part, p.position, coalesce(p.time_us, 0) as event_us, w.time_us from rows w join parsed p"
-        " on p.n = w.row where not p.is_sentinel and p.time_us is not null"
+        f" on p.n = w.row where p.n <= {last} and p.time_us is not null"
     )
     ends_us = [
         None
