@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from tidemark.formats import trace as trace_format
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
@@ -36,7 +40,13 @@ from pathlib import Path
 started = time.monotonic()
 from tidemark.formats.evidence import open_run
 from tidemark.oracle import judge
-verdict = judge(open_run(Path(sys.argv[1])))
+from tidemark.oracle.large.duckdb_engine import duckdb_engine
+path, engine, master, *conf = sys.argv[1:]
+if engine == "spark":
+    from tidemark.sparksql import spark_engine
+    verdict = judge(open_run(Path(path)), engine=spark_engine(master or None, conf))
+else:
+    verdict = judge(open_run(Path(path)))
 print(json.dumps({
     "judge_s": round(time.monotonic() - started, 3),
     "cpu_s": round(time.process_time(), 3),
@@ -118,13 +128,35 @@ def manifest_of(described: Contract, ends: Mapping[str, dict[str, int]]) -> Mani
     )
 
 
-def measure(run: Path) -> dict[str, Any]:
-    """Judge a run directory in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", _JUDGE, str(run)], capture_output=True, text=True, check=True
+def measure(run: Path, engine: str = "duckdb", master: str = "", conf: Sequence[str] = ()) -> dict[str, Any]:
+    """Judge a run directory in a process of its own; with Spark its JVM and its workers are measured, too."""
+    arguments = [sys.executable, "-c", _JUDGE, str(run), engine, master, *conf]
+    most = 0
+    with tempfile.TemporaryFile("w+") as said, subprocess.Popen(arguments, stdout=said) as judging:
+        while judging.poll() is None:
+            most = max(most, _resident_bytes(judging.pid))
+            with suppress(subprocess.TimeoutExpired):
+                judging.wait(timeout=0.25)
+        if judging.returncode:
+            raise subprocess.CalledProcessError(judging.returncode, arguments)
+        said.seek(0)
+        measured: dict[str, Any] = json.load(said)
+    return (
+        measured
+        if engine == "duckdb"
+        else measured | {"resident_bytes": max(most, measured["resident_bytes"])}
     )
-    measured: dict[str, Any] = json.loads(done.stdout)
-    return measured
+
+
+def _resident_bytes(pid: int) -> int:
+    """What a process and all that it has started hold in memory; pages that they share count for each."""
+    total = 0
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for one in [process, *process.children(recursive=True)]:
+            with suppress(psutil.Error):
+                total += int(one.memory_info().rss)
+    return total
 
 
 def write_batches(

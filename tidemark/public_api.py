@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidemark.auditor import AuditResult
     from tidemark.auditor.audit_options import Report as AuditReport
     from tidemark.oracle import Verdict
+    from tidemark.oracle.large.engine import OpenEngine
     from tidemark.runner import RunResult
     from tidemark.runner.run_options import Report, Say
 
@@ -53,12 +54,28 @@ def run(pipeline: str | Path, **options: Unpack[Options]) -> RunResult:
     return run_pipeline(options_of(pipeline, options))
 
 
-def check(run_dir: str | Path, *, accept: Sequence[str] = (), save: bool = False) -> Verdict:
+class SparkOptions(TypedDict, total=False):
+    """Which Spark the engine ``spark`` of :func:`check` is: a master URL, and settings as ``NAME=VALUE``."""
+
+    spark_master: str | None
+    spark_conf: Sequence[str]
+
+
+def check(
+    run_dir: str | Path,
+    *,
+    accept: Sequence[str] = (),
+    save: bool = False,
+    engine: str = "duckdb",
+    **spark: Unpack[SparkOptions],
+) -> Verdict:
     """Judge a run directory offline, without a stack: what ``tidemark check`` does.
 
     ``accept`` names known defects of Spark (``tidemark.KNOWN_DEFECTS``) that do not make the run ``INVALID``, besides
-    those that its contract accepts. ``save`` writes the verdict into the directory (``verdict.json``). Raises
-    ``UsageError`` for evidence that cannot be read or is not as it was sealed, and for a name that is no known defect.
+    those that its contract accepts. ``save`` writes the verdict into the directory (``verdict.json``). ``engine`` reads
+    a run of more than 1,000,000 input records: ``"duckdb"``, or ``"spark"`` for evidence in Parquet that one machine
+    does not hold. Raises ``UsageError`` for evidence that cannot be read or is not as it was sealed, and for a name
+    that is no known defect, and ``TestbedError`` where the engine fails.
     """
     from tidemark.formats.evidence import open_run
     from tidemark.formats.seal import is_intact
@@ -67,11 +84,32 @@ def check(run_dir: str | Path, *, accept: Sequence[str] = (), save: bool = False
 
     directory = open_run(Path(run_dir))
     sealed = is_intact(directory.path)
-    verdict = judge(directory, names_of(accept))
+    verdict = judge(directory, names_of(accept), engine=_engine(engine, spark))
     verdict.sealed = sealed
     if save:
         directory.write_json("verdict", verdict)
     return verdict
+
+
+def _engine(name: str, spark: SparkOptions) -> OpenEngine:
+    """The engine of this name."""
+    from tidemark.errors import UsageError
+    from tidemark.runner.run_options import names_of
+
+    master, conf = spark.get("spark_master"), names_of(spark.get("spark_conf", ()))
+    if name == "spark":
+        from tidemark.sparksql import spark_engine
+
+        return spark_engine(master, conf)
+    if name != "duckdb":
+        raise UsageError(f"there is no engine {name!r}", hint="choose duckdb or spark")
+    if master is not None or conf:
+        raise UsageError(
+            "a master or a setting of Spark is given, and the engine is duckdb", hint="use --engine spark"
+        )
+    from tidemark.oracle.large.duckdb_engine import duckdb_engine
+
+    return duckdb_engine
 
 
 class AuditChoices(TypedDict, total=False):

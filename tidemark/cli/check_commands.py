@@ -1,6 +1,7 @@
 """``tidemark check DIR``: judge a run directory again, without a stack; ``tidemark seal DIR``: seal one.
 
-Free of Kafka and Spark. Writes ``verdict.json`` into the directory; the exit code is the verdict's.
+Free of Kafka, and of Spark but for ``--engine spark``. Writes ``verdict.json`` into the directory; the exit code is the
+verdict's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,26 @@ import typer
 
 from tidemark.cli.shared_options import Accept
 
+Engine = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="What reads a run of more than 1,000,000 input records: duckdb, or spark for evidence in Parquet that one"
+        " machine does not hold.",
+    ),
+]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The Spark of --engine spark: local[N], spark://HOST:PORT, yarn, k8s://…, or sc://HOST:PORT. Default: the"
+        " driver of the stack that is up, else local[*].",
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of that Spark; repeatable.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
@@ -26,6 +47,9 @@ def check(
     batches: Annotated[bool, typer.Option("--batches", help="Show the run batch by batch.")] = False,
     accept: Accept = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
+    engine: Engine = "duckdb",
+    spark_master: SparkMaster = None,
+    spark_conf: SparkConf = None,
 ) -> None:
     """Judge a run directory again, offline: exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN).
 
@@ -38,7 +62,14 @@ def check(
     from tidemark.report import print_verdict
     from tidemark.report.timeline import timeline
 
-    verdict = public_api.check(directory, accept=accept or (), save=True)
+    verdict = public_api.check(
+        directory,
+        accept=accept or (),
+        save=True,
+        engine=engine,
+        spark_master=spark_master,
+        spark_conf=spark_conf or (),
+    )
     run = open_run(directory)
     if as_json:
         typer.echo(msgspec.json.encode(verdict).decode())

@@ -24,17 +24,22 @@ from tidemark.oracle.chain_judgement import judge_chain
 from tidemark.oracle.findings import PROPERTIES, Finding
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.judgement import judge as judge_join
+from tidemark.oracle.large.duckdb_engine import duckdb_engine
+from tidemark.oracle.large.engine import OpenEngine
 from tidemark.oracle.verdict import Verdict
 
 __all__ = ["PROPERTIES", "Evidence", "Finding", "Verdict", "judge"]
 
 
-def judge(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
+def judge(run: Evidence, accept: Sequence[str] = (), *, engine: OpenEngine = duckdb_engine) -> Verdict:
     """Judge a run of a join, or of a chain; ``accept`` names known defects, besides those that the contract accepts.
 
-    Raises ``TidemarkError``: for evidence that cannot be read, and for a name in ``accept`` that is no known defect.
+    ``engine`` reduces a large run of one join; all others are judged without it. Raises ``TidemarkError``: for evidence
+    that cannot be read, for a name in ``accept`` that is no known defect, and for what the engine lacks.
     """
     manifest = run.manifest
     if manifest.audit is not None:
         return judge_audit(run, accept)
-    return (judge_chain if is_chain(manifest.contract) else judge_join)(run, accept)
+    if is_chain(manifest.contract):
+        return judge_chain(run, accept)
+    return judge_join(run, accept, engine=engine)

@@ -21,6 +21,8 @@ from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_acco
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.expectation import defects_of, expect_of_unmodelled, prediction_of
 from tidemark.oracle.input.history import Evidence, History, read_history
+from tidemark.oracle.large.duckdb_engine import duckdb_engine
+from tidemark.oracle.large.engine import OpenEngine
 from tidemark.oracle.large.reduction import reduced
 from tidemark.oracle.model.join_replay import replay
 from tidemark.oracle.model.sample import choose
@@ -33,14 +35,15 @@ from tidemark.oracle.verdict import ALONE, BOTH, Judgement, Verdict, readable_ev
 from tidemark.oracle.watermark_check import check_watermarks
 
 
-def judge(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
+def judge(run: Evidence, accept: Sequence[str] = (), *, engine: OpenEngine = duckdb_engine) -> Verdict:
     """Judge a run; ``accept`` names known defects besides those that the contract accepts.
 
-    Raises ``TidemarkError``: for evidence that cannot be read, and for a name that is no known defect.
+    ``engine`` reduces a large run. Raises ``TidemarkError``: for evidence that cannot be read, for a name that is no
+    known defect, and for what the engine lacks.
     """
     with _uncollected():
         with readable_evidence():
-            part = reduced(run)
+            part = reduced(run, opened=engine)
             history = read_history(run) if part is None else read_history(part, part.rest)
         return _JoinJudgement(history, known((*history.contract.accept, *accept))).judge(part or run)
 

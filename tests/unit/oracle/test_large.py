@@ -30,7 +30,7 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle import judgement as judging
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import first_of, read_history, right_of
-from tidemark.oracle.large import reduction
+from tidemark.oracle.large import duckdb_engine, reduction
 from tidemark.oracle.sql.join_answer import ask
 
 SEEDS = 10
@@ -45,11 +45,11 @@ def sample_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def both(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any], bool]:
     """What is said of a run as a small one and as a large one; and whether it was reduced."""
-    monkeypatch.setattr(judging, "reduced", lambda _run: None)
+    monkeypatch.setattr(judging, "reduced", lambda _run, **_engine: None)
     whole = facts(judge(run))
     was: list[bool] = []
 
-    def reduced(run: Any) -> Any:
+    def reduced(run: Any, **_engine: Any) -> Any:
         part = reduction.reduced(run, large=-1)
         was.append(part is not None)
         return part
@@ -223,8 +223,8 @@ def test_a_run_for_which_there_is_no_memory_is_an_error_that_says_so_and_leaves_
     (tmp_path / "run").mkdir()
     (tmp_path / "temporary").mkdir()
     run = write(drawn(3), tmp_path / "run", random.Random(1))
-    monkeypatch.setattr(reduction, "memory_limit", lambda _records: "1kB")
-    monkeypatch.setattr(reduction.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(duckdb_engine, "memory_limit", lambda _records: "1kB")
+    monkeypatch.setattr(duckdb_engine.tempfile, "tempdir", str(tmp_path / "temporary"))
 
     with pytest.raises(TestbedError, match="too little memory or disk") as caught:
         reduction.reduced(run, large=-1)

@@ -25,7 +25,6 @@ from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.oracle.input.columns import ColumnReader, Columns
 from tidemark.oracle.input.history import empty_history
 from tidemark.oracle.large.record_tables import RecordTables
-from tidemark.oracle.large.scanned_run import ScannedRun
 
 CONTRACT = Contract(
     name="values",
@@ -148,8 +147,14 @@ class Files:
     trace: Path
     flush: Path
 
+    def file(self, name: str) -> Path:
+        return self.trace if name == "trace" else self.flush
+
+    def scan(self, name: str) -> str:
+        return scan_of(self.file(name), name)
+
     def pick(self, name: str, asked: bytes) -> Iterator[Any]:
-        return pick(self.trace if name == "trace" else self.flush, Record, asked)
+        return pick(self.file(name), Record, asked)
 
 
 def records_of(rows: Sequence[tuple[str, int, str | bytes | None]]) -> list[Record]:
@@ -183,7 +188,6 @@ def tables_of(
         write_trace(path, header, records)
     if in_parquet:
         files = Files(store_trace(files.trace, "parquet"), store_trace(files.flush, "parquet"))
-    run = ScannedRun(files, scan_of(files.trace, "trace"), scan_of(files.flush, "flush"), "")  # type: ignore[arg-type]
     odd = Counter[str]()
     read = ColumnReader.read
 
@@ -193,7 +197,7 @@ def tables_of(
 
     with duckdb.connect(":memory:") as sql, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ColumnReader, "read", counted)
-        made = RecordTables(sql, HISTORY, run)
+        made = RecordTables(sql, HISTORY, files)  # type: ignore[arg-type]
         made.make()
         found = sql.execute(
             "select n, side, part, position, id, k0, k1, time_us, readable, price_ from parsed order by n"
@@ -233,7 +237,7 @@ def test_a_table_has_what_the_reader_of_small_runs_reads(
 
     assert [row[1:] for row in tables.rows] == list(expected([*rows, *sentinels]))
     assert [row[0] for row in tables.rows] == [
-        number + (not in_parquet) * (1 if number < len(rows) else 2)
+        number + 1 + (not in_parquet) * (1 if number < len(rows) else 2)
         for number, (topic, *_) in enumerate([*rows, *sentinels])
         if topic != "other"
     ]
@@ -256,6 +260,6 @@ def test_what_programs_write_is_not_left_to_the_reader_of_small_runs(tmp_path: P
     tables = tables_of(tmp_path, records_of(rows), [], in_parquet=False)
 
     assert tables.odd == 0
-    assert [row[0] for row in tables.rows] == list(range(1, len(rows) + 1))
+    assert [row[0] for row in tables.rows] == list(range(2, len(rows) + 2))
     assert [row[4] for row in tables.rows] == [f"i-{number}" for number in range(len(rows))]
     assert [row[3] for row in tables.rows[:7]] == [0, 100, 0, 1, 101, 1, 2]

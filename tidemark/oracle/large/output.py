@@ -1,9 +1,9 @@
 """The output of a run as a table of DuckDB: which row each record is, where that is plain.
 
-``came(o, batch, identity, l, r)``: ``o`` is the number of the record's row in a scan. ``identity`` is the output row
-that it claims to be (``tidemark.oracle.input.history``), made of the numbers of its input records; NULL where the
-record is not plain, or names what is not there: such a record is read as in small runs. ``l`` and ``r`` are the input
-records that it names, as far as they are known.
+``came(o, batch, identity, l, r)``: ``o`` is the number of the record's row in a scan, counted from 1. ``identity`` is
+the output row that it claims to be (``tidemark.oracle.input.history``), made of the numbers of its input records; NULL
+where the record is not plain, or names what is not there: such a record is read as in small runs. ``l`` and ``r`` are
+the input records that it names, as far as they are known.
 """
 
 from __future__ import annotations
@@ -118,6 +118,6 @@ def _came(history: History, fields: dict[str, str]) -> str:
         ]
     right = "cast(null as bigint)" if is_semi else "r.n"
     return (
-        f"select c.rowid as o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity, l.n as l,"
-        f" {right} as r from claimed c {' '.join(joins)}"
+        f"select c.rowid + 1 as o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity,"
+        f" l.n as l, {right} as r from claimed c {' '.join(joins)}"
     )

@@ -1,10 +1,10 @@
 """The records of a run as tables of DuckDB: those that are plain set by set, the odd ones by the reader of small runs.
 
 Free of I/O but for scans of the evidence. A record is known by its number: that of its row in a scan of the trace,
-sentinels last. Tables that are made:
+counted from 1, sentinels last. Tables that are made:
 
-* ``parsed(n, side, part, position, id, k0 …, time_us, readable)``, and each field that is compared, by its name and
-  ``_``;
+* ``parsed(n, side, part, position, is_sentinel, id, k0 …, time_us, readable)``, and each field that is compared, by
+  its name and ``_``;
 * ``keys(key, k0 …)``: the different keys, each by its first record;
 * ``records``: what the relations of a join read (``tidemark.oracle.sql.join_relations``).
 
@@ -24,6 +24,7 @@ import pyarrow as pa
 from tidemark.formats.trace import Record
 from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.input.history import History
+from tidemark.oracle.large.engine import LargeEvidence, key_names
 from tidemark.oracle.large.plain import (
     Names,
     all_hold,
@@ -42,7 +43,6 @@ from tidemark.oracle.large.plain import (
     text_of,
     unique,
 )
-from tidemark.oracle.large.scanned_run import ScannedRun
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import quoted
 
@@ -61,34 +61,33 @@ def can_be_read(history: History) -> bool:
 class RecordTables:
     """Makes the tables of the records of one run. ``last`` is the number of the last record that is no sentinel."""
 
-    def __init__(self, sql: Database, history: History, run: ScannedRun) -> None:
+    def __init__(self, sql: Database, history: History, run: LargeEvidence) -> None:
         self._sql = sql
         self._history = history
         self._run = run
-        self.keys = [f"k{number}" for number in range(len(history.contract.left.keys))]
+        self.keys = key_names(history)
         fields = history.pushdown.fields
         self.fields = list(dict.fromkeys([*fields[LEFT], *fields[RIGHT]]))
-        self.last = -1
+        self.last = 0
 
     def make(self) -> None:
         """Make all tables."""
-        self._sql.execute(f"create temp table scanned as {self._scanned(self._run.trace)}")
-        self.last = self._count() - 1
-        if self._run.flush is not None:
-            self._sql.execute(f"insert into scanned {self._scanned(self._run.flush)}")
+        trace, flush = (self._run.scan(name) for name in ("trace", "flush"))
+        self._sql.execute(f"create temp table scanned as {self._scanned(trace or '')}")
+        ((self.last,),) = self._sql.execute("select count(*) from scanned").fetchall()
+        if flush is not None:
+            self._sql.execute(f"insert into scanned {self._scanned(flush)}")
         self._number()
         self._read_odd()
         self._sql.execute("drop table scanned")
         self._make_keys()
 
-    def records(self, asked: np.ndarray) -> Iterator[Record]:
-        """The records with these numbers, in order; ``asked`` has a 1 for each."""
-        yield from self._run.pick("trace", asked[: self.last + 1].tobytes())
-        yield from self._run.pick("flush", asked[self.last + 1 :].tobytes())
-
-    def _count(self) -> int:
-        ((count,),) = self._sql.execute("select count(*) from scanned").fetchall()
-        return int(count)
+    def records(self, numbers: np.ndarray) -> Iterator[Record]:
+        """The records with these numbers, in order, as the numbers are."""
+        asked = asked_for(numbers)
+        for name, some in (("trace", asked[: self.last]), ("flush", asked[self.last :])):
+            if b"\1" in some:
+                yield from self._run.pick(name, some)
 
     def _names(self, side: int) -> list[str]:
         """The fields that are looked for in the records of a side."""
@@ -145,8 +144,8 @@ from (
         self._positions = self._positions_of(*(np.ma.filled(found[name], -1) for name in ("side", "part")))
         self._sql.register("positions", {"position": self._positions})
         self._sql.execute(
-            "create temp table parsed as select s.rowid as n, p.position, s.* exclude (is_plain),"
-            " true as readable from scanned s positional join positions p where is_plain"
+            f"create temp table parsed as select s.rowid + 1 as n, p.position, s.rowid >= {self.last} as is_sentinel,"
+            " s.* exclude (is_plain), true as readable from scanned s positional join positions p where is_plain"
         )
         self._sql.unregister("positions")
 
@@ -170,12 +169,10 @@ from (
     def _read_odd(self) -> None:
         """Read the records that are not plain as small runs do."""
         found = self._sql.execute(
-            "select rowid as n, side, part from scanned where side is not null and not is_plain order by n"
+            "select rowid + 1 as n, side, part from scanned where side is not null and not is_plain order by n"
         ).fetchnumpy()
         numbers, sides, parts = (np.ma.getdata(found[name]) for name in ("n", "side", "part"))
-        asked = np.zeros(len(self._positions), dtype=np.uint8)
-        asked[numbers] = 1
-        records = self.records(asked) if len(numbers) else iter(())
+        records = self.records(numbers)
         for first in range(0, len(numbers), _CHUNK):
             some = slice(first, first + _CHUNK)
             values = [
@@ -185,9 +182,12 @@ from (
                 mine = np.flatnonzero(sides[some] == side)
                 table = self._odd(side, [values[at] for at in mine.tolist()])
                 table |= {"n": pa.array(numbers[some][mine]), "part": pa.array(parts[some][mine])}
-                table["position"] = pa.array(self._positions[numbers[some][mine]])
+                table["position"] = pa.array(self._positions[numbers[some][mine] - 1])
                 self._sql.register("odd_records", pa.table(table))
-                self._sql.execute(f"insert into parsed by name select *, {side} as side from odd_records")
+                self._sql.execute(
+                    f"insert into parsed by name select *, {side} as side, n > {self.last} as is_sentinel"
+                    " from odd_records"
+                )
                 self._sql.unregister("odd_records")
 
     def _odd(self, side: int, values: Sequence[bytes | str | None]) -> dict[str, Any]:
@@ -217,6 +217,13 @@ from (
             f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
             f" from parsed p left join keys k on p.readable and {same}"
         )
+
+
+def asked_for(numbers: np.ndarray) -> bytes:
+    """A 1 for each of these numbers, which are in order and count from 1."""
+    asked = np.zeros(numbers[-1] if len(numbers) else 0, dtype=np.uint8)
+    asked[numbers - 1] = 1
+    return asked.tobytes()
 
 
 def _by_side(texts: Sequence[str]) -> str:

@@ -1,22 +1,19 @@
 """A large run reduced: which keys SQL proves right, and which records are to be looked at.
 
-Free of I/O but for the scans of the evidence, and for a temporary folder into which DuckDB spills. A key is *clean* if
-each of its rows that this Spark gives is right, due in a committed batch, and came once in that batch, or again where
-its batch permits it, and if no other output record names a row of it. All other keys are *dirty*. Handed on are the
-dirty keys, up to a size; a *witness* for each coverage goal; and a sample of the clean keys, which the model judges.
+Free of I/O, which is the engine's (``tidemark.oracle.large.engine``); the statements are one text for all engines. A
+key is *clean* if each of its rows that this Spark gives is right, due in a committed batch, and came once in that
+batch, or again where its batch permits it, and if no other output record names a row of it. All other keys are *dirty*.
+Handed on are the dirty keys, up to a size; a *witness* for each coverage goal; and a sample of the clean keys, which
+the model judges.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
-import duckdb
 import numpy as np
 
-from tidemark.errors import TestbedError
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, Manifest, OutputRecord, StateRow
 from tidemark.formats.faults import Fault, FaultComponent
@@ -24,25 +21,22 @@ from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.large import output, record_tables
-from tidemark.oracle.large.record_tables import Database, RecordTables
-from tidemark.oracle.large.scanned_run import ScannedRun, scanned_run
+from tidemark.oracle.large.duckdb_engine import duckdb_engine
+from tidemark.oracle.large.engine import Engine, LargeEvidence, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.totals import count_rest
 from tidemark.oracle.large.witnesses import witnesses
 from tidemark.oracle.model.sample import ROWS
 from tidemark.oracle.spark.known_defects import is_modelled
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.oracle.sql.join_answer import POPULAR, QUIET, make_tables
-from tidemark.oracle.sql.join_inputs import input_tables
+from tidemark.oracle.sql.join_answer import POPULAR
+from tidemark.oracle.sql.join_inputs import Columns, input_tables
 from tidemark.oracle.sql.join_relations import relations
-from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules
+from tidemark.oracle.sql.join_rules import JoinRules
+from tidemark.oracle.sql.relation_tables import make_tables
 
 LARGE = 1_000_000
 """A run with more input records than this is reduced. Calibration: at so many both ways take ten seconds; beyond, the
 memory of the other way grows.
-"""
-_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
-"""What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
-its temporary folder.
 """
 DIRTY_ROWS = 200_000
 """Up to so many rows of dirty keys are handed on. Calibration: two seconds, and 150 MB."""
@@ -98,41 +92,21 @@ class Reduced:
         return self._run.executor_assignments()
 
 
-def reduced(run: Evidence, *, large: int = LARGE) -> Reduced | None:
+def reduced(run: Evidence, *, large: int = LARGE, opened: OpenEngine = duckdb_engine) -> Reduced | None:
     """A large run reduced; ``None`` if it is small, or has what only the judgement of small runs can judge.
 
-    Raises ``TestbedError`` if DuckDB has neither memory nor disk for it.
+    ``opened`` opens the engine that does it. Raises ``TestbedError`` for what the engine lacks.
     """
-    scanned = scanned_run(run)
-    if scanned is None:
+    if getattr(run, "scan", None) is None:
         return None
+    evidence = cast("LargeEvidence", run)
     history = empty_history(run.manifest)
+    scans = [evidence.scan(name) for name in ("trace", "output")]
     published = _published(history)
-    if published <= large or not _can_be_reduced(run, history):
+    if None in scans or published <= large or not _can_be_reduced(run, history):
         return None
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained():
-        config: dict[str, Any] = {"memory_limit": memory_limit(published), "temp_directory": folder}
-        with duckdb.connect(":memory:", config=config) as sql:
-            sql.execute(QUIET)
-            return _Reduction(sql, history, scanned).run(run)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Say what DuckDB lacked."""
-    try:
-        yield
-    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-        raise TestbedError(
-            "the run could not be judged: DuckDB has too little memory or disk for it",
-            detail=str(error).partition("\n")[0],
-            hint=f"its temporary files are below {tempfile.gettempdir()!r}: free some space there, or set TMPDIR",
-        ) from error
-
-
-def memory_limit(records: int) -> str:
-    """What DuckDB may hold in memory for a run of so many input records."""
-    return f"{min(_MOST_MB, _LEAST_MB + records // _RECORDS_OF_A_MB)}MB"
+    with opened(LargeRun(evidence, history, published)) as engine:
+        return _Reduction(engine, history).run(run)
 
 
 def _published(history: History) -> int:
@@ -176,57 +150,45 @@ def _is_whole(history: History) -> bool:
 
 
 class _Reduction:
-    """The steps, over tables of DuckDB."""
+    """The steps, over tables of an engine."""
 
-    def __init__(self, sql: Database, history: History, run: ScannedRun) -> None:
-        self._sql = sql
+    def __init__(self, engine: Engine, history: History) -> None:
+        self._engine = engine
         self._history = history
-        self._run = run
-        self._records = RecordTables(sql, history, run)
 
     def run(self, run: Evidence) -> Reduced | None:
         """All of them; ``None`` if the records are not those that the manifest names."""
-        sql, history = self._sql, self._history
-        self._records.make()
-        if not self._all_are_there():
-            return None
+        engine, history = self._engine, self._history
         for name, columns in input_tables(history).items():
             if name != "records":
-                sql.register(name, columns)
+                engine.register(name, columns)
+        engine.make_records()
+        if not self._all_are_there():
+            return None
         rules = JoinRules(
             history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR
         )
-        make_tables(sql, relations(rules, DUCKDB), _KEPT)
-        output.make_came(sql, history, self._run.output)
+        make_tables(engine, relations(rules, engine.each_number), _KEPT)
+        engine.make_came()
         self._compare()
         self._choose()
-        rest = count_rest(sql, history, self._records.last)
-        return Reduced(run, rest, self._inputs(), self._outputs())
+        rest = count_rest(engine, history)
+        inputs = engine.inputs("select r.row as n, r.position from records r join chosen c on c.row = r.row")
+        return Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
 
     def _all_are_there(self) -> bool:
         """Forget what was not published; whether there are as many records as the manifest says."""
-        expected = []
-        for side in (LEFT, RIGHT):
-            topic = self._history.manifest.inputs.get(self._history.side(side).topic)
-            for part, end in ({} if topic is None else topic.end_offsets).items():
-                start = 0 if topic is None else topic.start_offsets.get(part, 0)
-                expected.append((side, int(part), end, end - start))
-        found = " union all ".join(
-            f"select {side} as side, {part} as part, {end} as finish, {many} as many"
-            for side, part, end, many in expected
+        engine = self._engine
+        engine.register("published", _published_offsets(self._history))
+        beyond = "from records r left join published p on p.side = r.side and p.part = r.part and r.position < p.finish"
+        ((unpublished,),) = engine.rows(f"select count(*) {beyond} where p.side is null")
+        if unpublished:
+            engine.make("records", f"select r.* {beyond} where p.side is not null")
+        ((short,),) = engine.rows(
+            "select count(*) from published p left join ("
+            "select side, part, count(*) as there from records group by side, part"
+            ") r on r.side = p.side and r.part = p.part where coalesce(there, 0) <> many"
         )
-        published = (
-            f"({found}) e" if found else "(select 0 as side, 0 as part, 0 as finish, 0 as many where false) e"
-        )
-        self._sql.execute(
-            f"delete from records where not exists (select 1 from {published}"
-            " where e.side = records.side and e.part = records.part and records.position < e.finish)"
-        )
-        ((short,),) = self._sql.execute(
-            f"select count(*) from {published} left join ("
-            "select side, part, count(*) as there from records group by all"
-            ") r using (side, part) where coalesce(there, 0) <> many"
-        ).fetchall()
         return bool(short == 0)
 
     def _compare(self) -> None:
@@ -234,90 +196,90 @@ class _Reduction:
         plans = [batch.plan for batch in self._history.batches]
         permitted = [plan.batch for plan in plans if may_repeat(self._history.manifest, plan)]
         committed = [plan.batch for plan in plans if plan.committed]
-        identity = (
-            f"(coalesce(a.l, a.r) << {ROW_BITS}) + case when a.l is null then 0 else coalesce(a.r + 1, 0) end"
-        )
-        for text in (
-            f"""create temp table expected as select {identity} as identity, w.key, a.batch, a.comes, a.is_right
-            from answers a join rows w on w.row = coalesce(a.l, a.r)""",
-            """create temp table times as select identity, count(*) as many, min(batch) as first, max(batch) as last
-            from came where identity is not null group by identity""",
-            f"""create temp table dirty as
-            select key from expected where comes <> is_right
-            union select e.key from expected e left join times t using (identity)
-            where e.comes and (t.identity is null or t.first <> e.batch or t.last <> e.batch
+        self._engine.make("expected", _EXPECTED)
+        self._engine.make("times", _TIMES)
+        self._engine.make(
+            "dirty",
+            f"""select key from expected where comes <> is_right
+            union select e.key from expected e left join times t on t.identity = e.identity
+            where e.comes and (t.identity is null or t.first_batch <> e.batch or t.last_batch <> e.batch
                 or t.many > 1 and not {_is_one_of("e.batch", permitted)} or not {_is_one_of("e.batch", committed)})
-            union select w.key from came c anti join (select identity from expected where comes) e using (identity)
-                join records w on w.row = c.l or w.row = c.r where w.key is not null
-            union select key from records where row > {self._records.last} and key is not null""",
-        ):
-            self._sql.execute(text)
+            union select w.key from ({_UNEXPECTED.format(row="l")}) c join records w on w.row = c.row
+                where w.key is not null
+            union select w.key from ({_UNEXPECTED.format(row="r")}) c join records w on w.row = c.row
+                where w.key is not null
+            union select w.key from records w join parsed p on p.n = w.row where p.is_sentinel and w.key is not null""",
+        )
 
     def _choose(self) -> None:
-        """``chosen``: the rows that are handed on: witnesses, then rows of dirty keys, then those of the sample."""
+        """``chosen``: the rows that are handed on: witnesses, then rows of dirty keys, then those of the sample.
+
+        A key has a row at least, so that of each priority no more keys can be taken than there may be rows.
+        """
         seed = abs(self._history.manifest.seed or 0) % _PRIME
-        found = " union all ".join(witnesses(self._history, self._records))
-        for text in (
-            f"create temp table witness as select distinct row from ({found}) found where row is not null",
-            """create temp table sizes as
-            select key, count(*) as many, count(*) filter (side = 0) as lefts, count(*) filter (side = 1) as rights
+        found = " union all ".join(witnesses(self._history, key_names(self._history)))
+        first = "select * from (select * from ranked where priority = {} order by place limit {}) keys_{}"
+        for name, text in {
+            "witness": f"select distinct row from ({found}) found where row is not null",
+            "sizes": """select key, count(*) as many, sum(case when side = 0 then 1 else 0 end) as lefts,
+                sum(case when side = 1 then 1 else 0 end) as rights
             from records where key is not null group by key""",
-            f"""create temp table ranked as
-            select s.key, s.many, (s.key * {_FACTOR} + {seed}) % {_PRIME} as place,
-                case when w.key is not null then 0 when d.key is not null then 1 else 2 end as rank
-            from sizes s left join dirty d using (key) left join (
-                select distinct key from records join witness using (row) where key is not null
-            ) w using (key)
+            "ranked": f"""select s.key, s.many, (s.key * {_FACTOR} + {seed}) % {_PRIME} as place,
+                case when w.key is not null then 0 when d.key is not null then 1 else 2 end as priority
+            from sizes s left join dirty d on d.key = s.key left join (
+                select distinct r.key from records r join witness v on v.row = r.row where r.key is not null
+            ) w on w.key = s.key
             where d.key is not null or w.key is not null or s.lefts * s.rights <= {_PAIRS}""",
-            f"""create temp table chosen_keys as
-            select key
+            "chosen_keys": f"""select key
             from (
-                select key, rank, sum(many) over (
-                    order by rank, place rows between unbounded preceding and current row
+                select key, priority, sum(many) over (
+                    order by priority, place rows between unbounded preceding and current row
                 ) as taken
-                from ranked
+                from (
+                    select * from ranked where priority = 0
+                    union all {first.format(1, DIRTY_ROWS, 1)} union all {first.format(2, ROWS, 2)}
+                ) nearest
             ) summed
-            where rank = 0 or rank = 1 and taken <= {DIRTY_ROWS} or rank = 2 and taken <= {ROWS}""",
-            f"""create temp table chosen as
-            select row from records join chosen_keys using (key)
+            where priority = 0 or priority = 1 and taken <= {DIRTY_ROWS} or priority = 2 and taken <= {ROWS}""",
+            "chosen": """select r.row from records r join chosen_keys k on k.key = r.key
             union select row from witness
-            union select n from parsed where n > {self._records.last}
+            union select n from parsed where is_sentinel
             union select l from came where identity is null and l is not null
             union select r from came where identity is null and r is not null""",
-        ):
-            self._sql.execute(text)
+        }.items():
+            self._engine.make(name, text)
 
-    def _inputs(self) -> list[InputRecord]:
-        """The chosen records, in order."""
-        found = self._sql.execute(
-            "select n, position from parsed where n in (select row from chosen) order by n"
-        ).fetchnumpy()
-        numbers, positions = found["n"], found["position"].tolist()
-        asked = np.zeros(numbers[-1] + 1 if len(numbers) else 0, dtype=np.uint8)
-        asked[numbers] = 1
-        last = self._records.last
-        return [
-            InputRecord(
-                record.topic,
-                record.partition,
-                position,
-                record.value if record.value is not None else record.value_bytes(),
-                number > last,
-            )
-            for record, number, position in zip(
-                self._records.records(asked), numbers.tolist(), positions, strict=True
-            )
-        ]
 
-    def _outputs(self) -> list[OutputRecord]:
-        """The output records that are not plain, or name a chosen record, or one that is not there."""
-        found = self._sql.execute(
-            "select o from came where identity is null or l in (select row from chosen)"
-            " or r in (select row from chosen) order by o"
-        ).fetchnumpy()["o"]
-        asked = np.zeros(found[-1] + 1 if len(found) else 0, dtype=np.uint8)
-        asked[found] = 1
-        return list(self._run.pick("output", asked.tobytes()))
+_EXPECTED = f"""
+select coalesce(a.l, a.r) * {1 << ROW_BITS} + case when a.l is null then 0 else coalesce(a.r + 1, 0) end as identity,
+    w.row, w.key, a.batch, a.comes, a.is_right
+from answers a join rows w on w.row = coalesce(a.l, a.r)
+"""
+_TIMES = """
+select identity, count(*) as many, min(batch) as first_batch, max(batch) as last_batch
+from came where identity is not null group by identity
+"""
+_UNEXPECTED = """
+select c.{row} as row from came c anti join (select identity from expected where comes) e on e.identity = c.identity
+"""
+"""The rows that are named by records which are none of the expected rows; a record without an identity is none."""
+_OUTPUTS = """
+select c.o from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r
+where c.identity is null or a.row is not null or b.row is not null
+"""
+"""The output records that are not plain, or name a chosen record, or one that is not there."""
+
+
+def _published_offsets(history: History) -> Columns:
+    """Up to which offset each partition of each side was written, and how many records that are."""
+    rows = []
+    for side in (LEFT, RIGHT):
+        topic = history.manifest.inputs.get(history.side(side).topic)
+        for part, end in ({} if topic is None else topic.end_offsets).items():
+            start = 0 if topic is None else topic.start_offsets.get(part, 0)
+            rows.append((side, int(part), end, end - start))
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), 4).T
+    return dict(zip(("side", "part", "finish", "many"), columns, strict=True))
 
 
 def _is_one_of(name: str, numbers: Sequence[int]) -> str:

@@ -9,162 +9,167 @@ import numpy as np
 
 from tidemark.formats.contract import WatermarkPolicy
 from tidemark.formats.evidence import InputRecord
-from tidemark.oracle.input.history import ROW_MASK, History
+from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
-from tidemark.oracle.large.record_tables import Database
+from tidemark.oracle.large.engine import Engine
+from tidemark.oracle.large.witnesses import SENTINELS
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 
 _EDGE_US = 1 * US_PER_MS
 
 
-def count_rest(sql: Database, history: History, last: int) -> Rest:
-    """Count all of it; ``last`` is the number of the last record that is no sentinel."""
-    sql.execute(
-        "create temp table left_out as select r.row, r.side, r.readable, r.has_null_key from records r"
-        " anti join chosen c using (row)"
+def count_rest(engine: Engine, history: History) -> Rest:
+    """Count all of it."""
+    engine.make(
+        "left_out",
+        "select r.row, r.side, r.readable, r.has_null_key from records r anti join chosen c on c.row = r.row",
     )
-    sql.execute(
-        "create temp table clean as select e.* from expected e join left_out o on o.row = e.identity >> 32"
-        " anti join dirty d on d.key = e.key"
+    engine.make(
+        "clean",
+        "select e.* from expected e semi join left_out o on o.row = e.row anti join dirty d on d.key = e.key",
     )
-    ((rows, all_keys),) = sql.execute(
-        "select (select count(*) from records), (select count(*) from sizes)"
-    ).fetchall()
-    permitted = _permitted(sql)
+    ((rows, all_keys),) = engine.rows("select (select count(*) from records), (select count(*) from sizes)")
+    permitted = _permitted(engine)
+    late, edge = _late(engine, history)
     return Rest(
-        watermarks_ms=[
-            one for (one,) in sql.execute("select watermark_ms from watermarks order by batch").fetchall()
-        ],
-        latest_ms=_latest_ms(sql, history),
-        counts=_counts(sql, history) | {"duplicates_permitted": sum(permitted.values())},
+        watermarks_ms=[one for (one,) in engine.rows("select watermark_ms from watermarks order by batch")],
+        latest_ms=_latest_ms(engine, history),
+        counts=_counts(engine, history, late)
+        | {"edge": edge, "duplicates_permitted": sum(permitted.values())},
         permitted=permitted,
-        stored=_by_batch(sql, history, "batch"),
-        removed=_by_batch(sql, history, "removed"),
-        late=_late(sql, history),
-        readable=_readable(sql, history, last),
-        data_batches=_number(sql, "select count(distinct batch) from placed semi join records using (row)"),
-        duplicate_events=_number(
-            sql,
-            "select coalesce(sum(many - 1), 0) from (select count(*) as many from parsed p semi join records r"
-            f" on r.row = p.n where n <= {last} and id is not null group by side, id) ids",
+        stored=_by_batch(engine, history, "batch"),
+        removed=_by_batch(engine, history, "removed"),
+        late=late.sum(axis=0),
+        readable=_readable(engine, history),
+        data_batches=_number(
+            engine, "select count(distinct p.batch) from placed p semi join records r on r.row = p.row"
         ),
-        must_drop=_must_drop(sql, history, last),
-        notes=_notes(sql),
+        duplicate_events=_number(
+            engine,
+            "select coalesce(sum(many - 1), 0) from (select p.side, p.id, count(*) as many from parsed p semi join"
+            " records r on r.row = p.n where not p.is_sentinel and p.id is not null group by p.side, p.id) ids",
+        ),
+        must_drop=_must_drop(engine, history),
+        notes=_notes(engine),
         rows=rows,
         keys=all_keys,
     )
 
 
-def _notes(sql: Database) -> list[str]:
+def _notes(engine: Engine) -> list[str]:
     """Why a run is inconclusive of which more keys are dirty than were handed on."""
-    beyond = _number(sql, "select count(*) from dirty d anti join chosen_keys c using (key)")
+    beyond = _number(engine, "select count(*) from dirty d anti join chosen_keys c on c.key = d.key")
     if not beyond:
         return []
     return [f"{beyond:,} more keys have rows that are not as they should be; none of these was looked at"]
 
 
-def _number(sql: Database, query: str) -> int:
-    ((found,),) = sql.execute(query).fetchall()
+def _number(engine: Engine, query: str) -> int:
+    ((found,),) = engine.rows(query)
     return int(found or 0)
 
 
-def _latest_ms(sql: Database, history: History) -> list[tuple[int | None, int | None]]:
+def _latest_ms(engine: Engine, history: History) -> list[tuple[int | None, int | None]]:
     """The latest event time of each side in each batch, of the rows that reach the watermark."""
     found: list[list[int | None]] = [[None, None] for _ in history.batches]
-    for batch, side, latest_us in sql.execute(
-        "select w.batch, w.side, max(coalesce(p.time_us, 0)) from rows w join parsed p on p.n = w.row group by all"
-    ).fetchall():
+    for batch, side, latest_us in engine.rows(
+        "select w.batch, w.side, max(coalesce(r.time_us, 0)) from rows w join records r on r.row = w.row"
+        " group by w.batch, w.side"
+    ):
         found[batch][side] = latest_us // US_PER_MS
     return [(left, right) for left, right in found]
 
 
-def _counts(sql: Database, history: History) -> dict[str, int]:
-    found = {
-        "rows_in": _number(sql, "select count(*) from left_out"),
-        "unreadable": _number(sql, "select count(*) from left_out where not readable"),
-        "null_key": _number(sql, "select count(*) from left_out where readable and has_null_key"),
-        "late": _number(sql, "select count(*) from rows w semi join left_out o using (row) where is_late"),
-        "edge": _number(
-            sql,
-            "select count(*) from rows w semi join left_out o using (row) join watermarks k on k.batch = w.batch - 1"
-            f" where k.watermark_ms > 0 and abs(w.time_us - k.watermark_ms * {US_PER_MS}) <= {_EDGE_US}",
-        ),
-        "matched": _number(
-            sql,
-            "select count(distinct a.l) from answers a join left_out o on o.row = a.l"
-            f" where a.comes and {'true' if history.contract.output.right_id is None else 'a.r is not null'}",
-        ),
-        "expected_rows": _number(sql, "select count(*) from clean where comes"),
-        "joined_rows": _number(sql, f"select count(*) from clean where comes and identity & {ROW_MASK} <> 0"),
-        "output_records": _number(
-            sql,
-            "select count(*) from came c where identity is not null and l not in (select row from chosen)"
-            " and (r is null or r not in (select row from chosen))"
-            " or identity is not null and l is null and r not in (select row from chosen)",
-        ),
-    }
-    alone = found["expected_rows"] - found["joined_rows"]
-    found["semi_rows" if history.contract.output.right_id is None else "null_rows"] = alone
+def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int]:
+    """``late``: of each side and batch."""
+    is_semi = history.contract.output.right_id is None
+    found = {"rows_in": 0, "unreadable": 0, "null_key": 0, "late": int(late.sum())}
     for side in (LEFT, RIGHT):
         topic = history.side(side).topic
-        found[f"{topic}_in"] = _number(sql, f"select count(*) from left_out where side = {side}")
-        found[f"{topic}_late"] = _number(
-            sql,
-            f"select count(*) from rows w semi join left_out o using (row) where is_late and w.side = {side}",
-        )
-    return found
-
-
-def _permitted(sql: Database) -> dict[int, int]:
-    """Rows of clean keys that came again, by batch."""
-    return dict(
-        sql.execute(
-            "select c.batch, sum(t.many - 1) from clean c join times t using (identity) where c.comes and t.many > 1"
-            " group by c.batch"
-        ).fetchall()
+        found |= {f"{topic}_in": 0, f"{topic}_late": int(late[side].sum())}
+    for side, many, unreadable, null_key in engine.rows(
+        "select side, count(*), sum(case when readable then 0 else 1 end),"
+        " sum(case when readable and has_null_key then 1 else 0 end) from left_out group by side"
+    ):
+        found[f"{history.side(side).topic}_in"] = many
+        for name, more in (("rows_in", many), ("unreadable", unreadable), ("null_key", null_key)):
+            found[name] += int(more)
+    ((expected, joined),) = engine.rows(
+        f"select count(*), coalesce(sum(case when identity % {1 << ROW_BITS} <> 0 then 1 else 0 end), 0)"
+        " from clean where comes"
     )
+    return found | {
+        "matched": _number(
+            engine,
+            "select count(distinct a.l) from answers a join left_out o on o.row = a.l"
+            f" where a.comes and {'true' if is_semi else 'a.r is not null'}",
+        ),
+        "output_records": _number(
+            engine,
+            "select count(*) from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r"
+            " where c.identity is not null and a.row is null and b.row is null",
+        ),
+        "expected_rows": expected,
+        "joined_rows": int(joined),
+        "semi_rows" if is_semi else "null_rows": expected - int(joined),
+    }
 
 
-def _by_batch(sql: Database, history: History, column: str) -> tuple[np.ndarray, np.ndarray]:
+def _permitted(engine: Engine) -> dict[int, int]:
+    """Rows of clean keys that came again, by batch."""
+    found = engine.rows(
+        "select c.batch, sum(t.many - 1) from clean c join times t on t.identity = c.identity"
+        " where c.comes and t.many > 1 group by c.batch"
+    )
+    return {batch: int(more) for batch, more in found}
+
+
+def _by_batch(engine: Engine, history: History, column: str) -> tuple[np.ndarray, np.ndarray]:
     """How many rows that are left out enter the state in each batch (``batch``), or leave it (``removed``)."""
     found = np.zeros((2, len(history.batches)), dtype=np.int64)
-    for batch, side, many in sql.execute(
-        f"select s.{column}, o.side, count(*) from stored s join left_out o using (row)"
-        f" where s.{column} is not null group by all"
-    ).fetchall():
+    for batch, side, many in engine.rows(
+        f"select s.{column}, o.side, count(*) from stored s join left_out o on o.row = s.row"
+        f" where s.{column} is not null group by s.{column}, o.side"
+    ):
         found[side][batch] = many
     return found[LEFT], found[RIGHT]
 
 
-def _late(sql: Database, history: History) -> np.ndarray:
-    found = np.zeros(len(history.batches), dtype=np.int64)
-    for batch, many in sql.execute(
-        "select w.batch, count(*) from rows w semi join left_out o using (row) where w.is_late group by all"
-    ).fetchall():
-        found[batch] = many
-    return found
+def _late(engine: Engine, history: History) -> tuple[np.ndarray, int]:
+    """How many rows that are left out are late, by side and batch; and how many are near the late watermark."""
+    found, edge = np.zeros((2, len(history.batches)), dtype=np.int64), 0
+    near = f"k.watermark_ms > 0 and abs(w.time_us - k.watermark_ms * {US_PER_MS}) <= {_EDGE_US}"
+    for batch, side, late, edges in engine.rows(
+        "select w.batch, w.side, sum(case when w.is_late then 1 else 0 end),"
+        f" sum(case when {near} then 1 else 0 end) from rows w join left_out o on o.row = w.row"
+        " left join watermarks k on k.batch = w.batch - 1 group by w.batch, w.side"
+    ):
+        found[side][batch] = late
+        edge += int(edges)
+    return found, edge
 
 
-def _readable(sql: Database, history: History, last: int) -> list[Readable]:
+def _readable(engine: Engine, history: History) -> list[Readable]:
     """How much of each topic is readable, without sentinels."""
     found = []
     for side in (LEFT, RIGHT):
         about = history.side(side)
-        of_side = f"from records r where r.side = {side} and r.row <= {last}"
-        records = _number(sql, f"select count(*) {of_side}")
-        unreadable = _number(sql, f"select count(*) {of_side} and not r.readable")
+        of_side = f"from records r anti join {SENTINELS} s on s.n = r.row where r.side = {side}"
+        ((records, unreadable),) = engine.rows(
+            f"select count(*), coalesce(sum(case when r.readable then 0 else 1 end), 0) {of_side}"
+        )
         first = None
         if unreadable:
-            ((part, position),) = sql.execute(
+            ((part, position),) = engine.rows(
                 f"select r.part, r.position {of_side} and not r.readable order by r.row limit 1"
-            ).fetchall()
+            )
             first = InputRecord(about.topic, part, position, None, is_sentinel=False)
-        found.append(Readable(about.topic, about.time, records, unreadable, first))
+        found.append(Readable(about.topic, about.time, records, int(unreadable), first))
     return found
 
 
-def _must_drop(sql: Database, history: History, last: int) -> bool:
+def _must_drop(engine: Engine, history: History) -> bool:
     """Whether rows lie so far behind that they are late whatever the batches; asked of the pace ``stepped`` only."""
     contract = history.contract
     if history.manifest.pace != "stepped":
@@ -172,12 +177,12 @@ def _must_drop(sql: Database, history: History, last: int) -> bool:
     delays = [one.watermark_delay_ms for one in (contract.left, contract.right)]
     seen = (
         "select p.side, p.part, p.position, coalesce(p.time_us, 0) as event_us, w.time_us from rows w join parsed p"
-        f" on p.n = w.row where p.n <= {last} and p.time_us is not null"
+        " on p.n = w.row where not p.is_sentinel and p.time_us is not null"
     )
     ends_us = [
         None
         if delay is None
-        else _number(sql, f"select max(event_us) from ({seen}) s where side = {side}") - delay * US_PER_MS
+        else _number(engine, f"select max(event_us) from ({seen}) s where side = {side}") - delay * US_PER_MS
         for side, delay in enumerate(delays)
     ]
     for side, (end_us, delay) in enumerate(zip(ends_us, delays, strict=True)):
@@ -191,7 +196,7 @@ def _must_drop(sql: Database, history: History, last: int) -> bool:
         )
         limit = f"least(before_us - {delay * US_PER_MS}, {held_us})"
         if _number(
-            sql, f"select count(*) from ({behind}) b where before_us is not null and time_us < {limit}"
+            engine, f"select count(*) from ({behind}) b where before_us is not null and time_us < {limit}"
         ):
             return True
     return False

@@ -5,38 +5,42 @@ Free of I/O. Each is a ``select`` of record numbers (``row``) from the tables of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.oracle.input.history import History
-from tidemark.oracle.large.record_tables import RecordTables
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, window
 
+SENTINELS = "(select n from parsed where is_sentinel)"
+"""The few records that are no rows of the trace."""
 _FIRST = 2_000
 """So many left rows are compared with all right rows, in search of a pair that one key field keeps apart."""
 
 
-def witnesses(history: History, records: RecordTables) -> list[str]:
+def witnesses(history: History, keys: Sequence[str]) -> list[str]:
     """All of them."""
     late = "select row from rows where is_late"
     found = [
         "select min(row) as row from records where not readable",
         "select min(row) as row from records where has_null_key and readable",
         f"select min(row) as row from ({late}) late_rows",
-        "select min(row) as row from records anti join placed using (row)",
+        "select min(r.row) as row from records r anti join placed p on p.row = r.row",
     ]
     for side in (LEFT, RIGHT):
-        mine = f"from rows w where w.side = {side}"
+        mine = f"where w.side = {side}"
         last = "select max(batch) from placed"
-        found.append(f"select min(row) as row {mine} and not is_late")
-        found.append(f"select min(row) as row {mine} and is_late")
+        timed = f"from rows w anti join {SENTINELS} s on s.n = w.row {mine} and w.time_us is not null"
+        found.append(f"select min(w.row) as row from rows w {mine} and not w.is_late")
+        found.append(f"select min(w.row) as row from rows w {mine} and w.is_late")
+        found.append(f"select max(w.row) as row {timed} and w.time_us = (select max(w.time_us) {timed})")
         found.append(
-            f"select max_by(row, w.time_us) as row {mine} and w.row <= {records.last} and w.time_us is not null"
-        )
-        found.append(
-            f"select max(row) as row from records join placed using (row) where side = {side} and batch = ({last})"
+            "select max(r.row) as row from records r join placed p on p.row = r.row"
+            f" where r.side = {side} and p.batch = ({last})"
         )
     found += _of_output(history)
-    found += _of_ends(history, records.last)
-    found += [_of_key(history, records, field) for field in records.keys]
+    found += _of_ends(history)
+    for field in keys:
+        found.append(_of_key(history, keys, field))
     return [f"select row from ({one}) found_rows" for one in found]
 
 
@@ -51,32 +55,41 @@ def _of_output(history: History) -> list[str]:
     return found
 
 
-def _of_ends(history: History, last: int) -> list[str]:
+def _of_ends(history: History) -> list[str]:
     """A key with a pair beyond each end of the bound."""
     limits = window(history.contract.bound)
-    spans = (
-        "select key, min(time_us) filter (side = 0) as left_first, max(time_us) filter (side = 0) as left_last,"
-        " min(time_us) filter (side = 1) as right_first, max(time_us) filter (side = 1) as right_last, min(row) as row"
-        f" from rows where row <= {last} and not is_late and not has_null_key and time_us is not null group by key"
+    ends = ", ".join(
+        f"{pick}(case when w.side = {side} then w.time_us end) as {name}_{which}"
+        for side, name in ((LEFT, "left"), (RIGHT, "right"))
+        for pick, which in (("min", "first"), ("max", "last"))
     )
+    spans = f"select w.key, {ends}, min(w.row) as row {_of_rows()} group by w.key"
     return [
         f"select min(row) as row from ({spans}) spans where left_first - right_last < {limits.lower_us}",
         f"select min(row) as row from ({spans}) spans where left_last - right_first > {limits.upper_us}",
     ]
 
 
-def _of_key(history: History, records: RecordTables, field: str) -> str:
+def _of_rows(joined: str = "") -> str:
+    """The accepted rows with a key and a time that are no sentinels, and what is joined to them."""
+    return (
+        f"from rows w{joined} anti join {SENTINELS} s on s.n = w.row"
+        " where not w.is_late and not w.has_null_key and w.time_us is not null"
+    )
+
+
+def _of_key(history: History, keys: Sequence[str], field: str) -> str:
     """A pair of rows that differ in one key field alone."""
     limits = window(history.contract.bound)
-    rows = (
-        "select w.row, w.time_us, k.* exclude (key) from rows w join keys k using (key)"
-        f" where w.row <= {records.last} and w.side = {{side}}"
-        " and not w.is_late and not w.has_null_key and w.time_us is not null"
-    )
-    same = [f"l.{other} = r.{other}" for other in records.keys if other != field]
+    fields = "".join(f", k.{key}" for key in keys)
+    rows = f"select w.row, w.time_us{fields} {_of_rows(' join keys k on k.key = w.key')} and w.side = "
+    same = [f"l.{other} = r.{other}" for other in keys if other != field]
     apart = f"l.time_us - r.time_us between {limits.lower_us} and {limits.upper_us}"
     pair = (
-        f"select l.row as l, r.row as r from ({rows.format(side=LEFT)} order by w.row limit {_FIRST}) l"
-        f" join ({rows.format(side=RIGHT)}) r on {' and '.join([*same, apart])} and l.{field} <> r.{field} limit 1"
+        f"select l.row as l, r.row as r from ({rows}{LEFT} order by w.row limit {_FIRST}) l"
+        f" join ({rows}{RIGHT}) r on {' and '.join([*same, apart])} and l.{field} <> r.{field} limit 1"
     )
-    return f"select unnest([l, r]) as row from ({pair}) pair"
+    return (
+        f"select case when side = {LEFT} then l else r end as row from ({pair}) pair"
+        f" cross join (select {LEFT} as side union all select {RIGHT}) both_sides"
+    )

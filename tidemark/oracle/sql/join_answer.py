@@ -7,7 +7,6 @@ Free of Spark and of I/O. It takes what was read and planned, as columns (``inpu
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +18,7 @@ from tidemark.oracle.spark.known_defects import DEFECTS
 from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
+from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
 
 QUIET = "set enable_progress_bar = false"
 """DuckDB writes a bar to standard output, where a verdict may be, if a statement takes more than two seconds."""
@@ -77,21 +77,9 @@ def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
         for name, columns in input_tables(history).items():
             sql.register(name, columns)
         if rules.popular is not None:
-            make_tables(sql, found, _PARTS)
+            make_tables(DuckDBTables(sql), found, _PARTS)
         answer = _read(history, sql, _as_one(found) if rules.popular is None else "")
     return answer if rest is None else replace(answer, watermarks_ms=list(rest.watermarks_ms))
-
-
-def make_tables(sql: duckdb.DuckDBPyConnection, found: Sequence[Select], reader: str) -> None:
-    """A table for each relation, for as long as a later one, or ``reader``, reads it."""
-    made: list[str] = []
-    for number, relation in enumerate(found):
-        sql.execute(f"create temp table {relation.name} as {relation.text}")
-        made.append(relation.name)
-        rest = set(re.findall(r"\w+", " ".join([*(later.text for later in found[number + 1 :]), reader])))
-        for name in [name for name in made if name not in rest]:
-            sql.execute(f"drop table {name}")
-            made.remove(name)
 
 
 def _as_one(found: Sequence[Select]) -> str:

@@ -1,0 +1,92 @@
+"""DuckDB as the engine of a reduction: the default. It scans the files itself, and spills into a temporary folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+
+from tidemark.errors import TestbedError
+from tidemark.formats.evidence import InputRecord, OutputRecord
+from tidemark.oracle.large import output
+from tidemark.oracle.large.engine import Engine, LargeRun
+from tidemark.oracle.large.record_tables import Database, RecordTables, asked_for
+from tidemark.oracle.sql.join_answer import QUIET
+from tidemark.oracle.sql.relation_tables import DuckDBTables
+
+_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
+"""What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
+its temporary folder.
+"""
+
+
+@contextmanager
+def duckdb_engine(run: LargeRun) -> Iterator[Engine]:
+    """DuckDB, for the length of the block. Raises ``TestbedError`` if it has neither memory nor disk for the run."""
+    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained():
+        config: dict[str, Any] = {"memory_limit": memory_limit(run.records), "temp_directory": folder}
+        with duckdb.connect(":memory:", config=config) as sql:
+            sql.execute(QUIET)
+            yield _DuckDBEngine(sql, run)
+
+
+def memory_limit(records: int) -> str:
+    """What DuckDB may hold in memory for a run of so many input records."""
+    return f"{min(_MOST_MB, _LEAST_MB + records // _RECORDS_OF_A_MB)}MB"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say what DuckDB lacked."""
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        raise TestbedError(
+            "the run could not be judged: DuckDB has too little memory or disk for it",
+            detail=str(error).partition("\n")[0],
+            hint=f"its temporary files are below {tempfile.gettempdir()!r}: free some space there, or set TMPDIR",
+        ) from error
+
+
+class _DuckDBEngine(DuckDBTables):
+    """The tables of one connection, and the scans of the evidence."""
+
+    def __init__(self, sql: Database, run: LargeRun) -> None:
+        super().__init__(sql)
+        self._run = run
+        self._records = RecordTables(sql, run.history, run.evidence)
+
+    def make_records(self) -> None:
+        """Make the tables of the records."""
+        self._records.make()
+
+    def make_came(self) -> None:
+        """Make the table of the output records."""
+        output.make_came(self._sql, self._run.history, self._run.evidence.scan("output") or "")
+
+    def inputs(self, chosen: str) -> list[InputRecord]:
+        """The chosen records, in order."""
+        found = self._sql.execute(
+            f"select n, position from ({chosen}) chosen_records order by n"
+        ).fetchnumpy()
+        numbers, positions = found["n"], found["position"]
+        return [
+            InputRecord(
+                record.topic,
+                record.partition,
+                position,
+                record.value if record.value is not None else record.value_bytes(),
+                number > self._records.last,
+            )
+            for record, number, position in zip(
+                self._records.records(numbers), numbers.tolist(), positions.tolist(), strict=True
+            )
+        ]
+
+    def outputs(self, chosen: str) -> list[OutputRecord]:
+        """The chosen output records, in order."""
+        numbers = self._sql.execute(f"select o from ({chosen}) chosen_records order by o").fetchnumpy()["o"]
+        return list(self._run.evidence.pick("output", asked_for(numbers)))

@@ -1,0 +1,303 @@
+"""Spark as the engine of a reduction: it reads Parquet on executors, with the readers of small runs.
+
+The numbers of records are those of the file: Spark knows the place of each row in a Parquet file. JSON Lines have no
+such places, so that evidence in them is refused, but for the few sentinels, which are read here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from tidemark.errors import TestbedError, UsageError
+from tidemark.formats.evidence import InputRecord, OutputRecord
+from tidemark.formats.parquet import count_rows
+from tidemark.formats.trace import Base64, TraceReader
+from tidemark.oracle.input.history import ROW_BITS
+from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names
+from tidemark.oracle.large.output import fields_of_output
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+from tidemark.oracle.sql.join_rules import quoted
+from tidemark.sparksql.executor_readers import (
+    PICKLED_BY_VALUE,
+    EventFields,
+    Reader,
+    claim_reader,
+    event_reader,
+    in_order,
+)
+from tidemark.sparksql.spark_sessions import SPARK_ERRORS, first_lines, open_session
+from tidemark.sparksql.spark_tables import SparkTables
+
+_RECORDS_OF_A_PARTITION = 200_000
+_FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 20_000
+"""Calibration: a partition of a shuffle is sorted in some 50 MB."""
+_TYPES = {"string": StringType(), "bigint": LongType(), "boolean": BooleanType()}
+_RECORDS = pa.schema(
+    [("n", pa.int64()), ("topic", pa.string()), ("part", pa.int64()), ("value", pa.string()),
+     ("value_bytes", pa.binary()), ("is_sentinel", pa.bool_())]
+)  # fmt: skip
+
+
+def spark_engine(master: str | None = None, conf: Sequence[str] = ()) -> OpenEngine:
+    """What opens Spark for a run: ``tidemark.sparksql.spark_sessions`` says which; ``conf`` has ``NAME=VALUE``.
+
+    Raises ``UsageError`` for evidence in JSON Lines, and ``TestbedError`` where Spark fails.
+    """
+
+    @contextmanager
+    def opened(run: LargeRun) -> Iterator[Engine]:
+        must_be_parquet(run)
+        with open_session(master, conf) as session, engine_of(session)(run) as engine:
+            yield engine
+
+    return opened
+
+
+def engine_of(session: SparkSession) -> Callable[[LargeRun], AbstractContextManager[Engine]]:
+    """What makes an engine of a session, which gets the settings that the judgement needs."""
+
+    @contextmanager
+    def opened(run: LargeRun) -> Iterator[Engine]:
+        must_be_parquet(run)
+        with _explained():
+            for name, value in _settings(run.records).items():
+                session.conf.set(name, value)
+            yield _SparkEngine(session, run)
+
+    return opened
+
+
+def must_be_parquet(run: LargeRun) -> None:
+    """Raises ``UsageError`` for a trace or an output in JSON Lines."""
+    for name in ("trace", "output"):
+        path = run.evidence.file(name)
+        if path.suffix != ".parquet":
+            raise UsageError(
+                f"{str(path)!r} is no Parquet file, and Spark reads no other evidence",
+                detail="lines of text have no numbers that Spark knows",
+                hint=f"`tidemark convert {path.parent} --to parquet` converts the run directory",
+            )
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raise TestbedError(
+            "the run could not be judged: Spark failed",
+            detail=first_lines(error),
+            hint="driver and executors must see the run directory under its path, and have pyarrow and msgspec;"
+            " --spark-conf sets their memory, --spark-master names another Spark",
+        ) from error
+
+
+def _settings(records: int) -> dict[str, str]:
+    """The settings of a session for a run of so many records."""
+    partitions = min(_MOST_PARTITIONS, max(_FEWEST_PARTITIONS, records // _RECORDS_OF_A_PARTITION))
+    return {
+        # Double quotes are of names, as in the standard; what does not fit into a type is an error.
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.shuffle.partitions": str(partitions),
+        # A task reads some 400,000 records.
+        "spark.sql.files.maxPartitionBytes": str(16 << 20),
+    }
+
+
+class _SparkEngine(SparkTables):
+    """The tables of one session, and the files of the evidence."""
+
+    def __init__(self, session: SparkSession, run: LargeRun) -> None:
+        super().__init__(session)
+        self._history = run.history
+        self._trace, self._flush, self._output = map(run.evidence.file, ("trace", "flush", "output"))
+        self._keys = key_names(run.history)
+        self._numbers = (
+            tuple(run.history.pushdown.fields[LEFT]),
+            tuple(run.history.pushdown.fields[RIGHT]),
+        )
+        self._every = tuple(dict.fromkeys([*self._numbers[LEFT], *self._numbers[RIGHT]]))
+
+    def make_records(self) -> None:
+        """Make the tables of the records. ``starts`` is there."""
+        sides = self._history.contract.left, self._history.contract.right
+        self._read_trace()
+        types = {"n": "bigint", "side": "bigint", "part": "bigint", "is_sentinel": "boolean", "id": "string"}
+        types |= {"time_us": "bigint", "readable": "boolean", **dict.fromkeys(self._keys, "string")}
+        types |= {f"{name}_": "bigint" for name in self._every}
+        reader = event_reader(EventFields(sides, self._numbers, self._every))
+        self._map("decoded", "trace_records", reader, types)
+        fields = "".join(f", {quoted(name)}" for name in self._every)
+        keys = ", ".join(self._keys)
+        self.make(
+            "parsed",
+            f"select *, case when readable then min(n) over (partition by readable, {keys}) end as key from ("
+            " select d.*, coalesce(s.position, 0) + row_number() over (partition by d.side, d.part order by d.n) - 1"
+            " as position from decoded d left join starts s on s.side = d.side and s.part = d.part) placed_records",
+        )
+        self.view("keys", self._session.sql(f"select key, {keys} from parsed where n = key"))
+        is_null = " or ".join(f"{key} is null" for key in self._keys)
+        self.make(
+            "records",
+            f"select n as row, side, part, position, key, {is_null} as has_null_key, time_us, readable{fields}"
+            " from parsed",
+        )
+
+    def make_came(self) -> None:
+        """Make the table of the output records."""
+        rows = _parquet(self._session, self._output)
+        columns = (
+            "partition",
+            '"offset"',
+            "key",
+            "value",
+            "headers",
+            "coalesce(timestamp_ms, 0) as timestamp_ms",
+        )
+        self.view("output_records", rows.selectExpr("_metadata.row_index + 1 as o", *columns))
+        fields = fields_of_output(self._history.contract.output)
+        ids = [name for name in fields if name.endswith("_id")]
+        places = [name for name in fields if name not in ids]
+        reader = claim_reader(
+            self._history.manifest.query_id or "",
+            [fields[name] for name in (*ids, *places)],
+            has_refs=bool(places),
+        )
+        types = {"o": "bigint", "batch": "bigint", "is_plain": "boolean"}
+        types |= dict.fromkeys(ids, "string") | dict.fromkeys(places, "bigint")
+        self._map("claims", "output_records", reader, types)
+        self.make("came", _came(len(ids) == 1, bool(places)))
+
+    def inputs(self, chosen: str) -> list[InputRecord]:
+        """The chosen records, in order."""
+        found = self._session.sql(
+            "select t.topic, t.part, w.position, t.value, t.value_bytes, t.is_sentinel"
+            f" from trace_records t join ({chosen}) w on w.n = t.n order by t.n"
+        ).toArrow()
+        return [
+            InputRecord(topic, part, position, raw if value is None else value, is_sentinel)
+            for topic, part, position, value, raw, is_sentinel in _rows_of(found)
+        ]
+
+    def outputs(self, chosen: str) -> list[OutputRecord]:
+        """The chosen output records, in order."""
+        found = self._session.sql(
+            'select r.partition, r."offset", r.value, r.key, r.headers, r.timestamp_ms'
+            f" from output_records r join ({chosen}) c on c.o = r.o order by r.o"
+        ).toArrow()
+        return [
+            OutputRecord(
+                partition=partition, offset=offset, value=value, key=key, timestamp_ms=at,
+                headers=[
+                    (one["name"], one["value"] if one["value_bytes"] is None else Base64(one["value_bytes"]))
+                    for one in headers or ()
+                ],
+            )
+            for partition, offset, value, key, headers, at in _rows_of(found)
+        ]  # fmt: skip
+
+    def _read_trace(self) -> None:
+        """``trace_records``: those of the file, and behind them the sentinels."""
+        columns = ("topic", "coalesce(partition, 0) as part", "value", "value_bytes", "false as is_sentinel")
+        rows = _parquet(self._session, self._trace)
+        rows = rows.selectExpr("_metadata.row_index + 1 as n", *columns)
+        sentinels = _sentinels(self._flush, count_rows(self._trace))
+        self.view("trace_records", rows.unionByName(self._session.createDataFrame(sentinels)))
+
+    def _map(self, name: str, source: str, reader: Reader, types: dict[str, str]) -> None:
+        """A view of what a reader on executors makes of the rows of another one.
+
+        Connect pickles the function when it sends the view.
+        """
+        schema = StructType([StructField(column, _TYPES[kind]) for column, kind in types.items()])
+        modules = [sys.modules[module] for module in PICKLED_BY_VALUE]
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        try:
+            self.view(name, self._session.table(source).mapInArrow(in_order(reader, list(types)), schema))
+        finally:
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _parquet(session: SparkSession, path: Path) -> DataFrame:
+    """The rows of a Parquet file of this machine, whatever its name."""
+    return session.read.parquet("file://" + re.sub(r"([\\{}\[\]*?])", r"\\\1", str(path.resolve())))
+
+
+def _sentinels(flush: Path, before: int) -> pa.Table:
+    """The records of the flush, with the numbers behind those of the trace."""
+    rows: list[dict[str, object]] = []
+    if flush.is_file():
+        with TraceReader(flush) as reader:
+            rows = [
+                {
+                    "n": number, "topic": one.topic, "part": one.partition, "value": one.value,
+                    "value_bytes": one.value_bytes() if one.value is None else None, "is_sentinel": True,
+                }
+                for number, one in enumerate(reader, before + 1)
+            ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=_RECORDS)
+
+
+def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    for batch in table.to_batches():
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _came(is_semi: bool, has_refs: bool) -> str:
+    """Which row each record is: as ``tidemark.oracle.large.output`` says it for DuckDB."""
+    sides = ("l",) if is_semi else ("l", "r")
+    known = {side: _known(side, has_refs) for side in sides}
+    of_one = {side: f"{side}.n * {1 << ROW_BITS}" for side in sides}
+    cases = [f"when {known['l']} then {of_one['l']}"]
+    if not is_semi:
+        absent = {side: _absent(side, has_refs) for side in sides}
+        cases = [
+            f"when {known['l']} and {known['r']} then {of_one['l']} + r.n + 1",
+            f"when {known['l']} and {absent['r']} then {of_one['l']}",
+            f"when {absent['l']} and {known['r']} then {of_one['r']}",
+        ]
+    right = "cast(null as bigint)" if is_semi else "r.n"
+    joins = " ".join(_joined(number, side, has_refs) for number, side in enumerate(sides))
+    return (
+        f"select c.o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity, l.n as l,"
+        f" {right} as r from claims c {joins}"
+    )
+
+
+def _joined(number: int, side: str, has_refs: bool) -> str:
+    """The records of a side that a record may name."""
+    if has_refs:
+        return (
+            f"left join (select n, part, position, readable, id from parsed where side = {number}) {side}"
+            f" on c.{side}_part = {side}.part and c.{side}_position = {side}.position"
+        )
+    return (
+        f"left join (select id, min(n) as n, count(*) as many from parsed where side = {number} and readable"
+        f" group by id) {side} on {side}.id = c.{side}_id"
+    )
+
+
+def _known(side: str, has_refs: bool) -> str:
+    if has_refs:
+        return f"({side}.n is not null and {side}.readable and {side}.id is not distinct from c.{side}_id)"
+    return f"({side}.n is not null and {side}.many = 1)"
+
+
+def _absent(side: str, has_refs: bool) -> str:
+    places = f" and c.{side}_part is null and c.{side}_position is null" if has_refs else ""
+    return f"(c.{side}_id is null{places})"
