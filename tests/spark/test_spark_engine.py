@@ -40,7 +40,7 @@ SEEDS = [
 @pytest.fixture(autouse=True)
 def reduced_at_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run is large, and so few rows are a sample that most are left out."""
-    monkeypatch.setattr(reduction, "ROWS", FEW_ROWS)
+    monkeypatch.setattr(reduction, "SAMPLE_ROWS", FEW_ROWS)
     monkeypatch.setattr(judging, "reduced", partial(reduction.reduced, large=-1))
 
 

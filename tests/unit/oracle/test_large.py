@@ -40,7 +40,7 @@ FEW_ROWS = 4
 
 @pytest.fixture(autouse=True)
 def sample_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduction, "ROWS", FEW_ROWS)
+    monkeypatch.setattr(reduction, "SAMPLE_ROWS", FEW_ROWS)
 
 
 def both(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any], bool]:

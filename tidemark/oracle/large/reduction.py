@@ -24,8 +24,7 @@ from tidemark.oracle.large import output, record_tables
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import Engine, LargeEvidence, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.totals import count_rest
-from tidemark.oracle.large.witnesses import witnesses
-from tidemark.oracle.model.sample import ROWS
+from tidemark.oracle.large.witnesses import SPANS, witnesses
 from tidemark.oracle.spark.known_defects import is_modelled
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import POPULAR
@@ -38,6 +37,8 @@ LARGE = 1_000_000
 """A run with more input records than this is reduced. Calibration: at so many both ways take ten seconds; beyond, the
 memory of the other way grows.
 """
+SAMPLE_ROWS = 25_000
+"""So many rows of clean keys are handed on, which the model judges. Calibration: half a second."""
 DIRTY_ROWS = 200_000
 """Up to so many rows of dirty keys are handed on. Calibration: two seconds, and 150 MB."""
 _PAIRS = 200_000
@@ -184,6 +185,7 @@ class _Reduction:
         ((unpublished,),) = engine.rows(f"select count(*) {beyond} where p.side is null")
         if unpublished:
             engine.make("records", f"select r.* {beyond} where p.side is not null")
+            engine.make("parsed", "select p.* from parsed p semi join records r on r.row = p.n")
         ((short,),) = engine.rows(
             "select count(*) from published p left join ("
             "select side, part, count(*) as there from records group by side, part"
@@ -198,16 +200,15 @@ class _Reduction:
         committed = [plan.batch for plan in plans if plan.committed]
         self._engine.make("expected", _EXPECTED)
         self._engine.make("times", _TIMES)
+        self._engine.make("unexpected", _UNEXPECTED)
         self._engine.make(
             "dirty",
             f"""select key from expected where comes <> is_right
             union select e.key from expected e left join times t on t.identity = e.identity
             where e.comes and (t.identity is null or t.first_batch <> e.batch or t.last_batch <> e.batch
                 or t.many > 1 and not {_is_one_of("e.batch", permitted)} or not {_is_one_of("e.batch", committed)})
-            union select w.key from ({_UNEXPECTED.format(row="l")}) c join records w on w.row = c.row
-                where w.key is not null
-            union select w.key from ({_UNEXPECTED.format(row="r")}) c join records w on w.row = c.row
-                where w.key is not null
+            union select w.key from unexpected c join records w on w.row = c.l where w.key is not null
+            union select w.key from unexpected c join records w on w.row = c.r where w.key is not null
             union select w.key from records w join parsed p on p.n = w.row where p.is_sentinel and w.key is not null""",
         )
 
@@ -220,6 +221,7 @@ class _Reduction:
         found = " union all ".join(witnesses(self._history, key_names(self._history)))
         first = "select * from (select * from ranked where priority = {} order by place limit {}) keys_{}"
         for name, text in {
+            "spans": SPANS,
             "witness": f"select distinct row from ({found}) found where row is not null",
             "sizes": """select key, count(*) as many, sum(case when side = 0 then 1 else 0 end) as lefts,
                 sum(case when side = 1 then 1 else 0 end) as rights
@@ -237,10 +239,10 @@ class _Reduction:
                 ) as taken
                 from (
                     select * from ranked where priority = 0
-                    union all {first.format(1, DIRTY_ROWS, 1)} union all {first.format(2, ROWS, 2)}
+                    union all {first.format(1, DIRTY_ROWS, 1)} union all {first.format(2, SAMPLE_ROWS, 2)}
                 ) nearest
             ) summed
-            where priority = 0 or priority = 1 and taken <= {DIRTY_ROWS} or priority = 2 and taken <= {ROWS}""",
+            where priority = 0 or priority = 1 and taken <= {DIRTY_ROWS} or priority = 2 and taken <= {SAMPLE_ROWS}""",
             "chosen": """select r.row from records r join chosen_keys k on k.key = r.key
             union select row from witness
             union select n from parsed where is_sentinel
@@ -260,9 +262,9 @@ select identity, count(*) as many, min(batch) as first_batch, max(batch) as last
 from came where identity is not null group by identity
 """
 _UNEXPECTED = """
-select c.{row} as row from came c anti join (select identity from expected where comes) e on e.identity = c.identity
+select c.l, c.r from came c anti join (select identity from expected where comes) e on e.identity = c.identity
 """
-"""The rows that are named by records which are none of the expected rows; a record without an identity is none."""
+"""The records that are none of the expected rows, by the rows that they name; one without an identity is none."""
 _OUTPUTS = """
 select c.o from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r
 where c.identity is null or a.row is not null or b.row is not null

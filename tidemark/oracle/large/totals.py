@@ -22,12 +22,8 @@ _EDGE_US = 1 * US_PER_MS
 def count_rest(engine: Engine, history: History) -> Rest:
     """Count all of it."""
     engine.make(
-        "left_out",
-        "select r.row, r.side, r.readable, r.has_null_key from records r anti join chosen c on c.row = r.row",
-    )
-    engine.make(
         "clean",
-        "select e.* from expected e semi join left_out o on o.row = e.row anti join dirty d on d.key = e.key",
+        "select e.* from expected e anti join chosen c on c.row = e.row anti join dirty d on d.key = e.key",
     )
     ((rows, all_keys),) = engine.rows("select (select count(*) from records), (select count(*) from sizes)")
     permitted = _permitted(engine)
@@ -42,13 +38,11 @@ def count_rest(engine: Engine, history: History) -> Rest:
         removed=_by_batch(engine, history, "removed"),
         late=late.sum(axis=0),
         readable=_readable(engine, history),
-        data_batches=_number(
-            engine, "select count(distinct p.batch) from placed p semi join records r on r.row = p.row"
-        ),
+        data_batches=_number(engine, "select count(distinct batch) from placed"),
         duplicate_events=_number(
             engine,
-            "select coalesce(sum(many - 1), 0) from (select p.side, p.id, count(*) as many from parsed p semi join"
-            " records r on r.row = p.n where not p.is_sentinel and p.id is not null group by p.side, p.id) ids",
+            "select coalesce(sum(many - 1), 0) from (select side, id, count(*) as many from parsed"
+            " where not is_sentinel and id is not null group by side, id) ids",
         ),
         must_drop=_must_drop(engine, history),
         notes=_notes(engine),
@@ -73,9 +67,10 @@ def _number(engine: Engine, query: str) -> int:
 def _latest_ms(engine: Engine, history: History) -> list[tuple[int | None, int | None]]:
     """The latest event time of each side in each batch, of the rows that reach the watermark."""
     found: list[list[int | None]] = [[None, None] for _ in history.batches]
+    timed = "rows w" if history.contract.bound.window_ms is None else "rows w join records r on r.row = w.row"
+    time_us = "w.time_us" if history.contract.bound.window_ms is None else "r.time_us"
     for batch, side, latest_us in engine.rows(
-        "select w.batch, w.side, max(coalesce(r.time_us, 0)) from rows w join records r on r.row = w.row"
-        " group by w.batch, w.side"
+        f"select w.batch, w.side, max(coalesce({time_us}, 0)) from {timed} group by w.batch, w.side"
     ):
         found[batch][side] = latest_us // US_PER_MS
     return [(left, right) for left, right in found]
@@ -90,7 +85,8 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
         found |= {f"{topic}_in": 0, f"{topic}_late": int(late[side].sum())}
     for side, many, unreadable, null_key in engine.rows(
         "select side, count(*), sum(case when readable then 0 else 1 end),"
-        " sum(case when readable and has_null_key then 1 else 0 end) from left_out group by side"
+        " sum(case when readable and has_null_key then 1 else 0 end)"
+        " from records r anti join chosen c on c.row = r.row group by side"
     ):
         found[f"{history.side(side).topic}_in"] = many
         for name, more in (("rows_in", many), ("unreadable", unreadable), ("null_key", null_key)):
@@ -102,8 +98,8 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
     return found | {
         "matched": _number(
             engine,
-            "select count(distinct a.l) from answers a join left_out o on o.row = a.l"
-            f" where a.comes and {'true' if is_semi else 'a.r is not null'}",
+            "select count(distinct a.l) from answers a anti join chosen c on c.row = a.l"
+            f" where a.comes and a.l is not null and {'true' if is_semi else 'a.r is not null'}",
         ),
         "output_records": _number(
             engine,
@@ -129,8 +125,8 @@ def _by_batch(engine: Engine, history: History, column: str) -> tuple[np.ndarray
     """How many rows that are left out enter the state in each batch (``batch``), or leave it (``removed``)."""
     found = np.zeros((2, len(history.batches)), dtype=np.int64)
     for batch, side, many in engine.rows(
-        f"select s.{column}, o.side, count(*) from stored s join left_out o on o.row = s.row"
-        f" where s.{column} is not null group by s.{column}, o.side"
+        f"select s.{column}, s.side, count(*) from stored s anti join chosen c on c.row = s.row"
+        f" where s.{column} is not null group by s.{column}, s.side"
     ):
         found[side][batch] = many
     return found[LEFT], found[RIGHT]
@@ -142,7 +138,7 @@ def _late(engine: Engine, history: History) -> tuple[np.ndarray, int]:
     near = f"k.watermark_ms > 0 and abs(w.time_us - k.watermark_ms * {US_PER_MS}) <= {_EDGE_US}"
     for batch, side, late, edges in engine.rows(
         "select w.batch, w.side, sum(case when w.is_late then 1 else 0 end),"
-        f" sum(case when {near} then 1 else 0 end) from rows w join left_out o on o.row = w.row"
+        f" sum(case when {near} then 1 else 0 end) from rows w anti join chosen c on c.row = w.row"
         " left join watermarks k on k.batch = w.batch - 1 group by w.batch, w.side"
     ):
         found[side][batch] = late

@@ -17,6 +17,20 @@ _FIRST = 2_000
 """So many left rows are compared with all right rows, in search of a pair that one key field keeps apart."""
 
 
+_ROWS = (
+    f"from rows w anti join {SENTINELS} s on s.n = w.row"
+    " where not w.is_late and not w.has_null_key and w.time_us is not null"
+)
+"""The accepted rows with a key and a time that are no sentinels."""
+_ENDS = ", ".join(
+    f"{pick}(case when w.side = {side} then w.time_us end) as {name}_{which}"
+    for side, name in ((LEFT, "left"), (RIGHT, "right"))
+    for pick, which in (("min", "first"), ("max", "last"))
+)
+SPANS = f"select w.key, {_ENDS}, min(w.row) as row {_ROWS} group by w.key"
+"""``spans``, which must be there: of each key the first and last times of each side, and a row."""
+
+
 def witnesses(history: History, keys: Sequence[str]) -> list[str]:
     """All of them."""
     late = "select row from rows where is_late"
@@ -58,36 +72,29 @@ def _of_output(history: History) -> list[str]:
 def _of_ends(history: History) -> list[str]:
     """A key with a pair beyond each end of the bound."""
     limits = window(history.contract.bound)
-    ends = ", ".join(
-        f"{pick}(case when w.side = {side} then w.time_us end) as {name}_{which}"
-        for side, name in ((LEFT, "left"), (RIGHT, "right"))
-        for pick, which in (("min", "first"), ("max", "last"))
-    )
-    spans = f"select w.key, {ends}, min(w.row) as row {_of_rows()} group by w.key"
     return [
-        f"select min(row) as row from ({spans}) spans where left_first - right_last < {limits.lower_us}",
-        f"select min(row) as row from ({spans}) spans where left_last - right_first > {limits.upper_us}",
+        f"select min(row) as row from spans where left_first - right_last < {limits.lower_us}",
+        f"select min(row) as row from spans where left_last - right_first > {limits.upper_us}",
     ]
 
 
-def _of_rows(joined: str = "") -> str:
-    """The accepted rows with a key and a time that are no sentinels, and what is joined to them."""
-    return (
-        f"from rows w{joined} anti join {SENTINELS} s on s.n = w.row"
-        " where not w.is_late and not w.has_null_key and w.time_us is not null"
-    )
-
-
 def _of_key(history: History, keys: Sequence[str], field: str) -> str:
-    """A pair of rows that differ in one key field alone."""
+    """A pair of rows that differ in one key field alone: the first left rows, and the right rows of their time."""
     limits = window(history.contract.bound)
     fields = "".join(f", k.{key}" for key in keys)
-    rows = f"select w.row, w.time_us{fields} {_of_rows(' join keys k on k.key = w.key')} and w.side = "
+    lefts = f"select w.row, w.key, w.time_us {_ROWS} and w.side = {LEFT} order by w.row limit {_FIRST}"
+    near = (
+        f"w.time_us >= (select min(time_us) - {limits.upper_us} from ({lefts}) first_lefts)"
+        f" and w.time_us <= (select max(time_us) - {limits.lower_us} from ({lefts}) first_lefts)"
+    )
+    rights = f"select w.row, w.key, w.time_us {_ROWS} and w.side = {RIGHT} and {near}"
+    named = "(select w.row, w.time_us{fields} from ({rows}) w join keys k on k.key = w.key)"
     same = [f"l.{other} = r.{other}" for other in keys if other != field]
     apart = f"l.time_us - r.time_us between {limits.lower_us} and {limits.upper_us}"
     pair = (
-        f"select l.row as l, r.row as r from ({rows}{LEFT} order by w.row limit {_FIRST}) l"
-        f" join ({rows}{RIGHT}) r on {' and '.join([*same, apart])} and l.{field} <> r.{field} limit 1"
+        f"select l.row as l, r.row as r from {named.format(fields=fields, rows=lefts)} l"
+        f" join {named.format(fields=fields, rows=rights)} r on {' and '.join([*same, apart])}"
+        f" and l.{field} <> r.{field} limit 1"
     )
     return (
         f"select case when side = {LEFT} then l else r end as row from ({pair}) pair"
