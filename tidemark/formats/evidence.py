@@ -418,10 +418,10 @@ class RunDirectory:
             )
         return first
 
-    def scan(self, name: str) -> str | None:
+    def scan(self, name: str, query: str = "") -> str | None:
         """``trace``, ``flush`` or ``output`` as a table of SQL (``formats.scans``); ``None`` without seal or file."""
         path = self.file(name)
-        return scan_of(path, name) if path.is_file() and (self.path / "seal.json").is_file() else None
+        return scan_of(path, name, query) if path.is_file() and (self.path / "seal.json").is_file() else None
 
     def pick(self, name: str, asked: bytes) -> Iterator[Any]:
         """The records of ``trace``, ``flush`` or ``output`` with these numbers of a scan (``formats.scans.pick``)."""

@@ -1,8 +1,9 @@
-"""The large files of evidence as tables of SQL, and single records of them by their numbers.
+"""The large files of evidence as tables of SQL, and single records of them by their places.
 
-A scan is the text of a table function of DuckDB, for JSON Lines and for Parquet. Columns are those of a record: of a
-trace ``topic partition value value_base64``, of the output ``partition offset value key headers timestamp_ms``,
-headers as JSON. The header of a trace has no ``topic``. A scan does not see what the readers of these files refuse.
+A scan is what stands behind ``from`` in DuckDB, for JSON Lines and for Parquet. A trace has the columns ``topic`` (NULL
+for the header of a trace), ``partition`` and ``value`` (NULL if it is no text). The output of a query has ``value`` and
+``batch``, the batch as text where the headers begin with this query and a batch, and have neither of them again.
+A scan does not see what the readers of these files refuse.
 """
 
 from __future__ import annotations
@@ -18,37 +19,51 @@ import msgspec
 from tidemark.formats.jsonlines import open_lines
 from tidemark.formats.record_files import is_parquet, pick_parquet
 
-_TRACE = {"topic": "VARCHAR", "partition": "BIGINT", "value": "VARCHAR", "value_base64": "VARCHAR"}
-_OUTPUT = {
-    "partition": "BIGINT",
-    "offset": "BIGINT",
-    "value": "VARCHAR",
-    "key": "VARCHAR",
-    "headers": "VARCHAR",
-    "timestamp_ms": "BIGINT",
+_COLUMNS = {
+    "trace": "topic: 'VARCHAR', partition: 'BIGINT', value: 'VARCHAR'",
+    "output": "value: 'VARCHAR', headers: 'VARCHAR'",
 }
-_HEADERS = (
-    "cast(to_json(list_transform(headers, lambda h: json_array(h.name, case when h.value_bytes is null"
-    " then to_json(h.value) else json_object('base64', to_base64(h.value_bytes)) end))) as varchar)"
-)
-_FROM_PARQUET = {
-    "trace": "topic, partition, value, to_base64(value_bytes) as value_base64",
-    "output": f'partition, "offset", value, key, {_HEADERS} as headers, timestamp_ms',
-}
+_MOST_HEADERS = 8
+"""A record of the sink has four; one with more than this is not looked at."""
+
+
+def scan_of(path: Path, name: str, query: str = "") -> str:
+    """The scan of a file of this name: ``trace``, ``flush``, or the ``output`` of a query whose id has no quotes."""
+    quoted = "'" + str(path.resolve()).replace("'", "''") + "'"
+    kind = "output" if name == "output" else "trace"
+    if is_parquet(path):
+        scan, batch = f"read_parquet({quoted})", _batch_of_list(query)
+    else:
+        scan = f"read_json({quoted}, format = 'newline_delimited', columns = {{{_COLUMNS[kind]}}})"
+        batch = _batch_of_text(query)
+    return f"(select value, {batch} as batch from {scan})" if kind == "output" else scan
+
+
+def _batch_of_text(query: str) -> str:
+    """The batch of headers that are JSON: ``[["query","…"],["batch","…"],…]``."""
+    begin = f'[["query","{query}"],["batch","'
+    rest = f"substr(headers, {len(begin) + 1})"
+    again = " or ".join(f"contains({rest}, '[\"{name}\",')" for name in ("query", "batch"))
+    led = f"starts_with(headers, '{_escaped(begin)}')"
+    return f"case when {led} and not ({again}) then split_part({rest}, '\"', 1) end"
+
+
+def _batch_of_list(query: str) -> str:
+    """The batch of headers that are a list of names and values."""
+    led = (
+        f"headers[1].name = 'query' and headers[1].value = '{_escaped(query)}' and headers[2].name = 'batch'"
+    )
+    again = " or ".join(
+        f"coalesce(headers[{at}].name in ('query', 'batch'), false)" for at in range(3, _MOST_HEADERS + 1)
+    )
+    return f"case when {led} and len(headers) <= {_MOST_HEADERS} and not ({again}) then headers[2].value end"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("'", "''")
 
 
 _is_no_line = methodcaller("isspace")
-
-
-def scan_of(path: Path, name: str) -> str:
-    """What stands behind ``from`` to scan a file of this name (``trace``, ``flush`` or ``output``)."""
-    kind = "output" if name == "output" else "trace"
-    quoted = "'" + str(path.resolve()).replace("'", "''") + "'"
-    if is_parquet(path):
-        return f"(select {_FROM_PARQUET[kind]} from read_parquet({quoted}))"
-    known = _OUTPUT if kind == "output" else _TRACE
-    columns = ", ".join(f"'{column}': '{type_}'" for column, type_ in known.items())
-    return f"read_json({quoted}, format = 'newline_delimited', columns = {{{columns}}})"
 
 
 def pick(path: Path, kind: type[Any], asked: bytes) -> Iterator[Any]:

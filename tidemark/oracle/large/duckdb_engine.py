@@ -65,7 +65,8 @@ class _DuckDBEngine(DuckDBTables):
 
     def make_came(self) -> None:
         """Make the table of the output records."""
-        output.make_came(self._sql, self._run.history, self._run.evidence.scan("output") or "")
+        query = self._run.history.manifest.query_id or ""
+        output.make_came(self._sql, self._run.history, self._run.evidence.scan("output", query) or "")
 
     def inputs(self, chosen: str) -> list[InputRecord]:
         """The chosen records, in order."""

@@ -20,9 +20,10 @@ from tidemark.oracle.sql.relation_tables import Tables
 class LargeEvidence(Evidence, Protocol):
     """Evidence in files that an engine can read."""
 
-    def scan(self, name: str) -> str | None:
-        """The text of a table function for ``trace``, ``flush`` or ``output``, with the fields of a record as columns
-        (headers as JSON); ``None`` if there is none, or nothing shows that the file is as a run wrote it.
+    def scan(self, name: str, query: str = "") -> str | None:
+        """A file as a table of DuckDB (``tidemark.formats.scans``): ``trace``, ``flush``, or the ``output`` of a query.
+
+        ``None`` if there is none, or nothing shows that the file is as a run wrote it.
         """
 
     def pick(self, name: str, asked: bytes) -> Iterator[Any]:

@@ -11,21 +11,21 @@ from __future__ import annotations
 from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.large.plain import (
+    Names,
     all_hold,
     as_number,
     as_text,
-    extracted,
     is_number,
     is_plain_name,
     is_plain_object,
-    is_simple,
     is_text,
     names_of,
     read_fields,
-    text_of,
     unique,
 )
 from tidemark.oracle.large.record_tables import Database
+
+_IS_PLAIN_BATCH = "batch between 0 and 999999999 and cast(batch as varchar) = batch_text"
 
 
 def fields_of_output(output: Output) -> dict[str, str]:
@@ -50,38 +50,30 @@ def can_be_read(history: History) -> bool:
 
 
 def make_came(sql: Database, history: History, scan: str) -> None:
-    """Make the table ``came`` of the records that a scan of the output gives: ``value`` and ``headers`` are text."""
+    """Make the table ``came`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
     fields = fields_of_output(history.contract.output)
     known = unique(sql.execute(names_of(f"select value from {scan}")).fetchall())
-    claimed = _claimed(history, fields, scan, is_simple(known))
-    sql.execute(f"create temp table claimed as {claimed}")
+    sql.execute(f"create temp table claimed as {_claimed(fields, scan, known)}")
     sql.execute(f"create temp table came as {_came(history, fields)}")
     sql.execute("drop table claimed")
 
 
-def _claimed(history: History, fields: dict[str, str], scan: str, simple: str) -> str:
-    """What each record says. Its headers begin with query and batch, and have neither of them twice."""
+def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:
+    """What each record says."""
     names = list(fields.values())
-    field = {name: f"f[{number}]" for number, name in enumerate(fields, 1)}
-    columns = [
-        f"case when is_plain then {(as_text if name.endswith('_id') else as_number)(one)} end as {name}"
-        for name, one in field.items()
-    ]
-    begin = f'[["query","{history.manifest.query_id}"],["batch","'
-    rest = f"substr(headers, {len(begin) + 1})"
-    plain = [
-        is_plain_object(names),
-        *((is_text if name.endswith("_id") else is_number)(one) for name, one in field.items()),
-        f"starts_with(headers, {text_of(begin)})",
-        "regexp_full_match(batch, '0|[1-9][0-9]{0,8}')",
-        *(f"not contains({rest}, '[\"{name}\",')" for name in ("query", "batch")),
-    ]
-    given = f"select value, headers, split_part({rest}, '\"', 1) as batch from {scan}"
+    columns, plain = [], [is_plain_object(names), _IS_PLAIN_BATCH]
+    for number, name in enumerate(fields, 1):
+        field = f"f[{number}]"
+        is_id = name.endswith("_id")
+        columns.append(f"{as_text(field) if is_id else as_number(field)} as {name}")
+        plain.append((is_text if is_id else is_number)(field, name))
+    claims = ", ".join(f"case when is_plain then {name} end as {name}" for name in fields)
+    read = read_fields(f"select value, batch as batch_text from {scan}", names, known)
     return f"""
-select try_cast(batch as bigint) as batch, {", ".join(columns)}, is_plain
+select batch, {claims}, is_plain
 from (
     select *, {all_hold(plain)} as is_plain
-    from ({read_fields(given, extracted(names), simple)}) read
+    from (select *, try_cast(batch_text as bigint) as batch, {", ".join(columns)} from ({read}) extracted) read
 ) judged
 """
 

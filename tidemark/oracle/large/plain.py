@@ -54,38 +54,30 @@ def text_of(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def read_fields(values: str, fields: str, is_simple: str) -> str:
-    """A ``select`` of ``value`` and more, with the columns that the other texts are over added."""
+def read_fields(values: str, fields: Sequence[str], known: Sequence[Names]) -> str:
+    """A ``select`` of ``value`` and more, with the columns that the other texts are over added: ``f`` has ``fields``.
+
+    What is no JSON is read as ``null``. No ``case`` is over lists: DuckDB copies them for each.
+    """
+    paths = ", ".join(text_of(f'$."{name}"') for name in fields)
     return f"""
-select *, coalesce({is_simple}, false) as is_simple
+select *, coalesce({_is_simple(known)}, false) as is_simple
 from (
-    select *, case when is_json then json_keys(value) end as names, case when is_json then {fields} end as f
-    from (select *, coalesce(json_valid(value), false) as is_json from ({values}) given) json_or_not
+    select *, json_keys(json) as names, json_type(json, '$.*') as types, json_extract(json, [{paths}]) as f
+    from (
+        select *, case when is_json then value else 'null' end as json
+        from (select *, coalesce(json_valid(value), false) as is_json from ({values}) given) json_or_not
+    ) texts
 ) extracted
 """
 
 
-def is_simple(known: Sequence[Names]) -> str:
+def _is_simple(known: Sequence[Names]) -> str:
     """Whether the names are known ones, nothing is nested, and no comma is behind the last entry."""
-    same = " or ".join(f"names = {_list_of(names)}" for names in known)
-    types = "json_type(value, '$.*')"
-    asked = [f"not list_contains({types}, '{kind}')" for kind in _NOT_SIMPLE]
+    same = " or ".join(f"names = [{', '.join(map(text_of, names))}]" for names in known)
+    asked = [f"not list_contains(types, '{kind}')" for kind in _NOT_SIMPLE]
     end = "ends_with(value, '}') and contains('\"0123456789el', substr(value, length(value) - 1, 1))"
-    nothing_odd = " and ".join([*asked, "not contains(value, '\\u')", end])
-    return f"case when {same or 'false'} then {nothing_odd} end"
-
-
-def _list_of(texts: Sequence[str]) -> str:
-    return "[" + ", ".join(map(text_of, texts)) + "]"
-
-
-def extracted(names: Sequence[str]) -> str:
-    """The fields of a JSON object, as a list of JSON values; fails for what is no JSON."""
-    return f"json_extract(value, [{', '.join(text_of(_path(name)) for name in names)}])"
-
-
-def _path(name: str) -> str:
-    return f'$."{name}"'
+    return " and ".join([f"({same or 'false'})", *asked, "not contains(value, '\\u')", end])
 
 
 def is_plain_object(names: Sequence[str]) -> str:
@@ -121,7 +113,7 @@ def as_text(field: str) -> str:
     )
 
 
-def is_text(field: str) -> str:
+def is_text(field: str, _text: str) -> str:
     """Whether a field is text, NULL or missing."""
     return f"({field} is null or starts_with({field}, '\"') or {field} = 'null')"
 
@@ -131,12 +123,10 @@ def as_number(field: str) -> str:
     return f"try_cast(cast({field} as varchar) as bigint)"
 
 
-def is_number(field: str) -> str:
-    """Whether a field is a BIGINT, NULL or missing."""
-    return (
-        f"({field} is null or {field} = 'null' or {as_number(field)} is not null"
-        f" and case when is_simple then true else json_type({field}) in ('BIGINT', 'UBIGINT') end)"
-    )
+def is_number(field: str, number: str) -> str:
+    """Whether a field is a BIGINT, NULL or missing; ``number`` is what :func:`as_number` gives of it."""
+    is_one = f"case when is_simple then true else json_type({field}) in ('BIGINT', 'UBIGINT') end"
+    return f"({field} is null or {field} = 'null' or {number} is not null and {is_one})"
 
 
 def as_time_us(field: str) -> str:
@@ -144,9 +134,9 @@ def as_time_us(field: str) -> str:
     return f"epoch_us(try_cast(substr({field}, 2, length({field}) - 2) as timestamp))"
 
 
-def is_time(field: str) -> str:
-    """Whether a field is a time that is written in full."""
+def is_time(field: str, time_us: str) -> str:
+    """Whether a field is a time that is written in full; ``time_us`` is what :func:`as_time_us` gives of it."""
     return (
-        f"regexp_full_match({field}, {text_of(_CANONICAL)}) and not starts_with({field}, '\"0000')"
-        f" and {as_time_us(field)} is not null"
+        f"{time_us} is not null and regexp_full_match({field}, {text_of(_CANONICAL)})"
+        f" and not starts_with({field}, '\"0000')"
     )

@@ -31,11 +31,9 @@ from tidemark.oracle.large.plain import (
     as_number,
     as_text,
     as_time_us,
-    extracted,
     is_number,
     is_plain_name,
     is_plain_object,
-    is_simple,
     is_text,
     is_time,
     names_of,
@@ -46,6 +44,9 @@ from tidemark.oracle.large.plain import (
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import quoted
 
+_TEXTS, _NUMBERS = (as_text, is_text), (as_number, is_number)
+_READ = {"id": _TEXTS, "time_us": (as_time_us, is_time)}
+"""How each column is read, and when it is plain."""
 Database = duckdb.DuckDBPyConnection
 SIDES = (LEFT, RIGHT)
 _CHUNK = 50_000
@@ -89,54 +90,49 @@ class RecordTables:
             if b"\1" in some:
                 yield from self._run.pick(name, some)
 
-    def _names(self, side: int) -> list[str]:
-        """The fields that are looked for in the records of a side."""
-        about = self._history.side(side)
-        return [about.id, about.time, *about.keys, *self._history.pushdown.fields[side]]
-
     def _scanned(self, scan: str) -> str:
         """The rows of a scan, in order, with the fields of those that are plain; ``side`` is NULL for other topics."""
-        columns = {"id": as_text("f[1]"), "time_us": as_time_us("f[2]")}
-        columns |= {key: as_text(f"f[{at}]") for at, key in enumerate(self.keys, 3)}
-        for field in self.fields:
-            columns[quoted(field)] = _by_side([self._number_of(side, field) for side in SIDES])
-        read = ", ".join(f"case when is_plain then {text} end as {name}" for name, text in columns.items())
-        topics = " ".join(f"when {text_of(self._history.side(side).topic)} then {side}" for side in SIDES)
+        sides = [self._history.side(side) for side in SIDES]
+        topics = " ".join(f"when {text_of(about.topic)} then {side}" for side, about in enumerate(sides))
         given = f"select case topic {topics} end as side, coalesce(partition, 0) as part, value from {scan}"
-        fields = _by_side([extracted(self._names(side)) for side in SIDES])
-        simple = _by_side([is_simple(self._known(scan, side)) for side in SIDES])
+        asked = {"id": [about.id for about in sides], "time_us": [about.time for about in sides]}
+        asked |= {key: [about.keys[at] for about in sides] for at, key in enumerate(self.keys)}
+        compared = self._history.pushdown.fields
+        asked |= {
+            quoted(name): [name if name in compared[side] else "" for side in SIDES] for name in self.fields
+        }
+        fields = list(dict.fromkeys(name for names in asked.values() for name in names if name))
+        raw, read, plain = [], [], [is_plain_object(fields)]
+        for number, (column, names) in enumerate(asked.items()):
+            of_sides = [f"f[{fields.index(name) + 1}]" if name else "cast(null as json)" for name in names]
+            raw.append(f"{_by_side(of_sides)} as json_{number}")
+            as_value, is_value = _READ.get(column) or (_TEXTS if column in self.keys else _NUMBERS)
+            read.append(f"{as_value(f'json_{number}')} as {column}")
+            plain.append(is_value(f"json_{number}", column))
         return f"""
-select side, part, {read}, is_plain
+select side, part, {", ".join(f"case when is_plain then {name} end as {name}" for name in asked)}, is_plain
 from (
-    select *, {_by_side([all_hold(self._plain(side)) for side in SIDES])} as is_plain
-    from ({read_fields(given, fields, simple)}) read
+    select *, side is not null and {all_hold(plain)} as is_plain
+    from (
+        select *, {", ".join(read)}
+        from (
+            select side, part, value, is_json, is_simple, {", ".join(raw)}
+            from ({read_fields(given, fields, self._known(scan))}) all_fields
+        ) fields
+    ) read
 ) judged
 """
 
-    def _known(self, scan: str, side: int) -> list[Names]:
-        """The names of fields that the first records of a side have."""
-        topic = text_of(self._history.side(side).topic)
-        return unique(
-            self._sql.execute(names_of(f"select value from {scan} where topic = {topic}")).fetchall()
-        )
-
-    def _plain(self, side: int) -> list[str]:
-        """What is asked of a record of a side."""
-        after = len(self.keys) + 3
-        numbers = [f"f[{at}]" for at, _ in enumerate(self._history.pushdown.fields[side], after)]
-        texts = ["f[1]", *(f"f[{at}]" for at in range(3, after))]
+    def _known(self, scan: str) -> list[Names]:
+        """The names of fields that the first records of each side have."""
+        topics = [text_of(self._history.side(side).topic) for side in SIDES]
         return [
-            is_plain_object(self._names(side)),
-            is_time("f[2]"),
-            *map(is_text, texts),
-            *map(is_number, numbers),
+            names
+            for topic in topics
+            for names in unique(
+                self._sql.execute(names_of(f"select value from {scan} where topic = {topic}")).fetchall()
+            )
         ]
-
-    def _number_of(self, side: int, field: str) -> str:
-        fields = list(self._history.pushdown.fields[side])
-        if field not in fields:
-            return "cast(null as bigint)"
-        return as_number(f"f[{len(self.keys) + 3 + fields.index(field)}]")
 
     def _number(self) -> None:
         """Give the plain rows their numbers, and their positions in their partitions."""
@@ -227,5 +223,6 @@ def asked_for(numbers: np.ndarray) -> bytes:
 
 
 def _by_side(texts: Sequence[str]) -> str:
-    """What depends on the side of a record; NULL for a record of no side."""
-    return f"case side when {LEFT} then {texts[LEFT]} when {RIGHT} then {texts[RIGHT]} end"
+    """What depends on the side of a record."""
+    left, right = texts
+    return left if left == right else f"case when side = {LEFT} then {left} else {right} end"
