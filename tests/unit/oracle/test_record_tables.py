@@ -24,6 +24,7 @@ from tidemark.formats.storage import store_trace
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.oracle.input.columns import ColumnReader, Columns
 from tidemark.oracle.input.history import empty_history
+from tidemark.oracle.large import record_tables
 from tidemark.oracle.large.record_tables import RecordTables
 
 CONTRACT = Contract(
@@ -244,8 +245,11 @@ def test_a_table_has_what_the_reader_of_small_runs_reads(
     assert sum(row[0] > tables.last for row in tables.rows) == len(sentinels)
 
 
-def test_what_programs_write_is_not_left_to_the_reader_of_small_runs(tmp_path: Path) -> None:
+def test_what_programs_write_is_not_left_to_the_reader_of_small_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In blocks of a file that two threads read: its order is that of the file."""
+    monkeypatch.setattr(record_tables, "_NUMBERED", 40_001)
     styles = ((",", ":"), (", ", ": "))
     more = [1, {"a": 0.125}, None]
     rows = [

@@ -49,7 +49,8 @@ _READ = {"id": _TEXTS, "time_us": (as_time_us, is_time)}
 """How each column is read, and when it is plain."""
 Database = duckdb.DuckDBPyConnection
 SIDES = (LEFT, RIGHT)
-_CHUNK = 50_000
+_CHUNK, _NUMBERED = 50_000, 4_000_000
+"""So many records are read, and so many rows numbered, at a time."""
 
 
 def can_be_read(history: History) -> bool:
@@ -80,7 +81,8 @@ class RecordTables:
             self._sql.execute(f"insert into scanned {self._scanned(flush)}")
         self._number()
         self._read_odd()
-        self._sql.execute("drop table scanned")
+        for name in ("scanned", "positions"):
+            self._sql.execute(f"drop table {name}")
         self._make_keys()
 
     def records(self, numbers: np.ndarray) -> Iterator[Record]:
@@ -136,25 +138,33 @@ from (
 
     def _number(self) -> None:
         """Give the plain rows their numbers, and their positions in their partitions."""
-        found = self._sql.execute("select side, part from scanned").fetchnumpy()
-        self._positions = self._positions_of(*(np.ma.filled(found[name], -1) for name in ("side", "part")))
-        self._sql.register("positions", {"position": self._positions})
-        self._sql.execute(
+        sql = self._sql
+        sql.execute("create temp table positions (position bigint)")
+        ends: dict[int, int] = {}
+        ((rows,),) = sql.execute("select count(*) from scanned").fetchall()
+        for first in range(0, rows, _NUMBERED):
+            found = sql.execute(
+                f"select side, part from scanned where rowid between {first} and {first + _NUMBERED - 1}"
+            ).fetchnumpy()
+            side, part = (np.ma.filled(found[name], -1).astype(np.int64) for name in ("side", "part"))
+            sql.register("some_positions", {"position": self._positions(side, part, ends)})
+            sql.execute("insert into positions select position from some_positions")
+            sql.unregister("some_positions")
+        sql.execute(
             f"create temp table parsed as select s.rowid + 1 as n, p.position, s.rowid >= {self.last} as is_sentinel,"
             " s.* exclude (is_plain), true as readable from scanned s positional join positions p where is_plain"
         )
-        self._sql.unregister("positions")
 
-    def _positions_of(self, side: np.ndarray, part: np.ndarray) -> np.ndarray:
-        """The offset of each row of a scan, by how many of its partition come before it."""
-        place = np.where(side < 0, -1, part.astype(np.int64) * 2 + side)
+    def _positions(self, side: np.ndarray, part: np.ndarray, ends: dict[int, int]) -> np.ndarray:
+        """The offsets of the next rows of a scan; ``ends`` has the next one of each partition, and is moved on."""
+        place = np.where(side < 0, -1, part * 2 + side)
         order = np.argsort(place, kind="stable")
-        ordered = place[order]
-        first = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
-        many = np.diff(first, append=len(ordered))
-        start = [self._start_of(int(one)) for one in ordered[first].tolist()]
-        positions = np.empty(len(order), dtype=np.int64)
-        positions[order] = np.arange(len(order)) - np.repeat(first - np.array(start, dtype=np.int64), many)
+        places, first, many = np.unique(place[order], return_index=True, return_counts=True)
+        positions = np.empty(len(place), dtype=np.int64)
+        for one, at, count in zip(places.tolist(), first.tolist(), many.tolist(), strict=True):
+            start = ends.get(one, self._start_of(one))
+            positions[order[at : at + count]] = np.arange(start, start + count)
+            ends[one] = start + count
         return positions
 
     def _start_of(self, place: int) -> int:
@@ -165,20 +175,20 @@ from (
     def _read_odd(self) -> None:
         """Read the records that are not plain as small runs do."""
         found = self._sql.execute(
-            "select rowid + 1 as n, side, part from scanned where side is not null and not is_plain order by n"
+            "select s.rowid + 1 as n, side, part, position from scanned s positional join positions p"
+            " where side is not null and not is_plain order by n"
         ).fetchnumpy()
-        numbers, sides, parts = (np.ma.getdata(found[name]) for name in ("n", "side", "part"))
-        records = self.records(numbers)
-        for first in range(0, len(numbers), _CHUNK):
-            some = slice(first, first + _CHUNK)
+        places = {name: np.ma.getdata(found[name]) for name in ("n", "part", "position")}
+        sides = np.ma.getdata(found["side"])
+        records = self.records(places["n"])
+        for first in range(0, len(sides), _CHUNK):
             values = [
                 one.value if one.value is not None else one.value_bytes() for one in islice(records, _CHUNK)
             ]
             for side in SIDES:
-                mine = np.flatnonzero(sides[some] == side)
+                mine = np.flatnonzero(sides[first : first + _CHUNK] == side)
                 table = self._odd(side, [values[at] for at in mine.tolist()])
-                table |= {"n": pa.array(numbers[some][mine]), "part": pa.array(parts[some][mine])}
-                table["position"] = pa.array(self._positions[numbers[some][mine] - 1])
+                table |= {name: pa.array(column[mine + first]) for name, column in places.items()}
                 self._sql.register("odd_records", pa.table(table))
                 self._sql.execute(
                     f"insert into parsed by name select *, {side} as side, n > {self.last} as is_sentinel"
