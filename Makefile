@@ -31,7 +31,7 @@ endif
 # module has started.
 SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long mutants evidence matrix fuzz chaos soak versions lint bench docs lock clean
+.PHONY: help venv up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions lint bench docs lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -98,6 +98,9 @@ mutants: venv ## every mutant past three judges; writes tests/results/SCORE.md
 
 evidence: venv ## 6,000 damages to the evidence of real runs, each judged; writes tests/results/EVIDENCE.md
 	@$(BIN)/python -m tests.evidence $(ARGS)
+
+histories: venv ## 20,000 random histories: the oracles of a join agree on each; writes tests/results/HISTORIES.md
+	@$(BIN)/python -m tests.histories $(ARGS)
 
 lint: venv ## ruff (rules and format), mypy --strict, import-linter
 	@$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -75,43 +76,43 @@ def oracles(run: Run) -> tuple[History, Prediction]:
     return history, modelled(history)
 
 
+def model_does_what_the_naive_one_does(run: Run) -> None:
+    naive = run.naive()
+    history, prediction = oracles(run)
+    rows = history.rows
+
+    def parts(one: int) -> list[int]:
+        """Left and right offset, -1 for NULL."""
+        found = [-1, -1]
+        for row in (first_of(one), right_of(one)):
+            if row is not None:
+                found[history.rows.side[row]] = history.position(row)[1]
+        return found
+
+    emitted = sorted((*parts(one), batch) for one, batch in prediction.batch_of.items())
+    assert emitted == sorted(
+        (-1 if left is None else left, -1 if right is None else right, batch)
+        for left, right, batch in naive.out
+    )
+    assert prediction.watermarks_ms == naive.watermarks_ms
+    late = sorted(
+        (rows.side[row], history.position(row)[1])
+        for row in range(len(rows))
+        if prediction.disposition[row] == Disposition.LATE
+    )
+    assert late == sorted((row.side == "R", row.number) for row in naive.late)
+
+
+def sql_agrees_with_the_model(run: Run) -> None:
+    assert disagreements(read_history(run)) == [], json.dumps(run.rows)
+
+
+@pytest.mark.parametrize("check", [model_does_what_the_naive_one_does, sql_agrees_with_the_model])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_model_does_what_the_naive_one_does(seed: int) -> None:
+def test_random_histories(check: Callable[[Run], None], seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(HISTORIES_PER_SEED):
-        run = random_run(rng)
-        naive = run.naive()
-        history, prediction = oracles(run)
-        rows = history.rows
-
-        def parts(one: int, history=history) -> list[int]:
-            """Left and right offset, -1 for NULL."""
-            found = [-1, -1]
-            for row in (first_of(one), right_of(one)):
-                if row is not None:
-                    found[history.rows.side[row]] = history.position(row)[1]
-            return found
-
-        emitted = sorted((*parts(one), batch) for one, batch in prediction.batch_of.items())
-        assert emitted == sorted(
-            (-1 if left is None else left, -1 if right is None else right, batch)
-            for left, right, batch in naive.out
-        )
-        assert prediction.watermarks_ms == naive.watermarks_ms
-        late = sorted(
-            (rows.side[row], history.position(row)[1])
-            for row in range(len(rows))
-            if prediction.disposition[row] == Disposition.LATE
-        )
-        assert late == sorted((row.side == "R", row.number) for row in naive.late)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_sql_agrees_with_the_model(seed: int) -> None:
-    rng = random.Random(1000 + seed)
-    for _ in range(HISTORIES_PER_SEED):
-        run = random_run(rng)
-        assert disagreements(read_history(run)) == [], json.dumps(run.rows)
+        check(random_run(rng))
 
 
 @pytest.mark.parametrize(
