@@ -419,13 +419,13 @@ class RunDirectory:
         return first
 
     def scan(self, name: str, query: str = "") -> str | None:
-        """``trace``, ``flush`` or ``output`` as a table of SQL (``formats.scans``); ``None`` without seal or file."""
+        """A large file as a table of SQL (``formats.scans``); ``None`` without seal or file."""
         path = self.file(name)
         return scan_of(path, name, query) if path.is_file() and (self.path / "seal.json").is_file() else None
 
     def pick(self, name: str, asked: bytes) -> Iterator[Any]:
-        """The records of ``trace``, ``flush`` or ``output`` with these numbers of a scan (``formats.scans.pick``)."""
-        return pick(self.file(name), OutputRecord if name == "output" else Record, asked)
+        """The records of a large file with these numbers of a scan (``formats.scans.pick``)."""
+        return pick(self.file(name), STORED[name], asked)
 
     def count_records(self) -> dict[str, int]:
         """How many records each file has that is there, for ``records`` of the manifest."""

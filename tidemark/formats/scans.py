@@ -2,7 +2,8 @@
 
 A scan is what stands behind ``from`` in DuckDB, for JSON Lines and for Parquet. A trace has the columns ``topic`` (NULL
 for the header of a trace), ``partition`` and ``value`` (NULL if it is no text). The output of a query has ``value`` and
-``batch``, the batch as text where the headers begin with this query and a batch, and have neither of them again.
+``batch``, the batch as text where the headers begin with this query and a batch, and have neither of them again. The
+state has ``batch side key time_us part position matched``, the place of a row being its ``ref``.
 A scan does not see what the readers of these files refuse.
 """
 
@@ -22,21 +23,31 @@ from tidemark.formats.record_files import is_parquet, pick_parquet
 _COLUMNS = {
     "trace": "topic: 'VARCHAR', partition: 'BIGINT', value: 'VARCHAR'",
     "output": "value: 'VARCHAR', headers: 'VARCHAR'",
+    "state": "batch: 'BIGINT', side: 'VARCHAR', key: 'VARCHAR[]', time_us: 'BIGINT', ref: 'BIGINT[]',"
+    " matched: 'BOOLEAN'",
 }
 _MOST_HEADERS = 8
 """A record of the sink has four; one with more than this is not looked at."""
 
 
 def scan_of(path: Path, name: str, query: str = "") -> str:
-    """The scan of a file of this name: ``trace``, ``flush``, or the ``output`` of a query whose id has no quotes."""
+    """The scan of a file of this name: ``trace``, ``flush``, ``state``, or the ``output`` of a query.
+
+    The id of the query has no quotes.
+    """
     quoted = "'" + str(path.resolve()).replace("'", "''") + "'"
-    kind = "output" if name == "output" else "trace"
+    kind = "trace" if name == "flush" else name
     if is_parquet(path):
-        scan, batch = f"read_parquet({quoted})", _batch_of_list(query)
+        scan, batch, ref = f"read_parquet({quoted})", _batch_of_list(query), ("ref_partition", "ref_offset")
     else:
         scan = f"read_json({quoted}, format = 'newline_delimited', columns = {{{_COLUMNS[kind]}}})"
-        batch = _batch_of_text(query)
-    return f"(select value, {batch} as batch from {scan})" if kind == "output" else scan
+        batch, ref = _batch_of_text(query), ("ref[1]", "ref[2]")
+    if kind == "output":
+        return f"(select value, {batch} as batch from {scan})"
+    if kind == "state":
+        places = f"{ref[0]} as part, {ref[1]} as position"
+        return f"(select batch, side, key, time_us, {places}, matched from {scan})"
+    return scan
 
 
 def _batch_of_text(query: str) -> str:

@@ -22,7 +22,7 @@ from tidemark.errors import TestbedError, TidemarkError
 from tidemark.formats import trace
 from tidemark.formats.chain import is_chain
 from tidemark.formats.contract import Contract, Delivery, JoinKind
-from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
+from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory, StateRow
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_run
 from tidemark.formats.trace import Header, TopicSpec, write_trace
@@ -34,6 +34,7 @@ from tidemark.oracle.large import duckdb_engine, reduction
 from tidemark.oracle.sql.join_answer import ask
 
 SEEDS = 10
+STATE_RUNS = ("left_outer", "full_outer", "right_outer", "inner")
 FEW_ROWS = 4
 """So few rows are a sample here, so that most are left out."""
 
@@ -204,7 +205,6 @@ def test_a_recorded_run_has_the_same_verdict_if_it_is_reduced(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDirectory(shutil.copytree(EVIDENCE / name, tmp_path / name))
-    without_state(run)
     seal(run.path)
 
     whole, part, _ = both(run, monkeypatch)
@@ -212,14 +212,60 @@ def test_a_recorded_run_has_the_same_verdict_if_it_is_reduced(
     assert whole == part
 
 
-def without_state(run: RunDirectory) -> None:
-    """Forget the state: a run whose state was read is judged as a small one."""
-    manifest = run.manifest
-    for name in ("state.jsonl", "state.jsonl.zst"):
-        (run.path / name).unlink(missing_ok=True)
-    manifest.state = None
-    manifest.records.pop("state", None)
-    run.write_json("manifest", manifest)
+STATE_DAMAGES = ("lost", "twice", "flag", "time", "key", "place", "side", "no flag", "no place", "no key")
+
+
+@pytest.mark.parametrize("damage", STATE_DAMAGES)
+def test_a_reduced_run_with_a_wrong_state_has_the_same_verdict(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of recorded joins whose state has the place of each row in the input."""
+    reduced, verdicts = 0, Counter[str]()
+    for name in STATE_RUNS:
+        run = RunDirectory(shutil.copytree(EVIDENCE / name, tmp_path / name))
+        rows = list(run.state() or ())
+        damage_state(rows, damage, random.Random(f"{name} {damage}"))
+        for path in run.path.glob("state.jsonl*"):
+            path.unlink()
+        run.write_lines("state", rows)
+        manifest = run.manifest
+        manifest.records["state"] = len(rows)
+        run.write_json("manifest", manifest)
+        seal(run.path)
+
+        whole, part, was_reduced = both(run, monkeypatch)
+
+        assert whole == part, name
+        reduced += was_reduced
+        verdicts[whole["verdict"]] += 1
+    if damage.startswith("no "):  # what some rows lack, the judge of small runs compares
+        assert reduced == 0
+    else:
+        assert reduced == len(STATE_RUNS)
+        assert verdicts["VALID"] == (damage == "flag")  # that of an inner join is not compared
+
+
+def damage_state(rows: list[StateRow], damage: str, rng: random.Random) -> None:
+    """Change some rows of the state, or all of it."""
+    for at in sorted(rng.sample(range(len(rows)), 3), reverse=True):
+        row = rows[at]
+        if damage == "lost":
+            del rows[at]
+        elif damage == "twice":
+            rows.append(row)
+        else:
+            partition, offset = row.ref or (0, 0)
+            other: dict[str, Any] = {
+                "flag": {"matched": None if row.matched is None else not row.matched},
+                "time": {"time_us": (row.time_us or 0) + 1},
+                "key": {"key": ("other", *(row.key or ())[1:])},
+                "place": {"ref": (partition, offset + 100_000)},
+                "side": {"side": "left" if row.side == "right" else "right"},
+                "no flag": {"matched": None},
+                "no place": {"ref": None},
+                "no key": {"key": None},
+            }[damage]
+            rows[at] = msgspec.structs.replace(row, **other)
 
 
 def test_a_run_for_which_there_is_no_memory_is_an_error_that_says_so_and_leaves_no_file(

@@ -25,10 +25,11 @@ import msgspec
 import numpy as np
 
 from tidemark.formats.contract import PRESERVED
-from tidemark.oracle.compare.state_comparison import Known, PredictedState, StateComparison
+from tidemark.oracle.compare.state_comparison import PredictedState, StateComparison
 from tidemark.oracle.compare.state_locality import Locality, locality
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, Disposition, Evidence, History
+from tidemark.oracle.input.state_fields import StateFields
 from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import is_modelled, minor_version
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
@@ -173,7 +174,7 @@ class _Expected:
 
     def _entries(self, batch: int) -> int:
         """The different keys and times in the state; no time is the epoch."""
-        known, state = Known(key=True, time=True, ref=False), self._state
+        known, state = StateFields(key=True, time=True, ref=False), self._state
         kept = ([state.kept(row, known) for row in state.after(batch, side)] for side in (LEFT, RIGHT))
         return sum(len({(row.key, row.time_us or 0) for row in rows}) for rows in kept)
 

@@ -20,6 +20,7 @@ from tidemark.formats.evidence import StateRow
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History
+from tidemark.oracle.input.state_fields import StateFields, fields_of
 from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
 
@@ -32,14 +33,6 @@ class Kept(NamedTuple):
     key: tuple[str | None, ...] | None
     time_us: int | None
     ref: tuple[int, int] | None
-
-
-class Known(NamedTuple):
-    """What the state of one side has of its rows."""
-
-    key: bool
-    time: bool
-    ref: bool
 
 
 class PredictedState:
@@ -58,7 +51,7 @@ class PredictedState:
         found: list[int] = np.flatnonzero(kept).tolist()
         return found
 
-    def kept(self, row: int, known: Known) -> Kept:
+    def kept(self, row: int, known: StateFields) -> Kept:
         """A row as the state has it."""
         time_us = self._history.rows.time_us[row]
         return Kept(
@@ -95,7 +88,7 @@ class StateComparison:
         return comparable
 
     def _compare(self, batch: int, side: int, found: Sequence[StateRow]) -> None:
-        known = _known(found)
+        known = self._fields(batch, side, found)
         where = f"Spark's state of the {NAMES[side]} side after batch {batch}"
         if not any(known):
             why = "its rows have neither key nor time nor place, and were only counted"
@@ -122,7 +115,12 @@ class StateComparison:
                 (_as_kept(row, known), row.matched) for row in found if row.matched is not None
             ))  # fmt: skip
 
-    def _optional(self, batch: int, side: int, known: Known) -> Counter[Kept]:
+    def _fields(self, batch: int, side: int, found: Sequence[StateRow]) -> StateFields:
+        """What the state has of its rows; of a reduced run, what that of the whole run has."""
+        rest = self._history.rest
+        return fields_of(found) if rest is None else rest.state_fields.get((batch, side), fields_of(found))
+
+    def _optional(self, batch: int, side: int, known: StateFields) -> Counter[Kept]:
         """The rows that Spark may have stored or not."""
         history = self._history
         return Counter(
@@ -176,7 +174,7 @@ class StateComparison:
 
     def _row(self, side: int, kept: Kept) -> int | None:
         """An input row that a row of the state can be."""
-        history, known = self._history, Known(*(part is not None for part in kept))
+        history, known = self._history, StateFields(*(part is not None for part in kept))
         if kept.ref is not None:
             partition = history.partitions[side].get(kept.ref[0])
             try:
@@ -202,17 +200,7 @@ class StateComparison:
         return f"it was stored in batch {stored} and removed in batch {removed}"
 
 
-def _known(found: Sequence[StateRow]) -> Known:
-    if not found:
-        return Known(key=True, time=True, ref=True)
-    return Known(
-        key=any(row.key is not None for row in found),
-        time=any(row.time_us is not None for row in found),
-        ref=any(row.ref is not None for row in found),
-    )
-
-
-def _as_kept(row: StateRow, known: Known) -> Kept:
+def _as_kept(row: StateRow, known: StateFields) -> Kept:
     return Kept(
         row.key if known.key else None, row.time_us if known.time else None, row.ref if known.ref else None
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tidemark.oracle.input.state_fields import StateFields
 from tidemark.oracle.input.unreadable import Readable
 
 
@@ -21,7 +22,7 @@ class Rest:
     those that are dropped. Of all rows: the watermark of each batch and of the next (``watermarks_ms``), the latest
     event time of each side in each batch (``latest_ms``, ``None`` without rows), how much of each topic is readable,
     how many batches have data and how many events an id that came before, whether rows must be late (``must_drop``).
-    ``keys`` and ``rows`` say how many there are.
+    ``keys`` and ``rows`` say how many there are. ``state_fields`` is what the state has of its rows, by batch and side.
     """
 
     watermarks_ms: Sequence[int]
@@ -38,3 +39,4 @@ class Rest:
     rows: int
     keys: int
     notes: list[str] = field(default_factory=list)
+    state_fields: Mapping[tuple[int, int], StateFields] = field(default_factory=dict)

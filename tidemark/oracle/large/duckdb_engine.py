@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from tidemark.errors import TestbedError
-from tidemark.formats.evidence import InputRecord, OutputRecord
+from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.large import output
 from tidemark.oracle.large.engine import Engine, LargeRun
 from tidemark.oracle.large.record_tables import Database, RecordTables, asked_for
@@ -68,6 +68,15 @@ class _DuckDBEngine(DuckDBTables):
         query = self._run.history.manifest.query_id or ""
         output.make_came(self._sql, self._run.history, self._run.evidence.scan("output", query) or "")
 
+    def make_state(self) -> None:
+        """Make the table of the rows of the state."""
+        keys = "".join(f", key[{at}] as {name}" for at, name in enumerate(self._records.keys, 1))
+        self._sql.execute(
+            "create temp table scanned_state as select batch, case when side = 'left' then 0 else 1 end as side, part,"
+            f" position, key is not null as has_key{keys}, time_us, matched from {self._run.evidence.scan('state')}"
+        )
+        self._sql.execute("create temp view state_rows as select rowid + 1 as s, * from scanned_state")
+
     def inputs(self, chosen: str) -> list[InputRecord]:
         """The chosen records, in order."""
         found = self._sql.execute(
@@ -91,3 +100,8 @@ class _DuckDBEngine(DuckDBTables):
         """The chosen output records, in order."""
         numbers = self._sql.execute(f"select o from ({chosen}) chosen_records order by o").fetchnumpy()["o"]
         return list(self._run.evidence.pick("output", asked_for(numbers)))
+
+    def state(self, chosen: str) -> list[StateRow]:
+        """The chosen rows of the state, in order."""
+        numbers = self._sql.execute(f"select s from ({chosen}) chosen_rows order by s").fetchnumpy()["s"]
+        return list(self._run.evidence.pick("state", asked_for(numbers)))

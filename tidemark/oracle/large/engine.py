@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tidemark.formats.evidence import InputRecord, OutputRecord
+from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.input.history import Evidence, History
 from tidemark.oracle.sql.relation_tables import Tables
 
@@ -21,7 +21,8 @@ class LargeEvidence(Evidence, Protocol):
     """Evidence in files that an engine can read."""
 
     def scan(self, name: str, query: str = "") -> str | None:
-        """A file as a table of DuckDB (``tidemark.formats.scans``): ``trace``, ``flush``, or the ``output`` of a query.
+        """A file as a table of DuckDB (``tidemark.formats.scans``): ``trace``, ``flush``, ``state``, or the ``output``
+        of a query.
 
         ``None`` if there is none, or nothing shows that the file is as a run wrote it.
         """
@@ -45,11 +46,17 @@ class Engine(Tables, Protocol):
     def make_came(self) -> None:
         """Make ``came`` (``tidemark.oracle.large.output`` has its columns)."""
 
+    def make_state(self) -> None:
+        """Make ``state_rows`` (``tidemark.oracle.large.state_rows`` has its columns)."""
+
     def inputs(self, chosen: str) -> list[InputRecord]:
         """The records of a ``select`` of ``n`` and ``position``, in order."""
 
     def outputs(self, chosen: str) -> list[OutputRecord]:
         """The output records of a ``select`` of ``o``, in order."""
+
+    def state(self, chosen: str) -> list[StateRow]:
+        """The rows of the state of a ``select`` of ``s``, in order."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ the model judges.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
-from tidemark.oracle.large import output, record_tables
+from tidemark.oracle.large import output, record_tables, state_rows
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import Engine, LargeEvidence, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.totals import count_rest
@@ -58,6 +59,7 @@ class Reduced:
         self._inputs = inputs
         self._records = records
         self.rest = rest
+        self.kept: list[StateRow] | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -85,8 +87,8 @@ class Reduced:
         return self._run.progress()
 
     def state(self) -> Iterator[StateRow] | None:
-        """A run whose state was read is not reduced."""
-        return None
+        """The rows of chosen records, and those that are of none; ``None`` if the state was not read."""
+        return None if self.kept is None else iter(self.kept)
 
     def executor_assignments(self) -> Sequence[ExecutorAssignment]:
         """All of the run."""
@@ -130,8 +132,7 @@ def _can_be_reduced(run: Evidence, history: History) -> bool:
         and not history.gaps
         and not any(history.pushdown.inferable)
         and not may_be_resent
-        and run.state() is None
-        and not (history.by_time and run.progress())
+        and not (history.by_time and (run.progress() or run.state() is not None))
         and _is_whole(history)
         and record_tables.can_be_read(history)
         and output.can_be_read(history)
@@ -170,12 +171,22 @@ class _Reduction:
             history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR
         )
         make_tables(engine, relations(rules, engine.each_number), _KEPT)
+        fields: state_rows.Fields = {}
+        if has_state := run.state() is not None:
+            engine.make_state()
+            compared = state_rows.compare_state(engine, history)
+            if compared is None:
+                return None
+            fields = compared
         engine.make_came()
-        self._compare()
-        self._choose()
-        rest = count_rest(engine, history)
+        self._compare(has_state=has_state)
+        self._choose(has_state=has_state)
+        rest = replace(count_rest(engine, history), state_fields=fields)
         inputs = engine.inputs("select r.row as n, r.position from records r join chosen c on c.row = r.row")
-        return Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
+        found = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
+        if has_state:
+            found.kept = engine.state(state_rows.HANDED_ON)
+        return found
 
     def _all_are_there(self) -> bool:
         """Forget what was not published; whether there are as many records as the manifest says."""
@@ -193,7 +204,7 @@ class _Reduction:
         )
         return bool(short == 0)
 
-    def _compare(self) -> None:
+    def _compare(self, *, has_state: bool) -> None:
         """``expected``: the rows that this Spark gives; ``dirty``: the keys of which something is to be looked at."""
         plans = [batch.plan for batch in self._history.batches]
         permitted = [plan.batch for plan in plans if may_repeat(self._history.manifest, plan)]
@@ -209,10 +220,11 @@ class _Reduction:
                 or t.many > 1 and not {_is_one_of("e.batch", permitted)} or not {_is_one_of("e.batch", committed)})
             union select w.key from unexpected c join records w on w.row = c.l where w.key is not null
             union select w.key from unexpected c join records w on w.row = c.r where w.key is not null
-            union select w.key from records w join parsed p on p.n = w.row where p.is_sentinel and w.key is not null""",
+            union select w.key from records w join parsed p on p.n = w.row where p.is_sentinel and w.key is not null
+            {"union select key from state_dirty" if has_state else ""}""",
         )
 
-    def _choose(self) -> None:
+    def _choose(self, *, has_state: bool) -> None:
         """``chosen``: the rows that are handed on: witnesses, then rows of dirty keys, then those of the sample.
 
         A key has a row at least, so that of each priority no more keys can be taken than there may be rows.
@@ -243,11 +255,12 @@ class _Reduction:
                 ) nearest
             ) summed
             where priority = 0 or priority = 1 and taken <= {DIRTY_ROWS} or priority = 2 and taken <= {SAMPLE_ROWS}""",
-            "chosen": """select r.row from records r join chosen_keys k on k.key = r.key
+            "chosen": f"""select r.row from records r join chosen_keys k on k.key = r.key
             union select row from witness
             union select n from parsed where is_sentinel
             union select l from came where identity is null and l is not null
-            union select r from came where identity is null and r is not null""",
+            union select r from came where identity is null and r is not null
+            {f"union {state_rows.CHOSEN}" if has_state else ""}""",
         }.items():
             self._engine.make(name, text)
 
