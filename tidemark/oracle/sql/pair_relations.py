@@ -185,7 +185,7 @@ def _stored(rules: JoinRules) -> str:
         met = "left join (select r, max(1) as met from pairs where comes and l_batch <= r_batch group by r) m"
         met, unmet = f"{met} on m.r = w.row", " or m.met is null"
     return (
-        f"select w.row, w.batch, w.gone as removed from rows w {met}"
+        f"select w.row, w.side, w.batch, w.gone as removed from rows w {met}"
         f" where not w.is_late and w.is_sure and w.may_match and (w.side = {LEFT} or w.lasts{unmet})"
     )
 

@@ -124,7 +124,7 @@ def _answers(rules: JoinRules) -> str:
 
 
 _STORED = f"""
-select w.row, w.batch, coalesce(m.batch, w.gone) as removed from rows w left join matches m on m.l = w.row
+select w.row, w.side, w.batch, coalesce(m.batch, w.gone) as removed from rows w left join matches m on m.l = w.row
 where not w.is_late and w.is_sure and w.may_match and case when w.side = {LEFT}
     then coalesce(m.batch <> w.batch, true) else w.lasts end
 """

@@ -110,7 +110,11 @@ def _settings(records: int) -> dict[str, str]:
         "spark.sql.ansi.enabled": "true",
         "spark.sql.ansi.doubleQuotedIdentifiers": "true",
         "spark.sql.session.timeZone": "UTC",
+        # What is small is broadcast by a hint, or once its size has been seen: a Parquet file is ten times as large in
+        # memory, and Spark would take it for small.
         "spark.sql.adaptive.enabled": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": str(10 << 20),
         "spark.sql.shuffle.partitions": str(partitions),
         # A task reads some 400,000 records.
         "spark.sql.files.maxPartitionBytes": str(16 << 20),
@@ -184,7 +188,7 @@ class _SparkEngine(SparkTables):
     def inputs(self, chosen: str) -> list[InputRecord]:
         """The chosen records, in order."""
         found = self._session.sql(
-            "select t.topic, t.part, w.position, t.value, t.value_bytes, t.is_sentinel"
+            "select /*+ broadcast(w) */ t.topic, t.part, w.position, t.value, t.value_bytes, t.is_sentinel"
             f" from trace_records t join ({chosen}) w on w.n = t.n order by t.n"
         ).toArrow()
         return [
@@ -195,7 +199,7 @@ class _SparkEngine(SparkTables):
     def outputs(self, chosen: str) -> list[OutputRecord]:
         """The chosen output records, in order."""
         found = self._session.sql(
-            'select r.partition, r."offset", r.value, r.key, r.headers, r.timestamp_ms'
+            'select /*+ broadcast(c) */ r.partition, r."offset", r.value, r.key, r.headers, r.timestamp_ms'
             f" from output_records r join ({chosen}) c on c.o = r.o order by r.o"
         ).toArrow()
         return [
@@ -215,7 +219,7 @@ class _SparkEngine(SparkTables):
         rows = _parquet(self._session, self._trace)
         rows = rows.selectExpr("_metadata.row_index + 1 as n", *columns)
         sentinels = _sentinels(self._flush, count_rows(self._trace))
-        self.view("trace_records", rows.unionByName(self._session.createDataFrame(sentinels)))
+        self.view("trace_records", rows.unionByName(self.local(sentinels)))
 
     def _map(self, name: str, source: str, reader: Reader, types: dict[str, str]) -> None:
         """A view of what a reader on executors makes of the rows of another one.
