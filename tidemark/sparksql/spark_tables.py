@@ -19,7 +19,15 @@ from tidemark.oracle.sql.join_rules import SPARK
 from tidemark.oracle.sql.relation_tables import Rows
 
 _SMALL_ROWS = 5_000
-_ARROW = {"bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(), "string": pa.string()}
+_BROADCAST_BYTES = 16 << 20
+_ARROW = {
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "string": pa.string(),
+}
+_SQL = {kind: name for name, kind in _ARROW.items()}
 
 
 class SparkTables:
@@ -36,13 +44,15 @@ class SparkTables:
         """Make the table of a ``select``, in the place of one of this name."""
         self._describe(name)
         before = self._persistent()
-        frame = self._session.sql(text).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+        frame = self._owned(self._session.sql(text).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY))
         made = set(self._persistent()) - set(before)
         some = frame.limit(_SMALL_ROWS + 1).collect()
         if len(some) <= _SMALL_ROWS:
-            frame = self._session.createDataFrame(_as_arrow(some, frame.dtypes))
+            frame = self.local(_as_arrow(some, frame.dtypes))
             self._release(made)
             made = set()
+        elif made and self._size_bytes(made) <= _BROADCAST_BYTES:
+            frame = frame.hint("broadcast")
         self._replace(name, frame, made)
 
     def view(self, name: str, frame: DataFrame) -> None:
@@ -51,9 +61,14 @@ class SparkTables:
 
     def register(self, name: str, columns: Columns) -> None:
         """Make a small table of columns."""
-        self.view(
-            name, self._session.createDataFrame(pa.table({one: pa.array(of) for one, of in columns.items()}))
-        )
+        self.view(name, self.local(pa.table({one: pa.array(of) for one, of in columns.items()})))
+
+    def local(self, table: pa.Table) -> DataFrame:
+        """The rows of a small table of this process, with the plan; Connect infers no types where there are none."""
+        if table.num_rows:
+            return self._session.createDataFrame(table).hint("broadcast")
+        columns = ", ".join(f"cast(null as {_SQL[field.type]}) as `{field.name}`" for field in table.schema)
+        return self._session.sql(f"select {columns} where false")
 
     def drop(self, name: str) -> None:
         """Forget a table, and what is stored of it."""
@@ -71,6 +86,13 @@ class SparkTables:
         if is_classic(self._session):
             self._session.sparkContext.setJobDescription(what)
 
+    def _owned(self, frame: Any) -> DataFrame:
+        """A checkpoint as this session's: Connect gives it to the session that is active in this thread."""
+        if not is_classic(self._session):
+            frame._session = frame._plan._spark_session = self._session
+        owned: DataFrame = frame
+        return owned
+
     def _replace(self, name: str, frame: DataFrame, stored: set[int]) -> None:
         frame.createOrReplaceTempView(name)
         self._frames[name] = frame
@@ -82,6 +104,11 @@ class SparkTables:
         if not is_classic(self._session):
             return {}
         return dict(self._session.sparkContext._jsc.getPersistentRDDs())
+
+    def _size_bytes(self, stored: set[int]) -> int:
+        """How much is stored; Spark takes the size of a checkpoint for what its plan was estimated to give."""
+        found = self._session.sparkContext._jsc.sc().getRDDStorageInfo()
+        return sum(one.memSize() + one.diskSize() for one in found if one.id() in stored)
 
     def _release(self, stored: set[int]) -> None:
         for number, rdd in self._persistent().items() if stored else ():

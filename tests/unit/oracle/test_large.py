@@ -223,15 +223,7 @@ def test_a_reduced_run_with_a_wrong_state_has_the_same_verdict(
     reduced, verdicts = 0, Counter[str]()
     for name in STATE_RUNS:
         run = RunDirectory(shutil.copytree(EVIDENCE / name, tmp_path / name))
-        rows = list(run.state() or ())
-        damage_state(rows, damage, random.Random(f"{name} {damage}"))
-        for path in run.path.glob("state.jsonl*"):
-            path.unlink()
-        run.write_lines("state", rows)
-        manifest = run.manifest
-        manifest.records["state"] = len(rows)
-        run.write_json("manifest", manifest)
-        seal(run.path)
+        with_damaged_state(run, damage)
 
         whole, part, was_reduced = both(run, monkeypatch)
 
@@ -243,6 +235,19 @@ def test_a_reduced_run_with_a_wrong_state_has_the_same_verdict(
     else:
         assert reduced == len(STATE_RUNS)
         assert verdicts["VALID"] == (damage == "flag")  # that of an inner join is not compared
+
+
+def with_damaged_state(run: RunDirectory, damage: str) -> None:
+    """Change the state of a run, and seal the run."""
+    rows = list(run.state() or ())
+    damage_state(rows, damage, random.Random(f"{run.path.name} {damage}"))
+    for path in run.path.glob("state.jsonl*"):
+        path.unlink()
+    run.write_lines("state", rows)
+    manifest = run.manifest
+    manifest.records["state"] = len(rows)
+    run.write_json("manifest", manifest)
+    seal(run.path)
 
 
 def damage_state(rows: list[StateRow], damage: str, rng: random.Random) -> None:

@@ -25,7 +25,7 @@ from tidemark.oracle.large import output, record_tables, state_rows
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import Engine, LargeEvidence, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.totals import count_rest
-from tidemark.oracle.large.witnesses import SPANS, witnesses
+from tidemark.oracle.large.witnesses import FIRST_LEFTS, near_rights, witnesses
 from tidemark.oracle.spark.known_defects import is_modelled
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import POPULAR
@@ -209,20 +209,25 @@ class _Reduction:
         plans = [batch.plan for batch in self._history.batches]
         permitted = [plan.batch for plan in plans if may_repeat(self._history.manifest, plan)]
         committed = [plan.batch for plan in plans if plan.committed]
-        self._engine.make("expected", _EXPECTED)
-        self._engine.make("times", _TIMES)
-        self._engine.make("unexpected", _UNEXPECTED)
-        self._engine.make(
-            "dirty",
-            f"""select key from expected where comes <> is_right
-            union select e.key from expected e left join times t on t.identity = e.identity
-            where e.comes and (t.identity is null or t.first_batch <> e.batch or t.last_batch <> e.batch
-                or t.many > 1 and not {_is_one_of("e.batch", permitted)} or not {_is_one_of("e.batch", committed)})
-            union select w.key from unexpected c join records w on w.row = c.l where w.key is not null
-            union select w.key from unexpected c join records w on w.row = c.r where w.key is not null
-            union select w.key from records w join parsed p on p.n = w.row where p.is_sentinel and w.key is not null
-            {"union select key from state_dirty" if has_state else ""}""",
+        is_wrong = (
+            f"t.first_batch <> e.batch or t.last_batch <> e.batch or t.many > 1 and not"
+            f" {_is_one_of('e.batch', permitted)} or not {_is_one_of('e.batch', committed)}"
         )
+        for name, text in {
+            "expected": _EXPECTED,
+            "times": _TIMES,
+            "wrong": f"""select e.key, e.identity as due, t.identity as seen
+            from (select * from expected where comes) e full outer join times t on t.identity = e.identity
+            where e.identity is null or t.identity is null or {is_wrong}""",
+            "named": _NAMED,
+            "sentinels": "select n as row from parsed where is_sentinel",
+            "dirty": f"""select key from wrong where due is not null
+            union select key from expected where comes <> is_right
+            union select w.key from records w join named n on n.row = w.row where w.key is not null
+            union select w.key from records w join sentinels s on s.row = w.row where w.key is not null
+            {"union select key from state_dirty" if has_state else ""}""",
+        }.items():
+            self._engine.make(name, text)
 
     def _choose(self, *, has_state: bool) -> None:
         """``chosen``: the rows that are handed on: witnesses, then rows of dirty keys, then those of the sample.
@@ -233,7 +238,8 @@ class _Reduction:
         found = " union all ".join(witnesses(self._history, key_names(self._history)))
         first = "select * from (select * from ranked where priority = {} order by place limit {}) keys_{}"
         for name, text in {
-            "spans": SPANS,
+            "first_lefts": FIRST_LEFTS,
+            "near_rights": near_rights(self._history),
             "witness": f"select distinct row from ({found}) found where row is not null",
             "sizes": """select key, count(*) as many, sum(case when side = 0 then 1 else 0 end) as lefts,
                 sum(case when side = 1 then 1 else 0 end) as rights
@@ -257,7 +263,7 @@ class _Reduction:
             where priority = 0 or priority = 1 and taken <= {DIRTY_ROWS} or priority = 2 and taken <= {SAMPLE_ROWS}""",
             "chosen": f"""select r.row from records r join chosen_keys k on k.key = r.key
             union select row from witness
-            union select n from parsed where is_sentinel
+            union select row from sentinels
             union select l from came where identity is null and l is not null
             union select r from came where identity is null and r is not null
             {f"union {state_rows.CHOSEN}" if has_state else ""}""",
@@ -275,9 +281,17 @@ select identity, count(*) as many, min(batch) as first_batch, max(batch) as last
 from came where identity is not null group by identity
 """
 _UNEXPECTED = """
-select c.l, c.r from came c anti join (select identity from expected where comes) e on e.identity = c.identity
+select c.l, c.r from came c semi join (select seen from wrong where due is null) w on w.seen = c.identity
 """
-"""The records that are none of the expected rows, by the rows that they name; one without an identity is none."""
+_NAMED = f"""
+select row
+from (
+    select l as row from ({_UNEXPECTED}) u union select r from ({_UNEXPECTED}) u
+    union select l from came where identity is null union select r from came where identity is null
+) named_rows
+where row is not null
+"""
+"""The rows that are named by records which are none of the expected rows; a record without an identity is none."""
 _OUTPUTS = """
 select c.o from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r
 where c.identity is null or a.row is not null or b.row is not null

@@ -13,29 +13,31 @@ from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
 from tidemark.oracle.large.engine import Engine
-from tidemark.oracle.large.witnesses import SENTINELS
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
 
+Pair = tuple[np.ndarray, np.ndarray]
 _EDGE_US = 1 * US_PER_MS
+
+
+_LEFT_OUT = "anti join chosen c on c.row ="
+"""Behind it stands what names a row: of the rows that are left out."""
+_CLEAN = f"(select e.* from expected e {_LEFT_OUT} e.row anti join dirty d on d.key = e.key)"
 
 
 def count_rest(engine: Engine, history: History) -> Rest:
     """Count all of it."""
-    engine.make(
-        "clean",
-        "select e.* from expected e anti join chosen c on c.row = e.row anti join dirty d on d.key = e.key",
-    )
     ((rows, all_keys),) = engine.rows("select (select count(*) from records), (select count(*) from sizes)")
     permitted = _permitted(engine)
     late, edge = _late(engine, history)
+    stored, removed = _state(engine, history)
     return Rest(
         watermarks_ms=[one for (one,) in engine.rows("select watermark_ms from watermarks order by batch")],
         latest_ms=_latest_ms(engine, history),
         counts=_counts(engine, history, late)
         | {"edge": edge, "duplicates_permitted": sum(permitted.values())},
         permitted=permitted,
-        stored=_by_batch(engine, history, "batch"),
-        removed=_by_batch(engine, history, "removed"),
+        stored=stored,
+        removed=removed,
         late=late.sum(axis=0),
         readable=_readable(engine, history),
         data_batches=_number(engine, "select count(distinct batch) from placed"),
@@ -67,10 +69,11 @@ def _number(engine: Engine, query: str) -> int:
 def _latest_ms(engine: Engine, history: History) -> list[tuple[int | None, int | None]]:
     """The latest event time of each side in each batch, of the rows that reach the watermark."""
     found: list[list[int | None]] = [[None, None] for _ in history.batches]
-    timed = "rows w" if history.contract.bound.window_ms is None else "rows w join records r on r.row = w.row"
-    time_us = "w.time_us" if history.contract.bound.window_ms is None else "r.time_us"
+    times = "from rows t"
+    if history.contract.bound.window_ms is not None:  # there the time of a row is the end of its window
+        times = "from (select w.batch, w.side, r.time_us from rows w join records r on r.row = w.row) t"
     for batch, side, latest_us in engine.rows(
-        f"select w.batch, w.side, max(coalesce({time_us}, 0)) from {timed} group by w.batch, w.side"
+        f"select t.batch, t.side, max(coalesce(t.time_us, 0)) {times} group by t.batch, t.side"
     ):
         found[batch][side] = latest_us // US_PER_MS
     return [(left, right) for left, right in found]
@@ -84,21 +87,21 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
         topic = history.side(side).topic
         found |= {f"{topic}_in": 0, f"{topic}_late": int(late[side].sum())}
     for side, many, unreadable, null_key in engine.rows(
-        "select side, count(*), sum(case when readable then 0 else 1 end),"
-        " sum(case when readable and has_null_key then 1 else 0 end)"
-        " from records r anti join chosen c on c.row = r.row group by side"
+        "select r.side, count(*), sum(case when r.readable then 0 else 1 end),"
+        " sum(case when r.readable and r.has_null_key then 1 else 0 end)"
+        f" from records r {_LEFT_OUT} r.row group by r.side"
     ):
         found[f"{history.side(side).topic}_in"] = many
         for name, more in (("rows_in", many), ("unreadable", unreadable), ("null_key", null_key)):
             found[name] += int(more)
     ((expected, joined),) = engine.rows(
         f"select count(*), coalesce(sum(case when identity % {1 << ROW_BITS} <> 0 then 1 else 0 end), 0)"
-        " from clean where comes"
+        f" from {_CLEAN} clean where comes"
     )
     return found | {
         "matched": _number(
             engine,
-            "select count(distinct a.l) from answers a anti join chosen c on c.row = a.l"
+            f"select count(distinct a.l) from answers a {_LEFT_OUT} a.l"
             f" where a.comes and a.l is not null and {'true' if is_semi else 'a.r is not null'}",
         ),
         "output_records": _number(
@@ -115,21 +118,23 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
 def _permitted(engine: Engine) -> dict[int, int]:
     """Rows of clean keys that came again, by batch."""
     found = engine.rows(
-        "select c.batch, sum(t.many - 1) from clean c join times t on t.identity = c.identity"
-        " where c.comes and t.many > 1 group by c.batch"
+        f"select c.batch, sum(t.many - 1) from {_CLEAN} c"
+        " join (select * from times where many > 1) t on t.identity = c.identity where c.comes group by c.batch"
     )
     return {batch: int(more) for batch, more in found}
 
 
-def _by_batch(engine: Engine, history: History, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """How many rows that are left out enter the state in each batch (``batch``), or leave it (``removed``)."""
-    found = np.zeros((2, len(history.batches)), dtype=np.int64)
-    for batch, side, many in engine.rows(
-        f"select s.{column}, s.side, count(*) from stored s anti join chosen c on c.row = s.row"
-        f" where s.{column} is not null group by s.{column}, s.side"
+def _state(engine: Engine, history: History) -> tuple[Pair, Pair]:
+    """How many rows that are left out enter the state in each batch, and leave it; by side."""
+    stored, removed = (np.zeros((2, len(history.batches)), dtype=np.int64) for _ in range(2))
+    for side, batch, removed_in, many in engine.rows(
+        f"select s.side, s.batch, s.removed, count(*) from stored s {_LEFT_OUT} s.row"
+        " group by s.side, s.batch, s.removed"
     ):
-        found[side][batch] = many
-    return found[LEFT], found[RIGHT]
+        stored[side][batch] += many
+        if removed_in is not None:
+            removed[side][removed_in] += many
+    return (stored[LEFT], stored[RIGHT]), (removed[LEFT], removed[RIGHT])
 
 
 def _late(engine: Engine, history: History) -> tuple[np.ndarray, int]:
@@ -138,7 +143,7 @@ def _late(engine: Engine, history: History) -> tuple[np.ndarray, int]:
     near = f"k.watermark_ms > 0 and abs(w.time_us - k.watermark_ms * {US_PER_MS}) <= {_EDGE_US}"
     for batch, side, late, edges in engine.rows(
         "select w.batch, w.side, sum(case when w.is_late then 1 else 0 end),"
-        f" sum(case when {near} then 1 else 0 end) from rows w anti join chosen c on c.row = w.row"
+        f" sum(case when {near} then 1 else 0 end) from rows w {_LEFT_OUT} w.row"
         " left join watermarks k on k.batch = w.batch - 1 group by w.batch, w.side"
     ):
         found[side][batch] = late
@@ -151,7 +156,7 @@ def _readable(engine: Engine, history: History) -> list[Readable]:
     found = []
     for side in (LEFT, RIGHT):
         about = history.side(side)
-        of_side = f"from records r anti join {SENTINELS} s on s.n = r.row where r.side = {side}"
+        of_side = f"from records r anti join sentinels s on s.row = r.row where r.side = {side}"
         ((records, unreadable),) = engine.rows(
             f"select count(*), coalesce(sum(case when r.readable then 0 else 1 end), 0) {of_side}"
         )

@@ -9,92 +9,132 @@ from collections.abc import Sequence
 
 from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.oracle.input.history import History
-from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, window
+from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, RIGHT, window
 
-SENTINELS = "(select n from parsed where is_sentinel)"
-"""The few records that are no rows of the trace."""
 _FIRST = 2_000
 """So many left rows are compared with all right rows, in search of a pair that one key field keeps apart."""
 
 
-_ROWS = (
-    f"from rows w anti join {SENTINELS} s on s.n = w.row"
-    " where not w.is_late and not w.has_null_key and w.time_us is not null"
-)
-"""The accepted rows with a key and a time that are no sentinels."""
-_ENDS = ", ".join(
-    f"{pick}(case when w.side = {side} then w.time_us end) as {name}_{which}"
-    for side, name in ((LEFT, "left"), (RIGHT, "right"))
-    for pick, which in (("min", "first"), ("max", "last"))
-)
-SPANS = f"select w.key, {_ENDS}, min(w.row) as row {_ROWS} group by w.key"
-"""``spans``, which must be there: of each key the first and last times of each side, and a row."""
-
-
 def witnesses(history: History, keys: Sequence[str]) -> list[str]:
-    """All of them."""
-    late = "select row from rows where is_late"
-    found = [
-        "select min(row) as row from records where not readable",
-        "select min(row) as row from records where has_null_key and readable",
-        f"select min(row) as row from ({late}) late_rows",
-        "select min(r.row) as row from records r anti join placed p on p.row = r.row",
-    ]
-    for side in (LEFT, RIGHT):
-        mine = f"where w.side = {side}"
-        last = "select max(batch) from placed"
-        timed = f"from rows w anti join {SENTINELS} s on s.n = w.row {mine} and w.time_us is not null"
-        found.append(f"select min(w.row) as row from rows w {mine} and not w.is_late")
-        found.append(f"select min(w.row) as row from rows w {mine} and w.is_late")
-        found.append(f"select max(w.row) as row {timed} and w.time_us = (select max(w.time_us) {timed})")
-        found.append(
-            "select max(r.row) as row from records r join placed p on p.row = r.row"
-            f" where r.side = {side} and p.batch = ({last})"
-        )
-    found += _of_output(history)
-    found += _of_ends(history)
-    for field in keys:
-        found.append(_of_key(history, keys, field))
+    """All of them.
+
+    ``sentinels`` has the few records that are no rows of the trace; ``first_lefts`` and ``near_rights`` are there.
+    """
+    found = [_each(_of_records(), _PLACED), _each(_of_rows(), "rows w"), _LATEST]
+    found.append(_each(_of_output(history), "answers"))
+    found.append(_of_ends(history))
+    found += [_of_key(history, keys, field) for field in keys]
     return [f"select row from ({one}) found_rows" for one in found]
+
+
+def _each(columns: Sequence[str], source: str) -> str:
+    """A row for each of these columns: all are computed at once."""
+    named = ", ".join(f"{column} as row_{number}" for number, column in enumerate(columns))
+    whens = " ".join(f"when {number} then row_{number}" for number in range(len(columns)))
+    numbers = " union all ".join(f"select {number} as number" for number in range(len(columns)))
+    return (
+        f"select case number {whens} end as row from (select {named} from {source}) found"
+        f" cross join ({numbers}) numbers"
+    )
+
+
+_PLACED = (
+    "records r left join placed p on p.row = r.row cross join (select max(batch) as last from placed) batches"
+)
+
+
+def _of_records() -> list[str]:
+    """Records that are unreadable, have a NULL key, or were never read; and the last that each side's batches read."""
+    last = [f"max(case when r.side = {side} and p.batch = last then r.row end)" for side in (LEFT, RIGHT)]
+    return [
+        "min(case when not r.readable then r.row end)",
+        "min(case when r.has_null_key and r.readable then r.row end)",
+        "min(case when p.row is null then r.row end)",
+        *last,
+    ]
+
+
+def _of_rows() -> list[str]:
+    """Rows of each side that are late, and that are not."""
+    return [
+        f"min(case when w.side = {side} and {asked} then w.row end)"
+        for side in (LEFT, RIGHT)
+        for asked in ("w.is_late", "not w.is_late")
+    ]
+
+
+_TIMED = "from rows w anti join sentinels s on s.row = w.row where w.time_us is not null"
+_LATEST = f"""
+select max(t.row) as row
+from (select w.row, w.side, w.time_us {_TIMED}) t join (
+    select w.side, max(w.time_us) as time_us {_TIMED} group by w.side
+) m on m.side = t.side and m.time_us = t.time_us
+group by t.side
+"""
+"""The latest row of each side."""
 
 
 def _of_output(history: History) -> list[str]:
     """A pair or a semi row that comes, and a NULL row of each side."""
     if history.contract.kind is JoinKind.LEFT_SEMI:
-        return ["select min(l) as row from answers where comes"]
-    found = ["select min(l) as row from answers where comes and l is not null and r is not null"]
+        return ["min(case when comes then l end)"]
+    found = ["min(case when comes and r is not null then l end)"]
     if history.contract.kind in PRESERVED:
-        found.append("select min(l) as row from answers where comes and r is null")
-        found.append("select min(r) as row from answers where comes and l is null")
+        found.append("min(case when comes and r is null then l end)")
+        found.append("min(case when comes and l is null then r end)")
     return found
 
 
-def _of_ends(history: History) -> list[str]:
+def _of_ends(history: History) -> str:
     """A key with a pair beyond each end of the bound."""
     limits = window(history.contract.bound)
-    return [
-        f"select min(row) as row from spans where left_first - right_last < {limits.lower_us}",
-        f"select min(row) as row from spans where left_last - right_first > {limits.upper_us}",
-    ]
+    ends = ", ".join(
+        f"{pick}(case when w.side = {side} then w.time_us end) as {name}_{which}"
+        for side, name in ((LEFT, "left"), (RIGHT, "right"))
+        for pick, which in (("min", "first"), ("max", "last"))
+    )
+    spans = f"select w.key, {ends}, min(w.row) as row {_MATCHABLE} group by w.key"
+    return _each(
+        [
+            f"min(case when left_first - right_last < {limits.lower_us} then row end)",
+            f"min(case when left_last - right_first > {limits.upper_us} then row end)",
+        ],
+        f"({spans}) spans",
+    )
+
+
+_MATCHABLE = f"{_TIMED} and not w.is_late and not w.has_null_key"
+"""The accepted rows with a key and a time."""
+
+
+FIRST_LEFTS = f"select w.row, w.key, w.time_us {_MATCHABLE} and w.side = {LEFT} order by w.row limit {_FIRST}"
+"""The left rows that are compared."""
+
+
+def near_rights(history: History) -> str:
+    """The right rows that are within the bound of one of the ``first_lefts``, if all these were of one time."""
+    limits = window(history.contract.bound)
+    near = []
+    if limits.upper_us < FOREVER_US:
+        near.append(f"w.time_us >= (select min(time_us) from first_lefts) - {limits.upper_us}")
+    if limits.lower_us > -FOREVER_US:
+        near.append(f"w.time_us <= (select max(time_us) from first_lefts) - {limits.lower_us}")
+    return " and ".join([f"select w.row, w.key, w.time_us {_MATCHABLE} and w.side = {RIGHT}", *near])
 
 
 def _of_key(history: History, keys: Sequence[str], field: str) -> str:
-    """A pair of rows that differ in one key field alone: the first left rows, and the right rows of their time."""
+    """A pair of rows that differ in one key field alone."""
     limits = window(history.contract.bound)
     fields = "".join(f", k.{key}" for key in keys)
-    lefts = f"select w.row, w.key, w.time_us {_ROWS} and w.side = {LEFT} order by w.row limit {_FIRST}"
-    near = (
-        f"w.time_us >= (select min(time_us) - {limits.upper_us} from ({lefts}) first_lefts)"
-        f" and w.time_us <= (select max(time_us) - {limits.lower_us} from ({lefts}) first_lefts)"
+    left, right = (
+        f"(select m.row, m.time_us{fields} from {name} m join keys k on k.key = m.key)"
+        for name in ("first_lefts", "near_rights")
     )
-    rights = f"select w.row, w.key, w.time_us {_ROWS} and w.side = {RIGHT} and {near}"
-    named = "(select w.row, w.time_us{fields} from ({rows}) w join keys k on k.key = w.key)"
     same = [f"l.{other} = r.{other}" for other in keys if other != field]
     apart = f"l.time_us - r.time_us between {limits.lower_us} and {limits.upper_us}"
     pair = (
-        f"select l.row as l, r.row as r from {named.format(fields=fields, rows=lefts)} l"
-        f" join {named.format(fields=fields, rows=rights)} r on {' and '.join([*same, apart])}"
-        f" and l.{field} <> r.{field} limit 1"
+        f"select l.row as l, r.row as r from {left} l join {right} r"
+        f" on {' and '.join([*same, apart])} and l.{field} <> r.{field} limit 1"
     )
     return (
         f"select case when side = {LEFT} then l else r end as row from ({pair}) pair"

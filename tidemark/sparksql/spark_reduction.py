@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from tidemark.errors import TestbedError, UsageError
-from tidemark.formats.evidence import InputRecord, OutputRecord
+from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.formats.parquet import count_rows
 from tidemark.formats.trace import Base64, TraceReader
 from tidemark.oracle.input.history import ROW_BITS
@@ -38,6 +38,8 @@ from tidemark.sparksql.executor_readers import (
 from tidemark.sparksql.spark_sessions import SPARK_ERRORS, first_lines, open_session
 from tidemark.sparksql.spark_tables import SparkTables
 
+_STATE = ("batch", "side", "key", "time_us", "ref_partition", "ref_offset", "matched")
+"""The columns of a file of the state."""
 _RECORDS_OF_A_PARTITION = 200_000
 _FEWEST_PARTITIONS, _MOST_PARTITIONS = 8, 20_000
 """Calibration: a partition of a shuffle is sorted in some 50 MB."""
@@ -78,8 +80,8 @@ def engine_of(session: SparkSession) -> Callable[[LargeRun], AbstractContextMana
 
 
 def must_be_parquet(run: LargeRun) -> None:
-    """Raises ``UsageError`` for a trace or an output in JSON Lines."""
-    for name in ("trace", "output"):
+    """Raises ``UsageError`` for a trace, an output or a state in JSON Lines."""
+    for name in ("trace", "output", *(["state"] if run.evidence.state() is not None else [])):
         path = run.evidence.file(name)
         if path.suffix != ".parquet":
             raise UsageError(
@@ -110,7 +112,11 @@ def _settings(records: int) -> dict[str, str]:
         "spark.sql.ansi.enabled": "true",
         "spark.sql.ansi.doubleQuotedIdentifiers": "true",
         "spark.sql.session.timeZone": "UTC",
+        # What is small is broadcast by a hint, or once its size has been seen: a Parquet file is ten times as large in
+        # memory, and Spark would take it for small.
         "spark.sql.adaptive.enabled": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.adaptive.autoBroadcastJoinThreshold": str(10 << 20),
         "spark.sql.shuffle.partitions": str(partitions),
         # A task reads some 400,000 records.
         "spark.sql.files.maxPartitionBytes": str(16 << 20),
@@ -123,7 +129,9 @@ class _SparkEngine(SparkTables):
     def __init__(self, session: SparkSession, run: LargeRun) -> None:
         super().__init__(session)
         self._history = run.history
-        self._trace, self._flush, self._output = map(run.evidence.file, ("trace", "flush", "output"))
+        self._trace, self._flush, self._output, self._state = map(
+            run.evidence.file, ("trace", "flush", "output", "state")
+        )
         self._keys = key_names(run.history)
         self._numbers = (
             tuple(run.history.pushdown.fields[LEFT]),
@@ -181,10 +189,21 @@ class _SparkEngine(SparkTables):
         self._map("claims", "output_records", reader, types)
         self.make("came", _came(len(ids) == 1, bool(places)))
 
+    def make_state(self) -> None:
+        """Make the table of the rows of the state."""
+        rows = _parquet(self._session, self._state)
+        self.view("state_records", rows.selectExpr("_metadata.row_index + 1 as s", *_STATE))
+        keys = "".join(f", try_element_at(key, {at}) as {name}" for at, name in enumerate(self._keys, 1))
+        self.make(
+            "state_rows",
+            f"select s, batch, case when side = 'left' then {LEFT} else {RIGHT} end as side, ref_partition as part,"
+            f" ref_offset as position, key is not null as has_key{keys}, time_us, matched from state_records",
+        )
+
     def inputs(self, chosen: str) -> list[InputRecord]:
         """The chosen records, in order."""
         found = self._session.sql(
-            "select t.topic, t.part, w.position, t.value, t.value_bytes, t.is_sentinel"
+            "select /*+ broadcast(w) */ t.topic, t.part, w.position, t.value, t.value_bytes, t.is_sentinel"
             f" from trace_records t join ({chosen}) w on w.n = t.n order by t.n"
         ).toArrow()
         return [
@@ -195,7 +214,7 @@ class _SparkEngine(SparkTables):
     def outputs(self, chosen: str) -> list[OutputRecord]:
         """The chosen output records, in order."""
         found = self._session.sql(
-            'select r.partition, r."offset", r.value, r.key, r.headers, r.timestamp_ms'
+            'select /*+ broadcast(c) */ r.partition, r."offset", r.value, r.key, r.headers, r.timestamp_ms'
             f" from output_records r join ({chosen}) c on c.o = r.o order by r.o"
         ).toArrow()
         return [
@@ -209,13 +228,27 @@ class _SparkEngine(SparkTables):
             for partition, offset, value, key, headers, at in _rows_of(found)
         ]  # fmt: skip
 
+    def state(self, chosen: str) -> list[StateRow]:
+        """The chosen rows of the state, in order."""
+        found = self._session.sql(
+            f"select {', '.join(f'r.{name}' for name in _STATE)} from state_records r join ({chosen}) c on c.s = r.s"
+            " order by r.s"
+        ).toArrow()
+        return [
+            StateRow(
+                batch=batch, side=side, key=None if key is None else tuple(key), time_us=time_us,
+                ref=None if part is None else (part, position), matched=matched,
+            )
+            for batch, side, key, time_us, part, position, matched in _rows_of(found)
+        ]  # fmt: skip
+
     def _read_trace(self) -> None:
         """``trace_records``: those of the file, and behind them the sentinels."""
         columns = ("topic", "coalesce(partition, 0) as part", "value", "value_bytes", "false as is_sentinel")
         rows = _parquet(self._session, self._trace)
         rows = rows.selectExpr("_metadata.row_index + 1 as n", *columns)
         sentinels = _sentinels(self._flush, count_rows(self._trace))
-        self.view("trace_records", rows.unionByName(self._session.createDataFrame(sentinels)))
+        self.view("trace_records", rows.unionByName(self.local(sentinels)))
 
     def _map(self, name: str, source: str, reader: Reader, types: dict[str, str]) -> None:
         """A view of what a reader on executors makes of the rows of another one.
