@@ -190,6 +190,11 @@ def test_a_reduced_run_has_the_same_verdict(
     assert min(outcomes["VALID"] + outcomes["UNKNOWN"], outcomes["INVALID"]) > 1, outcomes
 
 
+def test_the_witness_of_a_null_row_came_in_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first NULL row of this run is lost, and of a dirty key; others came."""
+    assert outcome_of(3490, tmp_path, monkeypatch) == "INVALID"
+
+
 def joins() -> list[Any]:
     """The recorded runs of one join that can be judged; every third of them every day. No audit is reduced."""
     readable = [name for name, facts in read(FACTS).items() if facts["exit_code"] != 2]

@@ -273,7 +273,7 @@ class _Reduction:
 
 _EXPECTED = f"""
 select coalesce(a.l, a.r) * {1 << ROW_BITS} + case when a.l is null then 0 else coalesce(a.r + 1, 0) end as identity,
-    w.row, w.key, a.batch, a.comes, a.is_right
+    w.row, w.side, w.key, a.batch, a.comes, a.is_right
 from answers a join rows w on w.row = coalesce(a.l, a.r)
 """
 _TIMES = """

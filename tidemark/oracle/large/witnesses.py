@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.formats.contract import PRESERVED, JoinKind
-from tidemark.oracle.input.history import History
+from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, RIGHT, window
 
 _FIRST = 2_000
@@ -21,7 +21,7 @@ def witnesses(history: History, keys: Sequence[str]) -> list[str]:
     ``sentinels`` has the few records that are no rows of the trace; ``first_lefts`` and ``near_rights`` are there.
     """
     found = [_each(_of_records(), _PLACED), _each(_of_rows(), "rows w"), _LATEST]
-    found.append(_each(_of_output(history), "answers"))
+    found.append(_each(_of_output(history), _CAME))
     found.append(_of_ends(history))
     found += [_of_key(history, keys, field) for field in keys]
     return [f"select row from ({one}) found_rows" for one in found]
@@ -74,14 +74,18 @@ group by t.side
 """The latest row of each side."""
 
 
+_CAME = "(select e.* from expected e anti join wrong w on w.due = e.identity where e.comes) came_right"
+"""The rows that came as they are due; of the others the keys are handed on."""
+
+
 def _of_output(history: History) -> list[str]:
-    """A pair or a semi row that comes, and a NULL row of each side."""
+    """A pair or a semi row, and a NULL row of each side."""
     if history.contract.kind is JoinKind.LEFT_SEMI:
-        return ["min(case when comes then l end)"]
-    found = ["min(case when comes and r is not null then l end)"]
+        return ["min(row)"]
+    is_alone = f"identity % {1 << ROW_BITS} = 0"
+    found = [f"min(case when not {is_alone} then row end)"]
     if history.contract.kind in PRESERVED:
-        found.append("min(case when comes and r is null then l end)")
-        found.append("min(case when comes and l is null then r end)")
+        found += [f"min(case when {is_alone} and side = {side} then row end)" for side in (LEFT, RIGHT)]
     return found
 
 
