@@ -13,12 +13,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 import tidemark
 from tests.e2e.foreign_query import ForeignQuery, cluster_state
-from tests.e2e.own_broker import own_broker
-from tidemark.kafka import client as kafka
+from tests.e2e.own_broker import commit_an_offset, own_broker
 
 SLOW = {"slow__ms": 20}
 TRIMMED = {"spark__sql__streaming__minBatchesToRetain": 10}
@@ -29,10 +27,7 @@ DELIVERIES = ("at-least-once", "exactly-once")
 def broker(tmp_path_factory) -> Iterator[str]:
     """A cluster that nobody else changes meanwhile, and in which a group has committed an offset."""
     with own_broker(tmp_path_factory.mktemp("broker")) as running:
-        kafka.create_topics(running.bootstrap, {"somebodys": 1})
-        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "somebody"})
-        consumer.commit(offsets=[TopicPartition("somebodys", 0, 0)], asynchronous=False)
-        consumer.close()
+        commit_an_offset(running.bootstrap)
         yield running.bootstrap
 
 

@@ -7,6 +7,7 @@ rows, and whatever wrote a row before the second is planned in the third.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ from tidemark.auditor.audited_batches import (
 )
 from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
-from tidemark.errors import UsageError
+from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.jsonlines import write_lines
@@ -40,6 +41,9 @@ from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
 from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_query_log
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, a quota that is used up, a limit of the size of files."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +169,29 @@ def _must_be_free(path: Path) -> None:
 def _unfinished(path: Path) -> Iterator[RunDirectory]:
     """A directory beside ``path`` that takes its place once all is written, and is gone if that fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    draft.mkdir(parents=True)
     try:
+        draft.mkdir(parents=True)
         yield RunDirectory(draft)
         draft.replace(path)
+    except OSError as error:
+        raise _not_written(path, error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _not_written(path: Path, error: OSError) -> TidemarkError:
+    """Why there is no evidence: a full disk is no fault of the caller."""
+    if error.errno in _FULL:
+        return TestbedError(
+            f"the evidence does not fit into {str(path.parent)!r}",
+            detail=f"{error.strerror}; what was written of it is deleted, and there is no verdict",
+            hint="free some space, or name a directory on another disk with --run-dir",
+        )
+    return UsageError(
+        f"the evidence cannot be written to {str(path)!r}",
+        detail=str(error),
+        hint="name a directory in which you may write with --run-dir",
+    )
 
 
 def _write_table(path: Path, rows: list[RowOfTable]) -> None:

@@ -10,12 +10,14 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import duckdb
 import numpy as np
 
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History
 from tidemark.oracle.spark.known_defects import DEFECTS
+from tidemark.oracle.sql.interruptible import interruptible
 from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
@@ -86,7 +88,8 @@ def make_tables(sql: duckdb.DuckDBPyConnection, found: Sequence[Select], reader:
     """A table for each relation, for as long as a later one, or ``reader``, reads it."""
     made: list[str] = []
     for number, relation in enumerate(found):
-        sql.execute(f"create temp table {relation.name} as {relation.text}")
+        statement = f"create temp table {relation.name} as {relation.text}"
+        interruptible(sql, partial(sql.execute, statement))
         made.append(relation.name)
         rest = set(re.findall(r"\w+", " ".join([*(later.text for later in found[number + 1 :]), reader])))
         for name in [name for name in made if name not in rest]:
@@ -101,7 +104,7 @@ def _as_one(found: Sequence[Select]) -> str:
 
 def _read(history: History, sql: duckdb.DuckDBPyConnection, begin: str) -> SqlAnswer:
     """All parts of the answer by one query: a statement costs more than the rows of a small run."""
-    columns = sql.execute(f"{begin} {_PARTS}").fetchnumpy()
+    columns = interruptible(sql, lambda: sql.execute(f"{begin} {_PARTS}").fetchnumpy())
     part, one, two, three = (np.ma.getdata(columns[name]) for name in ("part", "one", "two", "three"))
     rows, watermarks, stored, inputs = (np.flatnonzero(part == number) for number in range(4))
     watermarks = watermarks[np.argsort(one[watermarks])]
