@@ -12,6 +12,7 @@ from tidemark.errors import BrokenContract, UsageError
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.events import read_time_us
+from tidemark.kafka.client_settings import read_client_settings
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; cheap to call."""
@@ -90,33 +91,8 @@ class AuditOptions:
     @property
     def broker(self) -> dict[str, str]:
         """The settings of Kafka's client; raises ``UsageError``."""
-        settings = {} if self.kafka_conf is None else read_kafka_conf(self.kafka_conf)
+        settings = {} if self.kafka_conf is None else read_client_settings(self.kafka_conf)
         return {**settings, "bootstrap.servers": self.bootstrap}
-
-
-def read_kafka_conf(path: Path) -> dict[str, str]:
-    """Settings of Kafka's client, ``NAME=VALUE`` in each line; ``#`` begins a comment. Raises ``UsageError``."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{str(path)!r} cannot be read as settings of Kafka's client",
-            detail=str(error),
-            hint="a line for each setting: NAME=VALUE",
-        ) from error
-    settings = {}
-    for number, line in enumerate(lines, 1):
-        name, equals, value = line.strip().partition("=")
-        if not name or name.startswith("#"):
-            continue
-        if not equals:
-            raise UsageError(
-                f"line {number} of {str(path)!r} is no setting of Kafka's client",
-                detail=f"it is {line.strip()[:80]!r}",
-                hint="a line for each setting: NAME=VALUE",
-            )
-        settings[name.strip()] = value.strip()
-    return settings
 
 
 def read_single_join(path: Path) -> Contract:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.run_commands import check_choice, progress_shown, was_interrupted
-from tidemark.cli.shared_options import Accept, AsJson, Evidence
+from tidemark.cli.shared_options import Accept, AsJson, Evidence, KafkaConf
 from tidemark.cli.trace_commands import pair
 from tidemark.errors import EXIT_INTERRUPTED
 
@@ -33,9 +33,6 @@ Output = Annotated[
         metavar="TOPIC|TABLE",
         help="The topic that the query writes; or, with a / in it, the folder of a Parquet or Delta table.",
     ),
-]
-KafkaConf = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Settings of Kafka's client (a login): NAME=VALUE lines.")
 ]
 Topics = Annotated[
     list[str] | None,
