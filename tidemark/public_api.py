@@ -85,6 +85,7 @@ class AuditChoices(TypedDict, total=False):
     spark_version: str
     run_dir: str | Path | None
     accept: Sequence[str]
+    read_state: bool
     may_create_offsets_topic: bool
     report: AuditReport
 

@@ -24,13 +24,14 @@ from tidemark.auditor.audit_options import AuditOptions, delivery_of, range_of, 
 from tidemark.auditor.audited_batches import (
     STATE_FORMAT,
     STATE_PROVIDER,
-    AuditedBatches,
     as_logged,
+    first_batch,
     must_have_read,
     plan_audit,
 )
 from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
+from tidemark.auditor.state_before import StateWanted, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
@@ -42,6 +43,8 @@ from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
 from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_query_log
 
+OLDEST_FORMAT = 1
+"""The state format of a log that does not name one."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a quota that is used up, a limit of the size of files."""
 
@@ -62,6 +65,8 @@ def run_audit(options: AuditOptions) -> AuditResult:
     delivery_of(options, contract)
     range_of(options.batches)
     _ = options.deleted_until_ms
+    if options.read_state:
+        must_have_java()
     # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
     must_have_read(read_query_log(options.checkpoint), _topics(options, contract))
     path = options.run_dir or _default_directory(contract)
@@ -91,6 +96,7 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
     plan = plan_audit(log, names, topics.held(list(names.values())), options.batches, owed_to)
     contract, differences = as_logged(contract, log)
     topics.must_reach(plan.inputs)
+    state = _state(options, contract, log, directory)  # soon: a query that runs deletes old versions of it
     digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
     output.write(directory, log.query_id)
     directory.write_lines("batches", plan.batches)
@@ -100,32 +106,49 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
         unheld=dict(topics.unheld),
         deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
     )
-    manifest = _manifest(options, contract, log, plan, directory)
-    directory.write_json(
-        "manifest",
-        msgspec.structs.replace(manifest, audit=about, trace_sha256=digest, plan_differs=differences),
+    manifest = msgspec.structs.replace(
+        _manifest(options, contract, log, directory),
+        inputs=plan.inputs,
+        state=state,
+        audit=about,
+        trace_sha256=digest,
+        plan_differs=differences,
     )
+    directory.write_json("manifest", manifest)
 
 
-def _manifest(
-    options: AuditOptions, contract: Contract, log: QueryLog, plan: AuditedBatches, directory: RunDirectory
-) -> Manifest:
-    form = log.conf.get(STATE_FORMAT, "")
+def _state(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> StateInfo:
+    """How the state was stored, and, if that is asked for and the log was trimmed, its rows in the evidence."""
+    form, before = log.conf.get(STATE_FORMAT, ""), first_batch(log) - 1
+    info = StateInfo(
+        format=int(form) if form.isdecimal() else None,
+        provider=log.conf.get(STATE_PROVIDER, "").rpartition(".")[2] or None,
+    )
+    if not options.read_state:
+        info.note = "it was not asked for"
+    elif before < 0:
+        info.note = "the log is whole"
+    else:
+        options.report("state", 0, 1)
+        until_ms = log.planned[0].watermark_ms
+        wanted = StateWanted(options.checkpoint, contract, info.format or OLDEST_FORMAT, before, until_ms)
+        info.problem = write_state_before(wanted, directory.path / "state.jsonl")
+        info.batches = [] if info.problem else [before]
+        options.report("state", 1, 1)
+    return info
+
+
+def _manifest(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> Manifest:
     return Manifest(
         tidemark_evidence=FORMAT,
         contract=contract.to_json(),
         delivery=delivery_of(options, contract),
-        inputs=plan.inputs,
+        inputs={},
         versions={"spark": options.spark_version} if options.spark_version else {},
         code_sha256=paths.code_sha256(),
         query_id=log.query_id,
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         command=options.command(),
-        state=StateInfo(
-            format=int(form) if form.isdecimal() else None,
-            provider=log.conf.get(STATE_PROVIDER, "").rpartition(".")[2] or None,
-            note="an audit does not read the state",
-        ),
         records=directory.count_records(),
     )
 

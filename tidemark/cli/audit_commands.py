@@ -57,6 +57,13 @@ DeletedUntil = Annotated[
 SparkVersion = Annotated[
     str, typer.Option(metavar="VERSION", help="Of the query: which known defects explain a finding.")
 ]
+ReadState = Annotated[
+    bool,
+    typer.Option(
+        "--read-state",
+        help="Where the log was trimmed, read the state before it, too, in a Spark session (needs Java).",
+    ),
+]
 MayCreate = Annotated[
     bool,
     typer.Option(
@@ -84,6 +91,7 @@ def audit_command(
     spark_version: SparkVersion = "",
     accept: Accept = None,
     run_dir: Evidence = None,
+    read_state: ReadState = False,
     may_create_offsets_topic: MayCreate = False,
     as_json: AsJson = False,
 ) -> None:
@@ -101,7 +109,7 @@ def audit_command(
         checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
         topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery, deleted_until=deleted_until,
         spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()),
-        may_create_offsets_topic=may_create_offsets_topic,
+        read_state=read_state, may_create_offsets_topic=may_create_offsets_topic,
     )  # fmt: skip
     _audit_and_show(options, as_json=as_json)
 

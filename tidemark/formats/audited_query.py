@@ -8,7 +8,9 @@ judged as an audit. Its files are those of a run, with these differences:
 * ``trace.jsonl`` has the records of each partition from ``start_offsets`` of the manifest on. An offset at which the
   topic has no record (the mark of a transaction, a record that was compacted or rolled back) is a record without a
   value there;
-* ``runs``, ``restarted`` and ``failed_tasks`` of a batch say nothing: no checkpoint has them.
+* ``runs``, ``restarted`` and ``failed_tasks`` of a batch say nothing: no checkpoint has them;
+* ``state.jsonl`` has, if it is there, the state after the batch before the first that can be judged: its rows with a
+  time at or before the watermark of that batch.
 """
 
 from __future__ import annotations

@@ -30,6 +30,14 @@ def audit_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "not due yet", f"{n.get('not_due', 0):,} NULL rows"
     open_rows = n.get("undetermined", 0), n.get("undetermined_absent", 0)
     yield "undetermined", f"{open_rows[0]:,} rows that came, {open_rows[1]:,} that did not"
+    earlier = n.get("earlier_rows", 0), n.get("earlier_rows_absent", 0)
+    if any(earlier):
+        yield (
+            "earlier rows",
+            (
+                f"{earlier[0]:,} rows that came, {earlier[1]:,} that did not, of batches before {audit.first_batch}"
+            ),
+        )
     if deleted := n.get("deleted_records", 0):
         yield "deleted", f"{deleted:,} records that the query read"
 

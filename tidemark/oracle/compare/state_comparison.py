@@ -60,12 +60,7 @@ class PredictedState:
 
     def kept(self, row: int, known: Known) -> Kept:
         """A row as the state has it."""
-        time_us = self._history.rows.time_us[row]
-        return Kept(
-            self._history.key_of(row) if known.key else None,
-            time_us if known.time and time_us != NULL_TIME_US else None,
-            self._history.position(row) if known.ref else None,
-        )
+        return kept_of(self._history, row, known)
 
 
 class StateComparison:
@@ -95,13 +90,13 @@ class StateComparison:
         return comparable
 
     def _compare(self, batch: int, side: int, found: Sequence[StateRow]) -> None:
-        known = _known(found)
+        known = known_of(found)
         where = f"Spark's state of the {NAMES[side]} side after batch {batch}"
         if not any(known):
             why = "its rows have neither key nor time nor place, and were only counted"
             self.inconclusive.append(f"{where} could not be compared: {why}")
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
-        ours, theirs = Counter(rows.values()), Counter(_as_kept(row, known) for row in found)
+        ours, theirs = Counter(rows.values()), Counter(as_kept(row, known) for row in found)
         for kept in (theirs - ours - self._optional(batch, side, known)).elements():
             found_row = self._name("leaked_state", side, kept)
             message = f"Spark's state after batch {batch} has {found_row}; Spark's rules do not"
@@ -119,7 +114,7 @@ class StateComparison:
             matched_in = self._matched_in
             flags = Counter((kept, bool(matched_in[row] <= batch)) for row, kept in rows.items())
             self._compare_flags(batch, side, flags, Counter(
-                (_as_kept(row, known), row.matched) for row in found if row.matched is not None
+                (as_kept(row, known), row.matched) for row in found if row.matched is not None
             ))  # fmt: skip
 
     def _optional(self, batch: int, side: int, known: Known) -> Counter[Kept]:
@@ -202,7 +197,18 @@ class StateComparison:
         return f"it was stored in batch {stored} and removed in batch {removed}"
 
 
-def _known(found: Sequence[StateRow]) -> Known:
+def kept_of(history: History, row: int, known: Known) -> Kept:
+    """An input row as a state has it that has so much of its rows."""
+    time_us = history.rows.time_us[row]
+    return Kept(
+        history.key_of(row) if known.key else None,
+        time_us if known.time and time_us != NULL_TIME_US else None,
+        history.position(row) if known.ref else None,
+    )
+
+
+def known_of(found: Sequence[StateRow]) -> Known:
+    """What a side of the state has of its rows; all, if it has none."""
     if not found:
         return Known(key=True, time=True, ref=True)
     return Known(
@@ -212,7 +218,8 @@ def _known(found: Sequence[StateRow]) -> Known:
     )
 
 
-def _as_kept(row: StateRow, known: Known) -> Kept:
+def as_kept(row: StateRow, known: Known) -> Kept:
+    """A row of the state, as far as all rows of its side are known."""
     return Kept(
         row.key if known.key else None, row.time_us if known.time else None, row.ref if known.ref else None
     )
