@@ -85,8 +85,8 @@ def untouched(query: TypedQuery, broker: OwnBroker) -> Iterator[None]:
 def start(place: Place, request: pytest.FixtureRequest):
     """Starts an audit; it is gone at the end, whatever happens."""
 
-    def started(*command: str) -> subprocess.Popen[str]:
-        child = place.start(command, dict(os.environ))
+    def started(*command: str, **how: bool) -> subprocess.Popen[str]:
+        child = place.start(command, dict(os.environ), **how)
         request.addfinalizer(child.kill)
         return child
 
@@ -121,11 +121,16 @@ def test_an_audit_that_nothing_disturbs_is_valid_and_leaves_its_evidence_only(
     assert tidemark.check(place.evidence / "audit").sealed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    ("number", "in_background"),
+    [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)],
+    ids=["ctrl-c", "sigterm", "sigterm in the background"],
+)
 def test_an_audit_that_is_interrupted_while_it_reads_leaves_nothing(
-    untouched, query, between, place, start, number
+    untouched, query, between, place, start, number, in_background
 ):
-    child = start(*COMMAND, *query.arguments(place.evidence / "audit", between.address))
+    words = query.arguments(place.evidence / "audit", between.address)
+    child = start(*COMMAND, *words, in_background=in_background)
     held = in_the_middle(between, child)
     assert [path for path in place.left() if path.endswith(".part")]
 

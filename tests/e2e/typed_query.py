@@ -7,6 +7,7 @@ has some megabytes, and that its topics are read in many fetches.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -119,9 +120,15 @@ class Place:
         folders = (self.work, self.temporary, self.evidence)
         return sorted(str(path.relative_to(self.root)) for folder in folders for path in folder.rglob("*"))
 
-    def start(self, command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
-        """Start a command in it."""
-        return subprocess.Popen(
-            command, cwd=self.work, env={**environment, "TMPDIR": str(self.temporary)},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    def start(
+        self, command: Sequence[str], environment: dict[str, str], *, in_background: bool = False
+    ) -> subprocess.Popen[str]:
+        """Start a command in it; ``in_background``: with SIGINT ignored, as by a shell that has no job control."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN if in_background else signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                command, cwd=self.work, env={**environment, "TMPDIR": str(self.temporary)},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        finally:
+            signal.signal(signal.SIGINT, before)
