@@ -255,6 +255,19 @@ def test_ctrl_c_while_the_state_is_read_ends_its_reader_and_leaves_nothing(trimm
     assert files_of(trimmed.checkpoint.path) == before
 
 
+@pytest.mark.long
+def test_progress_reports_make_a_trimmed_log_whole_and_show_which_batches_ran_again(trimmed, tmp_path):
+    asked = {"delivery": "at-least-once", "progress": [trimmed.events]}
+
+    verdict = trimmed.audit(tmp_path / "audit", **asked).verdict
+
+    assert (verdict.verdict, verdict.findings_total, verdict.inconclusive) == ("VALID", {}, [])
+    assert verdict.audit.first_batch == 0
+    assert verdict.counts["undetermined"] == verdict.counts["undetermined_absent"] == 0
+    assert verdict.counts["permitted_duplicates"] == verdict.counts["duplicates"] == trimmed.repeats() > 0
+    assert verdict.counts["expected_rows"] == trimmed.written() - trimmed.repeats()
+
+
 def files_of(folder: Path) -> dict[str, tuple[int, int]]:
     """Size and time of modification of each file and folder below a folder."""
     return {

@@ -33,6 +33,7 @@ class AuditOptions:
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
     ``at-least-once``. ``deleted_until`` is an event time: the caller states that no deleted record has a later one.
     ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
+    ``progress`` are files and folders with progress reports of Spark, or event logs.
     ``read_state``: where the log was trimmed, the state that is left of the batches before is read, too.
     ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """
@@ -49,6 +50,7 @@ class AuditOptions:
     spark_version: str = ""
     run_dir: Path | None = None
     accept: tuple[str, ...] = ()
+    progress: tuple[Path, ...] = ()
     read_state: bool = False
     may_create_offsets_topic: bool = False
     report: Report = field(default=report_nothing, compare=False)
@@ -69,6 +71,8 @@ class AuditOptions:
             parts += [option, value] if value else []
         for defect in self.accept:
             parts += ["--accept", defect]
+        for path in self.progress:
+            parts += ["--progress", str(path)]
         parts += ["--read-state"] if self.read_state else []
         parts += ["--may-create-offsets-topic"] if self.may_create_offsets_topic else []
         return shlex.join(parts)

@@ -31,16 +31,18 @@ from tidemark.auditor.audited_batches import (
 )
 from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
+from tidemark.auditor.reported_batches import ReportedBatches, with_reports
 from tidemark.auditor.state_before import StateWanted, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
+from tidemark.formats.evidence import FORMAT, Batch, Manifest, RunDirectory, StateInfo
 from tidemark.formats.jsonlines import write_lines
 from tidemark.formats.seal import seal
 from tidemark.oracle.audit_account import RowOfTable
 from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
+from tidemark.sparkfiles.progress_reports import read_reports
 from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_query_log
 
 OLDEST_FORMAT = 1
@@ -92,17 +94,19 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
         topics.must_have_groups()
     owed_to = max(committed_batches(options.checkpoint), default=-1)
     output = _output_of(options, topics)
-    log = read_query_log(options.checkpoint)
+    log, reported = _log_of(options)
     plan = plan_audit(log, names, topics.held(list(names.values())), options.batches, owed_to)
     contract, differences = as_logged(contract, log)
     topics.must_reach(plan.inputs)
     state = _state(options, contract, log, directory)  # soon: a query that runs deletes old versions of it
     digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
     output.write(directory, log.query_id)
-    directory.write_lines("batches", plan.batches)
+    restarts = frozenset[int]() if reported is None else reported.restarts
+    directory.write_lines("batches", (_marked(batch, restarts) for batch in plan.batches))
     directory.write_json("contract", contract.to_json())
     about = msgspec.structs.replace(
         output.told_in(plan.about),
+        reported=None if reported is None else (reported.first, reported.last),
         unheld=dict(topics.unheld),
         deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
     )
@@ -115,6 +119,20 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
         plan_differs=differences,
     )
     directory.write_json("manifest", manifest)
+
+
+def _log_of(options: AuditOptions) -> tuple[QueryLog, ReportedBatches | None]:
+    """The log of the query, completed by its progress reports, if there are any."""
+    log = read_query_log(options.checkpoint)
+    if not options.progress:
+        return log, None
+    reported = with_reports(log, read_reports(options.progress, log.query_id))
+    return reported.log, None if reported.last < 0 else reported
+
+
+def _marked(batch: Batch, restarts: frozenset[int]) -> Batch:
+    """A batch with the restart that the progress reports show."""
+    return msgspec.structs.replace(batch, restarted=True) if batch.batch in restarts else batch
 
 
 def _state(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> StateInfo:

@@ -57,6 +57,14 @@ DeletedUntil = Annotated[
 SparkVersion = Annotated[
     str, typer.Option(metavar="VERSION", help="Of the query: which known defects explain a finding.")
 ]
+Progress = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE|DIR",
+        help="Spark's progress reports of the query, JSON lines or event logs: batches that the log no longer has,"
+        " and restarts; repeatable.",
+    ),
+]
 ReadState = Annotated[
     bool,
     typer.Option(
@@ -91,6 +99,7 @@ def audit_command(
     spark_version: SparkVersion = "",
     accept: Accept = None,
     run_dir: Evidence = None,
+    progress: Progress = None,
     read_state: ReadState = False,
     may_create_offsets_topic: MayCreate = False,
     as_json: AsJson = False,
@@ -109,7 +118,7 @@ def audit_command(
         checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
         topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery, deleted_until=deleted_until,
         spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()),
-        read_state=read_state, may_create_offsets_topic=may_create_offsets_topic,
+        progress=tuple(progress or ()), read_state=read_state, may_create_offsets_topic=may_create_offsets_topic,
     )  # fmt: skip
     _audit_and_show(options, as_json=as_json)
 

@@ -141,7 +141,13 @@ class _AuditJudgement(Judgement):
                 f"{number:,} rows that are owed are not in the output, from which records were deleted before the audit"
             )
         is_permitted = self.manifest.delivery is Delivery.AT_LEAST_ONCE
-        if is_permitted and (unproven := counts["duplicates"] - self._found_repeats()):
+        if number := counts["permitted_duplicates"]:
+            self.notes.append(
+                f"{number:,} rows came again in batches with which the query was started again: at-least-once permits"
+                " that"
+            )
+        unproven = counts["duplicates"] - self._found_repeats() - counts["permitted_duplicates"]
+        if is_permitted and unproven:
             self.inconclusive.append(
                 f"{unproven:,} rows came again: at-least-once permits that where a batch ran again or a task failed,"
                 " and no checkpoint says whether it did"
@@ -164,6 +170,11 @@ class _AuditJudgement(Judgement):
                 " and which batch read it, is not known"
             )
             self.notes += self._said_by_the_state()
+        if about.reported is not None:
+            first, last = about.reported
+            restarts = sorted(self.audited.restarted)
+            again = f"; the query was started again with {', '.join(map(str, restarts))}" if restarts else ""
+            self.notes.append(f"progress reports tell of batches {first} to {last}{again}")
         for span in self._deleted():
             self.notes.append(f"deleted: {span}")
         if about.deleted_until_ms is not None:
@@ -261,6 +272,7 @@ class _AuditJudgement(Judgement):
         joined = sum(one & ROW_MASK != 0 for one in right)
         is_semi = self.contract.kind is JoinKind.LEFT_SEMI
         names = ["undetermined", "undetermined_absent", "not_due", "duplicates", "not_compared"]
+        names += [] if self.about.reported is None else ["permitted_duplicates"]
         names += [] if self.audited.before is None else ["earlier_rows", "earlier_rows_absent"]
         return {
             "joined_rows": joined,

@@ -53,11 +53,13 @@ def audited_batches(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def repeats(verdict: Verdict) -> str:
-    """How many rows of the output came again, and how many of them are findings."""
+    """How many rows of the output came again, and how many of them are findings, and permitted."""
     totals = verdict.findings_total
     found = totals.get("duplicate_rows", 0) + totals.get("repeated_semi_rows", 0)
     came = verdict.counts.get("duplicates", 0)
-    return f"{came:,}, of which {found:,} are findings"
+    permitted = verdict.counts.get("permitted_duplicates", 0)
+    more = f" and {permitted:,} are permitted" if permitted else ""
+    return f"{came:,}, of which {found:,} are findings{more}"
 
 
 def notes(verdict: Verdict) -> Iterator[str]:

@@ -49,6 +49,11 @@ class AuditedHistory:
         """The batches whose rows are known."""
         return [batch for batch in self.history.batches if batch.plan.batch != self.before]
 
+    @property
+    def restarted(self) -> frozenset[int]:
+        """The batches with which, by progress reports, the query was started again: each may have begun before."""
+        return frozenset(batch.plan.batch for batch in self.history.batches if batch.plan.restarted)
+
     def is_before(self, row: int) -> bool:
         """Whether a row was read before the first batch that can be judged."""
         return self.before is not None and self.history.rows.batch[row] == self.before

@@ -7,7 +7,8 @@ that are a choice:
 * With headers, records of another query, or without the headers, are not of this query: they are counted, not judged.
   Without headers every record of the topic is taken for one of this query.
 * A row that comes again is a finding if the query promises exactly-once, or if it came in another batch. Else it may be
-  of a batch that ran again, which no checkpoint says: it is counted, and the verdict is inconclusive.
+  of a batch that ran again, which no checkpoint says: it is counted, and the verdict is inconclusive, unless progress
+  reports show that the query was started again with its batch.
 * A row that is possible and not certain is undetermined: it is counted, whether it came or not. If only a batch before
   the first that can be judged can have given it, it is an earlier row, and counted as that.
 * A record that names ids of no record is invented, unless records of the input were deleted. Where the output has ids
@@ -204,11 +205,21 @@ class AuditedOutput:
             why = f"{text}; exactly-once permits no repeat"
         elif batch != in_batch:
             why = f"{text} of batch {in_batch}; no delivery permits a row again in another batch"
+        elif (ran := self._ran_again(identity, batch)) is not None:
+            self.came.counts["permitted_duplicates"] += 1
+            why = f"{text}; the query was started again with its batch {ran}"
+            self.came.keep("duplicates", self._row(identity, place, why))
+            return
         else:
             self.came.keep("duplicates", self._row(identity, place, text))
             return
         self.came.keep("duplicates", self._row(identity, place, text))
         self._add((self._repeat, why), identity, place, batch)
+
+    def _ran_again(self, identity: int, batch: int | None) -> int | None:
+        """The batch of a row, if the query was started again with it; in none but the first can rows come again."""
+        of = self._expected.due.get(identity) if batch is None else batch
+        return of if of in self._audited.restarted else None
 
     def _begin(self, partition: int, identity: int | None, batch: int | None) -> None:
         """Find from which batch on a partition of the output is whole, by the first row that it still has."""
