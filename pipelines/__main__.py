@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NOT_PIPELINES = {
     "__main__",
+    "checkpoint_state",
     "described",
     "failure",
     "query",

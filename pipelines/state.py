@@ -37,8 +37,8 @@ class StateProblem(Exception):
 def write_state(session: SparkSession, checkpoint: str, contract: Contract, wanted: dict[str, Any]) -> int:
     """Write the rows of the state after each of ``wanted["batches"]`` to the file ``wanted["path"]``.
 
-    ``wanted["format"]`` is the join's state format. Returns the number of rows. Raises ``StateProblem``, and Spark's
-    errors.
+    ``wanted["format"]`` is the join's state format. ``wanted["until_us"]``, if it is there, leaves out the rows with a
+    later time. Returns the number of rows. Raises ``StateProblem``, and Spark's errors.
     """
     operator = _operator(session, checkpoint)
     kind = "keyWithTsToValues" if wanted["format"] >= FIRST_BY_TIME else "keyWithIndexToValue"
@@ -52,8 +52,12 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
             rows = source.option("storeName", f"{name}-{kind}").load(checkpoint)
             if name not in known:  # the same after every batch; reading the schema takes an analysis by Spark
                 known[name] = _line(rows.schema["value"].dataType, side, ref, window=window)
-            line = to_json(known[name], {"ignoreNullFields": "false"})
-            parts.append(rows.withColumns({"batch": lit(batch), "side": lit(name)}).select(line))
+            line = rows.withColumns({"batch": lit(batch), "side": lit(name)}).select(
+                known[name].alias("line")
+            )
+            if (until_us := wanted.get("until_us")) is not None:
+                line = line.where(col("line.time_us").isNull() | (col("line.time_us") <= lit(until_us)))
+            parts.append(line.select(to_json("line", {"ignoreNullFields": "false"})))
     lines = reduce(lambda some, more: some.union(more), parts).collect() if parts else []
     part = Path(f"{wanted['path']}.part")
     part.write_text("".join(f"{line}\n" for (line,) in lines))

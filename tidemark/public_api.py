@@ -123,6 +123,8 @@ class AuditChoices(TypedDict, total=False):
     spark_version: str
     run_dir: str | Path | None
     accept: Sequence[str]
+    progress: Sequence[str | Path]
+    read_state: bool
     may_create_offsets_topic: bool
     report: AuditReport
 
@@ -144,6 +146,7 @@ def audit(
         if given.get(name) is not None:
             given[name] = Path(given[name])
     given["accept"] = names_of(given.get("accept", ()))
+    given["progress"] = tuple(map(Path, given.get("progress", ())))
     return run_audit(
         AuditOptions(
             checkpoint=Path(checkpoint), contract=Path(contract), bootstrap=bootstrap, output=output, **given

@@ -20,9 +20,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 import tidemark
 from tests.support.environment import classic_environment
 from tidemark.auditor import AuditResult
+from tidemark.errors import UsageError
 from tidemark.formats.events import write_time
 from tidemark.kafka import client as kafka
 from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.progress_reports import read_reports
 from tidemark.sparkfiles.query_log import read_query_log
 from tidemark.stack.install import jars
 from tidemark.stack.install.toolchain import find_java, find_spark
@@ -96,6 +98,7 @@ class ForeignQuery:
             f"{what}-{name}" for what in ("orders", "payments", "output")
         )
         self.checkpoint = Checkpoint(folder / "checkpoint")
+        self.events = folder / "events"
         self.contract = folder / "orders_paid.json"
         self.contract.write_text(json.dumps(CONTRACT))
         self._random = random.Random(seed)
@@ -114,7 +117,12 @@ class ForeignQuery:
     def running(self, **conf: object) -> Iterator[psutil.Popen]:
         """The program; SIGKILL at exit. It ends by itself if this process does."""
         java, path = find_java(), self.spark.class_path(find_java())
-        named = {name.replace("__", "."): value for name, value in conf.items()}
+        self.events.mkdir(exist_ok=True)
+        named: dict[str, object] = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": self.events.as_uri(),
+            **{name.replace("__", "."): value for name, value in conf.items()},
+        }
         if self.form != "kafka":
             named["format"] = self.form
         if self.form == "delta":
@@ -219,6 +227,15 @@ class ForeignQuery:
         wait_until(
             is_done, START_S, lambda: f"batches of all records; the log is {self.folder / 'program.log'}"
         )
+        last = self.checkpoint.committed()[-1]
+        wait_until(lambda: last in self._reported(), START_S, lambda: f"the progress report of batch {last}")
+
+    def _reported(self) -> set[int]:
+        """The batches of which there is a progress report in an event log; none while no report is written."""
+        try:
+            return {one.batch for one in read_reports([self.events], self.checkpoint.query_id())}
+        except UsageError:
+            return set()
 
     def await_half_written(self, program: psutil.Popen, least: int) -> None:
         """Wait until a batch that is not committed has written some rows."""

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from tidemark.kafka import client as kafka
 from tidemark.processes import ProcessId
 from tidemark.stack import cold_start, readiness
 from tidemark.stack.components import launch_specs
@@ -121,6 +123,14 @@ def own_broker(
     finally:
         with broker.state.lock():
             cold_start.end_stack(broker.state)
+
+
+def commit_an_offset(bootstrap: str) -> None:
+    """Let a consumer group commit an offset, so that the cluster has the topic for the offsets of groups."""
+    kafka.create_topics(bootstrap, {"somebodys": 1})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "somebody"})
+    consumer.commit(offsets=[TopicPartition("somebodys", 0, 0)], asynchronous=False)
+    consumer.close()
 
 
 def _record(version: str | None, plain: int, controller: int) -> StackRecord:

@@ -7,18 +7,23 @@ is found must be these, and nothing else.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 import tidemark
-from tests.e2e.foreign_query import ForeignQuery, cluster_state
-from tests.e2e.own_broker import own_broker
-from tidemark.kafka import client as kafka
+from tests.e2e.foreign_query import START_S, ForeignQuery, cluster_state
+from tests.e2e.own_broker import commit_an_offset, own_broker
+from tests.e2e.typed_query import COMMAND, Place
+from tidemark.errors import EXIT_INTERRUPTED
+from tidemark.waiting import wait_until
 
 SLOW = {"slow__ms": 20}
 TRIMMED = {"spark__sql__streaming__minBatchesToRetain": 10}
@@ -29,10 +34,7 @@ DELIVERIES = ("at-least-once", "exactly-once")
 def broker(tmp_path_factory) -> Iterator[str]:
     """A cluster that nobody else changes meanwhile, and in which a group has committed an offset."""
     with own_broker(tmp_path_factory.mktemp("broker")) as running:
-        kafka.create_topics(running.bootstrap, {"somebodys": 1})
-        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "somebody"})
-        consumer.commit(offsets=[TopicPartition("somebodys", 0, 0)], asynchronous=False)
-        consumer.close()
+        commit_an_offset(running.bootstrap)
         yield running.bootstrap
 
 
@@ -171,14 +173,18 @@ def test_what_cannot_be_audited_is_an_error_and_leaves_nothing_behind(query, tmp
 
 def command(query: ForeignQuery, *options: str) -> subprocess.CompletedProcess[str]:
     """``tidemark audit`` in a process of its own; an option that is given twice is the second."""
+    return subprocess.run(words(query, *options), capture_output=True, text=True, timeout=300)
+
+
+def words(query: ForeignQuery, *options: str) -> list[str]:
+    """The command line of an audit."""
     known = {"--bootstrap": query.bootstrap, "--output": query.output}
     pairs = [item for pair in known.items() if pair[0] not in options for item in pair]
     topics = [f"orders={query.orders}", f"payments={query.payments}"]
     topics = [] if "--topic" in options and "no-such-topic" in options[-1] else topics
     pairs += [item for topic in topics for item in ("--topic", topic)]
     files = ["--checkpoint", str(query.checkpoint.path), "--contract", str(query.contract)]
-    arguments = [sys.executable, "-m", "tidemark", "audit", *files, *pairs, *options]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+    return [*COMMAND, *files, *pairs, *options]
 
 
 @pytest.mark.long
@@ -204,6 +210,70 @@ def test_a_trimmed_log_leaves_rows_undetermined_and_finds_the_same(trimmed, tmp_
     assert verdict.counts["undetermined"] > 0
     assert verdict.counts["expected_rows"] > 0
     must_have_found_the_repeats(trimmed, verdict)
+
+
+@pytest.mark.long
+def test_with_the_state_before_it_a_trimmed_log_leaves_no_row_undetermined(trimmed, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    before = cluster_state(trimmed.bootstrap), files_of(trimmed.checkpoint.path)
+
+    result = trimmed.audit(tmp_path / "audit", delivery="exactly-once", read_state=True)
+
+    assert (cluster_state(trimmed.bootstrap), files_of(trimmed.checkpoint.path)) == before
+    assert list((tmp_path / "temporary").iterdir()) == []
+    verdict = result.verdict
+    first = verdict.audit.first_batch
+    [said] = [note for note in verdict.audit.notes if note.startswith("the state after batch ")]
+    assert said.startswith(f"the state after batch {first - 1} was read: ")
+    assert verdict.counts["undetermined"] == verdict.counts["undetermined_absent"] == 0
+    assert verdict.counts["earlier_rows"] > 0
+    must_have_found_the_repeats(trimmed, verdict)
+    assert tidemark.check(result.run_dir) == verdict
+
+
+@pytest.mark.long
+def test_ctrl_c_while_the_state_is_read_ends_its_reader_and_leaves_nothing(trimmed, tmp_path, request):
+    place = Place(tmp_path)
+    place.make()
+    before = files_of(trimmed.checkpoint.path)
+    options = ("--read-state", "--run-dir", str(place.evidence / "audit"))
+    child = place.start(words(trimmed, *options), dict(os.environ))
+    request.addfinalizer(child.kill)
+    is_reading = lambda: list(place.temporary.glob("tidemark-state-*/scratch/*"))  # noqa: E731
+    wait_until(is_reading, START_S, lambda: f"a session that reads the state; there is {place.left()}")
+    readers = psutil.Process(child.pid).children(recursive=True)
+
+    child.send_signal(signal.SIGINT)
+
+    out, err = child.communicate(timeout=START_S)
+    assert (child.returncode, out) == (EXIT_INTERRUPTED, "")
+    assert err == "interrupted: there is no verdict, and no evidence is kept\n"
+    assert len(readers) >= 2
+    assert psutil.wait_procs(readers, timeout=30)[1] == []
+    assert place.left() == []
+    assert files_of(trimmed.checkpoint.path) == before
+
+
+@pytest.mark.long
+def test_progress_reports_make_a_trimmed_log_whole_and_show_which_batches_ran_again(trimmed, tmp_path):
+    asked = {"delivery": "at-least-once", "progress": [trimmed.events]}
+
+    verdict = trimmed.audit(tmp_path / "audit", **asked).verdict
+
+    assert (verdict.verdict, verdict.findings_total, verdict.inconclusive) == ("VALID", {}, [])
+    assert verdict.audit.first_batch == 0
+    assert verdict.counts["undetermined"] == verdict.counts["undetermined_absent"] == 0
+    assert verdict.counts["permitted_duplicates"] == verdict.counts["duplicates"] == trimmed.repeats() > 0
+    assert verdict.counts["expected_rows"] == trimmed.written() - trimmed.repeats()
+
+
+def files_of(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of modification of each file and folder below a folder."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+    }
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from tidemark.errors import BrokenContract, UsageError
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.events import read_time_us
+from tidemark.kafka.client_settings import read_client_settings
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; cheap to call."""
@@ -32,6 +33,8 @@ class AuditOptions:
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
     ``at-least-once``. ``deleted_until`` is an event time: the caller states that no deleted record has a later one.
     ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
+    ``progress`` are files and folders with progress reports of Spark, or event logs.
+    ``read_state``: where the log was trimmed, the state that is left of the batches before is read, too.
     ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """
 
@@ -47,6 +50,8 @@ class AuditOptions:
     spark_version: str = ""
     run_dir: Path | None = None
     accept: tuple[str, ...] = ()
+    progress: tuple[Path, ...] = ()
+    read_state: bool = False
     may_create_offsets_topic: bool = False
     report: Report = field(default=report_nothing, compare=False)
 
@@ -66,6 +71,9 @@ class AuditOptions:
             parts += [option, value] if value else []
         for defect in self.accept:
             parts += ["--accept", defect]
+        for path in self.progress:
+            parts += ["--progress", str(path)]
+        parts += ["--read-state"] if self.read_state else []
         parts += ["--may-create-offsets-topic"] if self.may_create_offsets_topic else []
         return shlex.join(parts)
 
@@ -90,33 +98,8 @@ class AuditOptions:
     @property
     def broker(self) -> dict[str, str]:
         """The settings of Kafka's client; raises ``UsageError``."""
-        settings = {} if self.kafka_conf is None else read_kafka_conf(self.kafka_conf)
+        settings = {} if self.kafka_conf is None else read_client_settings(self.kafka_conf)
         return {**settings, "bootstrap.servers": self.bootstrap}
-
-
-def read_kafka_conf(path: Path) -> dict[str, str]:
-    """Settings of Kafka's client, ``NAME=VALUE`` in each line; ``#`` begins a comment. Raises ``UsageError``."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{str(path)!r} cannot be read as settings of Kafka's client",
-            detail=str(error),
-            hint="a line for each setting: NAME=VALUE",
-        ) from error
-    settings = {}
-    for number, line in enumerate(lines, 1):
-        name, equals, value = line.strip().partition("=")
-        if not name or name.startswith("#"):
-            continue
-        if not equals:
-            raise UsageError(
-                f"line {number} of {str(path)!r} is no setting of Kafka's client",
-                detail=f"it is {line.strip()[:80]!r}",
-                hint="a line for each setting: NAME=VALUE",
-            )
-        settings[name.strip()] = value.strip()
-    return settings
 
 
 def read_single_join(path: Path) -> Contract:

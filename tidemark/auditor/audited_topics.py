@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import Message
 
 from tidemark.auditor.audit_options import Report
-from tidemark.errors import TestbedError, UsageError
+from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
 from tidemark.formats.trace import FORMAT, Header, Record, TopicSpec, write_trace
 from tidemark.kafka import client as kafka
@@ -115,7 +115,7 @@ class AuditedTopics:
         at = {part: about.start_offsets[str(part)] for part in ends}
         if not ends:
             return
-        for message in kafka.read_messages(self._broker, about.topic, ends, at, isolation=self._isolation):
+        for message in self._messages(about.topic, ends, at, self._isolation):
             partition, offset = message.partition() or 0, message.offset() or 0
             yield from self._gap(name, partition, at[partition], offset)
             at[partition] = offset + 1
@@ -138,12 +138,26 @@ class AuditedTopics:
         total = sum(max(0, last - start.get(partition, 0)) for partition, last in end.items())
         self._report("output", 0, total)
         ends = {partition: last for partition, last in end.items() if last > start.get(partition, 0)}
-        messages = kafka.read_messages(self._broker, topic, ends, start) if ends else ()
+        messages = self._messages(topic, ends, start, kafka.READ_COMMITTED) if ends else ()
         for done, message in enumerate(messages, 1):
             if done % REPORT_EVERY == 0:
                 self._report("output", done, total)
             yield kafka.output_record(message)
         self._report("output", total, total)
+
+    def _messages(
+        self, topic: str, ends: Mapping[int, int], start: Mapping[int, int], isolation: str
+    ) -> Iterator[Message]:
+        """The records of a topic between offsets; raises ``DeadlineExceeded`` where the cluster stops answering."""
+        try:
+            yield from kafka.read_messages(self._broker, topic, ends, start, isolation=isolation)
+        except DeadlineExceeded as error:
+            raise DeadlineExceeded(
+                f"the topic {topic!r} could not be read to its end",
+                detail="; ".join(filter(None, (error.message, error.detail))),
+                hint=f"audit again once {self._broker.get('bootstrap.servers', 'the cluster')} answers: nothing was"
+                " changed there, and no evidence is kept",
+            ) from error
 
 
 def _partitions(about: InputTopic) -> int:

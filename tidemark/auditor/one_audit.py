@@ -7,6 +7,7 @@ rows, and whatever wrote a row before the second is planned in the third.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -23,23 +24,31 @@ from tidemark.auditor.audit_options import AuditOptions, delivery_of, range_of, 
 from tidemark.auditor.audited_batches import (
     STATE_FORMAT,
     STATE_PROVIDER,
-    AuditedBatches,
     as_logged,
+    first_batch,
     must_have_read,
     plan_audit,
 )
 from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
-from tidemark.errors import UsageError
+from tidemark.auditor.reported_batches import ReportedBatches, with_reports
+from tidemark.auditor.state_before import StateWanted, must_have_java, write_state_before
+from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
+from tidemark.formats.evidence import FORMAT, Batch, Manifest, RunDirectory, StateInfo
 from tidemark.formats.jsonlines import write_lines
 from tidemark.formats.seal import seal
 from tidemark.oracle.audit_account import RowOfTable
 from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
+from tidemark.sparkfiles.progress_reports import read_reports
 from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_query_log
+
+OLDEST_FORMAT = 1
+"""The state format of a log that does not name one."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, a quota that is used up, a limit of the size of files."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ def run_audit(options: AuditOptions) -> AuditResult:
     delivery_of(options, contract)
     range_of(options.batches)
     _ = options.deleted_until_ms
+    if options.read_state:
+        must_have_java()
     # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
     must_have_read(read_query_log(options.checkpoint), _topics(options, contract))
     path = options.run_dir or _default_directory(contract)
@@ -83,45 +94,79 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
         topics.must_have_groups()
     owed_to = max(committed_batches(options.checkpoint), default=-1)
     output = _output_of(options, topics)
-    log = read_query_log(options.checkpoint)
+    log, reported = _log_of(options)
     plan = plan_audit(log, names, topics.held(list(names.values())), options.batches, owed_to)
     contract, differences = as_logged(contract, log)
     topics.must_reach(plan.inputs)
+    state = _state(options, contract, log, directory)  # soon: a query that runs deletes old versions of it
     digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
     output.write(directory, log.query_id)
-    directory.write_lines("batches", plan.batches)
+    restarts = frozenset[int]() if reported is None else reported.restarts
+    directory.write_lines("batches", (_marked(batch, restarts) for batch in plan.batches))
     directory.write_json("contract", contract.to_json())
     about = msgspec.structs.replace(
         output.told_in(plan.about),
+        reported=None if reported is None else (reported.first, reported.last),
         unheld=dict(topics.unheld),
         deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
     )
-    manifest = _manifest(options, contract, log, plan, directory)
-    directory.write_json(
-        "manifest",
-        msgspec.structs.replace(manifest, audit=about, trace_sha256=digest, plan_differs=differences),
+    manifest = msgspec.structs.replace(
+        _manifest(options, contract, log, directory),
+        inputs=plan.inputs,
+        state=state,
+        audit=about,
+        trace_sha256=digest,
+        plan_differs=differences,
     )
+    directory.write_json("manifest", manifest)
 
 
-def _manifest(
-    options: AuditOptions, contract: Contract, log: QueryLog, plan: AuditedBatches, directory: RunDirectory
-) -> Manifest:
-    form = log.conf.get(STATE_FORMAT, "")
+def _log_of(options: AuditOptions) -> tuple[QueryLog, ReportedBatches | None]:
+    """The log of the query, completed by its progress reports, if there are any."""
+    log = read_query_log(options.checkpoint)
+    if not options.progress:
+        return log, None
+    reported = with_reports(log, read_reports(options.progress, log.query_id))
+    return reported.log, None if reported.last < 0 else reported
+
+
+def _marked(batch: Batch, restarts: frozenset[int]) -> Batch:
+    """A batch with the restart that the progress reports show."""
+    return msgspec.structs.replace(batch, restarted=True) if batch.batch in restarts else batch
+
+
+def _state(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> StateInfo:
+    """How the state was stored, and, if that is asked for and the log was trimmed, its rows in the evidence."""
+    form, before = log.conf.get(STATE_FORMAT, ""), first_batch(log) - 1
+    info = StateInfo(
+        format=int(form) if form.isdecimal() else None,
+        provider=log.conf.get(STATE_PROVIDER, "").rpartition(".")[2] or None,
+    )
+    if not options.read_state:
+        info.note = "it was not asked for"
+    elif before < 0:
+        info.note = "the log is whole"
+    else:
+        options.report("state", 0, 1)
+        until_ms = log.planned[0].watermark_ms
+        wanted = StateWanted(options.checkpoint, contract, info.format or OLDEST_FORMAT, before, until_ms)
+        info.problem = write_state_before(wanted, directory.path / "state.jsonl")
+        info.batches = [] if info.problem else [before]
+        options.report("state", 1, 1)
+    return info
+
+
+def _manifest(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> Manifest:
     return Manifest(
         tidemark_evidence=FORMAT,
         contract=contract.to_json(),
         delivery=delivery_of(options, contract),
-        inputs=plan.inputs,
+        inputs={},
         versions={"spark": options.spark_version} if options.spark_version else {},
         code_sha256=paths.code_sha256(),
         query_id=log.query_id,
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
         command=options.command(),
-        state=StateInfo(
-            format=int(form) if form.isdecimal() else None,
-            provider=log.conf.get(STATE_PROVIDER, "").rpartition(".")[2] or None,
-            note="an audit does not read the state",
-        ),
         records=directory.count_records(),
     )
 
@@ -165,12 +210,29 @@ def _must_be_free(path: Path) -> None:
 def _unfinished(path: Path) -> Iterator[RunDirectory]:
     """A directory beside ``path`` that takes its place once all is written, and is gone if that fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    draft.mkdir(parents=True)
     try:
+        draft.mkdir(parents=True)
         yield RunDirectory(draft)
         draft.replace(path)
+    except OSError as error:
+        raise _not_written(path, error) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _not_written(path: Path, error: OSError) -> TidemarkError:
+    """Why there is no evidence: a full disk is no fault of the caller."""
+    if error.errno in _FULL:
+        return TestbedError(
+            f"the evidence does not fit into {str(path.parent)!r}",
+            detail=f"{error.strerror}; what was written of it is deleted, and there is no verdict",
+            hint="free some space, or name a directory on another disk with --run-dir",
+        )
+    return UsageError(
+        f"the evidence cannot be written to {str(path)!r}",
+        detail=str(error),
+        hint="name a directory in which you may write with --run-dir",
+    )
 
 
 def _write_table(path: Path, rows: list[RowOfTable]) -> None:

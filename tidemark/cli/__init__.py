@@ -73,7 +73,8 @@ def _refuse_a_mixture() -> None:
 def main() -> NoReturn:
     """Run the command line and leave with its exit code; an error is three lines, never a traceback."""
     _refuse_a_mixture()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # Of a job in the background a shell may have SIGINT ignored; SIGTERM ends it all the same.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app(standalone_mode=True)
     except TidemarkError as error:

@@ -6,17 +6,19 @@ Free of work: it reads options, shows progress, and prints the verdict.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.run_commands import check_choice, progress_shown
-from tidemark.cli.shared_options import Accept, AsJson, Evidence
+from tidemark.cli.run_commands import check_choice, progress_shown, was_interrupted
+from tidemark.cli.shared_options import Accept, AsJson, Evidence, KafkaConf
 from tidemark.cli.trace_commands import pair
+from tidemark.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from tidemark.auditor import AuditResult
+    from tidemark.auditor import AuditOptions, AuditResult
 
 Checkpoint = Annotated[
     Path, typer.Option(metavar="DIR", help="The checkpoint folder of the query, local or mounted.")
@@ -31,9 +33,6 @@ Output = Annotated[
         metavar="TOPIC|TABLE",
         help="The topic that the query writes; or, with a / in it, the folder of a Parquet or Delta table.",
     ),
-]
-KafkaConf = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Settings of Kafka's client (a login): NAME=VALUE lines.")
 ]
 Topics = Annotated[
     list[str] | None,
@@ -57,6 +56,21 @@ DeletedUntil = Annotated[
 ]
 SparkVersion = Annotated[
     str, typer.Option(metavar="VERSION", help="Of the query: which known defects explain a finding.")
+]
+Progress = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE|DIR",
+        help="Spark's progress reports of the query, JSON lines or event logs: batches that the log no longer has,"
+        " and restarts; repeatable.",
+    ),
+]
+ReadState = Annotated[
+    bool,
+    typer.Option(
+        "--read-state",
+        help="Where the log was trimmed, read the state before it, too, in a Spark session (needs Java).",
+    ),
 ]
 MayCreate = Annotated[
     bool,
@@ -85,28 +99,42 @@ def audit_command(
     spark_version: SparkVersion = "",
     accept: Accept = None,
     run_dir: Evidence = None,
+    progress: Progress = None,
+    read_state: ReadState = False,
     may_create_offsets_topic: MayCreate = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a query that tidemark did not start, from its checkpoint and its topics; nothing is changed there.
 
     Exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN). No consumer group is joined and no offset committed; the checkpoint
-    is read only. The evidence can be judged again with `tidemark check`.
+    is read only. The evidence can be judged again with `tidemark check`. An audit that fails or is interrupted leaves
+    no evidence.
     """
-    from tidemark.auditor import AuditOptions, run_audit
+    from tidemark.auditor import AuditOptions
     from tidemark.auditor.audit_options import DELIVERIES
 
     check_choice("--delivery", delivery or None, (None, *DELIVERIES))
-    with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, _say):
-        result = run_audit(
-            AuditOptions(
-                checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
-                topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery,
-                deleted_until=deleted_until, spark_version=spark_version, run_dir=run_dir,
-                accept=tuple(accept or ()), report=report,
-                may_create_offsets_topic=may_create_offsets_topic,
-            )
-        )  # fmt: skip
+    options = AuditOptions(
+        checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
+        topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery, deleted_until=deleted_until,
+        spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()),
+        progress=tuple(progress or ()), read_state=read_state, may_create_offsets_topic=may_create_offsets_topic,
+    )  # fmt: skip
+    _audit_and_show(options, as_json=as_json)
+
+
+def _audit_and_show(options: AuditOptions, *, as_json: bool) -> None:
+    """Audit, with bars on a terminal; print what came of it, and leave with its exit code."""
+    from tidemark.auditor import run_audit
+
+    try:
+        with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, _say):
+            result = run_audit(replace(options, report=report))
+    except BaseException as error:
+        if not was_interrupted(error):
+            raise
+        print("interrupted: there is no verdict, and no evidence is kept", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     _show(result, as_json=as_json)
 
 

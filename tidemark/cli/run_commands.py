@@ -30,6 +30,7 @@ STEPS = {
     "drain": "output drained",
     "inputs": "input records read",
     "output": "output records read",
+    "state": "state read",
     "judge": "judged",
 }
 

@@ -28,6 +28,10 @@ Waive = Annotated[
     typer.Option(metavar="GOAL", help="A coverage goal that the run need not meet to be VALID; repeatable."),
 ]
 Evidence = Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")]
+KafkaConf = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Settings of Kafka's client (a login), NAME=VALUE in each line."),
+]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
 Log = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Each outcome goes there as it comes, a JSON line each.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.shared_options import AsJson
+from tidemark.cli.shared_options import AsJson, KafkaConf
 from tidemark.errors import UsageError
 from tidemark.formats.trace import PACES, Header, Pace, TraceReader
 
@@ -97,19 +97,19 @@ def record_command(
     pace: Annotated[str, typer.Option(help="What the trace's header says.")] = "timed",
     slice_s: Annotated[float, typer.Option(min=0, help="Arrival time in a slice; 0: one slice.")] = 0.0,
     contract: Annotated[Path | None, typer.Option(help="JSON; tells how to read event times.")] = None,
-    kafka_conf: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for Kafka's client (a login); repeatable.")
-    ] = None,
+    kafka_conf: KafkaConf = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a trace of what is in topics of any Kafka."""
+    from tidemark.kafka.client_settings import read_client_settings
     from tidemark.kafka.record import RecordOptions, record
 
     if not topic:
         raise UsageError("no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC")
     if not out.parent.is_dir():
         raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
-    broker = {"bootstrap.servers": bootstrap or stack_address(), **dict(map(pair, kafka_conf or ()))}
+    settings = {} if kafka_conf is None else read_client_settings(kafka_conf)
+    broker = {**settings, "bootstrap.servers": bootstrap or stack_address()}
     options = RecordOptions(
         topics=dict(map(pair, topic)), pace=_pace(pace), slice_s=slice_s, contract=_contract(contract)
     )

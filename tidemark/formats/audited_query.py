@@ -8,7 +8,10 @@ judged as an audit. Its files are those of a run, with these differences:
 * ``trace.jsonl`` has the records of each partition from ``start_offsets`` of the manifest on. An offset at which the
   topic has no record (the mark of a transaction, a record that was compacted or rolled back) is a record without a
   value there;
-* ``runs``, ``restarted`` and ``failed_tasks`` of a batch say nothing: no checkpoint has them.
+* ``runs`` and ``failed_tasks`` of a batch say nothing: no checkpoint has them. ``restarted`` is what progress reports
+  say, for the batches that they have;
+* ``state.jsonl`` has, if it is there, the state after the batch before the first that can be judged: its rows with a
+  time at or before the watermark of that batch.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     ``time_zone`` is that of the session, if the log has it. ``output_topic`` and ``output_end`` are the topic that
     was written and the end up to which it was read; ``output_table`` is the folder of a table. ``output_removals``
     has a sentence for each reason why rows may be gone from the table, ``output_notes`` what its log cannot tell.
+    ``reported`` are the first and the last of the batches in a row that progress reports of Spark have.
     """
 
     first_batch: int
@@ -48,3 +52,4 @@ class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     output_table: str | None = None
     output_removals: list[str] = []
     output_notes: list[str] = []
+    reported: tuple[int, int] | None = None

@@ -445,5 +445,6 @@ def _unreachable(broker: Broker, why: str) -> TestbedError:
     return TestbedError(
         f"no Kafka broker answers at {_address(broker)!r}",
         detail=why,
-        hint="`tidemark status` shows the address of the stack's broker; `tidemark up` starts one",
+        hint="check the address, and whether it wants a login; `tidemark status` shows that of a stack's broker, and"
+        " `tidemark up` starts one",
     )

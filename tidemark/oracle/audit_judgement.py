@@ -126,6 +126,11 @@ class _AuditJudgement(Judgement):
                 f"{number:,} rows are undetermined, because a record that was read before batch {first} may have been"
                 " late there: the log was trimmed"
             )
+        if number := counts["earlier_rows"] + counts["earlier_rows_absent"]:
+            self.notes.append(
+                f"{number:,} rows are of batches before {first}, if they are right at all: {counts['earlier_rows']:,}"
+                " came; what was late in those batches is not known, so they are not judged"
+            )
         if number := counts["open_by_deletion"]:
             self.inconclusive.append(
                 f"{number:,} rows are undetermined, because records of the input were deleted:"
@@ -136,7 +141,13 @@ class _AuditJudgement(Judgement):
                 f"{number:,} rows that are owed are not in the output, from which records were deleted before the audit"
             )
         is_permitted = self.manifest.delivery is Delivery.AT_LEAST_ONCE
-        if is_permitted and (unproven := counts["duplicates"] - self._found_repeats()):
+        if number := counts["permitted_duplicates"]:
+            self.notes.append(
+                f"{number:,} rows came again in batches with which the query was started again: at-least-once permits"
+                " that"
+            )
+        unproven = counts["duplicates"] - self._found_repeats() - counts["permitted_duplicates"]
+        if is_permitted and unproven:
             self.inconclusive.append(
                 f"{unproven:,} rows came again: at-least-once permits that where a batch ran again or a task failed,"
                 " and no checkpoint says whether it did"
@@ -158,6 +169,12 @@ class _AuditJudgement(Judgement):
                 f"auditable from batch {about.first_batch}: the log has been trimmed before it, so what was late there,"
                 " and which batch read it, is not known"
             )
+            self.notes += self._said_by_the_state()
+        if about.reported is not None:
+            first, last = about.reported
+            restarts = sorted(self.audited.restarted)
+            again = f"; the query was started again with {', '.join(map(str, restarts))}" if restarts else ""
+            self.notes.append(f"progress reports tell of batches {first} to {last}{again}")
         for span in self._deleted():
             self.notes.append(f"deleted: {span}")
         if about.deleted_until_ms is not None:
@@ -192,6 +209,22 @@ class _AuditJudgement(Judgement):
                 f"the session's time zone is {about.time_zone}: event times without an offset were read in it, and"
                 " here in UTC"
             )
+
+    def _said_by_the_state(self) -> list[str]:
+        """What the state before the first batch that can be judged was good for, if it was asked for."""
+        info, known, before = self.manifest.state, self.audited.by_state, self.audited.before
+        if info is not None and info.problem is not None:
+            return [f"the state after batch {before} could not be read: {info.problem}"]
+        if not known.is_read:
+            return []
+        if known.misfit:
+            return [f"the state after batch {before} was read and not used: {known.misfit}"]
+        shown = f"{len(known.accepted):,} to have been accepted and {len(known.late):,} to have been late"
+        of = f"of the rows that were read before batch {self.about.first_batch}"
+        said = [f"the state after batch {before} was read: {of}, it shows {shown}"]
+        if known.ambiguous:
+            said.append(f"{known.ambiguous:,} of them look alike in the state, which has only some of them")
+        return said
 
     def _deleted(self) -> list[str]:
         return [
@@ -238,7 +271,9 @@ class _AuditJudgement(Judgement):
         right = [one for one in came.first if one in expected.rows.possible]
         joined = sum(one & ROW_MASK != 0 for one in right)
         is_semi = self.contract.kind is JoinKind.LEFT_SEMI
-        names = ("undetermined", "undetermined_absent", "not_due", "duplicates", "not_compared")
+        names = ["undetermined", "undetermined_absent", "not_due", "duplicates", "not_compared"]
+        names += [] if self.about.reported is None else ["permitted_duplicates"]
+        names += [] if self.audited.before is None else ["earlier_rows", "earlier_rows_absent"]
         return {
             "joined_rows": joined,
             "null_rows": 0 if is_semi else len(right) - joined,
@@ -261,6 +296,7 @@ class _AuditJudgement(Judgement):
                     batch=self.audited.history.rows.batch[row],
                     late_by_ms=behind_ms,
                     watermark=watermark,
+                    why=f"as the state after batch {self.audited.before} shows" if watermark is None else "",
                 )
             )
         return found

@@ -30,6 +30,14 @@ def audit_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield "not due yet", f"{n.get('not_due', 0):,} NULL rows"
     open_rows = n.get("undetermined", 0), n.get("undetermined_absent", 0)
     yield "undetermined", f"{open_rows[0]:,} rows that came, {open_rows[1]:,} that did not"
+    earlier = n.get("earlier_rows", 0), n.get("earlier_rows_absent", 0)
+    if any(earlier):
+        yield (
+            "earlier rows",
+            (
+                f"{earlier[0]:,} rows that came, {earlier[1]:,} that did not, of batches before {audit.first_batch}"
+            ),
+        )
     if deleted := n.get("deleted_records", 0):
         yield "deleted", f"{deleted:,} records that the query read"
 
@@ -45,11 +53,13 @@ def audited_batches(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def repeats(verdict: Verdict) -> str:
-    """How many rows of the output came again, and how many of them are findings."""
+    """How many rows of the output came again, and how many of them are findings, and permitted."""
     totals = verdict.findings_total
     found = totals.get("duplicate_rows", 0) + totals.get("repeated_semi_rows", 0)
     came = verdict.counts.get("duplicates", 0)
-    return f"{came:,}, of which {found:,} are findings"
+    permitted = verdict.counts.get("permitted_duplicates", 0)
+    more = f" and {permitted:,} are permitted" if permitted else ""
+    return f"{came:,}, of which {found:,} are findings{more}"
 
 
 def notes(verdict: Verdict) -> Iterator[str]:

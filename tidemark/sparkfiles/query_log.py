@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -69,22 +70,27 @@ class QueryLog:
 
 
 def committed_batches(folder: Path) -> list[int]:
-    """The batches whose commits are kept, in order: a listing, which a query that runs may have outrun."""
-    return _ids(folder / "commits")
+    """The batches whose commits are kept, in order: a listing, which a query that runs may have outrun.
+
+    Raises ``UsageError`` if the folder cannot be listed.
+    """
+    with _readable(folder):
+        return _ids(folder / "commits")
 
 
 def read_query_log(folder: Path) -> QueryLog:
     """Read a checkpoint folder.
 
-    Raises ``UsageError``: there is no such folder, it is no checkpoint, nothing was planned yet, or a file is of a
-    version of the log that is not known, or is damaged.
+    Raises ``UsageError``: there is no such folder, it is no checkpoint, it may not be read, nothing was planned yet, or
+    a file is of a version of the log that is not known, or is damaged.
     """
-    _must_be_a_checkpoint(folder)
-    for _ in range(_TRIES):
-        try:
-            return _read(folder)
-        except FileNotFoundError:
-            continue  # the query deleted a batch between the listing and the reading
+    with _readable(folder):
+        _must_be_a_checkpoint(folder)
+        for _ in range(_TRIES):
+            try:
+                return _read(folder)
+            except FileNotFoundError:
+                continue  # the query deleted a batch between the listing and the reading
     raise UsageError(
         f"the checkpoint {str(folder)!r} changes while it is read",
         detail=f"a file was gone {_TRIES} times between listing and reading",
@@ -119,6 +125,19 @@ def _read(folder: Path) -> QueryLog:
         next_watermarks_ms=commits,
         conf=confs,
     )
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Say that a folder cannot be listed, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"the checkpoint {str(folder)!r} cannot be read",
+            detail=str(error),
+            hint="audit as a user who may read it, or copy `metadata`, `offsets`, `commits` and `sources`",
+        ) from error
 
 
 def _must_be_a_checkpoint(folder: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from tests.unit.oracle.histories import contract
 from tidemark.auditor import AuditOptions, run_audit
-from tidemark.auditor.audit_options import delivery_of, read_kafka_conf, read_single_join
+from tidemark.auditor.audit_options import delivery_of, read_single_join
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Delivery
+from tidemark.kafka.client_settings import read_client_settings
 
 CHAIN = {
     "name": "counts",
@@ -57,9 +58,9 @@ def test_a_line_that_is_no_setting_is_named(tmp_path):
     (tmp_path / "kafka.conf").write_text("a=b\nnonsense\n")
 
     with pytest.raises(UsageError, match=r"line 2 of .* is no setting"):
-        read_kafka_conf(tmp_path / "kafka.conf")
+        read_client_settings(tmp_path / "kafka.conf")
     with pytest.raises(UsageError, match="cannot be read as settings"):
-        read_kafka_conf(tmp_path / "none")
+        read_client_settings(tmp_path / "none")
 
 
 def test_a_chain_is_not_audited(tmp_path):

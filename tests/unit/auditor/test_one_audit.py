@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME
 import tidemark
 from tests.unit.oracle.histories import contract
 from tidemark.auditor import AuditOptions, audited_topics, run_audit
-from tidemark.errors import TestbedError, UsageError
+from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.kafka import client
 
@@ -195,6 +196,47 @@ def test_after_ctrl_c_nothing_is_left_behind(cluster, asked, monkeypatch, where)
 
     assert asked.run_dir is not None
     assert list(asked.run_dir.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "said"),
+    [
+        (errno.ENOSPC, TestbedError, "the evidence does not fit into"),
+        (errno.EDQUOT, TestbedError, "the evidence does not fit into"),
+        (errno.EFBIG, TestbedError, "the evidence does not fit into"),
+        (errno.EROFS, UsageError, "the evidence cannot be written to"),
+        (errno.EACCES, UsageError, "the evidence cannot be written to"),
+    ],
+)
+@pytest.mark.parametrize("where", ["write_lines", "write_json"])
+def test_what_cannot_be_written_is_an_error_and_leaves_nothing_behind(
+    cluster, asked, monkeypatch, where, number, kind, said
+):
+    def fails(*_given: object) -> None:
+        raise OSError(number, "as the kernel says it")
+
+    monkeypatch.setattr(RunDirectory, where, fails)
+    with pytest.raises(kind, match=said) as caught:
+        run_audit(asked)
+
+    assert "as the kernel says it" in caught.value.detail
+    assert caught.value.hint
+    assert asked.run_dir is not None
+    assert list(asked.run_dir.parent.iterdir()) == []
+
+
+def test_a_cluster_that_stops_answering_while_it_is_read_is_named(cluster, asked, monkeypatch):
+    def stops(*_given: object, **_named: str) -> Iterator[Message]:
+        raise DeadlineExceeded("timed out after 60 s waiting for the records", hint="-")
+        yield
+
+    monkeypatch.setattr(audited_topics.kafka, "read_messages", stops)
+    with pytest.raises(
+        DeadlineExceeded, match="the topic 'impressions' could not be read to its end"
+    ) as caught:
+        run_audit(asked)
+    assert caught.value.detail == "timed out after 60 s waiting for the records"
+    assert caught.value.hint.startswith("audit again once 127.0.0.1:9 answers")
 
 
 def test_a_topic_that_ends_before_the_query_did_is_another_one(cluster, asked):

@@ -4,7 +4,7 @@
 
 Takes the runs of ``histories`` and the directories of ``tests/golden``. ``first`` is the first batch that can be
 judged: of the log only the batch before it is left, and those after. ``deleted`` is how many records of a topic's
-partition 0 are gone, from its beginning on.
+partition 0 are gone, from its beginning on. ``state`` is the state after the batch before the first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import Batch, InputRecord, Manifest, OutputRecord
+from tidemark.formats.evidence import Batch, InputRecord, Manifest, OutputRecord, StateInfo, StateRow
 from tidemark.oracle.audit_account import Level
 from tidemark.oracle.audit_judgement import Audit, audit_with_tables
 from tidemark.oracle.input.history import Evidence
@@ -37,11 +37,13 @@ class AuditOf:
         *,
         first: int = 0,
         deleted: dict[str, int] | None = None,
+        state: list[StateRow] | None = None,
         **about: Any,
     ) -> None:
         self._run = run
         self._level = level
         self._deleted = deleted or {}
+        self._state = state
         self._plans = sorted(run.batches(), key=lambda batch: batch.batch)
         committed = [batch.batch for batch in self._plans if batch.committed]
         spans = {topic: {"0": (0, count)} for topic, count in self._deleted.items()}
@@ -63,9 +65,12 @@ class AuditOf:
         inputs = copy.deepcopy(manifest.inputs)
         for topic, count in self._deleted.items():
             inputs[topic].start_offsets["0"] = count
+        info = manifest.state or StateInfo()
+        batches = [] if self._state is None else [self.about.first_batch - 1]
         return msgspec.structs.replace(
-            manifest, contract=contract, inputs=inputs, goals=[], waived=[], plan_differs=[], audit=self.about
-        )
+            manifest, contract=contract, inputs=inputs, goals=[], waived=[], plan_differs=[], audit=self.about,
+            state=msgspec.structs.replace(info, batches=batches),
+        )  # fmt: skip
 
     def inputs(self) -> Iterator[InputRecord]:
         for record in self._run.inputs():
@@ -85,8 +90,8 @@ class AuditOf:
     def progress(self) -> list[Any]:
         return []
 
-    def state(self) -> None:
-        return None
+    def state(self) -> list[StateRow] | None:
+        return self._state
 
     def executor_assignments(self) -> list[Any]:
         return []

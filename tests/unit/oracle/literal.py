@@ -24,6 +24,8 @@ def holds(left: Any, op: str, right: Any) -> bool:
 class Literal:
     """``run`` takes the batches, each a list of ``(side, number, JSON)``, and says what comes out, and when.
 
+    ``states`` has the state after each batch: number, time, key and flag of each row of a side.
+
     ``form``: the state format; 4 has rules of its own in Spark 4.2.
     """
 
@@ -44,6 +46,7 @@ class Literal:
         self.out: list[tuple[int | None, int | None, int]] = []
         self.late: set[tuple[str, int]] = set()
         self.watermarks: list[int] = []
+        self.states: list[dict[str, list[tuple[int, int, tuple[Any, ...], bool]]]] = []
 
     def run(self, batches: list[list[tuple[str, int, str]]], restarts: set[int]) -> None:
         state: dict[str, list[dict[str, Any]]] = {"L": [], "R": []}
@@ -63,6 +66,12 @@ class Literal:
                     state[side].remove(row)
                     if side in self.preserved and not row["matched"]:
                         self.emit_alone(row, number)
+            self.states.append(
+                {
+                    side: [(one["number"], one["stamp"], one["key"], one["matched"]) for one in kept]
+                    for side, kept in state.items()
+                }
+            )
             for side in "LR":
                 delay = self.side[side]["watermark_delay_ms"]
                 times = [row["us"] for row in rows if row["side"] == side]

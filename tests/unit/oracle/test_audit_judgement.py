@@ -6,6 +6,7 @@ latest times of both sides before it, as ``histories`` has it from the naive mod
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.oracle.audits import AuditOf, as_exactly_once
@@ -76,6 +77,23 @@ def test_with_headers_a_row_again_in_another_batch_is_a_finding_of_any_delivery(
 
     assert AuditOf(run, "batches").findings() == {"duplicate_rows": 1}
     assert AuditOf(run, "rows").findings() == {}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_row_that_comes_again_is_permitted_in_a_batch_with_which_the_query_was_started_again(level):
+    run = sound().out(0, "i1 c1")
+
+    run.plans[0] = msgspec.structs.replace(run.plans[0], restarted=True)
+    verdict = AuditOf(run, level, reported=(0, 3)).verdict()
+    assert (verdict.verdict, verdict.findings_total, verdict.inconclusive) == ("VALID", {}, [])
+    assert verdict.counts["permitted_duplicates"] == verdict.counts["duplicates"] == 1
+    assert (
+        "progress reports tell of batches 0 to 3; the query was started again with 0" in verdict.audit.notes
+    )
+    assert AuditOf(as_exactly_once(run), level, reported=(0, 3)).findings() == {"duplicate_rows": 1}
+
+    verdict = AuditOf(sound().out(1, "i4 c3"), level, reported=(0, 3)).verdict()
+    assert (verdict.verdict, verdict.counts["permitted_duplicates"]) == ("UNKNOWN", 0)
 
 
 def test_with_headers_the_batch_of_a_row_is_judged_and_without_them_it_is_a_note():

@@ -31,7 +31,7 @@ class WithOutput:
         self.without: int | None = None
         self.manifest = run.manifest
         self.manifest.query_id = "the-query"
-        self.batches, self.inputs = run.batches, run.inputs
+        self.batches, self.inputs, self.literal = run.batches, run.inputs, run.literal
         self._values = {
             (record.topic, record.offset): record.value for record in run.inputs() if record.partition == 0
         }
@@ -92,6 +92,16 @@ def test_no_row_that_sparks_rules_give_is_a_finding(first: int) -> None:
             about = {"first": first_batch, "deleted": gone, "deleted_until_ms": until_ms}
             deleted = AuditOf(run, level, **about).verdict()
             assert deleted.unexplained_total == {}, (seed, level, about, deleted.findings)
+
+
+@pytest.mark.parametrize(("seed", "first"), [(529, 2), (593, 2), (2029, 4)])
+def test_a_row_that_had_expired_when_state_format_4_stored_it_is_not_missing_after_a_trimmed_log(
+    seed: int, first: int
+) -> None:
+    run = WithOutput(drawn(seed))
+
+    assert AuditOf(run, "rows").verdict().defects_total != {}
+    assert AuditOf(run, "rows", first=first).findings() == {}
 
 
 def latest_ms(run: WithOutput, gone: dict[str, int]) -> int:

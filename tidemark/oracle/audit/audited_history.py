@@ -2,18 +2,29 @@
 
 Free of I/O. All that was read before the first batch that can be judged is in one batch, that before it: which of its
 rows were late is not in the log. A row behind the watermark of that batch was certainly not late, because no watermark
-before was later. The others are ``unsure``: each may have been accepted, or dropped.
+before was later. The others are ``unsure``: each may have been accepted, or dropped. The state after that batch says
+more, if it was read (``state_knowledge``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.evidence import Batch, InputRecord, Manifest
-from tidemark.oracle.input.history import BatchRows, Disposition, Evidence, History, Rows, read_history
+from tidemark.oracle.audit.state_knowledge import StateKnowledge, from_state, without_state
+from tidemark.oracle.input.history import (
+    BatchRows,
+    Disposition,
+    Evidence,
+    History,
+    Rows,
+    first_of,
+    read_history,
+    right_of,
+)
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS
 
 
@@ -23,6 +34,7 @@ class AuditedHistory:
 
     ``before`` is the batch that stands for all before the first that can be judged; ``None``: the log is whole.
     ``unsure`` are rows of it that may have been late. ``deleted`` counts the records of each side that are gone.
+    ``by_state`` is what the state after that batch says of its rows, or what follows without one.
     """
 
     history: History
@@ -30,26 +42,40 @@ class AuditedHistory:
     before: int | None
     unsure: frozenset[int]
     deleted: tuple[int, int]
+    by_state: StateKnowledge = field(default_factory=StateKnowledge)
 
     @property
     def judged(self) -> list[BatchRows]:
         """The batches whose rows are known."""
         return [batch for batch in self.history.batches if batch.plan.batch != self.before]
 
+    @property
+    def restarted(self) -> frozenset[int]:
+        """The batches with which, by progress reports, the query was started again: each may have begun before."""
+        return frozenset(batch.plan.batch for batch in self.history.batches if batch.plan.restarted)
+
     def is_before(self, row: int) -> bool:
         """Whether a row was read before the first batch that can be judged."""
         return self.before is not None and self.history.rows.batch[row] == self.before
 
-    def owing(self) -> History:
-        """The history up to the last batch that owes its rows."""
+    def counted(self) -> History:
+        """The history without the rows that the state shows to have been late."""
+        return without(self.history, self.by_state.late) if self.by_state.late else self.history
+
+    def owing(self, history: History) -> History:
+        """A history up to the last batch that owes its rows."""
         known = [
             batch
-            for batch in self.history.batches
+            for batch in history.batches
             if batch.plan.committed and batch.plan.batch <= self.about.owed_to
         ]
-        return (
-            self.history if len(known) == len(self.history.batches) else replace(self.history, batches=known)
-        )
+        return history if len(known) == len(history.batches) else replace(history, batches=known)
+
+    def is_earlier(self, identity: int) -> bool:
+        """Whether an output row can only be of a batch before the first that can be judged."""
+        right = right_of(identity)
+        made_of = [first_of(identity)] if right is None else [first_of(identity), right]
+        return not self.by_state.passed.isdisjoint(made_of)
 
 
 def read_audited(run: Evidence) -> AuditedHistory:
@@ -63,8 +89,22 @@ def read_audited(run: Evidence) -> AuditedHistory:
         sum(end - start for start, end in about.deleted.get(history.side(side).topic, {}).values())
         for side in (LEFT, RIGHT)
     ]
-    unsure = frozenset[int]() if before is None else frozenset(_unsure(history))
-    return AuditedHistory(history, about, before, unsure, (deleted[LEFT], deleted[RIGHT]))
+    counts = (deleted[LEFT], deleted[RIGHT])
+    if before is None:
+        return AuditedHistory(history, about, before, frozenset(), counts)
+    unsure = frozenset(_unsure(history))
+    by_state = _by_state(run, history, unsure, is_whole=not any(deleted))
+    unsure -= by_state.accepted | by_state.late
+    return AuditedHistory(history, about, before, unsure, counts, by_state)
+
+
+def _by_state(run: Evidence, history: History, unsure: frozenset[int], *, is_whole: bool) -> StateKnowledge:
+    """What the state says, if it was read after the batch before the first that can be judged."""
+    info, state = run.manifest.state, run.state()
+    batches = history.batches
+    if state is None or info is None or not batches or batches[0].plan.batch not in info.batches:
+        return without_state(history, unsure)
+    return from_state(history, unsure, state, is_whole=is_whole)
 
 
 class _WithoutBatches:

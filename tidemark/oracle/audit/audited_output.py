@@ -7,8 +7,10 @@ that are a choice:
 * With headers, records of another query, or without the headers, are not of this query: they are counted, not judged.
   Without headers every record of the topic is taken for one of this query.
 * A row that comes again is a finding if the query promises exactly-once, or if it came in another batch. Else it may be
-  of a batch that ran again, which no checkpoint says: it is counted, and the verdict is inconclusive.
-* A row that is possible and not certain is undetermined: it is counted, whether it came or not.
+  of a batch that ran again, which no checkpoint says: it is counted, and the verdict is inconclusive, unless progress
+  reports show that the query was started again with its batch.
+* A row that is possible and not certain is undetermined: it is counted, whether it came or not. If only a batch before
+  the first that can be judged can have given it, it is an earlier row, and counted as that.
 * A record that names ids of no record is invented, unless records of the input were deleted. Where the output has ids
   only, and an id is in the input twice, a row that comes again may then be of another record with the same id.
 * A certain row that did not come is missing, unless the part of the output that may have had it was deleted: a
@@ -172,6 +174,8 @@ class AuditedOutput:
             before = NO_BATCH if self._audited.before is None else self._audited.before
             if batch is not None and due > before and batch != due:
                 self._add(self._words.wrong_batch(identity, batch, due), identity, place, batch)
+        elif identity in expected.rows.possible and self._audited.is_earlier(identity):
+            self.came.counts["earlier_rows"] += 1
         elif identity in expected.rows.possible:
             self.came.keep("undetermined", self._row(identity, place, self._words.why_open(identity)))
             self._count_cause(identity)
@@ -201,11 +205,21 @@ class AuditedOutput:
             why = f"{text}; exactly-once permits no repeat"
         elif batch != in_batch:
             why = f"{text} of batch {in_batch}; no delivery permits a row again in another batch"
+        elif (ran := self._ran_again(identity, batch)) is not None:
+            self.came.counts["permitted_duplicates"] += 1
+            why = f"{text}; the query was started again with its batch {ran}"
+            self.came.keep("duplicates", self._row(identity, place, why))
+            return
         else:
             self.came.keep("duplicates", self._row(identity, place, text))
             return
         self.came.keep("duplicates", self._row(identity, place, text))
         self._add((self._repeat, why), identity, place, batch)
+
+    def _ran_again(self, identity: int, batch: int | None) -> int | None:
+        """The batch of a row, if the query was started again with it; in none but the first can rows come again."""
+        of = self._expected.due.get(identity) if batch is None else batch
+        return of if of in self._audited.restarted else None
 
     def _begin(self, partition: int, identity: int | None, batch: int | None) -> None:
         """Find from which batch on a partition of the output is whole, by the first row that it still has."""
@@ -226,8 +240,12 @@ class AuditedOutput:
         if self._audited.about.output_removals:
             self.came.counts["absent_of_deleted_output"] += 1
             return
+        is_before = self._audited.before is not None and batch <= self._audited.before
+        if is_before and self._audited.history.by_time:
+            # State format 4 never evicts a row that had expired when it was stored; when that was is not in the log.
+            self.came.counts["absent_before"] += 1
+            return
         if batch < max(self._whole_from.values(), default=0):
-            is_before = self._audited.before is not None and batch <= self._audited.before
             self.came.counts["absent_before" if is_before else "absent_of_deleted_output"] += 1
             return
         defect = self._expected.lost_by_defect(identity)
@@ -271,9 +289,13 @@ class AuditedOutput:
     def _count_open(self) -> None:
         """Rows that may have been owed and did not come, and NULL rows that are not owed yet."""
         for identity in self._expected.owed.possible - self._expected.owed.certain:
-            if identity not in self.came.first and self._is_judged(identity):
-                self.came.counts["undetermined_absent"] += 1
-                self._count_cause(identity)
+            if identity in self.came.first or not self._is_judged(identity):
+                continue
+            if self._audited.is_earlier(identity):
+                self.came.counts["earlier_rows_absent"] += 1
+                continue
+            self.came.counts["undetermined_absent"] += 1
+            self._count_cause(identity)
         for row in self._expected.not_due:
             if self._audited.history.rows.batch[row] <= self._audited.about.to_batch:
                 self.came.keep("not_due", self._row(row << 32, None, self._words.not_due(row)))

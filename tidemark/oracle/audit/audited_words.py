@@ -68,6 +68,8 @@ class AuditedWords(Wording):
 
     def unexpected(self, identity: int) -> tuple[str, str]:
         """A row that is wrong in any case."""
+        if reason := self._against_the_state(identity):
+            return reason
         row = first_of(identity)
         is_null = right_of(identity) is None and self._history.rows.side[row] in PRESERVED.get(
             self._history.contract.kind, ()
@@ -80,6 +82,16 @@ class AuditedWords(Wording):
             more = f" and {len(found) - _PARTNERS_NAMED} more" if len(found) > _PARTNERS_NAMED else ""
             return "nulls_for_matched_rows", f"came, but it was joined with {names}{more}"
         return "premature_nulls", f"came, and no batch that was planned evicts it: {self._eviction(row)}"
+
+    def _against_the_state(self, identity: int) -> tuple[str, str] | None:
+        """What the state before the first batch that can be judged says against an output row."""
+        by_state, where = self._audited.by_state, f"the state after batch {self._audited.before}"
+        late = [row for row in self.made_of(identity) if row in by_state.late]
+        if late:
+            return "late_rows_joined", f"came, but {self.place(late[0])} was late, as {where} shows"
+        if right_of(identity) is None and first_of(identity) in by_state.matched:
+            return "nulls_for_matched_rows", f"came, but it was joined before: {where} has it as matched"
+        return None
 
     def not_due(self, row: int) -> str:
         """When the NULL row of a row comes that no batch owes yet."""
@@ -115,8 +127,15 @@ class AuditedWords(Wording):
         return f"it expires when the eviction watermark reaches {moment(last_ms)}"
 
 
-def lateness(audited: AuditedHistory, row: int, watermarks_ms: dict[int, int]) -> tuple[int, str]:
-    """How far a late row is behind the late watermark of its batch, in milliseconds, and that watermark."""
+def lateness(
+    audited: AuditedHistory, row: int, watermarks_ms: dict[int, int]
+) -> tuple[int | None, str | None]:
+    """How far a late row is behind the late watermark of its batch, in milliseconds, and that watermark.
+
+    Of a row that only the state shows to have been late neither is known.
+    """
+    if row in audited.by_state.late:
+        return None, None
     late_ms = watermarks_ms.get(audited.history.rows.batch[row] - 1, 0)
     behind_us = late_ms * US_PER_MS - audited.history.rows.time_us[row]
     return behind_us // US_PER_MS, write_time(late_ms * US_PER_MS)

@@ -8,7 +8,8 @@ that is right in one is possible. The rules are monotonous, so that no mixture h
 * a NULL row is possible if no sure row of the other side is its partner; it is certain if its own row is sure, none of
   the other side is its partner, and no record of that side was deleted that could be;
 * a left semi row is certain if it is sure and has a sure partner; it is possible with any partner, and with none if
-  records of the right side were deleted.
+  records of the right side were deleted;
+* of a row that is in the state before the first batch that can be judged the state says whether it has met a partner.
 
 All that was deleted counts as a partner, for nothing in a log bounds the event times of records that are gone; only
 the caller may state one (``deleted_until_ms``).
@@ -43,7 +44,7 @@ class Expected:
 
     ``rows`` is up to the last planned batch, ``owed`` up to the last one that owes its rows. ``due`` is the batch of
     each row that Spark gives; ``not_due`` are preserved rows without a partner whose NULL row no batch owes yet.
-    ``disposition`` takes every unsure row for accepted.
+    ``disposition`` takes every unsure row for accepted, and those for late that the state shows to have been.
     """
 
     rows: Certainty
@@ -61,7 +62,8 @@ class Expected:
 
 def expect(audited: AuditedHistory) -> Expected:
     """Ask the SQL oracle."""
-    history, owing = audited.history, audited.owing()
+    history = audited.counted()
+    owing = audited.owing(history)
     answer = ask(history, by_checkpoint=True)
     now = answer if owing is history else ask(owing, by_checkpoint=True)
     rows = _certainty(audited, history, answer)
@@ -70,13 +72,15 @@ def expect(audited: AuditedHistory) -> Expected:
         np.flatnonzero(np.frombuffer(matched_rows(history, answer.identity[answer.is_right]), bool)).tolist()
     )
     comes = np.flatnonzero(answer.comes)
+    disposition = answer.disposition.copy()
+    disposition[list(audited.by_state.late)] = Disposition.LATE
     return Expected(
         rows=rows,
         owed=owed,
         due=dict(zip(answer.identity[comes].tolist(), answer.batch[comes].tolist(), strict=True)),
         defects=Defects(lost=defects_of(now).lost, added=defects_of(answer).added),
         not_due=_not_due(audited, now, matched),
-        disposition=answer.disposition,
+        disposition=disposition,
         matched=matched,
     )
 
@@ -93,12 +97,16 @@ def _certainty(audited: AuditedHistory, history: History, answer: SqlAnswer) -> 
     for side in PRESERVED.get(history.contract.kind, ()):
         nulls = _nulls_of(history, right - pairs, side)
         others = [row for row in unsure if history.rows.side[row] != side]
-        possible |= _nulls_of(history, _right_without(history, others), side) if others else nulls
+        at_most = _nulls_of(history, _right_without(history, others), side) if others else nulls
+        possible |= at_most | nulls
+        of_unmatched = {one for one in at_most if first_of(one) in audited.by_state.unmatched}
         certain |= {
-            one for one in nulls if first_of(one) not in unsure and not _may_have(audited, first_of(one))
+            one
+            for one in nulls | of_unmatched
+            if first_of(one) not in unsure and not _may_have(audited, first_of(one))
         }
-        possible |= nulls
-    return Certainty(possible, certain)
+    never = {alone(row) for row in audited.by_state.matched}
+    return Certainty(possible - never, certain - never)
 
 
 def _of_semi(audited: AuditedHistory, history: History, answer: SqlAnswer, right: set[int]) -> Certainty:
@@ -108,6 +116,8 @@ def _of_semi(audited: AuditedHistory, history: History, answer: SqlAnswer, right
         side = np.frombuffer(bytes(history.rows.side), dtype=np.uint8)
         accepted = np.flatnonzero((answer.disposition == Disposition.ACCEPTED) & (side == LEFT))
         possible |= {alone(row) for row in accepted.tolist() if _may_have(audited, row)}
+    else:
+        possible -= {alone(row) for row in audited.by_state.unmatched} - certain
     return Certainty(possible, certain)
 
 
@@ -154,5 +164,5 @@ def _not_due(audited: AuditedHistory, owing: SqlAnswer, matched: set[int]) -> li
         row
         for row in accepted
         if history.rows.side[row] in preserved and row not in matched and row not in owed
-        and row not in audited.unsure
+        and row not in audited.unsure and row not in audited.by_state.matched
     ]  # fmt: skip

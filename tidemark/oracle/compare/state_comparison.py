@@ -53,12 +53,7 @@ class PredictedState:
 
     def kept(self, row: int, known: StateFields) -> Kept:
         """A row as the state has it."""
-        time_us = self._history.rows.time_us[row]
-        return Kept(
-            self._history.key_of(row) if known.key else None,
-            time_us if known.time and time_us != NULL_TIME_US else None,
-            self._history.position(row) if known.ref else None,
-        )
+        return kept_of(self._history, row, known)
 
 
 class StateComparison:
@@ -94,7 +89,7 @@ class StateComparison:
             why = "its rows have neither key nor time nor place, and were only counted"
             self.inconclusive.append(f"{where} could not be compared: {why}")
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
-        ours, theirs = Counter(rows.values()), Counter(_as_kept(row, known) for row in found)
+        ours, theirs = Counter(rows.values()), Counter(as_kept(row, known) for row in found)
         for kept in (theirs - ours - self._optional(batch, side, known)).elements():
             found_row = self._name("leaked_state", side, kept)
             message = f"Spark's state after batch {batch} has {found_row}; Spark's rules do not"
@@ -112,7 +107,7 @@ class StateComparison:
             matched_in = self._matched_in
             flags = Counter((kept, bool(matched_in[row] <= batch)) for row, kept in rows.items())
             self._compare_flags(batch, side, flags, Counter(
-                (_as_kept(row, known), row.matched) for row in found if row.matched is not None
+                (as_kept(row, known), row.matched) for row in found if row.matched is not None
             ))  # fmt: skip
 
     def _fields(self, batch: int, side: int, found: Sequence[StateRow]) -> StateFields:
@@ -200,7 +195,18 @@ class StateComparison:
         return f"it was stored in batch {stored} and removed in batch {removed}"
 
 
-def _as_kept(row: StateRow, known: StateFields) -> Kept:
+def kept_of(history: History, row: int, known: StateFields) -> Kept:
+    """An input row as a state has it that has so much of its rows."""
+    time_us = history.rows.time_us[row]
+    return Kept(
+        history.key_of(row) if known.key else None,
+        time_us if known.time and time_us != NULL_TIME_US else None,
+        history.position(row) if known.ref else None,
+    )
+
+
+def as_kept(row: StateRow, known: StateFields) -> Kept:
+    """A row of the state, as far as all rows of its side are known."""
     return Kept(
         row.key if known.key else None, row.time_us if known.time else None, row.ref if known.ref else None
     )

@@ -8,6 +8,8 @@ the input records that it names, as far as they are known.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.large.plain import (
@@ -24,6 +26,7 @@ from tidemark.oracle.large.plain import (
     unique,
 )
 from tidemark.oracle.large.record_tables import Database
+from tidemark.oracle.sql.interruptible import interruptible
 
 _IS_PLAIN_BATCH = "batch between 0 and 999999999 and cast(batch as varchar) = batch_text"
 
@@ -53,8 +56,8 @@ def make_came(sql: Database, history: History, scan: str) -> None:
     """Make the table ``came`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
     fields = fields_of_output(history.contract.output)
     known = unique(sql.execute(names_of(f"select value from {scan}")).fetchall())
-    sql.execute(f"create temp table claimed as {_claimed(fields, scan, known)}")
-    sql.execute(f"create temp table came as {_came(history, fields)}")
+    for name, text in (("claimed", _claimed(fields, scan, known)), ("came", _came(history, fields))):
+        interruptible(sql, partial(sql.execute, f"create temp table {name} as {text}"))
     sql.execute("drop table claimed")
 
 

@@ -14,6 +14,7 @@ The rows of a scan have their numbers from the table that they are put into: a w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -42,6 +43,7 @@ from tidemark.oracle.large.plain import (
     unique,
 )
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
+from tidemark.oracle.sql.interruptible import interruptible
 from tidemark.oracle.sql.join_rules import quoted
 
 _TEXTS, _NUMBERS = (as_text, is_text), (as_number, is_number)
@@ -75,15 +77,19 @@ class RecordTables:
     def make(self) -> None:
         """Make all tables."""
         trace, flush = (self._run.scan(name) for name in ("trace", "flush"))
-        self._sql.execute(f"create temp table scanned as {self._scanned(trace or '')}")
+        self._execute(f"create temp table scanned as {self._scanned(trace or '')}")
         ((self.last,),) = self._sql.execute("select count(*) from scanned").fetchall()
         if flush is not None:
-            self._sql.execute(f"insert into scanned {self._scanned(flush)}")
+            self._execute(f"insert into scanned {self._scanned(flush)}")
         self._number()
         self._read_odd()
         for name in ("scanned", "positions"):
             self._sql.execute(f"drop table {name}")
         self._make_keys()
+
+    def _execute(self, statement: str) -> None:
+        """Carry out a statement that may take long."""
+        interruptible(self._sql, partial(self._sql.execute, statement))
 
     def records(self, numbers: np.ndarray) -> Iterator[Record]:
         """The records with these numbers, in order, as the numbers are."""
@@ -150,7 +156,7 @@ from (
             sql.register("some_positions", {"position": self._positions(side, part, ends)})
             sql.execute("insert into positions select position from some_positions")
             sql.unregister("some_positions")
-        sql.execute(
+        self._execute(
             f"create temp table parsed as select s.rowid + 1 as n, p.position, s.rowid >= {self.last} as is_sentinel,"
             " s.* exclude (is_plain), true as readable from scanned s positional join positions p where is_plain"
         )
@@ -214,11 +220,11 @@ from (
         names = ", ".join(self.keys)
         same = " and ".join(f"p.{key} is not distinct from k.{key}" for key in self.keys)
         is_null = " or ".join(f"p.{key} is null" for key in self.keys)
-        self._sql.execute(
+        self._execute(
             f"create temp table keys as select min(n) as key, {names} from parsed where readable group by {names}"
         )
         fields = "".join(f", p.{quoted(field)}" for field in self.fields)
-        self._sql.execute(
+        self._execute(
             f"create temp table records as select p.n as row, p.side, p.part, p.position, k.key,"
             f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
             f" from parsed p left join keys k on p.readable and {same}"

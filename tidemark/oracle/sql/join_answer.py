@@ -15,6 +15,7 @@ import numpy as np
 
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History
 from tidemark.oracle.spark.known_defects import DEFECTS
+from tidemark.oracle.sql.interruptible import interruptible
 from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules, Select
@@ -89,7 +90,7 @@ def _as_one(found: Sequence[Select]) -> str:
 
 def _read(history: History, sql: duckdb.DuckDBPyConnection, begin: str) -> SqlAnswer:
     """All parts of the answer by one query: a statement costs more than the rows of a small run."""
-    columns = sql.execute(f"{begin} {_PARTS}").fetchnumpy()
+    columns = interruptible(sql, lambda: sql.execute(f"{begin} {_PARTS}").fetchnumpy())
     part, one, two, three = (np.ma.getdata(columns[name]) for name in ("part", "one", "two", "three"))
     rows, watermarks, stored, inputs = (np.flatnonzero(part == number) for number in range(4))
     watermarks = watermarks[np.argsort(one[watermarks])]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import duckdb
 
+from tidemark.oracle.sql.interruptible import interruptible
 from tidemark.oracle.sql.join_inputs import Columns
 from tidemark.oracle.sql.join_rules import DUCKDB, Select
 
@@ -45,7 +47,7 @@ class DuckDBTables:
 
     def make(self, name: str, text: str) -> None:
         """Make the table of a ``select``, in the place of one of this name."""
-        self._sql.execute(f"create or replace temp table {name} as {text}")
+        interruptible(self._sql, partial(self._sql.execute, f"create or replace temp table {name} as {text}"))
 
     def drop(self, name: str) -> None:
         """Forget a table."""
@@ -57,7 +59,7 @@ class DuckDBTables:
 
     def rows(self, text: str) -> Rows:
         """The rows of a query, all of them."""
-        return self._sql.execute(text).fetchall()
+        return interruptible(self._sql, lambda: self._sql.execute(text).fetchall())
 
 
 def make_tables(tables: Tables, found: Sequence[Select], reader: str) -> None:
