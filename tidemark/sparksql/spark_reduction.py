@@ -231,8 +231,8 @@ class _SparkEngine(SparkTables):
     def state(self, chosen: str) -> list[StateRow]:
         """The chosen rows of the state, in order."""
         found = self._session.sql(
-            f"select {', '.join(f'r.{name}' for name in _STATE)} from state_records r join ({chosen}) c on c.s = r.s"
-            " order by r.s"
+            f"select /*+ broadcast(c) */ {', '.join(f'r.{name}' for name in _STATE)}"
+            f" from state_records r join ({chosen}) c on c.s = r.s order by r.s"
         ).toArrow()
         return [
             StateRow(

@@ -34,6 +34,7 @@ class SparkTables:
     """Tables by name: temporary views of a session."""
 
     each_number = SPARK
+    bucket_us: int | None = 60_000_000
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session

@@ -168,8 +168,9 @@ class _Reduction:
         if not self._all_are_there():
             return None
         rules = JoinRules(
-            history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR
-        )
+            history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR,
+            bucket_us=engine.bucket_us,
+        )  # fmt: skip
         make_tables(engine, relations(rules, engine.each_number), _KEPT)
         fields: state_rows.Fields = {}
         if has_state := run.state() is not None:

@@ -27,7 +27,8 @@ class JoinRules:
     """Of which join, and of which Spark: ``by_time`` if its state is ordered by time, ``misses_rows`` if that is wrong.
 
     ``by_checkpoint``: the watermarks are those that the checkpoint names. ``popular``: a key that more right rows have
-    than this is popular: a left row meets only those that its bound reaches; ``None``: no key is.
+    than this is popular: a left row meets only those that its bound reaches; ``None``: no key is. ``bucket_us``: times
+    within so many microseconds are a bucket, so that no window has all rows of a side; ``None``: one window has them.
     """
 
     contract: Contract
@@ -36,6 +37,7 @@ class JoinRules:
     misses_rows: bool = False
     by_checkpoint: bool = False
     popular: int | None = None
+    bucket_us: int | None = None
 
     @property
     def sides(self) -> tuple[Side, Side]:

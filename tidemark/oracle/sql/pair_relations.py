@@ -40,14 +40,14 @@ def pair_relations(rules: JoinRules, each_number: str) -> list[Select]:
 
 
 def _of_popular_keys(rules: JoinRules, each_number: str) -> list[Select]:
-    """Right rows in the order of key and time have places; a left row reaches those from its first to its last one."""
+    """The right rows of a key have places in the order of time; a left row reaches those from its first to its last."""
     if rules.popular is None:
         return []
     return [
         Select("popular", popular_keys(rules)),
         Select(
             "popular_rights",
-            "select r.*, row_number() over (order by r.key, r.time_us, r.row) as place"
+            "select r.*, row_number() over (partition by r.key order by r.time_us, r.row) as place"
             " from rights r join popular p on r.key = p.key",
         ),
         Select("popular_lefts", "select l.* from lefts l join popular p on l.key = p.key"),
@@ -94,8 +94,8 @@ def _candidates(rules: JoinRules) -> str:
     if rules.popular is None:
         return found
     return (
-        f"{found} union all select {columns} from reaching l join popular_rights r on l.place = r.place"
-        f" where true{conditions(rules)}"
+        f"{found} union all select {columns} from reaching l join popular_rights r on l.key = r.key"
+        f" and l.place = r.place where true{conditions(rules)}"
     )
 
 

@@ -20,9 +20,14 @@ Rows = list[tuple[Any, ...]]
 
 
 class Tables(Protocol):
-    """What an engine does with tables. ``each_number`` is the one word in which engines differ (``join_relations``)."""
+    """What an engine does with tables.
+
+    ``each_number`` is the one word in which engines differ (``join_relations``); ``bucket_us`` divides long windows
+    among many machines, and costs one machine twice the time (``join_rules``).
+    """
 
     each_number: str
+    bucket_us: int | None
 
     def make(self, name: str, text: str) -> None:
         """Make the table of a ``select``, in the place of one of this name."""
@@ -41,6 +46,7 @@ class DuckDBTables:
     """Tables of one DuckDB connection."""
 
     each_number = DUCKDB
+    bucket_us: int | None = None
 
     def __init__(self, sql: duckdb.DuckDBPyConnection) -> None:
         self._sql = sql

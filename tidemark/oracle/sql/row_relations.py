@@ -25,7 +25,7 @@ def row_relations(rules: JoinRules) -> list[Select]:
         Select("events", _events(rules)),
         *_watermarks(rules),
         Select("marks", _marks(rules)),
-        Select("endings", _endings(rules)),
+        *_endings(rules),
         Select("rows", _rows(rules)),
         Select("lefts", _matchable(rules, LEFT)),
         Select("rights", _matchable(rules, RIGHT)),
@@ -168,23 +168,60 @@ join watermarks w on w.batch = p.batch left join watermarks b on b.batch = p.bat
 """
 
 
-def _endings(rules: JoinRules) -> str:
-    """For each row the first batch whose watermark reaches its end, be it before its own."""
+def _endings(rules: JoinRules) -> list[Select]:
+    """For each row the first batch whose watermark reaches its end, be it before its own.
+
+    Where times are in buckets, ``beyond`` has for each bucket the batch of all ends that are behind it.
+    """
     position = "coalesce(time_us, 0)" if rules.by_time else "time_us"
-    return f"""
+    of_row, of_mark, partition, found, more = "", "", "side", [], ""
+    if rules.bucket_us is not None:
+        of_row, of_mark = (f"{_bucket(what, rules.bucket_us)} as bucket, " for what in (position, "end_us"))
+        partition = "side, bucket"
+        found = [Select("beyond", _beyond(position, rules.bucket_us))]
+        more = f"union all select cast(null as bigint), side, bucket, bucket + {rules.bucket_us}, batch, 0 from beyond"
+    text = f"""
 select row, ending
 from (
     select row, is_row, min(batch) over (
-        partition by side order by position desc, is_row rows between unbounded preceding and current row
+        partition by {partition} order by position desc, is_row rows between unbounded preceding and current row
     ) as ending
     from (
-        select row, side, {position} as position, cast(null as bigint) as batch, 1 as is_row from events
+        select row, side, {of_row}{position} as position, cast(null as bigint) as batch, 1 as is_row from events
         where {position} is not null
         union all
-        select cast(null as bigint), of_side, end_us, batch, 0 from marks where end_us is not null
+        select cast(null as bigint), of_side, {of_mark}end_us, batch, 0 from marks where end_us is not null
+        {more}
     ) all_positions
 ) all_rows
 where is_row = 1 and ending is not null
+"""
+    return [*found, Select("endings", text)]
+
+
+def _bucket(us: str, bucket_us: int) -> str:
+    """The first time of the bucket that a time is in."""
+    return f"{us} - (({us} % {bucket_us}) + {bucket_us}) % {bucket_us}"
+
+
+def _beyond(position: str, bucket_us: int) -> str:
+    """For each bucket with a row the first batch that evicts all of it."""
+    return f"""
+select side, bucket, batch
+from (
+    select side, bucket, is_bucket, min(batch) over (
+        partition by side order by position desc, is_bucket rows between unbounded preceding and current row
+    ) as batch
+    from (
+        select side, bucket, bucket + {bucket_us} as position, cast(null as bigint) as batch, 1 as is_bucket
+        from (
+            select distinct side, {_bucket(position, bucket_us)} as bucket from events where {position} is not null
+        ) buckets
+        union all
+        select of_side, cast(null as bigint), end_us, batch, 0 from marks where end_us is not null
+    ) all_positions
+) all_buckets
+where is_bucket = 1 and batch is not null
 """
 
 
