@@ -73,7 +73,7 @@ def check(
 
     ``accept`` names known defects of Spark (``tidemark.KNOWN_DEFECTS``) that do not make the run ``INVALID``, besides
     those that its contract accepts. ``save`` writes the verdict into the directory (``verdict.json``). ``engine`` reads
-    a run of more than 1,000,000 input records: ``"duckdb"``, or ``"spark"`` for evidence in Parquet that one machine
+    a run of more than 300,000 input records: ``"duckdb"``, or ``"spark"`` for evidence in Parquet that one machine
     does not hold. Raises ``UsageError`` for evidence that cannot be read or is not as it was sealed, and for a name
     that is no known defect, and ``TestbedError`` where the engine fails.
     """

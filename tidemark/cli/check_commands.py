@@ -19,7 +19,7 @@ Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="What reads a run of more than 1,000,000 input records: duckdb, or spark for evidence in Parquet that one"
+        help="What reads a run of more than 300,000 input records: duckdb, or spark for evidence in Parquet that one"
         " machine does not hold.",
     ),
 ]
