@@ -1,9 +1,9 @@
 """Reads the state of a join from a checkpoint, in a session of its own: ``python -m pipelines.checkpoint_state``.
 
 Used by ``tidemark audit --read-state``, whose query is somebody else's and may not run any more. The one argument is
-JSON: ``checkpoint``, ``contract``, ``scratch`` (a folder for Spark's temporary files), and what
-``pipelines.state.write_state`` takes. Prints one line of JSON: ``rows``, or why the state cannot be read, in
-``problem``, and then waits: the end of standard input ends it, whatever it does.
+JSON: ``checkpoint``, ``contract``, ``scratch`` (a folder for Spark's temporary files), ``conf`` (settings of the
+session), and what ``pipelines.state.write_state`` takes. Prints one line of JSON: ``rows``, or why the state cannot be
+read, in ``problem``, and then waits: the end of standard input ends it, whatever it does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 CAUSE = re.compile(r"Caused by: (?:[a-z]\w*\.)*(.+)")
 
 
-def open_session(scratch: str) -> SparkSession:
+def open_session(scratch: str, settings: Mapping[str, str]) -> SparkSession:
     """A session in this process that leaves nothing outside of ``scratch``."""
     conf = {
+        **settings,
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
         "spark.driver.maxResultSize": "0",
         "spark.driver.memory": "2g",
@@ -52,7 +53,7 @@ def read(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Write the rows of the state to a file; the answer."""
     contract = Contract.from_json(asked["contract"])
     try:
-        session = open_session(asked["scratch"])
+        session = open_session(asked["scratch"], asked["conf"])
         rows = write_state(session, asked["checkpoint"], contract, dict(asked))
         session.stop()
     except StateProblem as error:

@@ -30,6 +30,7 @@ READ_S = 600.0
 """Calibration: a state of a hundred rows takes 20 s on two busy cores, most of it for the session."""
 END_S = 20.0
 """Calibration: a JVM that is asked to end takes about a second."""
+CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _NUMBER = re.compile(r"\.?(\d+)(?:[._]|$)")
 
 
@@ -62,6 +63,7 @@ def write_state_before(wanted: StateWanted, path: Path) -> str | None:
             "checkpoint": str(folder / "checkpoint"),
             "contract": wanted.contract.to_json(),
             "scratch": str(folder / "scratch"),
+            "conf": _settings(folder / "checkpoint" / "commits" / str(wanted.batch)),
             "format": wanted.state_format,
             "batches": [wanted.batch],
             "until_us": wanted.until_ms * 1000,
@@ -94,6 +96,15 @@ def lay_out(checkpoint: Path, folder: Path, batch: int) -> None:
                 (copied / name).symlink_to(Path(where, name))
 
 
+def _settings(commit: Path) -> dict[str, str]:
+    """What the session must know of the checkpoint, which no log of offsets says: whether its files have unique ids."""
+    try:
+        has_ids = bool(json.loads(commit.read_text(encoding="utf-8").splitlines()[1]).get("stateUniqueIds"))
+    except (OSError, ValueError, LookupError, AttributeError):
+        has_ids = False
+    return {CHECKPOINT_FORMAT: "2"} if has_ids else {}
+
+
 @contextmanager
 def _reader(asked: dict[str, object], folder: Path) -> Iterator[Conversation]:
     """The program that reads it; gone at exit, and its JVM with it."""
@@ -102,6 +113,7 @@ def _reader(asked: dict[str, object], folder: Path) -> Iterator[Conversation]:
         "PYTHONPATH": os.pathsep.join([str(paths.payload()), str(paths.PACKAGE.parent)]),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
+        "TMPDIR": str(folder / "scratch"),
         "TZ": "UTC",
     }
     argv = [sys.executable, "-P", "-m", "pipelines.checkpoint_state", json.dumps(asked)]

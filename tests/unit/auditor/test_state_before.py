@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.oracle.histories import contract
 from tidemark.auditor import state_before
-from tidemark.auditor.state_before import StateWanted, lay_out, write_state_before
+from tidemark.auditor.state_before import CHECKPOINT_FORMAT, StateWanted, lay_out, write_state_before
 from tidemark.errors import DaemonDied, DeadlineExceeded
 
 PART = "state/0/1/left-keyToNumValues"
@@ -88,3 +88,27 @@ def test_a_reader_that_dies_is_a_reason_and_no_error(checkpoint, tmp_path, monke
     monkeypatch.setattr(state_before, "_reader", dies)
 
     assert write_state_before(wanted(checkpoint), tmp_path / "state.jsonl") == said
+
+
+@pytest.mark.parametrize(
+    ("commit", "settings"),
+    [
+        ('v1\n{"nextBatchWatermarkMs":5}', {}),
+        ('v2\n{"nextBatchWatermarkMs":5,"stateUniqueIds":{"0":[["f00"]]}}', {CHECKPOINT_FORMAT: "2"}),
+        ("nonsense", {}),
+    ],
+)
+def test_a_state_whose_files_have_unique_ids_is_read_by_them(
+    checkpoint, tmp_path, monkeypatch, commit, settings
+):
+    asked = []
+
+    def sees(given: dict[str, object], _folder: Path) -> None:
+        asked.append(given["conf"])
+        raise DeadlineExceeded("timed out", hint="-")
+
+    (checkpoint / "commits" / "7").write_text(commit)
+    monkeypatch.setattr(state_before, "_reader", sees)
+    write_state_before(wanted(checkpoint), tmp_path / "state.jsonl")
+
+    assert asked == [settings]
