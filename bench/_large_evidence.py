@@ -5,7 +5,7 @@
 Everything follows from the number of an impression: its time, whether it is clicked, and how long after. Keys come
 again only long after the bound, so an impression matches its own click or none, and each batch is a few statements of
 SQL: what it reads, the pairs that its clicks complete, and the NULL rows that its watermark evicts. No row is late.
-Memory does not grow with the number of events.
+Memory does not grow with the number of events. A slice of the trace is a batch, so that a query can be run on it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CREATE MACRO header(name, value) AS {{'name': name, 'value': value, 'value_bytes
 _TRACE_ROW = """
 SELECT $topic AS topic, n % $partitions AS partition, NULL::VARCHAR AS key, value,
     []::STRUCT(name VARCHAR, value VARCHAR, value_bytes BLOB)[] AS headers, us // 1000 AS arrival_ms,
-    NULL::BIGINT AS timestamp_ms, NULL::BIGINT AS event_ms, 0::BIGINT AS slice,
+    NULL::BIGINT AS timestamp_ms, NULL::BIGINT AS event_ms, $slice AS slice,
     NULL::BLOB AS key_bytes, NULL::BLOB AS value_bytes, NULL::VARCHAR AS line
 FROM ({rows})
 """
@@ -159,7 +159,7 @@ class _Maker:
         self.evicted = end
 
     def _write_trace(self, topic: str, rows: str, numbers: dict[str, int]) -> None:
-        given = {"topic": topic, "partitions": PARTITIONS, **numbers}
+        given = {"topic": topic, "partitions": PARTITIONS, "slice": len(self.plans), **numbers}
         for batch in self._database.sql(_TRACE_ROW.format(rows=rows), params=given).to_arrow_reader(
             GROUP_ROWS
         ):
@@ -188,7 +188,7 @@ def make_large_run(path: Path, events: int, batches: int) -> RunDirectory:
     run = RunDirectory(path)
     described = contract(JoinKind.LEFT_OUTER, Bound(-REACH_US // 1000, 0))
     topics = {name: TopicSpec(PARTITIONS) for name in ("impressions", "clicks")}
-    header = Header(tidemark_trace=trace_format.FORMAT, pace="backlog", topics=topics, slices=1)
+    header = Header(tidemark_trace=trace_format.FORMAT, pace="backlog", topics=topics, slices=batches)
     flush = list(sentinels())
     write_trace(path / "flush.jsonl", header, flush)
     impressions = math.ceil(events * 0.7)
