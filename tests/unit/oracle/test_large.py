@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import zstandard
 
+from bench._large_evidence import make_large_run
 from tests.golden.judging import EVIDENCE, FACTS, names, read
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.random_cases import generate
@@ -25,7 +26,7 @@ from tidemark.formats.contract import Contract, Delivery, JoinKind
 from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory, StateRow
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_run
-from tidemark.formats.trace import Header, TopicSpec, write_trace
+from tidemark.formats.trace import Header, TopicSpec, TraceReader, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle import judgement as judging
 from tidemark.oracle.expectation import prediction_of
@@ -193,6 +194,41 @@ def test_a_reduced_run_has_the_same_verdict(
 def test_the_witness_of_a_null_row_came_in_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first NULL row of this run is lost, and of a dirty key; others came."""
     assert outcome_of(3490, tmp_path, monkeypatch) == "INVALID"
+
+
+def test_a_row_of_a_record_that_was_not_published_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace may have more records than were published; an output record names one of these."""
+    make_large_run(tmp_path, 4_000, 5)
+    run = RunDirectory(tmp_path)
+    manifest = run.manifest
+    with TraceReader(run.file("trace")) as reader:
+        header, records = reader.header, list(reader)
+    more = msgspec.structs.replace(records[-1], value=(records[-1].value or "").replace('"c-', '"never-'))
+    assert more.topic == "clicks"
+    assert more.partition != 0  # where the sentinels are
+    end = manifest.inputs["clicks"].end_offsets[str(more.partition)]
+    output = list(run.output())
+    row = json.loads(output[0].value or "") | {
+        "click_id": json.loads(more.value or "")["click_id"],
+        "click_partition": more.partition,
+        "click_offset": end,
+    }
+    output.append(msgspec.structs.replace(output[-1], offset=len(output), value=json.dumps(row)))
+    for name in ("trace", "output"):
+        run.file(name).unlink()
+    manifest.trace_sha256 = write_trace(tmp_path / "trace.jsonl", header, [*records, more, more])
+    run.write_lines("output", output)
+    manifest.records, manifest.parquet_sha256 = run.count_records(), {}
+    run.write_json("manifest", manifest)
+    seal(tmp_path)
+
+    whole, part, was_reduced = both(run, monkeypatch)
+
+    assert was_reduced
+    assert whole == part
+    assert whole["findings_total"] == {"phantom_rows": 1}
 
 
 def joins() -> list[Any]:
