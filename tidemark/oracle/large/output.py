@@ -53,12 +53,26 @@ def can_be_read(history: History) -> bool:
 
 
 def make_came(sql: Database, history: History, scan: str) -> None:
-    """Make the table ``came`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
+    """Make the table ``came`` of a scan of the output: ``value``, and ``batch`` as the headers name it.
+
+    One join at a time: DuckDB holds in memory what is joined.
+    """
     fields = fields_of_output(history.contract.output)
     known = unique(sql.execute(names_of(f"select value from {scan}")).fetchall())
-    for name, text in (("claimed", _claimed(fields, scan, known)), ("came", _came(history, fields))):
+    sides = ["l"] if history.contract.output.right_id is None else ["l", "r"]
+    before = "claimed"
+    texts = {before: _claimed(fields, scan, known)}
+    for number, side in enumerate(sides):
+        rest = [name for name in fields if name.partition("_")[0] in sides[number + 1 :]]
+        texts[f"found_{side}"] = _found(before, number, rest, has_refs="l_part" in fields)
+        before = f"found_{side}"
+    texts["came"] = _came(before, is_semi=len(sides) == 1)
+    made = ""
+    for name, text in texts.items():
         interruptible(sql, partial(sql.execute, f"create temp table {name} as {text}"))
-    sql.execute("drop table claimed")
+        if made:
+            sql.execute(f"drop table {made}")
+        made = name
 
 
 def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:
@@ -81,38 +95,36 @@ from (
 """
 
 
-def _came(history: History, fields: dict[str, str]) -> str:
-    """Which row each record is."""
-    is_semi = history.contract.output.right_id is None
-    has_refs = "l_part" in fields
-    sides = ["l"] if is_semi else ["l", "r"]
-    joins, known, absent = [], [], []
-    for number, side in enumerate(sides):
-        if has_refs:
-            joins.append(
-                f"left join parsed {side} on {side}.side = {number} and c.{side}_part = {side}.part"
-                f" and c.{side}_position = {side}.position"
-            )
-            known.append(
-                f"{side}.n is not null and {side}.readable and {side}.id is not distinct from c.{side}_id"
-            )
-            absent.append(f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null")
-        else:
-            joins.append(
-                f"left join (select id, min(n) as n, count(*) as many from parsed where side = {number} and readable"
-                f" group by id) {side} on {side}.id = c.{side}_id"
-            )
-            known.append(f"{side}.n is not null and {side}.many = 1")
-            absent.append(f"c.{side}_id is null")
-    cases = [f"when {known[0]} then (l.n << {ROW_BITS})"]
-    if not is_semi:
-        cases = [
-            f"when ({known[0]}) and ({known[1]}) then (l.n << {ROW_BITS}) + r.n + 1",
-            f"when ({known[0]}) and ({absent[1]}) then (l.n << {ROW_BITS})",
-            f"when ({absent[0]}) and ({known[1]}) then (r.n << {ROW_BITS})",
-        ]
-    right = "cast(null as bigint)" if is_semi else "r.n"
+def _found(claims: str, number: int, rest: list[str], *, has_refs: bool) -> str:
+    """Claims with the record of a side: its number, and whether it is the one that is named, or none is named."""
+    side = "lr"[number]
+    if has_refs:
+        records = f"select n, part, position, id, readable from parsed where side = {number}"
+        on = f"c.{side}_part = p.part and c.{side}_position = p.position"
+        known = f"p.n is not null and p.readable and p.id is not distinct from c.{side}_id"
+        absent = f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null"
+    else:
+        records = f"select id, min(n) as n, count(*) as many from parsed where side = {number} and readable group by id"
+        on, known, absent = f"p.id = c.{side}_id", "p.n is not null and p.many = 1", f"c.{side}_id is null"
+    o, before = ("c.rowid + 1", "") if number == 0 else ("c.o", ", c.l, c.l_is_known, c.l_is_absent")
+    more = "".join(f", c.{name}" for name in rest)
     return (
-        f"select c.rowid + 1 as o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity,"
-        f" l.n as l, {right} as r from claimed c {' '.join(joins)}"
+        f"select {o} as o, c.batch, c.is_plain{before}{more}, p.n as {side}, ({known}) as {side}_is_known,"
+        f" ({absent}) as {side}_is_absent from {claims} c left join ({records}) p on {on}"
     )
+
+
+def _came(found: str, *, is_semi: bool) -> str:
+    """Which row each record is."""
+    if is_semi:
+        cases, right = f"when l_is_known then (l << {ROW_BITS})", "cast(null as bigint)"
+    else:
+        cases, right = (
+            (
+                f"when l_is_known and r_is_known then (l << {ROW_BITS}) + r + 1"
+                f" when l_is_known and r_is_absent then (l << {ROW_BITS})"
+                f" when l_is_absent and r_is_known then (r << {ROW_BITS})"
+            ),
+            "r",
+        )
+    return f"select o, batch, case when is_plain then case {cases} end end as identity, l, {right} as r from {found}"
