@@ -54,9 +54,12 @@ def run(pipeline: str | Path, **options: Unpack[Options]) -> RunResult:
     return run_pipeline(options_of(pipeline, options))
 
 
-class SparkOptions(TypedDict, total=False):
-    """Which Spark the engine ``spark`` of :func:`check` is: a master URL, and settings as ``NAME=VALUE``."""
+class EngineOptions(TypedDict, total=False):
+    """Of the engine of :func:`check`: the ``memory`` of DuckDB (``"8GB"``); a master URL of Spark, and its settings as
+    ``NAME=VALUE``.
+    """
 
+    memory: str | None
     spark_master: str | None
     spark_conf: Sequence[str]
 
@@ -67,7 +70,7 @@ def check(
     accept: Sequence[str] = (),
     save: bool = False,
     engine: str = "duckdb",
-    **spark: Unpack[SparkOptions],
+    **options: Unpack[EngineOptions],
 ) -> Verdict:
     """Judge a run directory offline, without a stack: what ``tidemark check`` does.
 
@@ -84,20 +87,26 @@ def check(
 
     directory = open_run(Path(run_dir))
     sealed = is_intact(directory.path)
-    verdict = judge(directory, names_of(accept), engine=_engine(engine, spark))
+    verdict = judge(directory, names_of(accept), engine=_engine(engine, options))
     verdict.sealed = sealed
     if save:
         directory.write_json("verdict", verdict)
     return verdict
 
 
-def _engine(name: str, spark: SparkOptions) -> OpenEngine:
+def _engine(name: str, options: EngineOptions) -> OpenEngine:
     """The engine of this name."""
     from tidemark.errors import UsageError
     from tidemark.runner.run_options import names_of
 
-    master, conf = spark.get("spark_master"), names_of(spark.get("spark_conf", ()))
+    memory = options.get("memory")
+    master, conf = options.get("spark_master"), names_of(options.get("spark_conf", ()))
     if name == "spark":
+        if memory is not None:
+            raise UsageError(
+                f"the memory of DuckDB is given ({memory!r}), and the engine is spark",
+                hint="use --spark-conf spark.driver.memory=… or spark.executor.memory=…",
+            )
         from tidemark.sparksql import spark_engine
 
         return spark_engine(master, conf)
@@ -107,9 +116,9 @@ def _engine(name: str, spark: SparkOptions) -> OpenEngine:
         raise UsageError(
             "a master or a setting of Spark is given, and the engine is duckdb", hint="use --engine spark"
         )
-    from tidemark.oracle.large.duckdb_engine import duckdb_engine
+    from tidemark.oracle.large.duckdb_engine import engine_with
 
-    return duckdb_engine
+    return engine_with(memory)
 
 
 class AuditChoices(TypedDict, total=False):

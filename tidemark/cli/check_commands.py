@@ -23,6 +23,14 @@ Engine = Annotated[
         " machine does not hold.",
     ),
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="How much DuckDB may hold in memory (500MB, 8GB); the rest is in temporary files. Default: 400 MB, and a"
+        " megabyte for each 16,000 records, at most 2,500.",
+    ),
+]
 SparkMaster = Annotated[
     str | None,
     typer.Option(
@@ -48,6 +56,7 @@ def check(
     accept: Accept = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
     engine: Engine = "duckdb",
+    memory: Memory = None,
     spark_master: SparkMaster = None,
     spark_conf: SparkConf = None,
 ) -> None:
@@ -67,6 +76,7 @@ def check(
         accept=accept or (),
         save=True,
         engine=engine,
+        memory=memory,
         spark_master=spark_master,
         spark_conf=spark_conf or (),
     )

@@ -19,7 +19,7 @@ from bench._large_evidence import make_large_run
 from tests.golden.judging import EVIDENCE, FACTS, names, read
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.random_cases import generate
-from tidemark.errors import TestbedError, TidemarkError
+from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats import trace
 from tidemark.formats.chain import is_chain
 from tidemark.formats.contract import Contract, Delivery, JoinKind
@@ -31,7 +31,7 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle import judgement as judging
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import first_of, read_history, right_of
-from tidemark.oracle.large import duckdb_engine, reduction
+from tidemark.oracle.large import duckdb_engine, record_tables, reduction
 from tidemark.oracle.sql.join_answer import ask
 
 SEEDS = 10
@@ -323,11 +323,37 @@ def test_a_run_for_which_there_is_no_memory_is_an_error_that_says_so_and_leaves_
     monkeypatch.setattr(duckdb_engine, "memory_limit", lambda _records: "1kB")
     monkeypatch.setattr(duckdb_engine.tempfile, "tempdir", str(tmp_path / "temporary"))
 
-    with pytest.raises(TestbedError, match="too little memory or disk") as caught:
+    with pytest.raises(TestbedError, match="more memory than 1kB") as caught:
         reduction.reduced(run, large=-1)
 
-    assert str(tmp_path / "temporary") in caught.value.hint
+    assert "--memory" in caught.value.hint
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_the_memory_is_what_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write(drawn(3), tmp_path, random.Random(1))
+    asked: list[Any] = []
+    connect = duckdb_engine.duckdb.connect
+    monkeypatch.setattr(
+        duckdb_engine.duckdb, "connect", lambda *args, **more: asked.append(more) or connect(*args, **more)
+    )
+
+    reduction.reduced(run, large=-1, opened=duckdb_engine.engine_with("300MB"))
+
+    assert asked[0]["config"]["memory_limit"] == "300MB"
+    with pytest.raises(UsageError, match="'lots' is no amount of memory"):
+        duckdb_engine.engine_with("lots")
+
+
+def test_keys_are_the_same_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_large_run(tmp_path, 4_000, 5)
+    seal(tmp_path)
+    monkeypatch.setattr(record_tables, "_JOINED", 1_000)
+
+    whole, part, was_reduced = both(RunDirectory(tmp_path), monkeypatch)
+
+    assert was_reduced
+    assert whole == part
 
 
 def test_compressed_evidence_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

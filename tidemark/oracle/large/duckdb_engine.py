@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import duckdb
 
-from tidemark.errors import TestbedError
+from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.large import output
-from tidemark.oracle.large.engine import Engine, LargeRun
+from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine
 from tidemark.oracle.large.record_tables import Database, RecordTables, asked_for
 from tidemark.oracle.sql.join_answer import QUIET
 from tidemark.oracle.sql.relation_tables import DuckDBTables
@@ -21,16 +23,28 @@ _LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
 its temporary folder.
 """
+_SIZE = re.compile(r"[1-9][0-9]{0,5} ?[MGT]B").fullmatch
 
 
 @contextmanager
-def duckdb_engine(run: LargeRun) -> Iterator[Engine]:
+def duckdb_engine(run: LargeRun, memory: str | None = None) -> Iterator[Engine]:
     """DuckDB, for the length of the block. Raises ``TestbedError`` if it has neither memory nor disk for the run."""
-    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained():
-        config: dict[str, Any] = {"memory_limit": memory_limit(run.records), "temp_directory": folder}
+    limit = memory or memory_limit(run.records)
+    with tempfile.TemporaryDirectory(prefix="tidemark-") as folder, _explained(limit):
+        config: dict[str, Any] = {"memory_limit": limit, "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
             sql.execute(QUIET)
             yield _DuckDBEngine(sql, run)
+
+
+def engine_with(memory: str | None) -> OpenEngine:
+    """DuckDB with so much memory (``"8GB"``); ``None``: as much as the run needs (:func:`memory_limit`).
+
+    Raises ``UsageError`` for what is no size.
+    """
+    if memory is not None and not _SIZE(memory):
+        raise UsageError(f"{memory!r} is no amount of memory", hint="write it as 500MB, or 8GB")
+    return partial(duckdb_engine, memory=memory)
 
 
 def memory_limit(records: int) -> str:
@@ -39,13 +53,19 @@ def memory_limit(records: int) -> str:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(limit: str) -> Iterator[None]:
     """Say what DuckDB lacked."""
     try:
         yield
-    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+    except duckdb.OutOfMemoryException as error:
         raise TestbedError(
-            "the run could not be judged: DuckDB has too little memory or disk for it",
+            f"the run could not be judged: DuckDB needs more memory than {limit}",
+            detail=str(error).partition("\n")[0],
+            hint="`tidemark check DIR --memory 8GB` gives it more; a run that no machine holds is for --engine spark",
+        ) from error
+    except duckdb.IOException as error:
+        raise TestbedError(
+            "the run could not be judged: DuckDB has too little disk for it",
             detail=str(error).partition("\n")[0],
             hint=f"its temporary files are below {tempfile.gettempdir()!r}: free some space there, or set TMPDIR",
         ) from error

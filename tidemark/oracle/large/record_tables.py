@@ -51,8 +51,8 @@ _READ = {"id": _TEXTS, "time_us": (as_time_us, is_time)}
 """How each column is read, and when it is plain."""
 Database = duckdb.DuckDBPyConnection
 SIDES = (LEFT, RIGHT)
-_CHUNK, _NUMBERED = 50_000, 4_000_000
-"""So many records are read, and so many rows numbered, at a time."""
+_CHUNK, _NUMBERED, _JOINED = 50_000, 4_000_000, 20_000_000
+"""So many records are read, so many rows are numbered, and about so many are joined with their keys, at a time."""
 
 
 def can_be_read(history: History) -> bool:
@@ -217,18 +217,26 @@ from (
         return table
 
     def _make_keys(self) -> None:
+        """``keys`` and ``records``, some keys at a time: DuckDB holds in memory what is grouped and joined."""
         names = ", ".join(self.keys)
         same = " and ".join(f"p.{key} is not distinct from k.{key}" for key in self.keys)
         is_null = " or ".join(f"p.{key} is null" for key in self.keys)
-        self._execute(
-            f"create temp table keys as select min(n) as key, {names} from parsed where readable group by {names}"
-        )
         fields = "".join(f", p.{quoted(field)}" for field in self.fields)
-        self._execute(
-            f"create temp table records as select p.n as row, p.side, p.part, p.position, k.key,"
-            f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
-            f" from parsed p left join keys k on p.readable and {same}"
-        )
+        ((rows,),) = self._sql.execute("select count(*) from parsed").fetchall()
+        passes = rows // _JOINED + 1
+        for number in range(passes):
+            mine = f"hash({names}) % {passes} = {number}" if passes > 1 else "true"
+            make = "insert into {} " if number else "create temp table {} as "
+            self._execute(
+                f"{make.format('keys')}select min(n) as key, {names} from parsed where readable and {mine}"
+                f" group by {names}"
+            )
+            self._execute(
+                f"{make.format('records')}select p.n as row, p.side, p.part, p.position, k.key,"
+                f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
+                f" from (select * from parsed where {mine}) p left join (select * from keys where {mine}) k"
+                f" on p.readable and {same}"
+            )
 
 
 def asked_for(numbers: np.ndarray) -> bytes:
