@@ -84,6 +84,8 @@ def plot(found: list[Measured], path: Path) -> None:
         axis.set(xlabel="events", ylabel=name)
         axis.grid(visible=True, which="major", alpha=0.3)
     figure.savefig(path, metadata={"Date": None})
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("".join(f"{line.rstrip()}\n" for line in lines), encoding="utf-8")
 
 
 def main() -> None:
