@@ -28,7 +28,7 @@ Memory = Annotated[
     typer.Option(
         metavar="SIZE",
         help="How much DuckDB may hold in memory (500MB, 8GB); the rest is in temporary files. Default: 400 MB, and a"
-        " megabyte for each 16,000 records, at most 3,000.",
+        " megabyte for each 16,000 records, at most 2,500.",
     ),
 ]
 SparkMaster = Annotated[

@@ -345,13 +345,10 @@ def test_the_memory_is_what_the_user_says(tmp_path: Path, monkeypatch: pytest.Mo
         duckdb_engine.engine_with("lots")
 
 
-def test_the_keys_and_times_of_a_very_large_run_are_the_same_some_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_are_the_same_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_large_run(tmp_path, 4_000, 5)
     seal(tmp_path)
     monkeypatch.setattr(record_tables, "_JOINED", 1_000)
-    monkeypatch.setattr(duckdb_engine, "_MOST_OF_A_WINDOW", 1_000)
 
     whole, part, was_reduced = both(RunDirectory(tmp_path), monkeypatch)
 

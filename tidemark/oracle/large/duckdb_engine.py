@@ -19,13 +19,9 @@ from tidemark.oracle.large.record_tables import Database, RecordTables, asked_fo
 from tidemark.oracle.sql.join_answer import QUIET
 from tidemark.oracle.sql.relation_tables import DuckDBTables
 
-_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 3_000
+_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
 its temporary folder.
-"""
-_BUCKET_US, _MOST_OF_A_WINDOW = 60_000_000, 20_000_000
-"""DuckDB sorts what a window is over in memory. Up to so many records one window has all rows of a side, which takes
-half the time; beyond, those of a bucket of event time.
 """
 _SIZE = re.compile(r"[1-9][0-9]{0,5} ?[MGT]B").fullmatch
 
@@ -81,7 +77,6 @@ class _DuckDBEngine(DuckDBTables):
     def __init__(self, sql: Database, run: LargeRun) -> None:
         super().__init__(sql)
         self._run = run
-        self.bucket_us = _BUCKET_US if run.records > _MOST_OF_A_WINDOW else None
         self._records = RecordTables(sql, run.history, run.evidence)
 
     def make_records(self) -> None:
