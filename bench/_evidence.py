@@ -40,7 +40,6 @@ from pathlib import Path
 started = time.monotonic()
 from tidemark.formats.evidence import open_run
 from tidemark.oracle import judge
-from tidemark.oracle.large.duckdb_engine import duckdb_engine
 path, engine, master, *conf = sys.argv[1:]
 if engine == "spark":
     from tidemark.sparksql import spark_engine

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from pipelines.failure import causes_of
 from pipelines.query_server import say
 from pipelines.state import StateProblem, write_state
 from tidemark.formats.contract import Contract
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-CAUSE = re.compile(r"Caused by: (?:[a-z]\w*\.)*(.+)")
 
 
 def open_session(scratch: str, settings: Mapping[str, str]) -> SparkSession:
@@ -66,7 +64,7 @@ def read(asked: Mapping[str, Any]) -> dict[str, Any]:
 def last_cause(error: Exception) -> str:
     """The last of the causes that an error of Spark has in its text, or else the first line of that."""
     text = str(error)
-    causes = CAUSE.findall(text)
+    causes = causes_of(text)
     return causes[-1].strip() if causes else f"{type(error).__name__}: {text.partition(chr(10))[0]}"
 
 

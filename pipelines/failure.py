@@ -26,8 +26,14 @@ def reason_of(text: str) -> str:
     for line in message.splitlines():
         if line.strip() and not _NOISE.fullmatch(line) and line not in lines:
             lines.append(line.rstrip())
-    for cause in _CAUSE.findall(trace):
+    for cause in causes_of(trace):
         said = cause.partition(": ")[2] or cause
         if not any(said in line for line in lines):
             lines.append(f"caused by {cause}")
     return "\n".join(line[:LINE] for line in lines[:LINES])
+
+
+def causes_of(text: str) -> list[str]:
+    """The causes that a stack trace names, the last one last, without the packages of their classes."""
+    found: list[str] = _CAUSE.findall(text)
+    return found

@@ -90,7 +90,7 @@ def _must_agree(
             )
     if differs:
         raise UsageError(
-            f"batch {batch} is told in two ways",
+            f"two sources contradict each other about batch {batch}",
             detail=differs,
             hint="name the reports of the query that wrote this checkpoint, and of no copy or rerun of it; a checkpoint"
             " that was edited or restored is not what the query wrote",

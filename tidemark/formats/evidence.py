@@ -323,8 +323,9 @@ class RunDirectory:
                         continue  # it was not published
                     offset = span[0]
                     span[0] = offset + 1
-                    value = record.value if record.value is not None else record.value_bytes()
-                    yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
+                    yield InputRecord(
+                        record.topic, record.partition, offset, record.text_or_bytes(), is_sentinel
+                    )
             self._must_be_whole(name, number, manifest)
         for name, said in (("trace", manifest.trace_sha256), ("flush", manifest.flush_sha256)):
             path = self.file(name)

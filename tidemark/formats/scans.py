@@ -30,12 +30,20 @@ _MOST_HEADERS = 8
 """A record of the sink has four; one with more than this is not looked at."""
 
 
+_is_no_line = methodcaller("isspace")
+
+
+def text_of(value: str) -> str:
+    """A literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
 def scan_of(path: Path, name: str, query: str = "") -> str:
     """The scan of a file of this name: ``trace``, ``flush``, ``state``, or the ``output`` of a query.
 
     The id of the query has no quotes.
     """
-    quoted = "'" + str(path.resolve()).replace("'", "''") + "'"
+    quoted = text_of(str(path.resolve()))
     kind = "trace" if name == "flush" else name
     if is_parquet(path):
         scan, batch, ref = f"read_parquet({quoted})", _batch_of_list(query), ("ref_partition", "ref_offset")
@@ -55,26 +63,17 @@ def _batch_of_text(query: str) -> str:
     begin = f'[["query","{query}"],["batch","'
     rest = f"substr(headers, {len(begin) + 1})"
     again = " or ".join(f"contains({rest}, '[\"{name}\",')" for name in ("query", "batch"))
-    led = f"starts_with(headers, '{_escaped(begin)}')"
+    led = f"starts_with(headers, {text_of(begin)})"
     return f"case when {led} and not ({again}) then split_part({rest}, '\"', 1) end"
 
 
 def _batch_of_list(query: str) -> str:
     """The batch of headers that are a list of names and values."""
-    led = (
-        f"headers[1].name = 'query' and headers[1].value = '{_escaped(query)}' and headers[2].name = 'batch'"
-    )
+    led = f"headers[1].name = 'query' and headers[1].value = {text_of(query)} and headers[2].name = 'batch'"
     again = " or ".join(
         f"coalesce(headers[{at}].name in ('query', 'batch'), false)" for at in range(3, _MOST_HEADERS + 1)
     )
     return f"case when {led} and len(headers) <= {_MOST_HEADERS} and not ({again}) then headers[2].value end"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("'", "''")
-
-
-_is_no_line = methodcaller("isspace")
 
 
 def pick(path: Path, kind: type[Any], asked: bytes) -> Iterator[Any]:

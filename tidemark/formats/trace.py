@@ -123,6 +123,10 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
         """The value as Kafka stores it; ``None`` is a tombstone."""
         return _bytes(self.value, self.value_base64)
 
+    def text_or_bytes(self) -> str | bytes | None:
+        """The value as text where it is stored as that, else as Kafka stores it."""
+        return self.value if self.value is not None else self.value_bytes()
+
     def key_bytes(self) -> bytes | None:
         """The key as Kafka stores it."""
         return _bytes(self.key, self.key_base64)

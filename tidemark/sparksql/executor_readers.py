@@ -17,10 +17,12 @@ from tidemark.formats.contract import Side
 from tidemark.formats.events import as_text, field_reader
 from tidemark.formats.field_types import LONG, is_plain_number
 from tidemark.oracle.input.columns import ColumnReader
+from tidemark.oracle.large.event_arrays import event_arrays
 
 PICKLED_BY_VALUE = (
     "tidemark.sparksql.executor_readers",
     "tidemark.oracle.input.columns",
+    "tidemark.oracle.large.event_arrays",
     "tidemark.formats.contract",
     "tidemark.formats.events",
     "tidemark.formats.field_types",
@@ -74,19 +76,9 @@ def _events(fields: EventFields, side: int, reader: ColumnReader, batch: pa.Reco
         values = [
             one if one is not None else other for one, other in zip(values, raw.to_pylist(), strict=True)
         ]
-    read = reader.read(values)
-    readable = [time_us is not None or about.keeps_null_event_time for time_us in read.time_us]
-    ids = [one if is_event else None for one, is_event in zip(read.id, readable, strict=True)]
     columns = {name: batch.column(name) for name in _PLACES}
     columns["side"] = pa.array([side] * len(values), pa.int64())
-    columns["id"], columns["time_us"] = pa.array(ids, pa.string()), pa.array(read.time_us, pa.int64())
-    columns["readable"] = pa.array(readable, pa.bool_())
-    for at in range(len(about.keys)):
-        columns[f"k{at}"] = pa.array([key[at] for key in read.key], pa.string())
-    for name in fields.every:
-        known = read.numbers.get(name) or [None] * len(values)
-        columns[f"{name}_"] = pa.array(list(map(_as_long, known)), pa.int64())
-    return pa.RecordBatch.from_pydict(columns)
+    return pa.RecordBatch.from_pydict(columns | event_arrays(about, reader, values, fields.every))
 
 
 def claim_reader(query: str, names: Sequence[str], has_refs: bool) -> Reader:
@@ -139,11 +131,5 @@ def _are_places(fields: Sequence[Any]) -> bool:
 
 def _as_place(value: Any) -> int | None:
     """A number that is equal to a whole one, as Python finds it in a dictionary: ``1.0`` and ``true``, too."""
-    if isinstance(value, int | float) and value == value // 1:
-        return _as_long(int(value))
-    return None
-
-
-def _as_long(number: int | None) -> int | None:
-    """``None`` for what is no BIGINT."""
-    return number if number is not None and number in LONG else None
+    is_whole = isinstance(value, int | float) and value == value // 1
+    return int(value) if is_whole and int(value) in LONG else None

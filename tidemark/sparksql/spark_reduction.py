@@ -22,9 +22,8 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.formats.parquet import count_rows
 from tidemark.formats.trace import Base64, TraceReader
-from tidemark.oracle.input.history import ROW_BITS
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names
-from tidemark.oracle.large.output import fields_of_output
+from tidemark.oracle.large.output import came_relations, fields_of_output
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import quoted
 from tidemark.sparksql.executor_readers import (
@@ -187,7 +186,10 @@ class _SparkEngine(SparkTables):
         types = {"o": "bigint", "batch": "bigint", "is_plain": "boolean"}
         types |= dict.fromkeys(ids, "string") | dict.fromkeys(places, "bigint")
         self._map("claims", "output_records", reader, types)
-        self.make("came", _came(len(ids) == 1, bool(places)))
+        *found, came = came_relations(self._history.contract.output, "claims", "o")
+        for relation in found:
+            self.view(relation.name, self._session.sql(relation.text))
+        self.make(*came)
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""
@@ -289,48 +291,3 @@ def _sentinels(flush: Path, before: int) -> pa.Table:
 def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     for batch in table.to_batches():
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-
-
-def _came(is_semi: bool, has_refs: bool) -> str:
-    """Which row each record is: as ``tidemark.oracle.large.output`` says it for DuckDB."""
-    sides = ("l",) if is_semi else ("l", "r")
-    known = {side: _known(side, has_refs) for side in sides}
-    of_one = {side: f"{side}.n * {1 << ROW_BITS}" for side in sides}
-    cases = [f"when {known['l']} then {of_one['l']}"]
-    if not is_semi:
-        absent = {side: _absent(side, has_refs) for side in sides}
-        cases = [
-            f"when {known['l']} and {known['r']} then {of_one['l']} + r.n + 1",
-            f"when {known['l']} and {absent['r']} then {of_one['l']}",
-            f"when {absent['l']} and {known['r']} then {of_one['r']}",
-        ]
-    right = "cast(null as bigint)" if is_semi else "r.n"
-    joins = " ".join(_joined(number, side, has_refs) for number, side in enumerate(sides))
-    return (
-        f"select c.o, c.batch, case when c.is_plain then case {' '.join(cases)} end end as identity, l.n as l,"
-        f" {right} as r from claims c {joins}"
-    )
-
-
-def _joined(number: int, side: str, has_refs: bool) -> str:
-    """The records of a side that a record may name."""
-    if has_refs:
-        return (
-            f"left join (select n, part, position, readable, id from parsed where side = {number}) {side}"
-            f" on c.{side}_part = {side}.part and c.{side}_position = {side}.position"
-        )
-    return (
-        f"left join (select id, min(n) as n, count(*) as many from parsed where side = {number} and readable"
-        f" group by id) {side} on {side}.id = c.{side}_id"
-    )
-
-
-def _known(side: str, has_refs: bool) -> str:
-    if has_refs:
-        return f"({side}.n is not null and {side}.readable and {side}.id is not distinct from c.{side}_id)"
-    return f"({side}.n is not null and {side}.many = 1)"
-
-
-def _absent(side: str, has_refs: bool) -> str:
-    places = f" and c.{side}_part is null and c.{side}_position is null" if has_refs else ""
-    return f"(c.{side}_id is null{places})"

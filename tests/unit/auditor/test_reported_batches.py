@@ -76,7 +76,7 @@ def test_reports_of_batches_that_the_log_does_not_have_yet_say_nothing():
     ],
 )
 def test_what_is_told_in_two_ways_is_refused(told, said):
-    with pytest.raises(UsageError, match=r"batch \d is told in two ways") as caught:
+    with pytest.raises(UsageError, match=r"two sources contradict each other about batch \d") as caught:
         with_reports(log(7, 9), told)
     assert said in caught.value.detail
 

@@ -16,8 +16,9 @@ from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.large import output
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine
 from tidemark.oracle.large.record_tables import Database, RecordTables, asked_for
+from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import QUIET
-from tidemark.oracle.sql.relation_tables import DuckDBTables
+from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
 
 _LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
@@ -85,15 +86,19 @@ class _DuckDBEngine(DuckDBTables):
 
     def make_came(self) -> None:
         """Make the table of the output records."""
-        query = self._run.history.manifest.query_id or ""
-        output.make_came(self._sql, self._run.history, self._run.evidence.scan("output", query) or "")
+        history = self._run.history
+        scan = self._run.evidence.scan("output", history.manifest.query_id or "") or ""
+        output.make_claimed(self, history.contract.output, scan)
+        relations = output.came_relations(history.contract.output, "claimed", "rowid + 1")
+        make_tables(self, relations, "came", made=["claimed"])
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""
         keys = "".join(f", key[{at}] as {name}" for at, name in enumerate(self._records.keys, 1))
-        self._sql.execute(
-            "create temp table scanned_state as select batch, case when side = 'left' then 0 else 1 end as side, part,"
-            f" position, key is not null as has_key{keys}, time_us, matched from {self._run.evidence.scan('state')}"
+        self.make(
+            "scanned_state",
+            f"select batch, case when side = 'left' then {LEFT} else {RIGHT} end as side, part, position,"
+            f" key is not null as has_key{keys}, time_us, matched from {self._run.evidence.scan('state')}",
         )
         self._sql.execute("create temp view state_rows as select rowid + 1 as s, * from scanned_state")
 
@@ -108,7 +113,7 @@ class _DuckDBEngine(DuckDBTables):
                 record.topic,
                 record.partition,
                 position,
-                record.value if record.value is not None else record.value_bytes(),
+                record.text_or_bytes(),
                 number > self._records.last,
             )
             for record, number, position in zip(

@@ -1,4 +1,4 @@
-"""The output of a run as a table of DuckDB: which row each record is, where that is plain.
+"""The output of a run as a table: which row each record is, where that is plain; what a record says, by DuckDB.
 
 ``came(o, batch, identity, l, r)``: ``o`` is the number of the record's row in a scan, counted from 1. ``identity`` is
 the output row that it claims to be (``tidemark.oracle.input.history``), made of the numbers of its input records; NULL
@@ -7,8 +7,6 @@ the input records that it names, as far as they are known.
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
@@ -25,8 +23,8 @@ from tidemark.oracle.large.plain import (
     read_fields,
     unique,
 )
-from tidemark.oracle.large.record_tables import Database
-from tidemark.oracle.sql.interruptible import interruptible
+from tidemark.oracle.sql.join_rules import Select
+from tidemark.oracle.sql.relation_tables import DuckDBTables
 
 _IS_PLAIN_BATCH = "batch between 0 and 999999999 and cast(batch as varchar) = batch_text"
 
@@ -52,27 +50,10 @@ def can_be_read(history: History) -> bool:
     )  # fmt: skip
 
 
-def make_came(sql: Database, history: History, scan: str) -> None:
-    """Make the table ``came`` of a scan of the output: ``value``, and ``batch`` as the headers name it.
-
-    One join at a time: DuckDB holds in memory what is joined.
-    """
-    fields = fields_of_output(history.contract.output)
-    known = unique(sql.execute(names_of(f"select value from {scan}")).fetchall())
-    sides = ["l"] if history.contract.output.right_id is None else ["l", "r"]
-    before = "claimed"
-    texts = {before: _claimed(fields, scan, known)}
-    for number, side in enumerate(sides):
-        rest = [name for name in fields if name.partition("_")[0] in sides[number + 1 :]]
-        texts[f"found_{side}"] = _found(before, number, rest, has_refs="l_part" in fields)
-        before = f"found_{side}"
-    texts["came"] = _came(before, is_semi=len(sides) == 1)
-    made = ""
-    for name, text in texts.items():
-        interruptible(sql, partial(sql.execute, f"create temp table {name} as {text}"))
-        if made:
-            sql.execute(f"drop table {made}")
-        made = name
+def make_claimed(tables: DuckDBTables, output: Output, scan: str) -> None:
+    """Make the table ``claimed`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
+    known = unique(tables.rows(names_of(f"select value from {scan}")))
+    tables.make("claimed", _claimed(fields_of_output(output), scan, known))
 
 
 def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:
@@ -95,36 +76,52 @@ from (
 """
 
 
-def _found(claims: str, number: int, rest: list[str], *, has_refs: bool) -> str:
-    """Claims with the record of a side: its number, and whether it is the one that is named, or none is named."""
-    side = "lr"[number]
+def came_relations(output: Output, claims: str, number: str) -> list[Select]:
+    """``came``, and before it the record of each side: one text for all engines, one join in each ``select``.
+
+    ``claims`` has ``batch``, ``is_plain`` and what :func:`fields_of_output` names; ``number`` is the text of ``o``.
+    """
+    fields, sides = fields_of_output(output), ["l"] if output.right_id is None else ["l", "r"]
+    found = []
+    for at, side in enumerate(sides):
+        rest = [name for name in fields if name.partition("_")[0] in sides[at + 1 :]]
+        before = [] if at == 0 else ["l", "l_is_known", "l_is_absent"]
+        records, on, known, absent = _records_of(side, at, has_refs="l_part" in fields)
+        kept = "".join(f", c.{name}" for name in (*before, *rest))
+        text = (
+            f"select c.{number} as o, c.batch, c.is_plain{kept}, p.n as {side}, ({known}) as {side}_is_known,"
+            f" ({absent}) as {side}_is_absent from {claims} c left join ({records}) p on {on}"
+        )
+        claims, number = f"found_{side}", "o"
+        found.append(Select(claims, text))
+    return [*found, Select("came", _came(claims, is_semi=len(sides) == 1))]
+
+
+def _records_of(side: str, at: int, *, has_refs: bool) -> tuple[str, str, str, str]:
+    """The records that a claim may name; how it names one, whether that is known, and whether none is named."""
     if has_refs:
-        records = f"select n, part, position, id, readable from parsed where side = {number}"
-        on = f"c.{side}_part = p.part and c.{side}_position = p.position"
-        known = f"p.n is not null and p.readable and p.id is not distinct from c.{side}_id"
-        absent = f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null"
-    else:
-        records = f"select id, min(n) as n, count(*) as many from parsed where side = {number} and readable group by id"
-        on, known, absent = f"p.id = c.{side}_id", "p.n is not null and p.many = 1", f"c.{side}_id is null"
-    o, before = ("c.rowid + 1", "") if number == 0 else ("c.o", ", c.l, c.l_is_known, c.l_is_absent")
-    more = "".join(f", c.{name}" for name in rest)
+        return (
+            f"select n, part, position, id, readable from parsed where side = {at}",
+            f"c.{side}_part = p.part and c.{side}_position = p.position",
+            f"p.n is not null and p.readable and p.id is not distinct from c.{side}_id",
+            f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null",
+        )
     return (
-        f"select {o} as o, c.batch, c.is_plain{before}{more}, p.n as {side}, ({known}) as {side}_is_known,"
-        f" ({absent}) as {side}_is_absent from {claims} c left join ({records}) p on {on}"
+        f"select id, min(n) as n, count(*) as many from parsed where side = {at} and readable group by id",
+        f"p.id = c.{side}_id",
+        "p.n is not null and p.many = 1",
+        f"c.{side}_id is null",
     )
 
 
 def _came(found: str, *, is_semi: bool) -> str:
     """Which row each record is."""
-    if is_semi:
-        cases, right = f"when l_is_known then (l << {ROW_BITS})", "cast(null as bigint)"
-    else:
-        cases, right = (
-            (
-                f"when l_is_known and r_is_known then (l << {ROW_BITS}) + r + 1"
-                f" when l_is_known and r_is_absent then (l << {ROW_BITS})"
-                f" when l_is_absent and r_is_known then (r << {ROW_BITS})"
-            ),
-            "r",
+    first = 1 << ROW_BITS
+    cases, right = f"when l_is_known then l * {first}", "cast(null as bigint)"
+    if not is_semi:
+        right = "r"
+        cases = (
+            f"when l_is_known and r_is_known then l * {first} + r + 1"
+            f" when l_is_known and r_is_absent then l * {first} when l_is_absent and r_is_known then r * {first}"
         )
     return f"select o, batch, case when is_plain then case {cases} end end as identity, l, {right} as r from {found}"

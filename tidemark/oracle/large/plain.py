@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from tidemark.formats.scans import text_of
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$ -]*")
 _DEEPEST = 64
 _SHALLOW = 500
@@ -47,11 +49,6 @@ def unique(found: Iterable[tuple[list[str]]]) -> list[Names]:
 def is_plain_name(name: str) -> bool:
     """Whether a field of this name can be looked for."""
     return _NAME.fullmatch(name) is not None
-
-
-def text_of(value: str) -> str:
-    """A literal of SQL."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 def read_fields(values: str, fields: Sequence[str], known: Sequence[Names]) -> str:

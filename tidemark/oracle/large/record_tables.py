@@ -14,18 +14,18 @@ The rows of a scan have their numbers from the table that they are put into: a w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
-from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from tidemark.formats.scans import text_of
 from tidemark.formats.trace import Record
 from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.input.history import History
 from tidemark.oracle.large.engine import LargeEvidence, key_names
+from tidemark.oracle.large.event_arrays import event_arrays
 from tidemark.oracle.large.plain import (
     Names,
     all_hold,
@@ -39,11 +39,10 @@ from tidemark.oracle.large.plain import (
     is_time,
     names_of,
     read_fields,
-    text_of,
     unique,
 )
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.oracle.sql.interruptible import interruptible
+from tidemark.oracle.sql.interruptible import execute
 from tidemark.oracle.sql.join_rules import quoted
 
 _TEXTS, _NUMBERS = (as_text, is_text), (as_number, is_number)
@@ -77,19 +76,15 @@ class RecordTables:
     def make(self) -> None:
         """Make all tables."""
         trace, flush = (self._run.scan(name) for name in ("trace", "flush"))
-        self._execute(f"create temp table scanned as {self._scanned(trace or '')}")
+        execute(self._sql, f"create temp table scanned as {self._scanned(trace or '')}")
         ((self.last,),) = self._sql.execute("select count(*) from scanned").fetchall()
         if flush is not None:
-            self._execute(f"insert into scanned {self._scanned(flush)}")
+            execute(self._sql, f"insert into scanned {self._scanned(flush)}")
         self._number()
         self._read_odd()
         for name in ("scanned", "positions"):
             self._sql.execute(f"drop table {name}")
         self._make_keys()
-
-    def _execute(self, statement: str) -> None:
-        """Carry out a statement that may take long."""
-        interruptible(self._sql, partial(self._sql.execute, statement))
 
     def records(self, numbers: np.ndarray) -> Iterator[Record]:
         """The records with these numbers, in order, as the numbers are."""
@@ -156,9 +151,10 @@ from (
             sql.register("some_positions", {"position": self._positions(side, part, ends)})
             sql.execute("insert into positions select position from some_positions")
             sql.unregister("some_positions")
-        self._execute(
+        execute(
+            self._sql,
             f"create temp table parsed as select s.rowid + 1 as n, p.position, s.rowid >= {self.last} as is_sentinel,"
-            " s.* exclude (is_plain), true as readable from scanned s positional join positions p where is_plain"
+            " s.* exclude (is_plain), true as readable from scanned s positional join positions p where is_plain",
         )
 
     def _positions(self, side: np.ndarray, part: np.ndarray, ends: dict[int, int]) -> np.ndarray:
@@ -185,15 +181,19 @@ from (
             " where side is not null and not is_plain order by n"
         ).fetchnumpy()
         places = {name: np.ma.getdata(found[name]) for name in ("n", "part", "position")}
-        sides = np.ma.getdata(found["side"])
+        sides, compared = np.ma.getdata(found["side"]), self._history.pushdown.fields
+        readers = [ColumnReader(self._history.side(side), compared[side]) for side in SIDES]
         records = self.records(places["n"])
         for first in range(0, len(sides), _CHUNK):
-            values = [
-                one.value if one.value is not None else one.value_bytes() for one in islice(records, _CHUNK)
-            ]
+            values = [one.text_or_bytes() for one in islice(records, _CHUNK)]
             for side in SIDES:
                 mine = np.flatnonzero(sides[first : first + _CHUNK] == side)
-                table = self._odd(side, [values[at] for at in mine.tolist()])
+                table = event_arrays(
+                    self._history.side(side),
+                    readers[side],
+                    [values[at] for at in mine.tolist()],
+                    compared[side],
+                )
                 table |= {name: pa.array(column[mine + first]) for name, column in places.items()}
                 self._sql.register("odd_records", pa.table(table))
                 self._sql.execute(
@@ -201,20 +201,6 @@ from (
                     " from odd_records"
                 )
                 self._sql.unregister("odd_records")
-
-    def _odd(self, side: int, values: Sequence[bytes | str | None]) -> dict[str, Any]:
-        """The columns of odd records of a side."""
-        about, compared = self._history.side(side), self._history.pushdown.fields[side]
-        columns = ColumnReader(about, compared).read(values)
-        known = [time_us is not None or about.keeps_null_event_time for time_us in columns.time_us]
-        ids = [one if is_known else None for one, is_known in zip(columns.id, known, strict=True)]
-        table = {"id": pa.array(ids, pa.string()), "time_us": pa.array(columns.time_us, pa.int64())}
-        table["readable"] = pa.array(known, pa.bool_())
-        for at, key in enumerate(self.keys):
-            table[key] = pa.array([one[at] for one in columns.key], pa.string())
-        for name in compared:
-            table[f"{name}_"] = pa.array(columns.numbers[name], pa.int64())
-        return table
 
     def _make_keys(self) -> None:
         """``keys`` and ``records``, some keys at a time: DuckDB holds in memory what is grouped and joined."""
@@ -227,15 +213,17 @@ from (
         for number in range(passes):
             mine = f"hash({names}) % {passes} = {number}" if passes > 1 else "true"
             make = "insert into {} " if number else "create temp table {} as "
-            self._execute(
+            execute(
+                self._sql,
                 f"{make.format('keys')}select min(n) as key, {names} from parsed where readable and {mine}"
-                f" group by {names}"
+                f" group by {names}",
             )
-            self._execute(
+            execute(
+                self._sql,
                 f"{make.format('records')}select p.n as row, p.side, p.part, p.position, k.key,"
                 f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
                 f" from (select * from parsed where {mine}) p left join (select * from keys where {mine}) k"
-                f" on p.readable and {same}"
+                f" on p.readable and {same}",
             )
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
+
+import duckdb
 
 T = TypeVar("T")
 
@@ -17,7 +20,7 @@ class Interruptible(Protocol):
     """A connection of DuckDB."""
 
     def interrupt(self) -> None:
-        """End what it does now; whoever waits for that gets an error."""
+        """End the statement that runs: the call that executes it raises an error."""
 
 
 def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
@@ -30,3 +33,8 @@ def interruptible(connection: Interruptible, work: Callable[[], T]) -> T:
             if not done.done():
                 connection.interrupt()
             raise
+
+
+def execute(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Carry out a statement that may take long; Ctrl-C ends it."""
+    interruptible(connection, partial(connection.execute, statement))

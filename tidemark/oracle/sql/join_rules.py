@@ -129,7 +129,12 @@ def unpopular_rights(rules: JoinRules) -> str:
 
 def milliseconds(us: str) -> str:
     """Microseconds as milliseconds, rounded down."""
-    return f"cast(({us} - (({us} % 1000) + 1000) % 1000) / 1000 as bigint)"
+    return f"cast(({rounded_down(us, US_PER_MS)}) / {US_PER_MS} as bigint)"
+
+
+def rounded_down(value: str, step: int) -> str:
+    """The multiple of a step that is at or below a number; ``%`` has the sign of what is divided."""
+    return f"{value} - (({value} % {step}) + {step}) % {step}"
 
 
 def in_range(rules: JoinRules, left: str = "l.time_us", right: str = "r.time_us") -> str:

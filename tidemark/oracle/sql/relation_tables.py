@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Protocol
 
 import duckdb
 
-from tidemark.oracle.sql.interruptible import interruptible
+from tidemark.oracle.sql.interruptible import execute, interruptible
 from tidemark.oracle.sql.join_inputs import Columns
 from tidemark.oracle.sql.join_rules import DUCKDB, Select
 
@@ -53,7 +52,7 @@ class DuckDBTables:
 
     def make(self, name: str, text: str) -> None:
         """Make the table of a ``select``, in the place of one of this name."""
-        interruptible(self._sql, partial(self._sql.execute, f"create or replace temp table {name} as {text}"))
+        execute(self._sql, f"create or replace temp table {name} as {text}")
 
     def drop(self, name: str) -> None:
         """Forget a table."""
@@ -68,13 +67,16 @@ class DuckDBTables:
         return interruptible(self._sql, lambda: self._sql.execute(text).fetchall())
 
 
-def make_tables(tables: Tables, found: Sequence[Select], reader: str) -> None:
-    """A table for each relation, for as long as a later one, or ``reader``, reads it."""
-    made: list[str] = []
+def make_tables(tables: Tables, found: Sequence[Select], reader: str, made: Sequence[str] = ()) -> None:
+    """A table for each relation, for as long as a later one, or ``reader``, reads it.
+
+    ``made`` are tables that are there, and are dropped, too, once none of them reads one.
+    """
+    there = list(made)
     for number, relation in enumerate(found):
         tables.make(relation.name, relation.text)
-        made.append(relation.name)
+        there.append(relation.name)
         rest = set(re.findall(r"\w+", " ".join([*(later.text for later in found[number + 1 :]), reader])))
-        for name in [name for name in made if name not in rest]:
+        for name in [name for name in there if name not in rest]:
             tables.drop(name)
-            made.remove(name)
+            there.remove(name)

@@ -14,6 +14,7 @@ from tidemark.oracle.sql.join_rules import (
     milliseconds,
     passes_filter,
     quoted,
+    rounded_down,
     value_us,
 )
 
@@ -58,7 +59,7 @@ def _events(rules: JoinRules) -> str:
     time_us = "r.time_us"
     if length_ms is not None:
         length_us = length_ms * US_PER_MS
-        time_us = f"r.time_us - ((r.time_us % {length_us}) + {length_us}) % {length_us} + {length_us}"
+        time_us = f"{rounded_down('r.time_us', length_us)} + {length_us}"
     sure = [all_of([passes_filter(what) for what in of_side]) for of_side in rules.pushdown.inferable]
     return f"""
 select r.row, r.side, p.batch, r.key, r.has_null_key, {time_us} as time_us, coalesce(r.time_us, 0) as event_us,
@@ -176,7 +177,9 @@ def _endings(rules: JoinRules) -> list[Select]:
     position = "coalesce(time_us, 0)" if rules.by_time else "time_us"
     of_row, of_mark, partition, found, more = "", "", "side", [], ""
     if rules.bucket_us is not None:
-        of_row, of_mark = (f"{_bucket(what, rules.bucket_us)} as bucket, " for what in (position, "end_us"))
+        of_row, of_mark = (
+            f"{rounded_down(what, rules.bucket_us)} as bucket, " for what in (position, "end_us")
+        )
         partition = "side, bucket"
         found = [Select("beyond", _beyond(position, rules.bucket_us))]
         more = f"union all select cast(null as bigint), side, bucket, bucket + {rules.bucket_us}, batch, 0 from beyond"
@@ -199,11 +202,6 @@ where is_row = 1 and ending is not null
     return [*found, Select("endings", text)]
 
 
-def _bucket(us: str, bucket_us: int) -> str:
-    """The first time of the bucket that a time is in."""
-    return f"{us} - (({us} % {bucket_us}) + {bucket_us}) % {bucket_us}"
-
-
 def _beyond(position: str, bucket_us: int) -> str:
     """For each bucket with a row the first batch that evicts all of it."""
     return f"""
@@ -215,7 +213,7 @@ from (
     from (
         select side, bucket, bucket + {bucket_us} as position, cast(null as bigint) as batch, 1 as is_bucket
         from (
-            select distinct side, {_bucket(position, bucket_us)} as bucket from events where {position} is not null
+            select distinct side, {rounded_down(position, bucket_us)} as bucket from events where {position} is not null
         ) buckets
         union all
         select of_side, cast(null as bigint), end_us, batch, 0 from marks where end_us is not null
