@@ -25,7 +25,8 @@ from tidemark.formats.trace import Base64, TraceReader
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.output import came_relations, fields_of_output
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.oracle.sql.join_rules import quoted
+from tidemark.oracle.sql.join_rules import Select, quoted
+from tidemark.oracle.sql.relation_tables import make_tables
 from tidemark.sparksql.executor_readers import (
     PICKLED_BY_VALUE,
     EventFields,
@@ -163,6 +164,10 @@ class _SparkEngine(SparkTables):
             " from parsed",
         )
 
+    def make_relations(self, found: Sequence[Select], reader: str) -> None:
+        """Make the tables of the relations of a join; those stay that ``reader`` reads."""
+        make_tables(self, found, reader)
+
     def make_came(self) -> None:
         """Make the table of the output records."""
         rows = _parquet(self._session, self._output)
@@ -189,7 +194,7 @@ class _SparkEngine(SparkTables):
         *found, came = came_relations(self._history.contract.output, "claims", "o")
         for relation in found:
             self.view(relation.name, self._session.sql(relation.text))
-        self.make(*came)
+        self.make(came.name, came.text)
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""

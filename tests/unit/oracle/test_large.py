@@ -31,18 +31,26 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle import judgement as judging
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import first_of, read_history, right_of
-from tidemark.oracle.large import duckdb_engine, record_tables, reduction
+from tidemark.oracle.large import duckdb_engine, reduction
 from tidemark.oracle.sql.join_answer import ask
 
 SEEDS = 10
 STATE_RUNS = ("left_outer", "full_outer", "right_outer", "inner")
 FEW_ROWS = 4
 """So few rows are a sample here, so that most are left out."""
+PARTS = 3
 
 
 @pytest.fixture(autouse=True)
 def sample_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction, "SAMPLE_ROWS", FEW_ROWS)
+
+
+@pytest.fixture(autouse=True, params=["in one", "in parts"])
+def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are whole, or in parts."""
+    if request.param == "in parts":
+        monkeypatch.setattr(duckdb_engine, "parts_of", lambda *_: PARTS)
 
 
 def both(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any], bool]:
@@ -345,10 +353,9 @@ def test_the_memory_is_what_the_user_says(tmp_path: Path, monkeypatch: pytest.Mo
         duckdb_engine.engine_with("lots")
 
 
-def test_keys_are_the_same_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_made_set_by_set_has_the_same_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_large_run(tmp_path, 4_000, 5)
     seal(tmp_path)
-    monkeypatch.setattr(record_tables, "_JOINED", 1_000)
 
     whole, part, was_reduced = both(RunDirectory(tmp_path), monkeypatch)
 

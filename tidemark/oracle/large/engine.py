@@ -6,7 +6,7 @@ portable SQL: it reads values of JSON into tables, and fetches the records that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.input.history import Evidence, History
+from tidemark.oracle.sql.join_rules import Select
 from tidemark.oracle.sql.relation_tables import Tables
 
 
@@ -42,6 +43,9 @@ class Engine(Tables, Protocol):
 
     def make_records(self) -> None:
         """Make ``parsed``, ``keys`` and ``records`` (``tidemark.oracle.large.record_tables`` has their columns)."""
+
+    def make_relations(self, found: Sequence[Select], reader: str) -> None:
+        """Make the tables of the relations of a join; those stay that ``reader`` reads."""
 
     def make_came(self) -> None:
         """Make ``came`` (``tidemark.oracle.large.output`` has its columns)."""

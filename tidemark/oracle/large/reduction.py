@@ -32,7 +32,6 @@ from tidemark.oracle.sql.join_answer import POPULAR
 from tidemark.oracle.sql.join_inputs import Columns, input_tables
 from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import JoinRules
-from tidemark.oracle.sql.relation_tables import make_tables
 
 LARGE = 300_000
 """A run with more input records than this is reduced. Calibration: at so many this takes half the time; beyond, the
@@ -171,7 +170,7 @@ class _Reduction:
             history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR,
             bucket_us=engine.bucket_us,
         )  # fmt: skip
-        make_tables(engine, relations(rules, engine.each_number), _KEPT)
+        engine.make_relations(relations(rules, engine.each_number), _KEPT)
         fields: state_rows.Fields = {}
         if has_state := run.state() is not None:
             engine.make_state()
