@@ -105,7 +105,7 @@ class _DuckDBEngine(PartTables):
     def make_state(self) -> None:
         """Make the table of the rows of the state."""
         keys = "".join(f", key[{at}] as {name}" for at, name in enumerate(self._records.keys, 1))
-        self.make(
+        self.make_in_order(
             "scanned_state",
             f"select batch, case when side = 'left' then {LEFT} else {RIGHT} end as side, part, position,"
             f" key is not null as has_key{keys}, time_us, matched from {self._run.evidence.scan('state')}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
+from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.plain import (
     Names,
     all_hold,
@@ -24,7 +25,6 @@ from tidemark.oracle.large.plain import (
     unique,
 )
 from tidemark.oracle.sql.join_rules import Select
-from tidemark.oracle.sql.relation_tables import DuckDBTables
 
 _IS_PLAIN_BATCH = "batch between 0 and 999999999 and cast(batch as varchar) = batch_text"
 
@@ -50,10 +50,10 @@ def can_be_read(history: History) -> bool:
     )  # fmt: skip
 
 
-def make_claimed(tables: DuckDBTables, output: Output, scan: str) -> None:
+def make_claimed(tables: PartTables, output: Output, scan: str) -> None:
     """Make the table ``claimed`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
     known = unique(tables.rows(names_of(f"select value from {scan}")))
-    tables.make("claimed", _claimed(fields_of_output(output), scan, known))
+    tables.make_in_order("claimed", _claimed(fields_of_output(output), scan, known))
 
 
 def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:

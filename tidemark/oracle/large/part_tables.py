@@ -1,7 +1,6 @@
 """Tables of DuckDB in parts, each of the rows of some keys: a statement needs the memory of a part, not of a run.
 
-Free of I/O. DuckDB spills what it groups, joins and sorts, but holds a window over all rows, and more of a long join
-than it may. A table in parts is a table for each of them, ``NAME_of_0`` and so on, and a view of all. Relations of
+Free of I/O. DuckDB spills what it groups, joins and sorts, but not a window over all rows. A table in parts is a table for each of them, ``NAME_of_0`` and so on, and a view of all. Relations of
 single keys are made part by part: meanwhile the name means the part.
 """
 
@@ -24,30 +23,39 @@ class PartTables(DuckDBTables):
         super().__init__(sql)
         self._in_parts: dict[str, int] = {}
 
-    def make_parts(self, name: str, texts: Sequence[str]) -> None:
-        """Make a table of a ``select`` for each of its parts."""
-        for number, text in enumerate(texts):
-            super().make(_part(name, number) if len(texts) > 1 else name, text)
-        if len(texts) > 1:
-            self._join(name, len(texts))
+    def make_part(self, name: str, number: int, parts: int, text: str) -> str:
+        """Make one part of a table, of so many; the first ones first. The name of the part."""
+        if parts == 1:
+            self._make(name, text)
+            return name
+        self._make(_part(name, number), text)
+        self._join(name, number + 1)
+        return _part(name, number)
 
-    def parts(self, name: str) -> list[str]:
-        """The tables that a table is made of."""
-        return [_part(name, number) for number in range(self._in_parts.get(name, 0))] or [name]
+    def make_in_order(self, name: str, text: str) -> None:
+        """Make the table of a ``select``, whose rows keep their order."""
+        self.sql.execute("set preserve_insertion_order = true")
+        super().make(name, text)
 
     def make(self, name: str, text: str) -> None:
         """Make the table of a ``select``, in the place of one of this name; of one in parts each part."""
         parts = self._in_parts.get(name, 0)
         for number in range(parts):
             self._show(name, _part(name, number))
-            super().make("made", text)
+            self._make("made", text)
             self.sql.execute(
                 f"drop table {_part(name, number)}; alter table made rename to {_part(name, number)}"
             )
         if parts:
             self._join(name, parts)
         else:
-            super().make(name, text)
+            self._make(name, text)
+
+    def _make(self, name: str, text: str) -> None:
+        """Make one table; the order of rows, which a limit asks for, takes memory that a long join lacks."""
+        is_ordered = " limit " in text
+        self.sql.execute(f"set preserve_insertion_order = {str(is_ordered).lower()}")
+        super().make(name, text)
 
     def drop(self, name: str) -> None:
         """Forget a table."""

@@ -213,27 +213,27 @@ from (
         names = ", ".join(self.keys)
         same = " and ".join(f"p.{key} is not distinct from k.{key}" for key in self.keys)
         is_null = " or ".join(f"p.{key} is null" for key in self.keys)
-        fields = "".join(f", p.{quoted(field)}" for field in self.fields)
-        mine = ["true"]
-        if self._parts > 1:
-            mine = [f"hash({names}) % {self._parts} = {number}" for number in range(self._parts)]
-        self._tables.make_parts(
-            "keys",
-            [
-                f"select min(n) as key, {names} from parsed where readable and {one} group by {names}"
-                for one in mine
-            ],
-        )
-        keys = self._tables.parts("keys")
-        self._tables.make_parts(
-            "records",
-            [
+        fields = "".join(f", {quoted(field)}" for field in self.fields)
+        for number in range(self._parts):
+            mine = "parsed"
+            if self._parts > 1:
+                mine = "some_parsed"
+                self._tables.make(
+                    mine,
+                    f"select n, side, part, position, {names}, time_us, readable{fields} from parsed"
+                    f" where hash({names}) % {self._parts} = {number}",
+                )
+            keys = self._tables.make_part(
+                "keys", number, self._parts,
+                f"select min(n) as key, {names} from {mine} where readable group by {names}",
+            )  # fmt: skip
+            self._tables.make_part(
+                "records", number, self._parts,
                 f"select p.n as row, p.side, p.part, p.position, k.key, {is_null} as has_null_key, p.time_us,"
-                f" p.readable{fields} from (select * from parsed where {one}) p"
-                f" left join {table} k on p.readable and {same}"
-                for one, table in zip(mine, keys, strict=True)
-            ],
-        )
+                f" p.readable{fields} from {mine} p left join {keys} k on p.readable and {same}",
+            )  # fmt: skip
+        if self._parts > 1:
+            self._tables.drop("some_parsed")
 
 
 def asked_for(numbers: np.ndarray) -> bytes:
