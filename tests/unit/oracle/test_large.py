@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,11 +47,14 @@ def sample_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction, "SAMPLE_ROWS", FEW_ROWS)
 
 
-@pytest.fixture(autouse=True, params=["in one", "in parts"])
+@pytest.fixture(autouse=True)
 def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are whole, or in parts."""
-    if request.param == "in parts":
-        monkeypatch.setattr(duckdb_engine, "parts_of", lambda *_: PARTS)
+    """The tables of about every other test are in parts; a drawn run has its own."""
+    in_parts(monkeypatch, PARTS if zlib.crc32(request.node.name.encode()) % 2 else 1)
+
+
+def in_parts(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
+    monkeypatch.setattr(duckdb_engine, "parts_of", lambda *_: parts)
 
 
 def both(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any], bool]:
@@ -180,6 +184,7 @@ def outcome_of(seed: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The verdict of a drawn run, which is the same if it is reduced; or why there is none."""
     rng = random.Random(f"large {seed}")
     run = write(drawn(seed, rng), path, rng)
+    in_parts(monkeypatch, rng.randint(1, PARTS))
     try:
         whole, part, was_reduced = both(run, monkeypatch)
     except TidemarkError:

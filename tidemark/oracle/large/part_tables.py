@@ -1,7 +1,8 @@
 """Tables of DuckDB in parts, each of the rows of some keys: a statement needs the memory of a part, not of a run.
 
-Free of I/O. DuckDB spills what it groups, joins and sorts, but not a window over all rows. A table in parts is a table for each of them, ``NAME_of_0`` and so on, and a view of all. Relations of
-single keys are made part by part: meanwhile the name means the part.
+Free of I/O. DuckDB spills what it groups, joins and sorts, but not a window over all rows. A table in parts is a table
+for each of them, ``NAME_of_0`` and so on, and a view of all. Relations of single keys are made part by part: meanwhile
+the name means the part.
 """
 
 from __future__ import annotations
