@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import duckdb
 import pytest
@@ -19,10 +20,18 @@ RELATIONS = [
 ]
 
 
+@contextmanager
+def tables_in(parts: int) -> Iterator[PartTables]:
+    with duckdb.connect(":memory:") as sql:
+        yield PartTables(sql, parts)
+
+
 @pytest.fixture
 def tables() -> Iterator[PartTables]:
-    with duckdb.connect(":memory:") as sql:
-        yield PartTables(sql)
+    with tables_in(2) as tables:
+        tables.make_share("records", 0, "select 0 as key")
+        tables.make_share("records", 1, "select 1 as key")
+        yield tables
 
 
 def names(tables: PartTables) -> set[str]:
@@ -30,35 +39,30 @@ def names(tables: PartTables) -> set[str]:
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_relations_are_the_same_in_any_number_of_parts(tables: PartTables, parts: int) -> None:
-    for part in range(parts):
-        text = f"select range as key from range(10) where range % {parts} = {part}"
-        tables.make_part("records", part, parts, text)
+def test_relations_are_the_same_in_any_number_of_parts(parts: int) -> None:
+    with tables_in(parts) as tables:
+        for number, share in enumerate(tables.shares):
+            text = f"select key from (select range as key from range(10)) where {share('key')}"
+            tables.make_share("records", number, text)
 
-    tables.make_relations(RELATIONS, "kept greatest")
+        tables.make_relations(RELATIONS, "kept greatest")
 
-    assert sorted(tables.rows("from kept")) == [(key,) for key in range(9)]
-    assert tables.rows("from greatest") == [(18,)]
-    assert sorted(tables.rows("from records")) == [(key,) for key in range(10)]
-    wanted = {"kept", "greatest", "records"}
-    if parts > 1:
-        wanted |= {f"{name}_of_{part}" for name in ("kept", "records") for part in range(parts)}
-    assert names(tables) == wanted
+        assert sorted(tables.rows("from kept")) == [(key,) for key in range(9)]
+        assert tables.rows("from greatest") == [(18,)]
+        assert sorted(tables.rows("from records")) == [(key,) for key in range(10)]
+        wanted = {"kept", "greatest", "records"}
+        if parts > 1:
+            wanted |= {f"{name}_of_{part}" for name in ("kept", "records") for part in range(parts)}
+        assert names(tables) == wanted
 
 
 def test_a_table_in_parts_is_made_again_part_by_part(tables: PartTables) -> None:
-    for part in range(2):
-        tables.make_part("records", part, 2, f"select {part} as key")
-
     tables.make("records", "select key, count(*) over () as many from records")
 
     assert sorted(tables.rows("from records")) == [(0, 1), (1, 1)]
 
 
 def test_all_parts_of_a_table_are_dropped(tables: PartTables) -> None:
-    for part in range(2):
-        tables.make_part("records", part, 2, f"select {part} as key")
-
     tables.drop("records")
 
     assert names(tables) == set()

@@ -19,7 +19,6 @@ from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.record_tables import Database, RecordTables, asked_for
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import QUIET
-from tidemark.oracle.sql.relation_tables import make_tables
 
 _LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
@@ -86,9 +85,9 @@ class _DuckDBEngine(PartTables):
     """The tables of one connection, and the scans of the evidence."""
 
     def __init__(self, sql: Database, run: LargeRun, parts: int) -> None:
-        super().__init__(sql)
+        super().__init__(sql, parts)
         self._run = run
-        self._records = RecordTables(self, run.history, run.evidence, parts)
+        self._records = RecordTables(self, run.history, run.evidence)
 
     def make_records(self) -> None:
         """Make the tables of the records."""
@@ -99,8 +98,7 @@ class _DuckDBEngine(PartTables):
         history = self._run.history
         scan = self._run.evidence.scan("output", history.manifest.query_id or "") or ""
         output.make_claimed(self, history.contract.output, scan)
-        relations = output.came_relations(history.contract.output, "claimed", "rowid + 1")
-        make_tables(self, relations, "came", made=["claimed"])
+        output.make_came(self, history.contract.output)
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.input.history import Evidence, History
 from tidemark.oracle.sql.join_rules import Select
-from tidemark.oracle.sql.relation_tables import Tables
+from tidemark.oracle.sql.relation_tables import Share, Tables
 
 
 class LargeEvidence(Evidence, Protocol):
@@ -40,6 +40,12 @@ class Engine(Tables, Protocol):
 
     A record is known by its number in the trace, sentinels last; an output record by its place in the output.
     """
+
+    shares: Sequence[Share]
+    """What is too large to be joined at once is made share by share; an engine that needs no such thing has one."""
+
+    def make_share(self, name: str, number: int, text: str) -> str:
+        """Make the share of a table, the first one first. The name of that part of the table."""
 
     def make_records(self) -> None:
         """Make ``parsed``, ``keys`` and ``records`` (``tidemark.oracle.large.record_tables`` has their columns)."""

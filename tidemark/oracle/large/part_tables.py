@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 import duckdb
 
 from tidemark.oracle.sql.join_rules import Select
-from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
+from tidemark.oracle.sql.relation_tables import DuckDBTables, Share, make_tables
 
 
 class PartTables(DuckDBTables):
-    """Tables of one DuckDB connection, some of them in parts."""
+    """Tables of one DuckDB connection, large ones in as many parts as there are shares."""
 
-    def __init__(self, sql: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, sql: duckdb.DuckDBPyConnection, parts: int) -> None:
         super().__init__(sql)
+        self.shares: Sequence[Share] = [partial(_is_in, number, parts) for number in range(parts)]
         self._in_parts: dict[str, int] = {}
 
-    def make_part(self, name: str, number: int, parts: int, text: str) -> str:
-        """Make one part of a table, of so many; the first ones first. The name of the part."""
-        if parts == 1:
+    def make_share(self, name: str, number: int, text: str) -> str:
+        """Make the share of a table, the first one first. The name of that part of the table."""
+        if len(self.shares) == 1:
             self._make(name, text)
             return name
         self._make(_part(name, number), text)
@@ -108,6 +110,11 @@ class PartTables(DuckDBTables):
         """Let a name mean all parts."""
         self._in_parts[name] = parts
         self._show(name, " union all from ".join(_part(name, number) for number in range(parts)))
+
+
+def _is_in(number: int, parts: int, *columns: str) -> str:
+    """Whether a row is in a share. Numbers are cast: those of another type have another hash."""
+    return f"hash({', '.join(columns)}) % {parts} = {number}" if parts > 1 else "true"
 
 
 def _part(name: str, number: int) -> str:

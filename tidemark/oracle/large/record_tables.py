@@ -68,10 +68,9 @@ class RecordTables:
     ``last`` is the number of the last record that is no sentinel.
     """
 
-    def __init__(self, tables: PartTables, history: History, run: LargeEvidence, parts: int) -> None:
+    def __init__(self, tables: PartTables, history: History, run: LargeEvidence) -> None:
         self._tables = tables
         self._sql = tables.sql
-        self._parts = parts
         self._history = history
         self._run = run
         self.keys = key_names(history)
@@ -214,25 +213,25 @@ from (
         same = " and ".join(f"p.{key} is not distinct from k.{key}" for key in self.keys)
         is_null = " or ".join(f"p.{key} is null" for key in self.keys)
         fields = "".join(f", {quoted(field)}" for field in self.fields)
-        for number in range(self._parts):
+        shares = self._tables.shares
+        for number, share in enumerate(shares):
             mine = "parsed"
-            if self._parts > 1:
+            if len(shares) > 1:
                 mine = "some_parsed"
                 self._tables.make(
                     mine,
                     f"select n, side, part, position, {names}, time_us, readable{fields} from parsed"
-                    f" where hash({names}) % {self._parts} = {number}",
+                    f" where {share(*self.keys)}",
                 )
-            keys = self._tables.make_part(
-                "keys", number, self._parts,
-                f"select min(n) as key, {names} from {mine} where readable group by {names}",
-            )  # fmt: skip
-            self._tables.make_part(
-                "records", number, self._parts,
+            keys = self._tables.make_share(
+                "keys", number, f"select min(n) as key, {names} from {mine} where readable group by {names}"
+            )
+            self._tables.make_share(
+                "records", number,
                 f"select p.n as row, p.side, p.part, p.position, k.key, {is_null} as has_null_key, p.time_us,"
                 f" p.readable{fields} from {mine} p left join {keys} k on p.readable and {same}",
             )  # fmt: skip
-        if self._parts > 1:
+        if len(shares) > 1:
             self._tables.drop("some_parsed")
 
 
