@@ -70,7 +70,7 @@ def test_all_parts_of_a_table_are_dropped(tables: PartTables) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "records", "parts"),
-    [("400MB", 300_000, 1), ("1 GB", 7_999_999, 1), ("1GB", 8_000_001, 2), ("2500MB", 100_000_000, 6)],
+    [("400MB", 300_000, 1), ("1 GB", 4_999_999, 1), ("1GB", 5_000_001, 2), ("2500MB", 100_000_000, 9)],
 )
 def test_a_run_is_joined_in_more_parts_the_less_memory_there_is(limit: str, records: int, parts: int) -> None:
     assert parts_of(limit, records) == parts

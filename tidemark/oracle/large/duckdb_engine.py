@@ -24,7 +24,7 @@ _LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
 its temporary folder.
 """
-_PART_ROWS_OF_A_MB = 8_000
+_PART_ROWS_OF_A_MB = 5_000
 """The joins of so many records are made with a megabyte at a time."""
 _SIZE = re.compile(r"[1-9][0-9]{0,5} ?[MGT]B").fullmatch
 

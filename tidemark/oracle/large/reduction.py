@@ -240,12 +240,16 @@ class _Reduction:
         A key has a row at least, so that of each priority no more keys can be taken than there may be rows.
         """
         seed = abs(self._history.manifest.seed or 0) % _PRIME
-        found = " union all ".join(witnesses(self._history, key_names(self._history)))
+        found, alone = witnesses(self._history, key_names(self._history)), {}
+        if len(self._engine.shares) > 1:  # each takes the memory of a statement
+            alone = {f"witness_{number}": text for number, text in enumerate(found)}
+            found = [f"select row from {name}" for name in alone]
         first = "select * from (select * from ranked where priority = {} order by place limit {}) keys_{}"
         for name, text in {
             "first_lefts": FIRST_LEFTS,
             "near_rights": near_rights(self._history),
-            "witness": f"select distinct row from ({found}) found where row is not null",
+            **alone,
+            "witness": f"select distinct row from ({' union all '.join(found)}) found where row is not null",
             "ranked": f"""select s.key, s.many, (s.key * {_FACTOR} + {seed}) % {_PRIME} as place,
                 case when w.key is not null then 0 when d.key is not null then 1 else 2 end as priority
             from sizes s left join dirty d on d.key = s.key left join (
