@@ -25,7 +25,7 @@ from tidemark.oracle.large import output, record_tables, state_rows
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import Engine, LargeEvidence, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.totals import count_rest
-from tidemark.oracle.large.witnesses import FIRST_LEFTS, near_rights, witnesses
+from tidemark.oracle.large.witnesses import FIRST_LEFTS, beyond_ends, near_rights, witnesses
 from tidemark.oracle.spark.known_defects import is_modelled
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import POPULAR
@@ -43,7 +43,7 @@ DIRTY_ROWS = 200_000
 """Up to so many rows of dirty keys are handed on. Calibration: two seconds, and 150 MB."""
 _PAIRS = 200_000
 """A key with more pairs of a left and a right row is not in the sample."""
-_KEPT = "answers watermarks stored rows placed expected sizes"
+_KEPT = "answers watermarks stored rows placed expected sizes beyond_ends"
 _PRIME, _FACTOR = 4_294_967_291, 1_103_515_245
 """Numbers that scatter keys: a sample takes them in the order of a product with the seed in it."""
 
@@ -170,7 +170,9 @@ class _Reduction:
             history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR,
             bucket_us=engine.bucket_us,
         )  # fmt: skip
-        engine.make_relations([*relations(rules, engine.each_number), *_OF_KEYS], _KEPT)
+        engine.make("sentinels", "select n as row from parsed where is_sentinel")
+        of_keys = [*_OF_KEYS, Select("beyond_ends", beyond_ends(history))]
+        engine.make_relations([*relations(rules, engine.each_number), *of_keys], _KEPT)
         fields: state_rows.Fields = {}
         if has_state := run.state() is not None:
             engine.make_state()
@@ -225,7 +227,6 @@ class _Reduction:
             )  # fmt: skip
         for name, text in {
             "named": _NAMED,
-            "sentinels": "select n as row from parsed where is_sentinel",
             "dirty": f"""select key from wrong where due is not null
             union select key from expected where comes <> is_right
             union select w.key from records w join named n on n.row = w.row where w.key is not null
