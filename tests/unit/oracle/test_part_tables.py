@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from tidemark.oracle.large.duckdb_engine import parts_of
+from tidemark.oracle.large.output import ranges
 from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.sql.join_rules import Select
 
@@ -74,3 +75,20 @@ def test_all_parts_of_a_table_are_dropped(tables: PartTables) -> None:
 )
 def test_a_run_is_joined_in_more_parts_the_less_memory_there_is(limit: str, records: int, parts: int) -> None:
     assert parts_of(limit, records) == parts
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+@pytest.mark.parametrize("most", [0, 5, 20])
+def test_each_number_is_in_one_range(parts: int, most: int) -> None:
+    numbers = [-1, *range(most + 3), 2**62, None]
+    with duckdb.connect(":memory:") as sql:
+        sql.execute("create table numbers (n bigint)")
+        sql.executemany("insert into numbers values (?)", [(one,) for one in numbers])
+        found = [
+            number
+            for share in ranges(most, parts)
+            for (number,) in sql.execute(f"select n from numbers where {share('n')}").fetchall()
+        ]
+
+    assert len(found) == len(numbers)
+    assert set(found) == set(numbers)

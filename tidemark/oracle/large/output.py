@@ -8,6 +8,8 @@ the input records that it names, as far as they are known.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.large.part_tables import PartTables
@@ -59,8 +61,12 @@ def make_claimed(tables: PartTables, output: Output, scan: str) -> None:
 
 def make_came(tables: PartTables, output: Output) -> None:
     """Make ``came`` of ``claimed``, which is dropped, share by share."""
+    shares = tables.shares
+    if output.left_ref is not None and len(shares) > 1:
+        ((most,),) = tables.rows("select max(position) from parsed")
+        shares = ranges(int(most or 0), len(shares))
     *joins, came = zip(
-        *(came_relations(output, "claimed", "rowid + 1", share) for share in tables.shares), strict=True
+        *(came_relations(output, "claimed", "rowid + 1", share) for share in shares), strict=True
     )
     spent = "claimed"
     for of_shares in joins:
@@ -70,6 +76,22 @@ def make_came(tables: PartTables, output: Output) -> None:
         spent = relation.name
     tables.make(came[0].name, came[0].text)
     tables.drop(spent)
+
+
+def ranges(most: int, parts: int) -> list[Share]:
+    """Shares of a number by its size, of which few are beyond ``most``; NULL is in the first.
+
+    Input and output are in the order of their offsets, more or less: of a share of them DuckDB reads that part only.
+    """
+    step = most // parts + 1
+    ends = [number * step for number in range(1, parts)]
+    return [partial(_is_between, first, end) for first, end in zip([None, *ends], [*ends, None], strict=True)]
+
+
+def _is_between(first: int | None, end: int | None, column: str) -> str:
+    if first is None:
+        return "true" if end is None else f"({column} < {end} or {column} is null)"
+    return f"{column} >= {first}" + ("" if end is None else f" and {column} < {end}")
 
 
 def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:
@@ -105,12 +127,12 @@ def came_relations(output: Output, claims: str, number: str, share: Share) -> li
         before = [] if at == 0 else ["l", "l_is_known", "l_is_absent"]
         has_refs = "l_part" in fields
         records, on, known, absent = _records_of(side, at, share, has_refs=has_refs)
-        mine = [f"{side}_part", f"{side}_position"] if has_refs else [f"{side}_id"]
+        mine = f"c.{side}_position" if has_refs else f"c.{side}_id"
         kept = "".join(f", c.{name}" for name in (*before, *rest))
         text = (
             f"select c.{number} as o, c.batch, c.is_plain{kept}, p.n as {side}, ({known}) as {side}_is_known,"
             f" ({absent}) as {side}_is_absent from {claims} c left join ({records}) p on {on}"
-            f" where {share(*(f'c.{name}' for name in mine))}"
+            f" where {share(mine)}"
         )
         claims, number = f"found_{side}", "o"
         found.append(Select(claims, text))
@@ -121,10 +143,7 @@ def _records_of(side: str, at: int, share: Share, *, has_refs: bool) -> tuple[st
     """The records that a claim may name; how it names one, whether that is known, and whether none is named."""
     if has_refs:
         return (
-            (
-                f"select n, part, position, id, readable from parsed where side = {at}"
-                f" and {share('cast(part as bigint)', 'position')}"
-            ),
+            f"select n, part, position, id, readable from parsed where side = {at} and {share('position')}",
             f"c.{side}_part = p.part and c.{side}_position = p.position",
             f"p.n is not null and p.readable and p.id is not distinct from c.{side}_id",
             f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null",

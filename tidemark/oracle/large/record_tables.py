@@ -51,7 +51,7 @@ _READ = {"id": _TEXTS, "time_us": (as_time_us, is_time)}
 """How each column is read, and when it is plain."""
 Database = duckdb.DuckDBPyConnection
 SIDES = (LEFT, RIGHT)
-_CHUNK, _NUMBERED = 50_000, 4_000_000
+_CHUNK, _NUMBERED = 50_000, 1_000_000
 """So many records are read, and so many rows are numbered, at a time."""
 
 
