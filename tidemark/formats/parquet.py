@@ -83,9 +83,7 @@ class RowReader:
 
         ``asked`` has a 1 for each row that is wanted, and a 0 for the others up to the last one that is.
         """
-        with _explained():
-            batches = self._file.iter_batches(BLOCK_ROWS, use_threads=asked is not None)
-        number = 0
+        batches, number = self._batches(use_threads=asked is not None), 0
         while True:
             with _explained():
                 batch = next(batches, None)
@@ -98,6 +96,11 @@ class RowReader:
             yield lists
         if number != self.count:
             raise BrokenParquet(f"it has {number:,} rows; its metadata says {self.count:,}")
+
+    def _batches(self, *, use_threads: bool) -> Iterator[Any]:
+        """One row group after the other: over all of them, pyarrow keeps what it has read."""
+        for group in range(self._file.num_row_groups):
+            yield from self._file.iter_batches(BLOCK_ROWS, row_groups=[group], use_threads=use_threads)
 
     def _values(self, batch: Any, name: str, kind: str) -> list[Any]:
         if name == OPTIONAL_COLUMN and name not in batch.schema.names:
