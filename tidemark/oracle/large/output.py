@@ -79,19 +79,22 @@ def make_came(tables: PartTables, output: Output) -> None:
 
 
 def ranges(most: int, parts: int) -> list[Share]:
-    """Shares of a number by its size, of which few are beyond ``most``; NULL is in the first.
+    """Shares of a number by its size, of which few are beyond ``most``; one more is that of NULL.
 
     Input and output are in the order of their offsets, more or less: of a share of them DuckDB reads that part only.
     """
     step = most // parts + 1
     ends = [number * step for number in range(1, parts)]
-    return [partial(_is_between, first, end) for first, end in zip([None, *ends], [*ends, None], strict=True)]
+    found = [
+        partial(_is_between, first, end) for first, end in zip([None, *ends], [*ends, None], strict=True)
+    ]
+    return [*found, "{} is null".format]
 
 
 def _is_between(first: int | None, end: int | None, column: str) -> str:
-    if first is None:
-        return "true" if end is None else f"({column} < {end} or {column} is null)"
-    return f"{column} >= {first}" + ("" if end is None else f" and {column} < {end}")
+    asked = [] if first is None else [f"{column} >= {first}"]
+    asked += [] if end is None else [f"{column} < {end}"]
+    return " and ".join(asked) or f"{column} is not null"
 
 
 def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:
