@@ -199,7 +199,9 @@ class _SparkEngine(SparkTables):
         types = {"o": "bigint", "batch": "bigint", "is_plain": "boolean"}
         types |= dict.fromkeys(ids, "string") | dict.fromkeys(places, "bigint")
         self._map("claims", "output_records", reader, types)
-        *found, came = came_relations(self._history.contract.output, "claims", "o", self.shares[0])
+        *found, came = came_relations(
+            self._history.contract.output, "claims", "o", *self.shares, *self.shares
+        )
         for relation in found:
             self.view(relation.name, self._session.sql(relation.text))
         self.make(came.name, came.text)

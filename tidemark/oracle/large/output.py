@@ -61,12 +61,13 @@ def make_claimed(tables: PartTables, output: Output, scan: str) -> None:
 
 def make_came(tables: PartTables, output: Output) -> None:
     """Make ``came`` of ``claimed``, which is dropped, share by share."""
-    shares = tables.shares
+    shares = [(share, share) for share in tables.shares]
     if output.left_ref is not None and len(shares) > 1:
         ((most,),) = tables.rows("select max(position) from parsed")
-        shares = ranges(int(most or 0), len(shares))
+        shares = [(share, share) for share in ranges(int(most or 0), len(shares))]
+        shares.append(("{} is null".format, lambda *_: "false"))
     *joins, came = zip(
-        *(came_relations(output, "claimed", "rowid + 1", share) for share in shares), strict=True
+        *(came_relations(output, "claimed", "rowid + 1", *pair) for pair in shares), strict=True
     )
     spent = "claimed"
     for of_shares in joins:
@@ -79,16 +80,13 @@ def make_came(tables: PartTables, output: Output) -> None:
 
 
 def ranges(most: int, parts: int) -> list[Share]:
-    """Shares of a number by its size, of which few are beyond ``most``; one more is that of NULL.
+    """Shares of a number by its size, of which few are beyond ``most``; NULL is in none.
 
     Input and output are in the order of their offsets, more or less: of a share of them DuckDB reads that part only.
     """
     step = most // parts + 1
     ends = [number * step for number in range(1, parts)]
-    found = [
-        partial(_is_between, first, end) for first, end in zip([None, *ends], [*ends, None], strict=True)
-    ]
-    return [*found, "{} is null".format]
+    return [partial(_is_between, first, end) for first, end in zip([None, *ends], [*ends, None], strict=True)]
 
 
 def _is_between(first: int | None, end: int | None, column: str) -> str:
@@ -117,11 +115,11 @@ from (
 """
 
 
-def came_relations(output: Output, claims: str, number: str, share: Share) -> list[Select]:
+def came_relations(output: Output, claims: str, number: str, share: Share, of_records: Share) -> list[Select]:
     """``came``, and before it the record of each side: one text for all engines, one join in each ``select``.
 
-    Each join is that of a ``share``. ``claims`` has ``batch``, ``is_plain`` and what :func:`fields_of_output` names;
-    ``number`` is the text of ``o``.
+    Each join is that of a ``share`` of the claims with those ``of_records``. ``claims`` has ``batch``, ``is_plain`` and
+    what :func:`fields_of_output` names; ``number`` is the text of ``o``.
     """
     fields, sides = fields_of_output(output), ["l"] if output.right_id is None else ["l", "r"]
     found = []
@@ -129,7 +127,7 @@ def came_relations(output: Output, claims: str, number: str, share: Share) -> li
         rest = [name for name in fields if name.partition("_")[0] in sides[at + 1 :]]
         before = [] if at == 0 else ["l", "l_is_known", "l_is_absent"]
         has_refs = "l_part" in fields
-        records, on, known, absent = _records_of(side, at, share, has_refs=has_refs)
+        records, on, known, absent = _records_of(side, at, of_records, has_refs=has_refs)
         mine = f"c.{side}_position" if has_refs else f"c.{side}_id"
         kept = "".join(f", c.{name}" for name in (*before, *rest))
         text = (
