@@ -3,7 +3,7 @@
     python -m bench._trace_sizes [--events 100000 1000000 10000000] [--scratch DIR]
 
 Each trace is generated in a process of its own, start of Python included, and removed. Ten million events take 4.4 GB
-of disk, and 0.9 GB of temporary files meanwhile. Prints a table, and a JSON object on its last line.
+of disk, and 0.6 GB of temporary files meanwhile. Prints a table, and a JSON object on its last line.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def write(settings: Settings, path: Path) -> tuple[str, Header]:
         raise UsageError(
             f"the trace {str(path)!r} could not be written",
             detail=error.strerror or str(error),
-            hint="free some space, or name a file on another disk; while a large trace is made, it needs a quarter more"
+            hint="free some space, or name a file on another disk; while a large trace is made, it needs an eighth more"
             " than its size",
         ) from error
 
