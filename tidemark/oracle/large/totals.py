@@ -41,10 +41,13 @@ def count_rest(engine: Engine, history: History) -> Rest:
         late=late.sum(axis=0),
         readable=_readable(engine, history),
         data_batches=_number(engine, "select count(distinct batch) from placed"),
-        duplicate_events=_number(
-            engine,
-            "select coalesce(sum(many - 1), 0) from (select side, id, count(*) as many from parsed"
-            " where not is_sentinel and id is not null group by side, id) ids",
+        duplicate_events=sum(
+            _number(
+                engine,
+                "select coalesce(sum(many - 1), 0) from (select side, id, count(*) as many from parsed"
+                f" where not is_sentinel and id is not null and {share('id')} group by side, id) ids",
+            )
+            for share in engine.shares
         ),
         must_drop=_must_drop(engine, history),
         notes=_notes(engine),
@@ -101,8 +104,8 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
     return found | {
         "matched": _number(
             engine,
-            f"select count(distinct a.l) from answers a {_LEFT_OUT} a.l"
-            f" where a.comes and a.l is not null and {'true' if is_semi else 'a.r is not null'}",
+            f"select count(*) from (select distinct a.l from answers a {_LEFT_OUT} a.l"
+            f" where a.comes and a.l is not null and {'true' if is_semi else 'a.r is not null'}) lefts",
         ),
         "output_records": _number(
             engine,
@@ -117,9 +120,10 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
 
 def _permitted(engine: Engine) -> dict[int, int]:
     """Rows of clean keys that came again, by batch."""
+    engine.make("again", "select identity, many from times where many > 1")
     found = engine.rows(
-        f"select c.batch, sum(t.many - 1) from {_CLEAN} c"
-        " join (select * from times where many > 1) t on t.identity = c.identity where c.comes group by c.batch"
+        f"select c.batch, sum(t.many - 1) from {_CLEAN} c join again t on t.identity = c.identity"
+        " where c.comes group by c.batch"
     )
     return {batch: int(more) for batch, more in found}
 

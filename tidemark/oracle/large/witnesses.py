@@ -18,11 +18,12 @@ _FIRST = 2_000
 def witnesses(history: History, keys: Sequence[str]) -> list[str]:
     """All of them.
 
-    ``sentinels`` has the few records that are no rows of the trace; ``first_lefts`` and ``near_rights`` are there.
+    ``sentinels`` has the few records that are no rows of the trace; ``beyond_ends``, ``first_lefts`` and
+    ``near_rights`` are there.
     """
-    found = [_each(_of_records(), _PLACED), _each(_of_rows(), "rows w"), _LATEST]
+    found = [_each(_OF_RECORDS, _RECORDS), _LAST_READ, _each(_of_rows(), "rows w"), _LATEST]
     found.append(_each(_of_output(history), _CAME))
-    found.append(_of_ends(history))
+    found.append(_each(_OF_ENDS, "beyond_ends"))
     found += [_of_key(history, keys, field) for field in keys]
     return [f"select row from ({one}) found_rows" for one in found]
 
@@ -38,20 +39,19 @@ def _each(columns: Sequence[str], source: str) -> str:
     )
 
 
-_PLACED = (
-    "records r left join placed p on p.row = r.row cross join (select max(batch) as last from placed) batches"
+_OF_RECORDS = (
+    "min(case when not r.readable then r.row end)",
+    "min(case when r.has_null_key and r.readable then r.row end)",
+    "min(case when e.position is null or r.position >= e.position or r.position < s.position then r.row end)",
 )
-
-
-def _of_records() -> list[str]:
-    """Records that are unreadable, have a NULL key, or were never read; and the last that each side's batches read."""
-    last = [f"max(case when r.side = {side} and p.batch = last then r.row end)" for side in (LEFT, RIGHT)]
-    return [
-        "min(case when not r.readable then r.row end)",
-        "min(case when r.has_null_key and r.readable then r.row end)",
-        "min(case when p.row is null then r.row end)",
-        *last,
-    ]
+"""Records that are unreadable, have a NULL key, or were never read."""
+_RECORDS = """records r left join (select side, part, max(position) as position from ends group by side, part) e
+    on e.side = r.side and e.part = r.part left join starts s on s.side = r.side and s.part = r.part"""
+_LAST_READ = """
+select max(r.row) as row from records r join placed p on p.row = r.row
+where p.batch = (select max(batch) from placed) group by r.side
+"""
+"""The last record of each side that the last batch read."""
 
 
 def _of_rows() -> list[str]:
@@ -89,22 +89,26 @@ def _of_output(history: History) -> list[str]:
     return found
 
 
-def _of_ends(history: History) -> str:
-    """A key with a pair beyond each end of the bound."""
+def beyond_ends(history: History) -> str:
+    """The keys with a pair beyond an end of the bound, with a row of each: a relation of single keys."""
     limits = window(history.contract.bound)
     ends = ", ".join(
         f"{pick}(case when w.side = {side} then w.time_us end) as {name}_{which}"
         for side, name in ((LEFT, "left"), (RIGHT, "right"))
         for pick, which in (("min", "first"), ("max", "last"))
     )
-    spans = f"select w.key, {ends}, min(w.row) as row {_MATCHABLE} group by w.key"
-    return _each(
-        [
-            f"min(case when left_first - right_last < {limits.lower_us} then row end)",
-            f"min(case when left_last - right_first > {limits.upper_us} then row end)",
-        ],
-        f"({spans}) spans",
+    below, above = (
+        f"left_first - right_last < {limits.lower_us}",
+        f"left_last - right_first > {limits.upper_us}",
     )
+    return (
+        f"select row, coalesce({below}, false) as is_below, coalesce({above}, false) as is_above"
+        f" from (select w.key, {ends}, min(w.row) as row {_MATCHABLE} group by w.key) spans where {below} or {above}"
+    )
+
+
+_OF_ENDS = ("min(case when is_below then row end)", "min(case when is_above then row end)")
+"""A key with a pair beyond each end of the bound."""
 
 
 _MATCHABLE = f"{_TIMED} and not w.is_late and not w.has_null_key"

@@ -34,7 +34,7 @@ def row_relations(rules: JoinRules) -> list[Select]:
 def side_relations(rules: JoinRules) -> list[Select]:
     """From ``events`` and ``watermarks`` on: which rows are late, when they leave the state, and which can match."""
     return [
-        Select("marks", _marks(rules)),
+        Select("marks", _marks(rules), of_all=True),
         *_endings(rules),
         Select("rows", _rows(rules)),
         Select("lefts", _matchable(rules, LEFT)),
@@ -119,15 +119,18 @@ from (
 def _watermarks(rules: JoinRules) -> list[Select]:
     """The watermark of each batch, and of the one that would come next."""
     if rules.by_checkpoint:
-        return [Select("watermarks", _CHECKPOINT_WATERMARKS)]
+        return [Select("watermarks", _CHECKPOINT_WATERMARKS, of_all=True)]
     return watermark_relations([side.watermark_delay_ms for side in rules.sides], rules.contract.policy)
 
 
 def watermark_relations(delays_ms: Sequence[int | None], policy: WatermarkPolicy) -> list[Select]:
     """``watermarks`` by the event times of ``events``; ``delays_ms``: of each side, ``None`` without a watermark."""
     if delays_ms.count(None) == len(delays_ms):
-        return [Select("watermarks", _NO_WATERMARKS)]
-    return [Select("reached", _reached(delays_ms, policy)), Select("watermarks", _WATERMARKS)]
+        return [Select("watermarks", _NO_WATERMARKS, of_all=True)]
+    return [
+        Select("reached", _reached(delays_ms, policy), of_all=True),
+        Select("watermarks", _WATERMARKS, of_all=True),
+    ]
 
 
 def _reached(delays_ms: Sequence[int | None], policy: WatermarkPolicy) -> str:
