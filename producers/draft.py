@@ -1,7 +1,8 @@
 """The draft: a record of a trace before it is encoded, with event time, arrival time and deliberate flaws.
 
-Pure, without I/O. Drafts are plain mutable objects, because a trace has millions of them. Each stage of the generator
-(streams, lateness, flaws, arrival) sets its own fields, and ``values`` encodes the result as JSON.
+Pure, without I/O. Drafts are plain mutable objects, because a trace has millions of them; some hundred thousands are in
+memory at a time. Each stage of the generator (streams, lateness, flaws, arrival) sets its own fields, and ``values``
+encodes the result as JSON.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ class Flaw(IntEnum):
     NULL_TIME = 4
 
 
-class Draft(msgspec.Struct, gc=False):
+UNREADABLE = (Flaw.NOT_JSON, Flaw.NO_TIME, Flaw.NULL_TIME)
+
+
+class Draft(msgspec.Struct, array_like=True, gc=False):
     """A future record. ``topic`` is an index into ``settings.TOPICS``; ``ad`` and ``page`` are indexes into pools.
 
     ``arrival_ms`` starts as the event time; the lateness models add to it. ``sub_us`` is the rest of the event time
-    beyond ``event_ms``, in microseconds.
+    beyond ``event_ms``, in microseconds. ``order`` is the sort key of a trace: it is set once the arrival is final.
     """
 
     topic: int
@@ -41,10 +45,11 @@ class Draft(msgspec.Struct, gc=False):
     flaw: Flaw = Flaw.NONE
     is_edge: bool = False
     sub_us: int = 0
+    order: int = 0
 
 
 def arrival_order(draft: Draft) -> int:
-    """The sort key of a trace: arrival, then topic, then partition, in one number (a third faster than a tuple).
+    """Arrival, then topic, then partition, in one number, for ``order`` (a third faster to sort by than a tuple).
 
     ``tidemark record`` merges partitions in the same order, also for equal arrivals.
     """

@@ -7,6 +7,7 @@ included. A row is late at ``W`` and before. An unmatched impression is evicted 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -27,22 +28,21 @@ class EdgeMaker:
 
     rng: Random
     settings: Settings
-    made: int = 0
     users: int = 0
 
-    def bound_edges(self) -> list[Draft]:
+    def bound_edges(self) -> Iterator[list[Draft]]:
         """For each slice and each edge of the time bound, an impression with its click; all arrive on time."""
-        rows: list[Draft] = []
         for index in range(self.settings.wanted_slices):
+            start_ms = BASE_MS + index * self.settings.span_ms
             for _ in range(self.settings.edges):
-                start_ms = BASE_MS + index * self.settings.span_ms
+                rows: list[Draft] = []
                 for bounds, micros in BOUND_EDGES:
                     seen_ms = start_ms + self.rng.randrange(self.settings.span_ms)
                     after_us = bounds * self.settings.bound_ms * 1000 + micros if bounds >= 0 else -1000
                     rows += self._pair(seen_ms, divmod(seen_ms * 1000 + after_us, 1000))
-        for row in rows:
-            row.arrival_ms = row.event_ms + 1
-        return rows
+                for row in rows:
+                    row.arrival_ms = row.event_ms + 1
+                yield rows
 
     def late_edges(self, watermark_ms: int, slice_index: int) -> list[Draft]:
         """Rows of both topics around ``W`` (late at and before it), and pairs of which both or one are on time."""
@@ -79,7 +79,6 @@ class EdgeMaker:
         event_ms, sub_us = moment
         user = f"edge-{self.users}"
         self.users += 1
-        self.made += 1
         ad, page = self.rng.randrange(ADS), self.rng.randrange(PAGES)
         place = partition_of(user, self.settings.partitions)
         return Draft(topic, 0, event_ms, user, ad, page, place, event_ms, is_edge=True, sub_us=sub_us)

@@ -7,6 +7,8 @@ frequent, most are rare, and no single key dominates the join.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -33,19 +35,26 @@ class Pools(NamedTuple):
 
 
 class Entities:
-    """The pools of one trace and the cumulative weights to sample them with."""
+    """The pools of one trace and the cumulative weights to sample them with.
+
+    ``users`` is the number of users; a name is made when it is used, because there may be millions.
+    """
 
     def __init__(self, seed: int, impressions: int) -> None:
         pools = make_pools(seed)
-        users = max(20, impressions // IMPRESSIONS_PER_USER)
-        self.users = [f"{pools.names[number % NAMES]}-{number}" for number in range(users)]
+        self.names = pools.names
+        self.users = max(20, impressions // IMPRESSIONS_PER_USER)
         self.ads = [f"ad-{number:03d}" for number in range(1, ADS + 1)]
         self.campaign_of_ad = [pools.campaigns[number % CAMPAIGNS] for number in range(ADS)]
         self.pages = pools.pages
         self.user_agents = pools.user_agents
-        self.user_weights = zipf_weights(users, exponent=0.9, flat=10)
+        self.user_weights = zipf_weights(self.users, exponent=0.9, flat=10)
         self.ad_weights = zipf_weights(ADS, exponent=1.0, flat=3)
         self.page_weights = zipf_weights(PAGES, exponent=1.0, flat=2)
+
+    def user(self, number: int) -> str:
+        """The name of a user."""
+        return f"{self.names[number % NAMES]}-{number}"
 
     def agent_of(self, user: str) -> int:
         """The user agent of a user, as an index into ``user_agents``: always the same for the same user."""
@@ -66,9 +75,9 @@ def make_pools(seed: int) -> Pools:
     )
 
 
-def zipf_weights(n: int, *, exponent: float, flat: float) -> list[float]:
+def zipf_weights(n: int, *, exponent: float, flat: float) -> Sequence[float]:
     """Cumulative weights ``1 / (rank + flat) ** exponent`` of ``n`` ranks, for ``Random.choices``."""
-    return list(accumulate((rank + flat) ** -exponent for rank in range(1, n + 1)))
+    return array("d", accumulate((rank + flat) ** -exponent for rank in range(1, n + 1)))
 
 
 def partition_of(user: str, partitions: int) -> int:

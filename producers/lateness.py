@@ -22,13 +22,14 @@ skewed_clock          the users         a clock that is ahead or behind by the a
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import log
 from random import Random
 from zlib import crc32
 
 from producers.draft import Draft
+from producers.random_draws import Draws, copied, exhaust, skip, some
 from tidemark.errors import UsageError
 
 DEFAULT_LATENESS = (
@@ -56,7 +57,11 @@ class Lateness:
     amount: float
 
 
-Model = Callable[[Random, Sequence[Draft], "Dose"], None]
+Delay = Callable[[Sequence[Draft], int], None]
+"""Delays the next drafts; the number is the index of the first of them."""
+
+Model = Callable[[Random, int, "Dose"], Delay]
+"""Takes from a random stream what a model draws for so many drafts."""
 
 
 @dataclass(frozen=True)
@@ -92,76 +97,110 @@ def parse_lateness(text: str) -> list[Lateness]:
     return mix
 
 
-def make_late(
-    rng: Random, drafts: Sequence[Draft], mix: Sequence[Lateness], unit_ms: int, stretch: Stretch
-) -> None:
-    """Add the lateness of every model of ``mix`` to the arrival times of the drafts."""
-    for item in mix:
-        MODELS[item.model](rng, drafts, Dose(item.share, round(item.amount * unit_ms), stretch))
+class MakeLate:
+    """Adds the lateness of every model of a mix to the arrival times of ``count`` drafts, which come in chunks."""
+
+    def __init__(
+        self, rng: Random, count: int, mix: Sequence[Lateness], unit_ms: int, stretch: Stretch
+    ) -> None:
+        self._first = 0
+        self._models = [
+            MODELS[item.model](rng, count, Dose(item.share, round(item.amount * unit_ms), stretch))
+            for item in mix
+        ]
+
+    def __call__(self, drafts: Sequence[Draft]) -> None:
+        """Delay the next drafts, in their order."""
+        for delay in self._models:
+            delay(drafts, self._first)
+        self._first += len(drafts)
 
 
-def some(rng: Random, n: int, share: float) -> Iterator[int]:
-    """Indexes below ``n``, each picked with probability ``share``; the cost grows with the number picked, not ``n``."""
-    if share >= 1:
-        yield from range(n)
-    elif share > 0:
-        scale, index = 1 / log(1 - share), -1
-        while True:
-            index += 1 + int(log(1 - rng.random()) * scale)
-            if index >= n:
-                return
-            yield index
-
-
-def _on_time(rng: Random, drafts: Sequence[Draft], dose: Dose) -> None:
+def _on_time(rng: Random, count: int, dose: Dose) -> Delay:
     jitter = [int(dose.amount_ms * 0.01 * (step / 256) ** 3) for step in range(257)]
-    for draft, wait_ms in zip(drafts, rng.choices(jitter, k=len(drafts)), strict=True):
-        draft.arrival_ms += wait_ms
+    own = copied(rng)
+    skip(rng, count)
+
+    def delay(drafts: Sequence[Draft], _first: int) -> None:
+        for draft, wait_ms in zip(drafts, own.choices(jitter, k=len(drafts)), strict=True):
+            draft.arrival_ms += wait_ms
+
+    return delay
 
 
-def _uniform(rng: Random, drafts: Sequence[Draft], dose: Dose) -> None:
-    for index in some(rng, len(drafts), dose.share):
-        drafts[index].arrival_ms += int(rng.random() * dose.amount_ms)
+def _uniform(rng: Random, count: int, dose: Dose) -> Delay:
+    def waits(rng: Random) -> Iterator[tuple[int, int]]:
+        for index in some(rng, count, dose.share):
+            yield index, int(rng.random() * dose.amount_ms)
+
+    return _delayed_by(rng, waits)
 
 
-def _long_tail(rng: Random, drafts: Sequence[Draft], dose: Dose) -> None:
-    for index in some(rng, len(drafts), dose.share):
-        amounts = min(rng.paretovariate(1.5) - 1, LONGEST_TAIL)
-        drafts[index].arrival_ms += int(amounts * dose.amount_ms)
+def _long_tail(rng: Random, count: int, dose: Dose) -> Delay:
+    def waits(rng: Random) -> Iterator[tuple[int, int]]:
+        for index in some(rng, count, dose.share):
+            yield index, int(min(rng.paretovariate(1.5) - 1, LONGEST_TAIL) * dose.amount_ms)
+
+    return _delayed_by(rng, waits)
 
 
-def _burst(rng: Random, drafts: Sequence[Draft], dose: Dose) -> None:
+def _delayed_by(rng: Random, waits: Callable[[Random], Iterator[tuple[int, int]]]) -> Delay:
+    """Delays of some drafts, in milliseconds, by their indexes."""
+    own = Draws(waits(copied(rng)))
+    exhaust(waits(rng))
+
+    def delay(drafts: Sequence[Draft], first: int) -> None:
+        for index, wait_ms in own.below(first + len(drafts)):
+            drafts[index - first].arrival_ms += wait_ms
+
+    return delay
+
+
+def _burst(rng: Random, _count: int, dose: Dose) -> Delay:
     length_ms = max(dose.amount_ms, 1)
-    outages = max(1, round(dose.share * dose.stretch.duration_ms / length_ms)) if dose.share else 0
     room_ms = max(dose.stretch.duration_ms - length_ms, 1)
-    for _ in range(outages):
-        start_ms = dose.stretch.start_ms + rng.randrange(room_ms)
-        end_ms, region = start_ms + length_ms, rng.randrange(4)
-        for draft in drafts:
-            if start_ms <= draft.event_ms < end_ms and crc32(draft.user.encode()) & 3 == region:
-                draft.arrival_ms += end_ms - draft.event_ms
+    number = max(1, round(dose.share * dose.stretch.duration_ms / length_ms)) if dose.share else 0
+    outages = sorted(
+        (dose.stretch.start_ms + rng.randrange(room_ms), rng.randrange(4)) for _ in range(number)
+    )
+
+    def delay(drafts: Sequence[Draft], _first: int) -> None:
+        times_ms = [draft.event_ms for draft in drafts]
+        since = bisect_left(outages, (min(times_ms) - length_ms + 1, 0))
+        until = bisect_left(outages, (max(times_ms) + 1, 0))
+        for start_ms, region in outages[since:until]:
+            end_ms = start_ms + length_ms
+            for draft in drafts:
+                if start_ms <= draft.event_ms < end_ms and crc32(draft.user.encode()) & 3 == region:
+                    draft.arrival_ms += end_ms - draft.event_ms
+
+    return delay
 
 
-def _straggling_partition(rng: Random, drafts: Sequence[Draft], dose: Dose) -> None:
+def _straggling_partition(rng: Random, _count: int, dose: Dose) -> Delay:
     topic, partition = rng.randrange(2), rng.randrange(dose.stretch.partitions)
     length_ms = int(dose.share * dose.stretch.duration_ms)
     start_ms = dose.stretch.start_ms + rng.randrange(max(dose.stretch.duration_ms - length_ms, 1))
     end_ms = start_ms + length_ms
-    for draft in drafts:
-        if draft.topic == topic and draft.partition == partition and start_ms <= draft.event_ms < end_ms:
-            draft.arrival_ms += dose.amount_ms
+
+    def delay(drafts: Sequence[Draft], _first: int) -> None:
+        for draft in drafts:
+            if draft.topic == topic and draft.partition == partition and start_ms <= draft.event_ms < end_ms:
+                draft.arrival_ms += dose.amount_ms
+
+    return delay
 
 
-def _skewed_clock(rng: Random, drafts: Sequence[Draft], dose: Dose) -> None:
-    salt = rng.getrandbits(32)
-    skew_ms: dict[str, int] = {}
-    for draft in drafts:
-        skew = skew_ms.get(draft.user)
-        if skew is None:
+def _skewed_clock(rng: Random, _count: int, dose: Dose) -> Delay:
+    salt, chosen_below = rng.getrandbits(32), dose.share * 0x7FFFFFFF
+
+    def delay(drafts: Sequence[Draft], _first: int) -> None:
+        for draft in drafts:
             lot = crc32(draft.user.encode(), salt)
-            chosen = (lot >> 1) < dose.share * 0x7FFFFFFF
-            skew = skew_ms[draft.user] = (dose.amount_ms if lot & 1 else -dose.amount_ms) if chosen else 0
-        draft.arrival_ms += skew
+            if (lot >> 1) < chosen_below:
+                draft.arrival_ms += dose.amount_ms if lot & 1 else -dose.amount_ms
+
+    return delay
 
 
 MODELS: dict[str, Model] = {

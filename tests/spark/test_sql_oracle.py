@@ -47,7 +47,7 @@ def history_of(kind: JoinKind, form: int) -> History:
 @pytest.mark.parametrize("form", [pytest.param(2, marks=pytest.mark.long), FORMAT_BY_TIME])
 @pytest.mark.parametrize("kind", JoinKind)
 def test_each_relation_gives_the_same_on_both_engines(kind, form, quoting, monkeypatch):
-    monkeypatch.setattr("tidemark.oracle.sql.join_answer._FEW_ROWS", 0)
+    monkeypatch.setattr("tidemark.oracle.sql.join_answer.FEW_ROWS", 0)
     monkeypatch.setattr("tidemark.oracle.sql.join_answer.POPULAR", 3)
     history = history_of(kind, form)
     rules = replace(rules_of(history), bucket_us=BUCKET_US if form == FORMAT_BY_TIME else None)

@@ -7,12 +7,13 @@ which records they are made of, so they are compared as values, batch by batch.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain as chain_of
 
 from tidemark.formats import chain
 from tidemark.formats.consistency import told_otherwise
 from tidemark.formats.contract import JoinKind
+from tidemark.formats.events import write_time
 from tidemark.oracle import chain_coverage
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
 from tidemark.oracle.coverage import Goals, waived_in_vain
@@ -30,12 +31,23 @@ from tidemark.oracle.spark.known_defects import (
     is_modelled,
     known,
 )
-from tidemark.oracle.sql.chain_answer import ChainAnswer
+from tidemark.oracle.spark.time_ranges import US_PER_MS
+from tidemark.oracle.sql.chain_answer import ChainAnswer, ask_chain
 from tidemark.oracle.verdict import Judgement, Verdict, readable_evidence
 from tidemark.oracle.watermark_check import check_watermarks
 
-SOUND = Rules(right_first=False, drops_sides=False)
-"""Those of a Spark without a known defect."""
+CHAIN_DEFECTS = (LEFT_SEMI_LOSES_SAME_BATCH_ROWS, UNUSED_SIDE_HOLDS_THE_WATERMARK)
+
+
+def rules_of(defects: Collection[str]) -> Rules:
+    """The model's rules for a Spark with these known defects."""
+    return Rules(
+        right_first=LEFT_SEMI_LOSES_SAME_BATCH_ROWS in defects,
+        drops_sides=UNUSED_SIDE_HOLDS_THE_WATERMARK in defects,
+    )
+
+
+SOUND = rules_of(())
 
 
 def judge_chain(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
@@ -79,7 +91,7 @@ class _ChainJudgement(Judgement):
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
-        predicted = self.stage("the model", lambda: self.predict(self.rules(), self.choice))
+        predicted = self.stage("the model", lambda: self.predict(rules_of(self.defects()), self.choice))
         if predicted is not None:
             if self.choice.unseen:
                 self.inconclusive.append(
@@ -109,13 +121,10 @@ class _ChainJudgement(Judgement):
                 ) or {}  # fmt: skip
         return self.conclude(counts, asked, reached)
 
-    def rules(self) -> Rules:
-        """Those of the Spark that ran."""
+    def defects(self) -> list[str]:
+        """The known defects of the Spark that ran, of those that a chain can show."""
         versions = self.history.manifest.versions
-        return Rules(
-            right_first=has_defect(versions, LEFT_SEMI_LOSES_SAME_BATCH_ROWS),
-            drops_sides=has_defect(versions, UNUSED_SIDE_HOLDS_THE_WATERMARK),
-        )
+        return [name for name in CHAIN_DEFECTS if has_defect(versions, name)]
 
     def predict(self, rules: Rules, choose: Choose) -> Predicted:
         """Run the model over all batches."""
@@ -130,28 +139,23 @@ class _ChainJudgement(Judgement):
         return predicted
 
     def compare_oracles(self, predicted: Predicted) -> DefectRows:
-        """What a known defect of Spark changes; any other difference becomes a finding."""
-        sources = range(len(self.history.chain.sources))
-        given = [[row for batch in self.history.batches for row in batch.rows[source]] for source in sources]
-        oracle_name = ChainAnswer(predicted.model, given)
-        sql, ours = Counter(map(predicted.shape.shorten, oracle_name.rows().elements())), predicted.all()
-        for broken in oracle_name.broken:
-            self.finding_log.add(Finding(property="oracles_disagree", message=f"in Spark's rules {broken}"))
-        holds_back = predicted.model.silent > 0  # then SQL, too, goes by a watermark that is held back
-        if sql == ours and not holds_back:
-            return DefectRows()
+        """What a known defect of Spark changes; a difference between the oracles becomes a finding."""
         name = self.possible_defect(predicted.model)
-        if name is not None:
-            sound = self.predict(SOUND, first_come)
-            right = Counter(map(predicted.shape.shorten, ChainAnswer(sound.model, given).rows().elements()))
-            if right == sound.all() and (right == sql or holds_back):
-                return DefectRows(name, lost=right - ours, added=ours - right)
-        for values, who in [(one, "SQL gives") for one in (sql - ours).elements()] + [
-            (one, "Spark's rules give") for one in (ours - sql).elements()
-        ]:
-            message = f"{who} {show(self.history.chain, values)}, the other oracle does not"
+        if not self.agree(predicted, self.defects()) or name is None:
+            return DefectRows()
+        sound = self.predict(SOUND, Choice(self.history, self.output))
+        if not self.agree(sound, ()):
+            return DefectRows()
+        right, ours = sound.all(), predicted.all()
+        return DefectRows(name, lost=right - ours, added=ours - right)
+
+    def agree(self, predicted: Predicted, defects: Collection[str]) -> bool:
+        """Whether SQL gives what the model gives."""
+        answer = ask_chain(self.history, predicted.model.choices(), defects)
+        differences = list(differences_of(self.history.chain, predicted, answer))
+        for message in differences:
             self.finding_log.add(Finding(property="oracles_disagree", message=message))
-        return DefectRows()
+        return not differences
 
     def possible_defect(self, model: Model) -> str | None:
         """The known defect that this chain can show in this Spark."""
@@ -161,3 +165,22 @@ class _ChainJudgement(Judgement):
             isinstance(one, chain.Join) and one.kind is JoinKind.LEFT_SEMI for one in self.history.chain.steps
         )
         return LEFT_SEMI_LOSES_SAME_BATCH_ROWS if semi and model.rules.right_first else None
+
+
+def differences_of(described: chain.Chain, predicted: Predicted, answer: ChainAnswer) -> Iterator[str]:
+    """What the oracles say differently: watermarks, late rows of each step, and the rows of each batch."""
+    yield from (f"in Spark's rules {broken}" for broken in answer.broken)
+    marks = zip(answer.watermarks_ms, predicted.watermarks_ms, strict=True)
+    for batch, (one_ms, other_ms) in enumerate(marks):
+        if one_ms != other_ms:
+            one, other = (write_time(ms * US_PER_MS) for ms in (one_ms, other_ms))
+            yield f"SQL gives batch {batch} the watermark {one}, Spark's rules give {other}"
+    for number, (late, machine) in enumerate(zip(answer.late, predicted.model.machines, strict=True), 1):
+        if late != (other_late := sum(map(len, machine.late))):
+            step = type(machine.step).__name__.lower()
+            yield f"SQL gives {late} late rows at step {number} ({step}), Spark's rules give {other_late}"
+    for batch, (rows, other_rows) in enumerate(zip(answer.rows, predicted.rows, strict=True)):
+        sql, ours = Counter(map(predicted.shape.shorten, rows)), Counter(values for values, _ in other_rows)
+        for who, more in (("SQL gives", sql - ours), ("Spark's rules give", ours - sql)):
+            for values in more.elements():
+                yield f"{who} {show(described, values)} in batch {batch}, the other oracle does not"

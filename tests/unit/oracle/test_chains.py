@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from random import Random
 
 import pytest
 
-from tests.spark.chain_fuzz import read_rows
-from tests.spark.chain_traces import SHAPES, make_history
 from tests.unit.oracle.chain_runs import ChainRun, source
 from tidemark.errors import BrokenContract
 from tidemark.formats.chain import (
@@ -24,9 +21,6 @@ from tidemark.formats.chain import (
     read_contract,
 )
 from tidemark.formats.contract import Bound, Delivery, Filter, JoinKind, Term, WatermarkPolicy
-from tidemark.oracle.model.chain_replay import Model
-from tidemark.oracle.model.operators import Rules
-from tidemark.oracle.sql.chain_answer import ChainAnswer
 
 COUNT = Aggregate(Window(source("a"), "end", 10_000), ("k_a",), (Value("n", "count"),))
 COUNTS = Chain("counts", COUNT, ("k_a", "end", "n"))
@@ -338,25 +332,6 @@ def test_a_left_semi_join_of_windowed_aggregates_gives_nothing_since_4_2():
     assert properties(run("4.1.4", "u 2")) == {}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_sql_gives_what_the_rules_give(shape):
-    for seed in range(3):
-        history = make_history(Random(f"oracles-{seed}"), shape)
-        model = Model(history.chain, Rules(right_first=False))
-        given, out = [[] for _ in history.chain.sources], []
-        for phase in history.phases:
-            if phase.restart:
-                model.restart()
-            for rows in [*phase.batches, []]:
-                read = [read_rows(one, rows) for one in history.chain.sources]
-                for all_rows, some in zip(given, read, strict=True):
-                    all_rows += some
-                out += [row.get(history.chain.output) for row in model.batch(read)]
-        oracle_name = ChainAnswer(model, given)
-        assert sorted(oracle_name.rows().elements(), key=repr) == sorted(out, key=repr)
-        assert oracle_name.broken == []
-
-
 @pytest.mark.parametrize(
     "described", [COUNTS, ONCE, FIRST, THEN_COUNTED, TWICE_JOINED, WINDOWS_JOINED, COMPARED]
 )
@@ -381,6 +356,8 @@ def test_a_chain_survives_json(described):
         replace(WINDOWS, conditions=(Term(">=", "n", value=1),)),
         replace(WINDOWS, conditions=(Term("~", "n", "m"),)),
         replace(JOINED, keys=(("id_a", "k_b"),)),
+        replace(JOINED, bound=Bound(1, 0)),
+        replace(WINDOWS, bound=Bound(1, 2, equal=True)),
         replace(JOINED, time="t_b"),
         replace(JOINED, left=source("a", None)),
         source("a", filters=(Filter("id_a", ">", 1),)),

@@ -58,7 +58,7 @@ def of_keys(rng: random.Random, keys: str, record: Record) -> Record:
 
 def make_popular(monkeypatch: pytest.MonkeyPatch, popular: int) -> None:
     """Let keys with more right rows than this be popular, as in a run that is not small."""
-    monkeypatch.setattr("tidemark.oracle.sql.join_answer._FEW_ROWS", 0)
+    monkeypatch.setattr("tidemark.oracle.sql.join_answer.FEW_ROWS", 0)
     monkeypatch.setattr("tidemark.oracle.sql.join_answer.POPULAR", popular)
 
 

@@ -67,6 +67,26 @@ def test_a_usage_error_is_printed_with_a_hint(tmp_path, arguments, code, words):
     assert failed.stdout == ""
 
 
+@pytest.mark.parametrize("run_items", [200_000, 500], ids=["trace", "temporary file"])
+def test_a_trace_that_cannot_be_written_is_a_usage_error_and_leaves_nothing(tmp_path, run_items):
+    """A limit on the size of files stands for a full disk: the same error of the system, but for its number."""
+    program = (
+        "import resource, sys; from producers import spool; from producers.__main__ import main\n"
+        f"spool.RUN_ITEMS = {run_items}\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); main()"
+    )
+    failed = subprocess.run(
+        [sys.executable, "-P", "-c", program, "generate", "--out", str(tmp_path / "t.jsonl")],
+        env={**os.environ, "PYTHONPATH": str(paths.payload())},
+        capture_output=True,
+        text=True,
+    )
+    assert failed.returncode == EXIT_USAGE, failed.stderr
+    assert "could not be written" in failed.stderr
+    assert "free some space" in failed.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_broker_that_does_not_answer_is_a_testbed_error(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"tidemark_trace": 2, "pace": "backlog", "topics": {"a": {}}}\n')
     failed = producers("replay", tmp_path / "t.jsonl", "--bootstrap", "127.0.0.1:1", "--connect-s", 0.5)

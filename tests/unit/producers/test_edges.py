@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from producers.generate import generate
+from producers.generate import generated
 from producers.settings import Settings
 from tidemark.errors import UsageError
 
@@ -22,7 +22,8 @@ BOUND_MS = 20_000
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_predicted_watermark_is_right_for_every_join_kind(make, seed, kind):
     made = make(seed=seed, impressions=600)
-    predicted = generate(made.settings).arrivals.watermarks_ms
+    with generated(made.settings) as trace:
+        predicted = trace.arrivals.watermarks_ms
     assert made.watermarks_ms(KINDS[kind])[:-1] == predicted
     assert predicted == sorted(set(predicted))
 
@@ -39,9 +40,11 @@ def test_the_predicted_watermark_is_right_for_every_join_kind(make, seed, kind):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_predicted_watermark_and_the_number_of_late_rows_are_exact_for_any_settings(make, **dials):
     made = make(**dials)
+    with generated(made.settings) as trace:
+        predicted = trace.arrivals.watermarks_ms
     for filtered in KINDS.values():
         marks = made.watermarks_ms(filtered)
-        assert marks[:-1] == generate(made.settings).arrivals.watermarks_ms
+        assert marks[:-1] == predicted
     late = sum(
         event.time_us <= marks[index] * 1000 and None not in event.key
         for index, rows in enumerate(made.slices())

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from producers.draft import arrival_order
-from producers.generate import generate
+from producers.generate import generated
 from producers.settings import BASE_MS, Settings
 from tidemark import paths
 from tidemark.errors import UsageError
@@ -194,9 +194,9 @@ def test_most_clicks_follow_within_the_time_bound_and_some_after_it(make):
 
 
 def test_merging_the_partitions_gives_the_order_of_the_trace():
-    arrivals = generate(Settings(impressions=500)).arrivals
-    for rows in arrivals.slices:
-        assert [arrival_order(row) for row in rows] == sorted(arrival_order(row) for row in rows)
+    with generated(Settings(impressions=500)) as trace:
+        order = [arrival_order(row) for _, rows in trace.arrivals.slices() for row in rows]
+    assert order == sorted(order)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 from producers.draft import Draft
 from producers.entities import partition_of
-from producers.lateness import LONGEST_TAIL, MODELS, Stretch, make_late, parse_lateness, some
+from producers.lateness import LONGEST_TAIL, MODELS, MakeLate, Stretch, parse_lateness
+from producers.random_draws import at_least, some
 from tidemark.errors import UsageError
 
 UNIT_MS = 10_000
@@ -21,7 +22,9 @@ def delayed(text: str, n: int = 4_000, seed: int = 1) -> list[Draft]:
     for number in range(n):
         user, event_ms = f"u{number % 500}", number * STRETCH.duration_ms // n
         drafts.append(Draft(number % 2, number, event_ms, user, 0, 0, partition_of(user, 2), event_ms))
-    make_late(Random(seed), drafts, parse_lateness(text), UNIT_MS, STRETCH)
+    make_late = MakeLate(Random(seed), n, parse_lateness(text), UNIT_MS, STRETCH)
+    for first in range(0, n, 77):
+        make_late(drafts[first : first + 77])
     return drafts
 
 
@@ -79,7 +82,7 @@ def test_the_delays_of_models_add_up():
     always = Stretch(start_ms=0, duration_ms=1, partitions=1)
     for _ in range(50):
         drafts[0].arrival_ms = 0
-        make_late(rng, drafts, both, UNIT_MS, always)
+        MakeLate(rng, 1, both, UNIT_MS, always)(drafts)
         if drafts[0].arrival_ms == 4 * UNIT_MS:
             return
     pytest.fail("never both")
@@ -105,3 +108,12 @@ def test_some_picks_about_its_share_at_a_cost_of_its_picks():
     assert 2_700 < len(picked) < 3_300
     assert list(some(Random(1), 5, 1)) == [0, 1, 2, 3, 4]
     assert list(some(Random(1), 5, 0)) == []
+
+
+@pytest.mark.parametrize(("n", "share", "least"), [(2, 0.5, 2), (1_000, 0.0001, 3), (10, 0, 0)])
+def test_at_least_so_many_are_picked(n, share, least):
+    for seed in range(20):
+        picked = list(at_least(Random(seed), n, share, 3))
+        assert picked == sorted(set(picked))
+        assert len(picked) >= least
+        assert all(0 <= index < n for index in picked)

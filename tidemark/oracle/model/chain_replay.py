@@ -8,7 +8,7 @@ the batch before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tidemark.formats import chain
 from tidemark.formats.watermark import WatermarkTracker
@@ -83,9 +83,9 @@ class Model:
             for number, machine in enumerate(self.machines)
         )
 
-    def late_rows(self) -> list[list[Row]]:
-        """The rows that were late in the last batch, by machine."""
-        return [machine.late_rows for machine in self.machines]
+    def choices(self) -> list[list[list[Row]]]:
+        """Of each machine that chooses the rows that it took, batch by batch."""
+        return [machine.chosen for machine in self.machines if machine.chooses]
 
     def _advance(self, rows: Sequence[list[Row]]) -> None:
         for number, (source, mine) in enumerate(zip(self.chain.sources, rows, strict=True)):
@@ -111,7 +111,3 @@ class Model:
 
         visit(self.chain.last)
         return found
-
-    def final_ms(self) -> Mapping[int, int]:
-        """The watermark that the last batch ran with, by the number of the machine."""
-        return dict(enumerate(self._inputs_ms(self._previous_ms or 0)))

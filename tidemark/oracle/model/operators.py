@@ -56,8 +56,10 @@ def first_come(_machine: Machine, rows: list[Row], many: int) -> list[Row]:
 class Machine(ABC):
     """A step at work. ``late[n]`` collects the rows of input ``n`` that were dropped as late.
 
-    ``late_rows`` are those of the last batch.
+    ``late_rows`` are those of the last batch. ``chosen`` are the rows that one that ``chooses`` took, batch by batch.
     """
+
+    chooses = False
 
     stateful = True
 
@@ -68,6 +70,7 @@ class Machine(ABC):
         self.times = [chain.time_of(one) for one in chain.inputs_of(step)]
         self.late: list[list[Row]] = [[] for _ in self.times]
         self.late_rows: list[Row] = []
+        self.chosen: list[list[Row]] = []
 
     @abstractmethod
     def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
@@ -160,12 +163,12 @@ def _value(value: chain.Value, rows: list[Row]) -> Any:
 class DeduplicateOperator(Machine):
     """``due_us``: key -> when its entry is forgotten, at or before the eviction watermark; ``None``: never."""
 
+    chooses = True
     step: chain.Deduplicate
 
     def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
         super().__init__(step, rules, choose)
         self.due_us: dict[tuple[Any, ...], int | None] = {}
-        self.kept: list[Row] = []
         self.dropped = 0
         self.delay_us = delay_ms(self.step) * US_PER_MS
 
@@ -185,7 +188,7 @@ class DeduplicateOperator(Machine):
             self.due_us[key] = self._due_us(row)
             out.append(row)
         self.due_us = {key: due for key, due in self.due_us.items() if not _is_by(due, eviction_ms)}
-        self.kept += out
+        self.chosen.append(out)
         self.dropped += len(rows_in) - len(out)
         return out
 
@@ -210,12 +213,12 @@ def delay_ms(step: chain.Deduplicate) -> int:
 class LimitOperator(Machine):
     """``left``: how many rows may still come."""
 
+    chooses = True
     step: chain.Limit
 
     def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
         super().__init__(step, rules, choose)
         self.left = self.step.rows
-        self.kept: list[Row] = []
         self.dropped = 0
 
     def process(self, inputs: Sequence[list[Row]], _late_ms: int, _eviction_ms: int) -> list[Row]:
@@ -223,7 +226,7 @@ class LimitOperator(Machine):
         rows = inputs[0] if len(inputs[0]) <= self.left else self.choose(self, inputs[0], self.left)
         self.left -= len(rows)
         self.dropped += len(inputs[0]) - len(rows)
-        self.kept += rows
+        self.chosen.append(rows)
         return rows
 
     def wants_another(self, _eviction_ms: int, _next_ms: int) -> bool:

@@ -1,181 +1,212 @@
-"""The SQL oracle of a chain: plain SQL over the rows that were not late where they arrived, run by DuckDB.
+"""The SQL oracle of a chain, run by DuckDB: the rows of each step, with the batch of each, from the offsets on.
 
-Free of Spark and of I/O. Which rows each step dropped as late, and the watermarks at the end, are the model's.
-Lateness depends on how rows fell into batches; once it is known which rows each step dropped, the answer of a step to
-its input does not: a ``group by``, a ``join``, an ``anti join`` of what is over. Which of the copies a deduplication
-keeps is not determined, nor which rows a limit takes: for them SQL says what must be true of any choice.
+Free of Spark and of I/O, and of the model. Batches, the query's watermark, late rows, and when a row is forgotten are
+the relations of a single join, asked of each step of the tree (``chain_relations``). A step's watermark is the query's
+less a number that the steps below it make. A table has the rows of each step: ``row``, ``batch``, and its fields by
+their names and ``_``.
+
+Which of the copies a deduplication keeps is not determined, nor which rows a limit takes: the choice is given, and SQL
+says what must be true of any, batch by batch.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from tidemark.formats import chain
-from tidemark.formats.contract import JoinKind
+from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.rows import Row
-from tidemark.oracle.model.chain_replay import Model
-from tidemark.oracle.model.operators import DeduplicateOperator, LimitOperator, delay_ms
-from tidemark.oracle.spark.time_ranges import US_PER_MS, bound_ms
-from tidemark.oracle.sql.join_answer import QUIET
+from tidemark.oracle.spark.known_defects import (
+    LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
+    UNUSED_SIDE_HOLDS_THE_WATERMARK,
+)
+from tidemark.oracle.spark.outer_join_elimination import as_described, optimized
+from tidemark.oracle.sql import chain_relations
+from tidemark.oracle.sql.chain_relations import time_of
+from tidemark.oracle.sql.interruptible import execute, interruptible
+from tidemark.oracle.sql.join_answer import FEW_ROWS, POPULAR, QUIET, as_one, database
+from tidemark.oracle.sql.join_inputs import plan_tables
+from tidemark.oracle.sql.join_rules import Select, quoted
+from tidemark.oracle.sql.row_relations import PLACED, watermark_relations
 
 _ARROW = {chain.STRING: pa.string(), chain.BIGINT: pa.int64(), chain.TIME: pa.int64()}
-_TYPES = {chain.STRING: "varchar", chain.BIGINT: "bigint", chain.TIME: "bigint"}
+
+Choices = Iterable[Sequence[Sequence[Row]]]
+"""Of each step that chooses, in order: the rows that it takes in each batch."""
 
 
+@dataclass
 class ChainAnswer:
-    """SQL's answer to what a model was given. ``broken`` are the promises of a choice that are not kept."""
+    """What SQL says of a run: of each batch its watermark, and the values that the last step gives.
 
-    def __init__(self, model: Model, given: list[list[Row]]) -> None:
-        """``given``: all rows of each source of the chain, in the model's batches."""
-        self._model = model
-        self._given = model.read_by(given)
-        self._final_ms = model.final_ms()
-        self._numbers = iter(range(len(model.machines)))
-        self._sources = iter(range(len(self._given)))
-        self._database = duckdb.connect(":memory:")
-        self._database.execute(QUIET)
-        self._database.execute("set threads = 1")
-        self.broken: list[str] = []
+    ``late`` is the number of late rows of each step but the sources, ``broken`` the promises of a choice that are not
+    kept.
+    """
 
-    def rows(self) -> Counter[tuple[Any, ...]]:
-        """The values of all rows that the last step has given."""
-        described = self._model.chain
-        name = self._answer(described.last)
-        columns = ", ".join(map(_quoted, described.output))
-        return Counter(self._database.execute(f"select {columns} from {name}").fetchall())
+    watermarks_ms: list[int] = field(default_factory=list)
+    rows: list[list[tuple[Any, ...]]] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
 
-    def _answer(self, step: chain.Step) -> str:
-        """Make the table of a step's rows; returns its name."""
+
+def ask_chain(history: ChainHistory, choices: Choices, defects: Collection[str]) -> ChainAnswer:
+    """Ask SQL what a Spark with these known defects gives."""
+    with database().cursor() as sql:  # a connection of its own: what it makes nobody else sees
+        sql.execute(QUIET)
+        return _Question(history, choices, defects, sql).answer()
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The table of a step, whose watermark is ``behind_ms`` behind the query's; ``None``: it has none.
+
+    ``delay_ms`` is the watermark delay of the source that its event time comes from.
+    """
+
+    name: str
+    behind_ms: int | None = None
+    delay_ms: int = 0
+
+
+class _Question:
+    """The tables of one run."""
+
+    def __init__(
+        self,
+        history: ChainHistory,
+        choices: Choices,
+        defects: Collection[str],
+        sql: duckdb.DuckDBPyConnection,
+    ) -> None:
+        is_pruned = UNUSED_SIDE_HOLDS_THE_WATERMARK in defects
+        self._plan = optimized(history.chain) if is_pruned else as_described(history.chain)
+        self._loses = LEFT_SEMI_LOSES_SAME_BATCH_ROWS in defects
+        self._history = history
+        self._choices = iter(choices)
+        self._sql = sql
+        rows = sum(len(of_source) for batch in history.batches for of_source in batch.rows)
+        self._popular = None if rows <= FEW_ROWS else POPULAR
+        self._sources = iter(range(len(self._plan.sources)))
+        self._answer = ChainAnswer()
+
+    def answer(self) -> ChainAnswer:
+        """Make all tables, and read the last one."""
+        self._place_rows()
+        last, found = self._run(self._plan.chain.last), self._answer
+        text = "select watermark_ms from query_watermarks join plans using (batch) order by batch"
+        found.watermarks_ms = [watermark_ms for (watermark_ms,) in self._rows(text)]
+        found.rows = [[] for _ in self._history.batches]
+        columns = ", ".join(map(quoted, self._plan.chain.output))
+        for batch, *values in self._rows(f"select batch, {columns} from {last.name}"):
+            found.rows[batch].append(tuple(values))
+        return found
+
+    def _place_rows(self) -> None:
+        """The batches of all rows, and the query's watermarks."""
+        sources, plans = self._plan.chain.sources, [batch.plan for batch in self._history.batches]
+        topics = [source.topic for source in sources]
+        for name, columns in plan_tables(self._history.manifest, plans, topics).items():
+            self._sql.register(name, columns)
+        records, first = [], 0
+        for side, source in enumerate(sources):
+            first += self._read(side, source, first)
+            time = quoted(source.time)
+            records.append(f"select row, {side} as side, part, position, {time} as time_us from read_{side}")
+        self._make("records", " union all ".join(records))
+        self._make("placed", PLACED)
+        events = (
+            "select batch, side, time_us as event_us, true as is_sure from records join placed using (row)"
+        )
+        delays_ms = [source.watermark_delay_ms for source in (*sources, *self._plan.unread)]
+        found = [Select("events", events), *watermark_relations(delays_ms, self._plan.chain.policy)]
+        self._make("query_watermarks", f"{as_one(found)} select batch, watermark_ms from watermarks")
+
+    def _read(self, side: int, source: chain.Source, first: int) -> int:
+        """Register the records of a source by their places, numbered from ``first`` on; returns how many."""
+        number = self._plan.sources[side]
+        rows = [row for batch in self._history.batches for row in batch.rows[number]]
+        places = [self._history.places[record] for row in rows for record in row.made_of]
+        self._register(
+            f"read_{side}", source, rows, row=range(first, first + len(rows)),
+            part=[part for _, part, _ in places], position=[position for _, _, position in places],
+        )  # fmt: skip
+        return len(rows)
+
+    def _run(self, step: chain.Step) -> _Made:
+        """Make the table of a step, behind those of its inputs."""
         if isinstance(step, chain.Source):
-            number = next(self._sources)
-            return self._load(f"source_{number}", step, self._given[number])
-        inputs = [self._answer(one) for one in chain.inputs_of(step)]
-        number = next(self._numbers)
-        machine = self._model.machines[number]
-        for side, (name, below) in enumerate(zip(list(inputs), chain.inputs_of(step), strict=True)):
-            if machine.late[side]:
-                late = self._load(f"late_{number}_{side}", below, machine.late[side])
-                inputs[side] = self._make(
-                    f"in_time_{number}_{side}", f"select * from {name} except all select * from {late}"
-                )
-        own = f"step_{number}"
-        if isinstance(machine, DeduplicateOperator | LimitOperator):
-            kept = self._load(own, step, machine.kept)
-            self._check_kept(step, inputs[0], kept)
-            return kept
-        return self._make(own, self._sql(step, inputs, self._final_ms[number]))
-
-    def _sql(self, step: chain.Step, inputs: list[str], watermark_ms: int) -> str:
-        time = _quoted(str(chain.time_of(chain.inputs_of(step)[0])))
+            side, delay_ms = next(self._sources), step.watermark_delay_ms
+            text = f"select batch, * exclude (batch, part, position) from read_{side} join placed using (row)"
+            return _Made(self._make(f"source_{side}", text), None if delay_ms is None else 0, delay_ms or 0)
+        inputs = [self._run(one) for one in chain.inputs_of(step)]
+        name = f"step_{len(self._answer.late)}"
+        self._answer.late.append(0)
+        if isinstance(step, chain.Join):
+            return self._join(step, name, inputs)
+        (below,) = inputs
         match step:
-            case chain.Window():
-                length_us, back_us = step.window_ms * US_PER_MS, int(chain.is_window(step.input))
-                at = f"({time} - {back_us})"
-                end = f"{at} - ({at} % {length_us} + {length_us}) % {length_us} + {length_us}"
-                return f"select * exclude ({time}), {end} as {_quoted(step.name)} from {inputs[0]}"
-            case chain.Where():
-                passed = " and ".join(f"{_quoted(one.field)} {one.op} {one.value}" for one in step.filters)
-                return f"select * from {inputs[0]} where {passed}"
+            case chain.Window() | chain.Where():
+                self._make(name, chain_relations.stateless(step, below.name))
             case chain.Aggregate():
-                groups = ", ".join([*map(_quoted, step.keys), time])
-                values = "".join(f", {_value(one)} as {_quoted(one.name)}" for one in step.values)
-                over = f"{time} <= {watermark_ms * US_PER_MS}"
-                return f"select {groups}{values} from {inputs[0]} where {over} group by {groups}"
-            case chain.Join():
-                return _join(step, inputs, watermark_ms)
-        raise AssertionError(step)
+                self._divide(chain_relations.one_side(below.name, time_of(step.input), below.behind_ms))
+                self._make(name, chain_relations.groups(step, below.name))
+            case chain.Deduplicate():
+                self._deduplicate(step, name, below)
+            case chain.Limit():
+                self._load(name, step)
+                self._check(chain_relations.broken_limits(step, below.name, name))
+        return _Made(name, below.behind_ms, below.delay_ms)
 
-    def _check_kept(self, step: chain.Step, accepted: str, kept: str) -> None:
-        """What any choice must keep to."""
-        promises = {
-            "a row was kept that never came": f"select * from {kept} except all select * from {accepted}"
-        }
-        if isinstance(step, chain.Limit):
-            owed = f"least({step.rows}, (select count(*) from {accepted}))"
-            promises[f"not {step.rows} rows, or all"] = (
-                f"select count(*) as kept, {owed} as owed from {kept} having kept <> owed"
-            )
-        if isinstance(step, chain.Deduplicate):
-            keys = ", ".join(map(_quoted, step.keys))
-            same = " and ".join(
-                f"a.{_quoted(key)} is not distinct from b.{_quoted(key)}" for key in step.keys
-            )
-            if step.within_watermark:
-                time = _quoted(str(chain.time_of(step)))
-                same += f" and abs(a.{time} - b.{time}) <= {delay_ms(step) * US_PER_MS}"
-            promises["no row of a key was kept"] = (
-                f"select {keys} from {accepted} except select {keys} from {kept}"
-            )
-            promises["two rows of a key were kept"] = (
-                f"with k as (select *, row_number() over () as n from {kept})"
-                f" select a.* exclude (n) from k a join k b on a.n < b.n and {same}"
-            )
-        for what, sql in promises.items():
-            self.broken += [f"{what}: {row}" for row in self._database.execute(sql).fetchmany(3)]
+    def _deduplicate(self, step: chain.Deduplicate, name: str, below: _Made) -> None:
+        self._divide(chain_relations.one_side(below.name, time_of(step.input), below.behind_ms))
+        text = f"select b.* from {below.name} b join rows t on b.row = t.row where not t.is_late"
+        accepted = self._make(f"accepted_{name}", text)
+        self._load(name, step)
+        due = chain_relations.due(step, below.delay_ms)
+        self._make("rows", chain_relations.one_side(name, due, below.behind_ms))
+        self._check(chain_relations.broken_deduplications(step, accepted, name))
 
-    def _load(self, name: str, step: chain.Step, rows: list[Row]) -> str:
-        types = chain.types_of(step)
-        columns = {
-            column: pa.array([row.values[column] for row in rows], _ARROW[kind])
-            for column, kind in types.items()
-        }
-        self._database.register(f"{name}_rows", pa.table(columns))
-        return self._make(name, f"select * from {name}_rows")
+    def _join(self, step: chain.Join, name: str, inputs: Sequence[_Made]) -> _Made:
+        left, right = inputs
+        behind_ms, names = max(one.behind_ms or 0 for one in inputs), (left.name, right.name)
+        self._divide(chain_relations.both_sides(step, names, behind_ms))
+        text = chain_relations.joined(step, names, behind_ms, popular=self._popular, loses=self._loses)
+        self._make(name, text)
+        goes_on = left if step.time == chain.time_of(step.left) else right
+        return _Made(name, chain_relations.behind_after(step, behind_ms), goes_on.delay_ms)
 
-    def _make(self, name: str, sql: str) -> str:
-        self._database.execute(f"create table {name} as {sql}")
+    def _divide(self, text: str) -> None:
+        """Make ``rows`` of a step: late, and in time; and count the late ones."""
+        self._make("rows", text)
+        [(self._answer.late[-1],)] = self._rows("select count(*) from rows where is_late")
+
+    def _check(self, promises: Mapping[str, str]) -> None:
+        for what, text in promises.items():
+            self._answer.broken += [f"{what}: {row}" for row in self._rows(f"{text} limit 3")]
+
+    def _load(self, name: str, step: chain.Step) -> None:
+        """Make the table of a step of what it chose."""
+        chosen = next(self._choices)
+        rows = [row for of_batch in chosen for row in of_batch]
+        batches = [number for number, of_batch in enumerate(chosen) for _ in of_batch]
+        self._register(f"chosen_{name}", step, rows, row=range(len(rows)), batch=batches)
+        self._make(name, f"select * from chosen_{name}")
+
+    def _register(self, name: str, step: chain.Step, rows: Sequence[Row], **numbers: Sequence[int]) -> None:
+        """Name a table of these numbers and of the fields of a step's rows."""
+        columns = {column: pa.array(values, pa.int64()) for column, values in numbers.items()}
+        for column, kind in chain.types_of(step).items():
+            columns[f"{column}_"] = pa.array([row.values[column] for row in rows], _ARROW[kind])
+        self._sql.register(name, pa.table(columns))
+
+    def _make(self, name: str, text: str) -> str:
+        execute(self._sql, f"create or replace temp table {name} as {text}")
         return name
 
-
-def _join(step: chain.Join, inputs: list[str], watermark_ms: int) -> str:
-    left, right = inputs
-    times = _quoted(str(chain.time_of(step.left))), _quoted(str(chain.time_of(step.right)))
-    conditions = [f"l.{_quoted(one)} = r.{_quoted(other)}" for one, other in step.keys]
-    apart, bound = f"l.{times[0]} - r.{times[1]}", step.bound
-    conditions += [f"{apart} = 0"] if bound.equal else []
-    if bound.lower_ms is not None:
-        conditions.append(f"{apart} {'>' if bound.lower_strict else '>='} {bound.lower_ms * US_PER_MS}")
-    if bound.upper_ms is not None:
-        conditions.append(f"{apart} {'<' if bound.upper_strict else '<='} {bound.upper_ms * US_PER_MS}")
-    conditions += [
-        f"l.{_quoted(str(one.left))} {one.op} r.{_quoted(str(one.right))}" for one in step.conditions
-    ]
-    on = " and ".join(conditions)
-    if step.kind is JoinKind.LEFT_SEMI:
-        return f"select l.* from {left} l where exists (select 1 from {right} r where {on})"
-    parts = [f"select l.*, r.* from {left} l join {right} r on {on}"]
-    nulls = [
-        ", ".join(
-            f"cast(null as {_TYPES[kind]}) as {_quoted(name)}" for name, kind in chain.types_of(side).items()
-        )
-        for side in (step.left, step.right)
-    ]
-    over = [_over(step, side, times[side], watermark_ms) for side in (0, 1)]
-    if step.kind in (JoinKind.LEFT_OUTER, JoinKind.FULL_OUTER) and over[0]:
-        parts.append(f"select l.*, {nulls[1]} from {left} l where not exists (select 1 from {right} r where {on})"
-                     f" and l.{over[0]}")  # fmt: skip
-    if step.kind in (JoinKind.RIGHT_OUTER, JoinKind.FULL_OUTER) and over[1]:
-        parts.append(f"select {nulls[0]}, r.* from {right} r where not exists (select 1 from {left} l where {on})"
-                     f" and r.{over[1]}")  # fmt: skip
-    return " union all ".join(parts)
-
-
-def _over(step: chain.Join, side: int, time: str, watermark_ms: int) -> str:
-    """When a row of a side can match no more; empty: never."""
-    state_ms = bound_ms(step.bound, side, watermark_ms)
-    return "" if state_ms is None else f"{time} <= {state_ms * US_PER_MS}"
-
-
-def _value(value: chain.Value) -> str:
-    if value.field is None:
-        return "count(*)"
-    called = f"{value.function}({_quoted(value.field)})"
-    return f"cast({called} as bigint)" if value.function == "sum" else called
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    def _rows(self, text: str) -> list[tuple[Any, ...]]:
+        return interruptible(self._sql, lambda: self._sql.execute(text).fetchall())

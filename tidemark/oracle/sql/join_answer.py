@@ -23,7 +23,7 @@ from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
 
 QUIET = "set enable_progress_bar = false"
 """DuckDB writes a bar to standard output, where a verdict may be, if a statement takes more than two seconds."""
-_FEW_ROWS = 2_000
+FEW_ROWS = 2_000
 """Up to so many input rows all relations are one statement, and no key is popular: a statement costs more than that."""
 POPULAR = 16
 _COMES, _IS_RIGHT, _DEFECT = 1, 2, 4
@@ -62,7 +62,7 @@ class SqlAnswer:
 
 def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
     """The rules of a run's join, in the Spark that ran it."""
-    popular = None if len(history.rows) <= _FEW_ROWS else POPULAR
+    popular = None if len(history.rows) <= FEW_ROWS else POPULAR
     return JoinRules(
         history.contract, history.pushdown, history.by_time, history.misses_rows, by_checkpoint, popular
     )
@@ -73,17 +73,17 @@ def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
     rest = history.rest
     rules = rules_of(history, by_checkpoint=by_checkpoint or rest is not None)
     found = relations(rules, DUCKDB)
-    with _database().cursor() as sql:  # a connection of its own: what it makes nobody else sees
+    with database().cursor() as sql:  # a connection of its own: what it makes nobody else sees
         sql.execute(QUIET)
         for name, columns in input_tables(history).items():
             sql.register(name, columns)
         if rules.popular is not None:
             make_tables(DuckDBTables(sql), found, _PARTS)
-        answer = _read(history, sql, _as_one(found) if rules.popular is None else "")
+        answer = _read(history, sql, as_one(found) if rules.popular is None else "")
     return answer if rest is None else replace(answer, watermarks_ms=list(rest.watermarks_ms))
 
 
-def _as_one(found: Sequence[Select]) -> str:
+def as_one(found: Sequence[Select]) -> str:
     """The relations in one statement, as the beginning of a query."""
     return "with " + ", ".join(f"{one.name} as materialized ({one.text})" for one in found)
 
@@ -110,7 +110,7 @@ def _read(history: History, sql: duckdb.DuckDBPyConnection, begin: str) -> SqlAn
 
 
 @functools.cache
-def _database() -> duckdb.DuckDBPyConnection:
+def database() -> duckdb.DuckDBPyConnection:
     """One empty database in memory for all judgements of a process: opening one takes as long as a small run."""
     return duckdb.connect(":memory:", config={"threads": 2})
 

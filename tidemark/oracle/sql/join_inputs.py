@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from tidemark.formats.evidence import Batch, Manifest
 from tidemark.oracle.input.history import Disposition, History
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
 
@@ -12,48 +15,40 @@ Columns = dict[str, np.ndarray]
 
 def input_tables(history: History) -> dict[str, Columns]:
     """What the relations read."""
-    return {
-        "records": _records(history),
-        **_positions(history),
-        "plans": {
-            "batch": _numbers([batch.plan.batch for batch in history.batches]),
-            "restarted": np.array(
-                [batch.plan.restarted or batch.plan.runs > 1 for batch in history.batches], dtype=bool
-            ),
-            "checkpoint_ms": _numbers(_watermarks_ms(history)),
-        },
-    }
+    topics = [history.side(side).topic for side in (LEFT, RIGHT)]
+    plans = [batch.plan for batch in history.batches]
+    tables = plan_tables(history.manifest, plans, topics)
+    if history.rest is not None:  # where rows were left out: the watermarks that all rows give
+        tables["plans"]["checkpoint_ms"] = _numbers(history.rest.watermarks_ms[: len(plans)])
+    return {"records": _records(history), **tables}
 
 
-def _watermarks_ms(history: History) -> list[int]:
-    """Those of the checkpoint; where rows were left out, those that all rows give."""
-    if history.rest is not None:
-        return list(history.rest.watermarks_ms[: len(history.batches)])
-    return [batch.plan.watermark_ms for batch in history.batches]
-
-
-def _numbers(values: list[int]) -> np.ndarray:
-    return np.array(values, dtype=np.int64)
-
-
-def _positions(history: History) -> dict[str, Columns]:
-    """The offsets at which batches end, and at which partitions begin."""
+def plan_tables(manifest: Manifest, plans: Sequence[Batch], topics: Sequence[str]) -> dict[str, Columns]:
+    """The batches, the offsets at which they end, and those at which partitions begin; a topic's number is its side."""
     ends: list[tuple[int, ...]] = []
     starts: list[tuple[int, ...]] = []
-    for side in (LEFT, RIGHT):
-        topic = history.side(side).topic
-        if topic in history.manifest.inputs:
-            first = history.manifest.inputs[topic].start_offsets
+    for side, topic in enumerate(topics):
+        if topic in manifest.inputs:
+            first = manifest.inputs[topic].start_offsets
             starts += [(side, int(part), start) for part, start in first.items()]
         ends += [
-            (batch.plan.batch, side, int(part), end)
-            for batch in history.batches
-            for part, end in batch.plan.end_offsets.get(topic, {}).items()
+            (plan.batch, side, int(part), end)
+            for plan in plans
+            for part, end in plan.end_offsets.get(topic, {}).items()
         ]
     return {
+        "plans": {
+            "batch": _numbers([plan.batch for plan in plans]),
+            "restarted": np.array([plan.restarted or plan.runs > 1 for plan in plans], dtype=bool),
+            "checkpoint_ms": _numbers([plan.watermark_ms for plan in plans]),
+        },
         "ends": _table(ends, ("batch", "side", "part", "position")),
         "starts": _table(starts, ("side", "part", "position")),
     }
+
+
+def _numbers(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
 
 
 def _table(rows: list[tuple[int, ...]], names: tuple[str, ...]) -> Columns:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidemark.formats.contract import WatermarkPolicy
 from tidemark.oracle.spark.pushdown import must_be_there
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
@@ -22,9 +24,16 @@ from tidemark.oracle.sql.join_rules import (
 def row_relations(rules: JoinRules) -> list[Select]:
     """``rows`` that the join reads, of them ``lefts`` and ``rights`` that can match, and what they are made of."""
     return [
-        Select("placed", _PLACED),
+        Select("placed", PLACED),
         Select("events", _events(rules)),
         *_watermarks(rules),
+        *side_relations(rules),
+    ]
+
+
+def side_relations(rules: JoinRules) -> list[Select]:
+    """From ``events`` and ``watermarks`` on: which rows are late, when they leave the state, and which can match."""
+    return [
         Select("marks", _marks(rules), of_all=True),
         *_endings(rules),
         Select("rows", _rows(rules)),
@@ -33,7 +42,7 @@ def row_relations(rules: JoinRules) -> list[Select]:
     ]
 
 
-_PLACED = """
+PLACED = """
 select row, batch
 from (
     select row, is_row, min(batch) over (
@@ -111,21 +120,26 @@ def _watermarks(rules: JoinRules) -> list[Select]:
     """The watermark of each batch, and of the one that would come next."""
     if rules.by_checkpoint:
         return [Select("watermarks", _CHECKPOINT_WATERMARKS, of_all=True)]
-    if not any(rules.watermarked):
+    return watermark_relations([side.watermark_delay_ms for side in rules.sides], rules.contract.policy)
+
+
+def watermark_relations(delays_ms: Sequence[int | None], policy: WatermarkPolicy) -> list[Select]:
+    """``watermarks`` by the event times of ``events``; ``delays_ms``: of each side, ``None`` without a watermark."""
+    if delays_ms.count(None) == len(delays_ms):
         return [Select("watermarks", _NO_WATERMARKS, of_all=True)]
     return [
-        Select("reached", _reached(rules), of_all=True),
+        Select("reached", _reached(delays_ms, policy), of_all=True),
         Select("watermarks", _WATERMARKS, of_all=True),
     ]
 
 
-def _reached(rules: JoinRules) -> str:
+def _reached(delays_ms: Sequence[int | None], policy: WatermarkPolicy) -> str:
     """What the event times up to each batch give: with all rows that Spark may drop, and with none of them."""
-    pick = "min" if rules.contract.policy is WatermarkPolicy.MIN else "max"
+    pick = "min" if policy is WatermarkPolicy.MIN else "max"
     delays = " union all ".join(
-        f"select {side} as side, {rules.sides[side].watermark_delay_ms} as delay_ms"
-        for side in (LEFT, RIGHT)
-        if rules.watermarked[side]
+        f"select {side} as side, {delay_ms} as delay_ms"
+        for side, delay_ms in enumerate(delays_ms)
+        if delay_ms is not None
     )
     running = (
         "(partition by d.side, e.epoch order by e.batch rows between unbounded preceding and current row)"
