@@ -39,6 +39,7 @@ NOT_PIPELINES = {
     "query_server",
     "schemas",
     "session_server",
+    "side_columns",
     "state",
 }
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         Aggregate,
         Chain,
         Deduplicate,
-        Field,
         Join,
         Limit,
         Source,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         WatermarkPolicy,
     )
     from tidemark.formats.json_reader import read_json
+    from tidemark.formats.record_fields import Field
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
     from tidemark.oracle.verdict import Verdict
@@ -91,12 +91,13 @@ _MODULES = {
     "tidemark.auditor.one_audit": ("AuditResult",),
     "tidemark.errors": ("BrokenContract", "TestbedError", "TidemarkError", "UsageError"),
     "tidemark.formats.chain": (
-        "Aggregate", "Chain", "Deduplicate", "Field", "Join", "Limit", "Source", "Value", "Where", "Window",
+        "Aggregate", "Chain", "Deduplicate", "Join", "Limit", "Source", "Value", "Where", "Window",
     ),
     "tidemark.formats.contract": (
         "Bound", "Contract", "Delivery", "Filter", "JoinKind", "Output", "Side", "Term", "WatermarkPolicy",
     ),
     "tidemark.formats.json_reader": ("read_json",),
+    "tidemark.formats.record_fields": ("Field",),
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),

@@ -10,6 +10,7 @@ import pytest
 
 from tidemark.campaigns.random_cases import BOUNDS, make_contract
 from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Term
+from tidemark.formats.record_fields import Field
 from tidemark.preflight import PlanComparison, compare, read_plan
 
 OPEN = (Bound(), Bound(window_ms=2_000))
@@ -35,6 +36,26 @@ def test_a_described_join_is_planned_as_its_contract_says(kind, session):
     assert {one.bound: compared(session, one) for one in CONTRACTS[kind]} == {
         one.bound: PlanComparison() for one in CONTRACTS[kind]
     }
+
+
+FORMS = ("iso", "epoch-s", "epoch-ms", "epoch-us")
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+def test_nested_fields_of_other_types_are_planned_as_their_contract_says(kind, session):
+    plain = make_contract("described", kind, Bound(-5_000, 0))
+    fields = (Field("n", "totals[0].n", "decimal(12,2)"), Field("k", "`a.b`.k", "string", "bigint"))
+    found = {}
+    for form in FORMS:
+        left, right = (
+            replace(side, id="meta.id", keys=("k",), time="meta.t", fields=fields, time_format=form)
+            for side in (plain.left, plain.right)
+        )
+        left = replace(left, filters=(Filter("n", ">=", "0.50"),))
+        condition = (Term("<", "n", "n"),)
+        found[form] = compared(session, replace(plain, left=left, right=right, condition=condition))
+
+    assert found == dict.fromkeys(FORMS, PlanComparison())
 
 
 @pytest.mark.parametrize("kind", JoinKind)
