@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 NOT_PIPELINES = {
     "__main__",
     "checkpoint_state",
+    "codec",
     "described",
     "failure",
     "query",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         WatermarkPolicy,
     )
     from tidemark.formats.json_reader import read_json
+    from tidemark.formats.kafka_record import KafkaRecord
     from tidemark.formats.record_fields import Field
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
@@ -65,6 +66,7 @@ __all__ = [
     "Finding",
     "Join",
     "JoinKind",
+    "KafkaRecord",
     "Limit",
     "Output",
     "RunOptions",
@@ -97,6 +99,7 @@ _MODULES = {
         "Bound", "Contract", "Delivery", "Filter", "JoinKind", "Output", "Side", "Term", "WatermarkPolicy",
     ),
     "tidemark.formats.json_reader": ("read_json",),
+    "tidemark.formats.kafka_record": ("KafkaRecord",),
     "tidemark.formats.record_fields": ("Field",),
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),

@@ -39,6 +39,9 @@ Names of a side are paths into the records' JSON, or fields that the side descri
              "fields": [{"name": "amount", "column": "totals.amount", "type": "decimal(12,2)"}],
              "filters": [{"field": "amount", "op": ">=", "value": "0.50"}]}
 
+What is no JSON, or no description fits, is read by two functions of the pipeline's file, ``"decode": "decode_order"``
+and ``"encode": "encode_order"`` (``tidemark.formats.kafka_record``); names are those of what ``decode`` returns.
+
 A conjunct reads ``left op right``, with ``value`` in the place of the operand that is left out:
 ``{"op": "<", "right": "price", "value": 8}`` is ``8 < price`` of the right side; ``price < 8`` of the right side is
 ``{"op": ">", "right": "price", "value": 8}``.
@@ -151,7 +154,8 @@ class Side:
     """One input: where its records have what the join needs, and its watermark delay in milliseconds.
 
     ``keeps_null_event_time``: rows with a NULL event time reach the join; by default the pipeline filters them out.
-    ``fields`` are those that are read otherwise than as text, or have another name than their path.
+    ``fields`` are those that are read otherwise than as text, or have another name than their path. ``decode`` and
+    ``encode`` name functions of the pipeline's file that read records, and make them (``formats.kafka_record``).
     """
 
     topic: str
@@ -164,6 +168,8 @@ class Side:
     fields: tuple[Field, ...] = ()
     time_format: str = ISO
     time_zone: str = "UTC"
+    decode: str | None = None
+    encode: str | None = None
 
     def field(self, name: str, default: str = STRING) -> Field:
         """The field of this name, else the path of this name; ``default`` is its type if the contract says none."""
@@ -236,6 +242,11 @@ class Contract:
             raise BrokenContract(f"contract {self.name!r}: {problem}", hint=CONTRACT_HINT)
         for what, hint in _objections(self):
             raise BrokenContract(f"contract {self.name!r}: {what}", hint=hint)
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether records of a topic are read by functions of the pipeline's file."""
+        return any(side.decode is not None for side in (self.left, self.right))
 
     @property
     def compared(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -371,6 +382,13 @@ def _objections_to_fields(contract: Contract) -> Iterator[tuple[str, str]]:
             yield (
                 f"the time of {side.topic}: {problem}",
                 "the docstring of tidemark/formats/time_forms.py says which forms there are",
+            )
+            return
+        functions = [one for one in (side.decode, side.encode) if one is not None]
+        if len(functions) == 1 or not all(map(str.isidentifier, functions)):
+            yield (
+                f"{side.topic}: decode is {side.decode!r} and encode {side.encode!r}",
+                "name two functions of the pipeline's file: one reads records, its inverse makes the sentinels",
             )
             return
         if problem := _wrong_time(side):

@@ -60,7 +60,8 @@ class _Side:
 def advise(contract: Contract, plan: QueryPlan | None, spark_version: str = "") -> list[Advice]:
     """All that is unsafe about a join. With ``plan`` ``None``, or one of several joins, by the contract alone."""
     contract = named_by_paths(contract)
-    laid = lay(contract, plan, plan.joins[0]) if plan is not None and len(plan.joins) == 1 else None
+    is_one = plan is not None and len(plan.joins) == 1 and not contract.is_decoded
+    laid = lay(contract, plan, plan.joins[0]) if plan is not None and is_one else None
     sides = _of_contract(contract) if laid is None else tuple(_of_plan(paired, laid) for paired in laid.sides)
     found = [*_state(sides), *_equal_times(sides), *_null_time(sides)]
     if laid is not None:
