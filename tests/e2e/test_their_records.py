@@ -99,3 +99,66 @@ def test_functions_that_are_no_pair_are_refused_before_the_run(files, run_pipeli
         run_pipeline(pipeline, trace=files / "binary_orders.jsonl")
 
     assert "the sentinel Event(" in caught.value.detail
+
+
+VALUES = {
+    "double": ("NaN", "-0.0", "0.0", "0", "1.5", '"Infinity"', "1e400", "null", '"x"', "-1e-5"),
+    "decimal(12,2)": (
+        "0.50",
+        '"0.50"',
+        "0.5",
+        "0.495",
+        "0.4949",
+        "-0.0",
+        "7",
+        "null",
+        '"x"',
+        "12345678901",
+        "1e1",
+    ),
+    "string": ('"a"', '"é"', '"😀"', '"\\uffee"', "1.50", '{"a": [1.0]}', "true", "null", '""'),
+    "date": ('"2026-01-01"', '"2026-1-1"', '"2026"', '"12345-01-01"', '"2026-02-30"', "null", "5", '"5"'),
+    "boolean": ("true", "false", "null", '"true"', "1"),
+    "bigint": ("1", "9223372036854775807", "9223372036854775808", "1.0", "null", '"1"', "-1"),
+}
+COMPARED = {
+    "double": 0.0, "decimal(12,2)": "0.50", "string": "b", "date": "2026-01-01", "boolean": False, "bigint": 1,
+}  # fmt: skip
+
+
+DAILY = {("key", "decimal(12,2)"), ("condition", "double"), ("condition", "string")}
+ROLES = [
+    (role, kind) for kind in VALUES for role in ("key", "condition") if (role, kind) != ("key", "double")
+]
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [pytest.param(*one, marks=() if one in DAILY else pytest.mark.long) for one in ROLES],
+)
+def test_values_of_every_type_are_joined_and_compared_as_spark_does(kind, role, tmp_path, run_pipeline):
+    """Each value meets each: an inner join by it, or a left outer join that compares it."""
+    side = {
+        "id": "m.id", "time": "m.t", "time_format": "epoch-ms", "watermark_delay_ms": 2_000,
+        "keys": ["v"] if role == "key" else ["k"], "fields": [{"name": "v", "column": "m.v[0]", "type": kind}],
+    }  # fmt: skip
+    condition = [{"op": "<=", "left": "v", "right": "v"}, {"op": "!=", "right": "v", "value": COMPARED[kind]}]
+    contract = {
+        "name": "values", "kind": "inner" if role == "key" else "left_outer",
+        "left": {"topic": "lefts", **side}, "right": {"topic": "rights", **side},
+        "bound": {"lower_ms": -1_000_000, "upper_ms": 1_000_000}, "output": {"left_id": "l", "right_id": "r"},
+        "condition": [] if role == "key" else condition,
+    }  # fmt: skip
+    (tmp_path / "values.json").write_text(json.dumps(contract))
+    lines = [{"tidemark_trace": 2, "pace": "stepped", "slices": 1, "topics": {"lefts": {}, "rights": {}}}]
+    for at, value in enumerate((*VALUES[kind], VALUES[kind][0])):
+        for topic in ("lefts", "rights"):
+            meta = f'"id": "{topic[0]}{at}", "t": {1_767_225_600_000 + at}, "v": [{value}]'
+            lines.append({"topic": topic, "arrival_ms": 1 + at, "value": f'{{"k": 1, "m": {{{meta}}}}}'})
+    (tmp_path / "values.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    verdict = run_pipeline(tmp_path / "values.json", trace=tmp_path / "values.jsonl").verdict
+
+    assert verdict.findings == []
+    assert verdict.goals["flushed"]
+    assert verdict.counts["joined_rows"] > 2

@@ -72,6 +72,7 @@ REFUSED = {
     "a path": (lambda: left(id="a..b"), "'a..b' is no path"),
     "a type": (lambda: left(fields=(Field("x", type="float"),)), "'float' is no type"),
     "digits": (lambda: left(fields=(Field("x", type="decimal(40,2)"),)), "has up to 38 digits"),
+    "a key that is a double": (lambda: left(fields=(Field("ad_id", type="double"),)), "join key 'ad_id' is a double"),
     "a cast": (lambda: left(fields=(Field("x", type="boolean", cast="date"),)), "not to date"),
     "rounded text": (lambda: left(fields=(Field("x", round=1),)), "round is 1"),
     "a time that is no number": (

@@ -63,7 +63,7 @@ from typing import Any
 from tidemark.errors import BrokenContract
 from tidemark.formats.field_types import short, wrong_type
 from tidemark.formats.field_values import literal_of
-from tidemark.formats.record_fields import BIGINT, DECIMAL, STRING, Field, field_problem
+from tidemark.formats.record_fields import BIGINT, DECIMAL, DOUBLE, STRING, Field, field_problem
 from tidemark.formats.time_forms import ISO, MOST_DIGITS, NS_PER_UNIT, form_problem
 
 CONTRACT_HINT = "the docstring of tidemark/formats/contract.py shows a whole one"
@@ -382,6 +382,12 @@ def _objections_to_fields(contract: Contract) -> Iterator[tuple[str, str]]:
             yield (
                 f"the time of {side.topic}: {problem}",
                 "the docstring of tidemark/formats/time_forms.py says which forms there are",
+            )
+            return
+        if doubles := [key for key in side.keys if values[key].made.kind == DOUBLE]:
+            yield (
+                f"{side.topic}: the join key {doubles[0]!r} is a double",
+                "cast it to a decimal or a bigint: of doubles that are keys Spark joins NULL with NULL",
             )
             return
         functions = [one for one in (side.decode, side.encode) if one is not None]

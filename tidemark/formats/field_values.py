@@ -334,9 +334,7 @@ def value_text(value: Any, kind: ValueType) -> str:
 
 
 def key_text(value: Any, kind: ValueType) -> str | None:
-    """A value as a part of a join key: two of one type are equal if and only if their texts are."""
-    if kind.kind == DOUBLE and value == 0:
-        value = 0.0
+    """A value as an id or a part of a join key: two of one type are equal if and only if their texts are."""
     return None if value is None else value_text(value, kind)
 
 

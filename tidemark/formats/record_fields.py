@@ -22,7 +22,7 @@ state is compared by them, too.
 ``string``          Text; anything else as its JSON text. Compared by its bytes in UTF-8.
 ``bigint``          A whole number of 64 bits.
 ``double``          A number, or ``"NaN"``, ``"Infinity"``, ``"-Infinity"``. NaN is equal to itself and greater than all
-                    others, -0.0 is equal to 0.0.
+                    others, -0.0 is equal to 0.0. It is no join key: of doubles Spark joins NULL with NULL.
 ``decimal(P,S)``    A number, or text that is one, rounded half up to ``S`` digits; NULL if it has more than ``P``.
                     It is compared exactly.
 ``boolean``         ``true`` or ``false``; false is less than true.
