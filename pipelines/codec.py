@@ -43,26 +43,28 @@ class Codec:
         module = load(pipeline)
         contract = module.CONTRACT
         sides = (contract.left, contract.right) if isinstance(contract, Contract) else ()
-        self._decoders: dict[str, Decode] = {}
-        self._encoders: dict[str, Encode] = {}
+        self._decoders: dict[str, tuple[str, Decode]] = {}
+        self._encoders: dict[str, tuple[str, Encode]] = {}
         for side in sides:
-            for name, found in ((side.decode, self._decoders), (side.encode, self._encoders)):
-                if name is not None:
-                    found[side.topic] = _function(module, pipeline, name)
+            if side.decode is not None:
+                self._decoders[side.topic] = side.decode, _function(module, pipeline, side.decode)
+            if side.encode is not None:
+                self._encoders[side.topic] = side.encode, _function(module, pipeline, side.encode)
 
     def decode(self, line: Line) -> Line:
         """A line of a trace with the value that was read of it."""
-        decode = self._decoders.get(line["topic"])
-        if decode is None:
+        found = self._decoders.get(line["topic"])
+        if found is None:
             return line
         kept = {name: value for name, value in line.items() if name not in ("value", "value_base64")}
-        return kept | {"value": _text(decode, as_record(line))}
+        return kept | {"value": _text(*found, as_record(line))}
 
     def typed(self, line: Line) -> tuple[KafkaRecord, dict[str, Any]] | None:
         """A record of a topic that is decoded, and what it says; ``None`` for any other, and for what is no event."""
-        decode = self._decoders.get(line["topic"])
-        if decode is None:
+        known = self._decoders.get(line["topic"])
+        if known is None:
             return None
+        _, decode = known
         record = as_record(line)
         try:
             found = decode(record)
@@ -72,20 +74,21 @@ class Codec:
 
     def encode(self, line: Line, like: tuple[KafkaRecord, dict[str, Any]] | None) -> Line:
         """The record of an event. Raises ``UsageError`` if the function fails."""
-        encode = self._encoders.get(line["topic"])
-        if encode is None:
+        known = self._encoders.get(line["topic"])
+        if known is None:
             return line
+        name, encode = known
         record, said = like or (None, None)
         event = as_like(json.loads(line["value"], parse_float=Decimal), said)
         try:
             made = encode(event, record)
         except Exception as error:
             raise UsageError(
-                f"{_name_of(encode)} raised {type(error).__name__}: {error}",
+                f"{name} raised {type(error).__name__}: {error}",
                 detail=f"it was to encode a sentinel of {line['topic']!r}: {event!r}",
                 hint="the docstring of tidemark/formats/kafka_record.py says what it gets",
             ) from error
-        return _with_value(line, made, record, _name_of(encode))
+        return _with_value(line, made, record, name)
 
 
 def _function(module: Any, pipeline: str, name: str) -> Any:
@@ -96,10 +99,6 @@ def _function(module: Any, pipeline: str, name: str) -> Any:
             hint="the contract names it in `decode` or `encode`; define it in the same file",
         )
     return found
-
-
-def _name_of(function: Any) -> str:
-    return str(getattr(function, "__name__", function))
 
 
 def as_record(line: Line) -> KafkaRecord:
@@ -127,17 +126,15 @@ def _header(value: str | dict[str, str] | None) -> bytes | None:
     return None if value is None else value.encode()
 
 
-def _text(decode: Decode, record: KafkaRecord) -> str:
+def _text(name: str, decode: Decode, record: KafkaRecord) -> str:
     """What a record says, as JSON; or why it says nothing."""
     try:
         found = decode(record)
         if isinstance(found, dict):
             return json.dumps(found, default=_plain, ensure_ascii=False)
-        return (
-            f"{_name_of(decode)} returned {'None' if found is None else f'no dictionary: {found!r}'[:SHOWN]}"
-        )
+        return f"{name} returned {'None' if found is None else f'no dictionary: {found!r}'[:SHOWN]}"
     except Exception as error:  # noqa: BLE001 (whatever it is, the record is no event)
-        return f"{_name_of(decode)} raised {type(error).__name__}: {error}"[: 2 * SHOWN]
+        return f"{name} raised {type(error).__name__}: {error}"[: 2 * SHOWN]
 
 
 def _plain(value: object) -> str:
@@ -146,7 +143,9 @@ def _plain(value: object) -> str:
         return value.isoformat()
     if isinstance(value, Decimal | UUID):
         return str(value)
-    raise TypeError(f"{value!r} is no value of JSON, and no time, date, Decimal or UUID")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{value!r} is no value of JSON, and no time, date, Decimal, UUID or bytes")
 
 
 def as_like(value: Any, like: Any) -> Any:
@@ -169,6 +168,7 @@ _READ: dict[type[Any], Callable[[str], Any]] = {
     date: date.fromisoformat,
     Decimal: Decimal,
     UUID: UUID,
+    bytes: base64.b64decode,
 }
 
 

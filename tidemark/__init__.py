@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark.auditor.one_audit import AuditResult
     from tidemark.errors import BrokenContract, TestbedError, TidemarkError, UsageError
+    from tidemark.formats.avro_records import avro_pair
     from tidemark.formats.chain import (
         Aggregate,
         Chain,
@@ -84,6 +85,7 @@ __all__ = [
     "Window",
     "__version__",
     "audit",
+    "avro_pair",
     "check",
     "read_json",
     "run",
@@ -92,6 +94,7 @@ __all__ = [
 _MODULES = {
     "tidemark.auditor.one_audit": ("AuditResult",),
     "tidemark.errors": ("BrokenContract", "TestbedError", "TidemarkError", "UsageError"),
+    "tidemark.formats.avro_records": ("avro_pair",),
     "tidemark.formats.chain": (
         "Aggregate", "Chain", "Deduplicate", "Join", "Limit", "Source", "Value", "Where", "Window",
     ),

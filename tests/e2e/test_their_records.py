@@ -90,6 +90,16 @@ def test_records_that_functions_decode_are_judged_and_flushed_and_judged_again_w
     assert judge(RunDirectory(files / "run")).verdict == "VALID"
 
 
+def test_records_in_avro_are_judged_and_flushed(files, stack, run_pipeline):
+    if stack.spec.backend != "local":
+        pytest.skip("the Python of executors in containers has no fastavro")
+
+    result = run_pipeline(files / "avro_orders.py", trace=files / "avro_orders.jsonl")
+
+    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.inconclusive)
+    assert result.verdict.counts["unreadable"] == 1
+
+
 def test_functions_that_are_no_pair_are_refused_before_the_run(files, run_pipeline):
     pipeline = changed(
         files / "binary_orders.py", 'ORDER.pack(b"\\x01", at_ms,', 'ORDER.pack(b"\\x01", at_ms + 1,'

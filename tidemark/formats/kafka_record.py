@@ -10,8 +10,9 @@ of a contract names two functions of the pipeline's file::
     def encode_order(event: dict, like: KafkaRecord | None) -> KafkaRecord | bytes | str: ...
 
 ``decode`` returns what a record says, by the names (or paths) of the contract: id, keys, time and all that is compared.
-Values are what JSON has, and ``datetime``, ``date``, ``Decimal`` and ``UUID``; a ``datetime`` without an offset is in
-the time zone of the side. ``None``, or an exception, means that the record is no event.
+Values are what JSON has, and ``datetime``, ``date``, ``Decimal``, ``UUID`` and ``bytes`` (base64 in the contract). A
+``datetime`` without an offset is in the time zone of the side. ``None``, or an exception, means that the record is no
+event.
 
 ``encode`` is the inverse. It makes the sentinels that end a run: ``event`` is what ``decode`` returned for another
 record of the topic, with an id, keys, a time and compared values of its own, of the same types; ``like`` is that record

@@ -61,8 +61,8 @@ def make_decoded(run: DecodedRun, trace: Path) -> None:
 
 
 def _run_codec(run: DecodedRun, what: str, *files: Path) -> None:
-    pipeline = run.options.kept_pipeline(run.path)
-    arguments = ["pipelines.codec", what, str(pipeline or run.options.pipeline), *map(str, files)]
+    pipeline = str(Path(run.options.pipeline).resolve())
+    arguments = ["pipelines.codec", what, pipeline, *map(str, files)]
     run_program(arguments, timeout_s=PROGRAM_S, python=run.options.python)
 
 
