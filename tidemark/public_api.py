@@ -143,8 +143,9 @@ def audit(
 ) -> AuditResult:
     """Judge a query that tidemark did not start, read-only: what ``tidemark audit`` does.
 
-    ``checkpoint`` is the query's folder, ``contract`` a file with the contract of one join, ``bootstrap`` a broker, and
-    ``output`` the topic that the query writes. Raises ``UsageError`` for what is no checkpoint, no contract or no such
+    ``checkpoint`` is the query's folder, or a URL of a store (``s3://bucket/path``), ``contract`` a file with the
+    contract of one join, ``bootstrap`` a broker, and ``output`` the topic that the query writes. Raises ``UsageError``
+    for what is no checkpoint, no contract or no such
     topic, and ``TestbedError`` where no broker answers. A query that is wrong is no error but a verdict.
     """
     from tidemark.auditor import AuditOptions, run_audit
@@ -158,6 +159,6 @@ def audit(
     given["progress"] = tuple(map(Path, given.get("progress", ())))
     return run_audit(
         AuditOptions(
-            checkpoint=Path(checkpoint), contract=Path(contract), bootstrap=bootstrap, output=output, **given
+            checkpoint=str(checkpoint), contract=Path(contract), bootstrap=bootstrap, output=output, **given
         )
     )

@@ -22,6 +22,7 @@ import tidemark
 from tests.e2e.foreign_query import START_S, ForeignQuery, cluster_state
 from tests.e2e.own_broker import commit_an_offset, own_broker
 from tests.e2e.typed_query import COMMAND, Place
+from tests.support.s3_server import s3_server
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.waiting import wait_until
 
@@ -230,6 +231,29 @@ def test_with_the_state_before_it_a_trimmed_log_leaves_no_row_undetermined(trimm
     assert verdict.counts["earlier_rows"] > 0
     must_have_found_the_repeats(trimmed, verdict)
     assert tidemark.check(result.run_dir) == verdict
+
+
+@pytest.mark.long
+def test_a_checkpoint_in_an_object_store_has_the_verdict_of_the_folder(trimmed, tmp_path):
+    place = Place(tmp_path)
+    place.make()
+    options = ("--delivery", "exactly-once", "--read-state", "--run-dir")
+    with s3_server() as server:
+        url = server.upload(trimmed.checkpoint.path, "foreign")
+        before = server.objects()
+        asked = words(trimmed, *options, str(place.evidence / "store"))
+        asked[asked.index("--checkpoint") + 1] = url
+        child = place.start(asked, {**os.environ, **server.environment})
+        out, err = child.communicate(timeout=START_S)
+        assert server.objects() == before
+
+    assert child.returncode == 1, err
+    assert "INVALID" in out
+    local = trimmed.audit(tmp_path / "local", delivery="exactly-once", read_state=True).verdict
+    verdict = tidemark.check(place.evidence / "store")
+    assert verdict.findings == local.findings
+    assert verdict.counts == local.counts
+    assert list(place.temporary.iterdir()) == []
 
 
 @pytest.mark.long

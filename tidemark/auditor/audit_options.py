@@ -27,6 +27,7 @@ def report_nothing(_what: str, _done: int, _total: int) -> None:
 class AuditOptions:
     """One audit.
 
+    ``checkpoint`` is a folder or, in a store that fsspec reads, a URL.
     ``output`` is a topic or, if there is a ``/`` in it, the folder of a table.
     ``contract`` is a file. ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
     ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
@@ -38,7 +39,7 @@ class AuditOptions:
     ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """
 
-    checkpoint: Path
+    checkpoint: str
     contract: Path
     bootstrap: str
     output: str
@@ -57,7 +58,7 @@ class AuditOptions:
 
     def command(self) -> str:
         """The command that does this audit again."""
-        parts = ["tidemark", "audit", "--checkpoint", str(self.checkpoint), "--contract", str(self.contract)]
+        parts = ["tidemark", "audit", "--checkpoint", self.checkpoint, "--contract", str(self.contract)]
         parts += ["--bootstrap", self.bootstrap, "--output", self.output]
         parts += ["--kafka-conf", str(self.kafka_conf)] if self.kafka_conf else []
         for name, topic in self.topics.items():

@@ -31,8 +31,9 @@ from tidemark.auditor.audited_batches import (
 )
 from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
+from tidemark.auditor.checkpoint_store import CheckpointCopy, opened_checkpoint
 from tidemark.auditor.reported_batches import ReportedBatches, with_reports
-from tidemark.auditor.state_before import StateWanted, must_have_java, write_state_before
+from tidemark.auditor.state_before import StateWanted, is_read, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import FORMAT, Batch, Manifest, RunDirectory, StateInfo
@@ -69,12 +70,19 @@ def run_audit(options: AuditOptions) -> AuditResult:
     _ = options.deleted_until_ms
     if options.read_state:
         must_have_java()
-    # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
-    must_have_read(read_query_log(options.checkpoint), _topics(options, contract))
     path = options.run_dir or _default_directory(contract)
-    _must_be_free(path)
+    with opened_checkpoint(options.checkpoint) as checkpoint:
+        # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
+        must_have_read(read_query_log(checkpoint.folder), _topics(options, contract))
+        _must_be_free(path)
+        return _audited(options, checkpoint, contract, path)
+
+
+def _audited(
+    options: AuditOptions, checkpoint: CheckpointCopy, contract: Contract, path: Path
+) -> AuditResult:
     with _unfinished(path) as directory:
-        _collect(options, contract, directory)
+        _collect(options, checkpoint, contract, directory)
         seal(directory.path)
         options.report("judge", 0, 1)
         audit = audit_with_tables(directory)
@@ -86,19 +94,24 @@ def run_audit(options: AuditOptions) -> AuditResult:
     return AuditResult(audit.verdict, path, options.command())
 
 
-def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory) -> None:
+def _collect(
+    options: AuditOptions, checkpoint: CheckpointCopy, contract: Contract, directory: RunDirectory
+) -> None:
     """Write the evidence; the manifest is last, so that what is not complete is no run directory."""
     topics = AuditedTopics(options.broker, options.report)
     names = _topics(options, contract)
     if not options.may_create_offsets_topic:
         topics.must_have_groups()
-    owed_to = max(committed_batches(options.checkpoint), default=-1)
+    owed_to = max(committed_batches(checkpoint.folder), default=-1)
     output = _output_of(options, topics)
-    log, reported = _log_of(options)
+    checkpoint.refresh()
+    log, reported = _log_of(options, checkpoint.folder)
     plan = plan_audit(log, names, topics.held(list(names.values())), options.batches, owed_to)
     contract, differences = as_logged(contract, log)
     topics.must_reach(plan.inputs)
-    state = _state(options, contract, log, directory)  # soon: a query that runs deletes old versions of it
+    state = _state(
+        options, checkpoint, contract, log, directory
+    )  # soon: a query that runs deletes old versions of it
     digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
     output.write(directory, log.query_id)
     restarts = frozenset[int]() if reported is None else reported.restarts
@@ -121,9 +134,9 @@ def _collect(options: AuditOptions, contract: Contract, directory: RunDirectory)
     directory.write_json("manifest", manifest)
 
 
-def _log_of(options: AuditOptions) -> tuple[QueryLog, ReportedBatches | None]:
+def _log_of(options: AuditOptions, folder: Path) -> tuple[QueryLog, ReportedBatches | None]:
     """The log of the query, completed by its progress reports, if there are any."""
-    log = read_query_log(options.checkpoint)
+    log = read_query_log(folder)
     if not options.progress:
         return log, None
     reported = with_reports(log, read_reports(options.progress, log.query_id))
@@ -135,7 +148,13 @@ def _marked(batch: Batch, restarts: frozenset[int]) -> Batch:
     return msgspec.structs.replace(batch, restarted=True) if batch.batch in restarts else batch
 
 
-def _state(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> StateInfo:
+def _state(
+    options: AuditOptions,
+    checkpoint: CheckpointCopy,
+    contract: Contract,
+    log: QueryLog,
+    directory: RunDirectory,
+) -> StateInfo:
     """How the state was stored, and, if that is asked for and the log was trimmed, its rows in the evidence."""
     form, before = log.conf.get(STATE_FORMAT, ""), first_batch(log) - 1
     info = StateInfo(
@@ -149,11 +168,22 @@ def _state(options: AuditOptions, contract: Contract, log: QueryLog, directory: 
     else:
         options.report("state", 0, 1)
         until_ms = log.planned[0].watermark_ms
-        wanted = StateWanted(options.checkpoint, contract, info.format or OLDEST_FORMAT, before, until_ms)
-        info.problem = write_state_before(wanted, directory.path / "state.jsonl")
+        wanted = StateWanted(checkpoint.folder, contract, info.format or OLDEST_FORMAT, before, until_ms)
+        info.problem = _fetched(checkpoint, before) or write_state_before(
+            wanted, directory.path / "state.jsonl"
+        )
         info.batches = [] if info.problem else [before]
         options.report("state", 1, 1)
     return info
+
+
+def _fetched(checkpoint: CheckpointCopy, batch: int) -> str | None:
+    """Have the files of the state after a batch; why that is not possible, or ``None``."""
+    try:
+        checkpoint.fetch_state(lambda name: is_read(name, batch))
+    except UsageError as error:
+        return f"its files cannot be read: {error.detail or error.message}"
+    return None
 
 
 def _manifest(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> Manifest:

@@ -77,6 +77,12 @@ def write_state_before(wanted: StateWanted, path: Path) -> str | None:
             return "; ".join([error.message, *error.detail.strip().splitlines()[-1:]])
 
 
+def is_read(name: str, batch: int) -> bool:
+    """Whether Spark may read a file of the state for the state after a batch, which is version ``batch + 1``."""
+    number = _NUMBER.match(name)
+    return number is None or int(number[1]) <= batch + 1
+
+
 def lay_out(checkpoint: Path, folder: Path, batch: int) -> None:
     """Lay out what Spark needs to read the state after a batch. Raises ``OSError`` for what is not there."""
     folder.mkdir()
@@ -91,8 +97,7 @@ def lay_out(checkpoint: Path, folder: Path, batch: int) -> None:
         copied = folder / "state" / Path(where).relative_to(state)
         copied.mkdir(parents=True)
         for name in names:
-            number = _NUMBER.match(name)
-            if number is None or int(number[1]) <= batch + 1:  # the state after batch N is version N + 1
+            if is_read(name, batch):
                 (copied / name).symlink_to(Path(where, name))
 
 

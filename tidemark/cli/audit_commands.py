@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from tidemark.auditor import AuditOptions, AuditResult
 
 Checkpoint = Annotated[
-    Path, typer.Option(metavar="DIR", help="The checkpoint folder of the query, local or mounted.")
+    str,
+    typer.Option(
+        metavar="DIR|URL",
+        help="The checkpoint of the query: a folder, or s3://bucket/path and what else fsspec reads.",
+    ),
 ]
 ContractFile = Annotated[
     Path, typer.Option(metavar="FILE", help="The contract of the join, in JSON; a chain is not audited.")

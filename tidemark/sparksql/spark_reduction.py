@@ -25,7 +25,8 @@ from tidemark.formats.trace import Base64, TraceReader
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.output import came_relations, fields_of_output
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.oracle.sql.join_rules import quoted
+from tidemark.oracle.sql.join_rules import Select, quoted
+from tidemark.oracle.sql.relation_tables import Share, make_tables
 from tidemark.sparksql.executor_readers import (
     PICKLED_BY_VALUE,
     EventFields,
@@ -163,6 +164,18 @@ class _SparkEngine(SparkTables):
             " from parsed",
         )
 
+    shares: Sequence[Share] = (lambda *_: "true",)
+    """All at once: the partitions of a shuffle are its parts."""
+
+    def make_share(self, name: str, number: int, text: str) -> str:  # noqa: ARG002
+        """Make a table, of which this is the only share."""
+        self.make(name, text)
+        return name
+
+    def make_relations(self, found: Sequence[Select], reader: str) -> None:
+        """Make the tables of the relations of a join; those stay that ``reader`` reads."""
+        make_tables(self, found, reader)
+
     def make_came(self) -> None:
         """Make the table of the output records."""
         rows = _parquet(self._session, self._output)
@@ -186,10 +199,10 @@ class _SparkEngine(SparkTables):
         types = {"o": "bigint", "batch": "bigint", "is_plain": "boolean"}
         types |= dict.fromkeys(ids, "string") | dict.fromkeys(places, "bigint")
         self._map("claims", "output_records", reader, types)
-        *found, came = came_relations(self._history.contract.output, "claims", "o")
+        *found, came = came_relations(self._history.contract.output, "claims", "o", self.shares[0])
         for relation in found:
             self.view(relation.name, self._session.sql(relation.text))
-        self.make(*came)
+        self.make(came.name, came.text)
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""

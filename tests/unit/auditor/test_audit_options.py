@@ -36,7 +36,7 @@ def options(folder: Path, **changes) -> AuditOptions:
     if not path.exists():
         path.write_text(json.dumps(contract().to_json()))
     given = {
-        "checkpoint": folder / "checkpoint",
+        "checkpoint": str(folder / "checkpoint"),
         "contract": path,
         "bootstrap": "127.0.0.1:9",
         "output": "out",

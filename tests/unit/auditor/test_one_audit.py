@@ -123,7 +123,7 @@ def asked(tmp_path) -> AuditOptions:
     (tmp_path / "in" / "contract.json").write_text(json.dumps(described))
     (tmp_path / "out").mkdir()
     return AuditOptions(
-        checkpoint=checkpoint, contract=tmp_path / "in" / "contract.json", bootstrap="127.0.0.1:9", output="out",
+        checkpoint=str(checkpoint), contract=tmp_path / "in" / "contract.json", bootstrap="127.0.0.1:9", output="out",
         run_dir=tmp_path / "out" / "audit",
     )  # fmt: skip
 
@@ -133,7 +133,7 @@ def files(folder: Path) -> dict[Path, bytes]:
 
 
 def test_an_audit_reads_what_was_planned_and_leaves_evidence_that_is_judged_alike(cluster, asked):
-    before = files(asked.checkpoint)
+    before = files(Path(asked.checkpoint))
 
     result = run_audit(asked)
 
@@ -141,7 +141,7 @@ def test_an_audit_reads_what_was_planned_and_leaves_evidence_that_is_judged_alik
     assert result.verdict.counts["rows_in"] == 4
     assert result.verdict.audit.owed_to == 0
     assert tidemark.check(result.run_dir) == result.verdict
-    assert files(asked.checkpoint) == before
+    assert files(Path(asked.checkpoint)) == before
     assert cluster.asked == [
         ("impressions", "read_uncommitted"),
         ("clicks", "read_uncommitted"),
@@ -172,7 +172,7 @@ def test_deleted_offsets_are_in_the_manifest(cluster, asked):
 
 
 def test_a_contradiction_between_contract_and_log_is_a_finding(cluster, asked):
-    path = asked.checkpoint / "offsets" / "1"
+    path = Path(asked.checkpoint) / "offsets" / "1"
     path.write_text(
         path.read_text().replace(
             '"conf": {}', '"conf": {"spark.sql.streaming.multipleWatermarkPolicy": "max"}'

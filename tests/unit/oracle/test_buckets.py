@@ -36,7 +36,7 @@ def endings(rules: JoinRules, columns: dict[str, object]) -> list[tuple[object, 
         tables = DuckDBTables(database)
         for name, of in columns.items():
             tables.register(name, of)  # type: ignore[arg-type]
-        for name, text in relations(rules, DUCKDB):
+        for name, text, _ in relations(rules, DUCKDB):
             tables.make(name, text)
             if name == "endings":
                 break

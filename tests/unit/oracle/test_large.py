@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,18 +32,29 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle import judgement as judging
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import first_of, read_history, right_of
-from tidemark.oracle.large import duckdb_engine, record_tables, reduction
+from tidemark.oracle.large import duckdb_engine, reduction
 from tidemark.oracle.sql.join_answer import ask
 
 SEEDS = 10
 STATE_RUNS = ("left_outer", "full_outer", "right_outer", "inner")
 FEW_ROWS = 4
 """So few rows are a sample here, so that most are left out."""
+PARTS = 3
 
 
 @pytest.fixture(autouse=True)
 def sample_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction, "SAMPLE_ROWS", FEW_ROWS)
+
+
+@pytest.fixture(autouse=True)
+def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of about every other test are in parts; a drawn run has its own."""
+    in_parts(monkeypatch, PARTS if zlib.crc32(request.node.name.encode()) % 2 else 1)
+
+
+def in_parts(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
+    monkeypatch.setattr(duckdb_engine, "parts_of", lambda *_: parts)
 
 
 def both(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any], bool]:
@@ -172,6 +184,7 @@ def outcome_of(seed: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The verdict of a drawn run, which is the same if it is reduced; or why there is none."""
     rng = random.Random(f"large {seed}")
     run = write(drawn(seed, rng), path, rng)
+    in_parts(monkeypatch, rng.randint(1, PARTS))
     try:
         whole, part, was_reduced = both(run, monkeypatch)
     except TidemarkError:
@@ -345,10 +358,9 @@ def test_the_memory_is_what_the_user_says(tmp_path: Path, monkeypatch: pytest.Mo
         duckdb_engine.engine_with("lots")
 
 
-def test_keys_are_the_same_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_made_set_by_set_has_the_same_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_large_run(tmp_path, 4_000, 5)
     seal(tmp_path)
-    monkeypatch.setattr(record_tables, "_JOINED", 1_000)
 
     whole, part, was_reduced = both(RunDirectory(tmp_path), monkeypatch)
 

@@ -15,15 +15,17 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.large import output
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine
+from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.record_tables import Database, RecordTables, asked_for
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import QUIET
-from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
 
 _LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 16_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
 its temporary folder.
 """
+_PART_ROWS_OF_A_MB = 5_000
+"""The joins of so many records are made with a megabyte at a time."""
 _SIZE = re.compile(r"[1-9][0-9]{0,5} ?[MGT]B").fullmatch
 
 
@@ -35,7 +37,7 @@ def duckdb_engine(run: LargeRun, memory: str | None = None) -> Iterator[Engine]:
         config: dict[str, Any] = {"memory_limit": limit, "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
             sql.execute(QUIET)
-            yield _DuckDBEngine(sql, run)
+            yield _DuckDBEngine(sql, run, parts_of(limit, run.records))
 
 
 def engine_with(memory: str | None) -> OpenEngine:
@@ -51,6 +53,13 @@ def engine_with(memory: str | None) -> OpenEngine:
 def memory_limit(records: int) -> str:
     """What DuckDB may hold in memory for a run of so many input records."""
     return f"{min(_MOST_MB, _LEAST_MB + records // _RECORDS_OF_A_MB)}MB"
+
+
+def parts_of(limit: str, records: int) -> int:
+    """In how many parts so many input records are joined with so much memory."""
+    number, unit = re.findall(r"\d+|[A-Z]+", limit.upper())
+    megabytes = float(number) * {"KB": 1e-3, "MB": 1, "GB": 1e3, "TB": 1e6}[unit]
+    return 1 + int(records / (megabytes * _PART_ROWS_OF_A_MB))
 
 
 @contextmanager
@@ -72,13 +81,13 @@ def _explained(limit: str) -> Iterator[None]:
         ) from error
 
 
-class _DuckDBEngine(DuckDBTables):
+class _DuckDBEngine(PartTables):
     """The tables of one connection, and the scans of the evidence."""
 
-    def __init__(self, sql: Database, run: LargeRun) -> None:
-        super().__init__(sql)
+    def __init__(self, sql: Database, run: LargeRun, parts: int) -> None:
+        super().__init__(sql, parts)
         self._run = run
-        self._records = RecordTables(sql, run.history, run.evidence)
+        self._records = RecordTables(self, run.history, run.evidence)
 
     def make_records(self) -> None:
         """Make the tables of the records."""
@@ -89,24 +98,21 @@ class _DuckDBEngine(DuckDBTables):
         history = self._run.history
         scan = self._run.evidence.scan("output", history.manifest.query_id or "") or ""
         output.make_claimed(self, history.contract.output, scan)
-        relations = output.came_relations(history.contract.output, "claimed", "rowid + 1")
-        make_tables(self, relations, "came", made=["claimed"])
+        output.make_came(self, history.contract.output)
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""
         keys = "".join(f", key[{at}] as {name}" for at, name in enumerate(self._records.keys, 1))
-        self.make(
+        self.make_in_order(
             "scanned_state",
             f"select batch, case when side = 'left' then {LEFT} else {RIGHT} end as side, part, position,"
             f" key is not null as has_key{keys}, time_us, matched from {self._run.evidence.scan('state')}",
         )
-        self._sql.execute("create temp view state_rows as select rowid + 1 as s, * from scanned_state")
+        self.sql.execute("create temp view state_rows as select rowid + 1 as s, * from scanned_state")
 
     def inputs(self, chosen: str) -> list[InputRecord]:
         """The chosen records, in order."""
-        found = self._sql.execute(
-            f"select n, position from ({chosen}) chosen_records order by n"
-        ).fetchnumpy()
+        found = self.sql.execute(f"select n, position from ({chosen}) chosen_records order by n").fetchnumpy()
         numbers, positions = found["n"], found["position"]
         return [
             InputRecord(
@@ -123,10 +129,10 @@ class _DuckDBEngine(DuckDBTables):
 
     def outputs(self, chosen: str) -> list[OutputRecord]:
         """The chosen output records, in order."""
-        numbers = self._sql.execute(f"select o from ({chosen}) chosen_records order by o").fetchnumpy()["o"]
+        numbers = self.sql.execute(f"select o from ({chosen}) chosen_records order by o").fetchnumpy()["o"]
         return list(self._run.evidence.pick("output", asked_for(numbers)))
 
     def state(self, chosen: str) -> list[StateRow]:
         """The chosen rows of the state, in order."""
-        numbers = self._sql.execute(f"select s from ({chosen}) chosen_rows order by s").fetchnumpy()["s"]
+        numbers = self.sql.execute(f"select s from ({chosen}) chosen_rows order by s").fetchnumpy()["s"]
         return list(self._run.evidence.pick("state", asked_for(numbers)))

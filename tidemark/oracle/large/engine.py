@@ -6,7 +6,7 @@ portable SQL: it reads values of JSON into tables, and fetches the records that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.input.history import Evidence, History
-from tidemark.oracle.sql.relation_tables import Tables
+from tidemark.oracle.sql.join_rules import Select
+from tidemark.oracle.sql.relation_tables import Share, Tables
 
 
 class LargeEvidence(Evidence, Protocol):
@@ -40,8 +41,17 @@ class Engine(Tables, Protocol):
     A record is known by its number in the trace, sentinels last; an output record by its place in the output.
     """
 
+    shares: Sequence[Share]
+    """What is too large to be joined at once is made share by share; an engine that needs no such thing has one."""
+
+    def make_share(self, name: str, number: int, text: str) -> str:
+        """Make the share of a table, the first one first. The name of that part of the table."""
+
     def make_records(self) -> None:
         """Make ``parsed``, ``keys`` and ``records`` (``tidemark.oracle.large.record_tables`` has their columns)."""
+
+    def make_relations(self, found: Sequence[Select], reader: str) -> None:
+        """Make the tables of the relations of a join; those stay that ``reader`` reads."""
 
     def make_came(self) -> None:
         """Make ``came`` (``tidemark.oracle.large.output`` has its columns)."""

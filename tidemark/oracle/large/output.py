@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
+from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.plain import (
     Names,
     all_hold,
@@ -24,7 +25,7 @@ from tidemark.oracle.large.plain import (
     unique,
 )
 from tidemark.oracle.sql.join_rules import Select
-from tidemark.oracle.sql.relation_tables import DuckDBTables
+from tidemark.oracle.sql.relation_tables import Share
 
 _IS_PLAIN_BATCH = "batch between 0 and 999999999 and cast(batch as varchar) = batch_text"
 
@@ -50,10 +51,25 @@ def can_be_read(history: History) -> bool:
     )  # fmt: skip
 
 
-def make_claimed(tables: DuckDBTables, output: Output, scan: str) -> None:
+def make_claimed(tables: PartTables, output: Output, scan: str) -> None:
     """Make the table ``claimed`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
     known = unique(tables.rows(names_of(f"select value from {scan}")))
-    tables.make("claimed", _claimed(fields_of_output(output), scan, known))
+    tables.make_in_order("claimed", _claimed(fields_of_output(output), scan, known))
+
+
+def make_came(tables: PartTables, output: Output) -> None:
+    """Make ``came`` of ``claimed``, which is dropped, share by share."""
+    *joins, came = zip(
+        *(came_relations(output, "claimed", "rowid + 1", share) for share in tables.shares), strict=True
+    )
+    spent = "claimed"
+    for of_shares in joins:
+        for number, relation in enumerate(of_shares):
+            tables.make_share(relation.name, number, relation.text)
+        tables.drop(spent)
+        spent = relation.name
+    tables.make(came[0].name, came[0].text)
+    tables.drop(spent)
 
 
 def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:
@@ -76,38 +92,48 @@ from (
 """
 
 
-def came_relations(output: Output, claims: str, number: str) -> list[Select]:
+def came_relations(output: Output, claims: str, number: str, share: Share) -> list[Select]:
     """``came``, and before it the record of each side: one text for all engines, one join in each ``select``.
 
-    ``claims`` has ``batch``, ``is_plain`` and what :func:`fields_of_output` names; ``number`` is the text of ``o``.
+    Each join is that of a ``share``. ``claims`` has ``batch``, ``is_plain`` and what :func:`fields_of_output` names;
+    ``number`` is the text of ``o``.
     """
     fields, sides = fields_of_output(output), ["l"] if output.right_id is None else ["l", "r"]
     found = []
     for at, side in enumerate(sides):
         rest = [name for name in fields if name.partition("_")[0] in sides[at + 1 :]]
         before = [] if at == 0 else ["l", "l_is_known", "l_is_absent"]
-        records, on, known, absent = _records_of(side, at, has_refs="l_part" in fields)
+        has_refs = "l_part" in fields
+        records, on, known, absent = _records_of(side, at, share, has_refs=has_refs)
+        mine = [f"{side}_part", f"{side}_position"] if has_refs else [f"{side}_id"]
         kept = "".join(f", c.{name}" for name in (*before, *rest))
         text = (
             f"select c.{number} as o, c.batch, c.is_plain{kept}, p.n as {side}, ({known}) as {side}_is_known,"
             f" ({absent}) as {side}_is_absent from {claims} c left join ({records}) p on {on}"
+            f" where {share(*(f'c.{name}' for name in mine))}"
         )
         claims, number = f"found_{side}", "o"
         found.append(Select(claims, text))
     return [*found, Select("came", _came(claims, is_semi=len(sides) == 1))]
 
 
-def _records_of(side: str, at: int, *, has_refs: bool) -> tuple[str, str, str, str]:
+def _records_of(side: str, at: int, share: Share, *, has_refs: bool) -> tuple[str, str, str, str]:
     """The records that a claim may name; how it names one, whether that is known, and whether none is named."""
     if has_refs:
         return (
-            f"select n, part, position, id, readable from parsed where side = {at}",
+            (
+                f"select n, part, position, id, readable from parsed where side = {at}"
+                f" and {share('cast(part as bigint)', 'position')}"
+            ),
             f"c.{side}_part = p.part and c.{side}_position = p.position",
             f"p.n is not null and p.readable and p.id is not distinct from c.{side}_id",
             f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null",
         )
     return (
-        f"select id, min(n) as n, count(*) as many from parsed where side = {at} and readable group by id",
+        (
+            f"select id, min(n) as n, count(*) as many from parsed where side = {at} and readable"
+            f" and {share('id')} group by id"
+        ),
         f"p.id = c.{side}_id",
         "p.n is not null and p.many = 1",
         f"c.{side}_id is null",

@@ -26,6 +26,7 @@ from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.input.history import History
 from tidemark.oracle.large.engine import LargeEvidence, key_names
 from tidemark.oracle.large.event_arrays import event_arrays
+from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.plain import (
     Names,
     all_hold,
@@ -50,8 +51,8 @@ _READ = {"id": _TEXTS, "time_us": (as_time_us, is_time)}
 """How each column is read, and when it is plain."""
 Database = duckdb.DuckDBPyConnection
 SIDES = (LEFT, RIGHT)
-_CHUNK, _NUMBERED, _JOINED = 50_000, 4_000_000, 20_000_000
-"""So many records are read, so many rows are numbered, and about so many are joined with their keys, at a time."""
+_CHUNK, _NUMBERED = 50_000, 4_000_000
+"""So many records are read, and so many rows are numbered, at a time."""
 
 
 def can_be_read(history: History) -> bool:
@@ -63,10 +64,14 @@ def can_be_read(history: History) -> bool:
 
 
 class RecordTables:
-    """Makes the tables of the records of one run. ``last`` is the number of the last record that is no sentinel."""
+    """Makes the tables of the records of one run, ``keys`` and ``records`` in parts.
 
-    def __init__(self, sql: Database, history: History, run: LargeEvidence) -> None:
-        self._sql = sql
+    ``last`` is the number of the last record that is no sentinel.
+    """
+
+    def __init__(self, tables: PartTables, history: History, run: LargeEvidence) -> None:
+        self._tables = tables
+        self._sql = tables.sql
         self._history = history
         self._run = run
         self.keys = key_names(history)
@@ -204,28 +209,31 @@ from (
                 self._sql.unregister("odd_records")
 
     def _make_keys(self) -> None:
-        """``keys`` and ``records``, some keys at a time: DuckDB holds in memory what is grouped and joined."""
+        """``keys`` and ``records``, some keys at a time."""
         names = ", ".join(self.keys)
         same = " and ".join(f"p.{key} is not distinct from k.{key}" for key in self.keys)
         is_null = " or ".join(f"p.{key} is null" for key in self.keys)
-        fields = "".join(f", p.{quoted(field)}" for field in self.fields)
-        ((rows,),) = self._sql.execute("select count(*) from parsed").fetchall()
-        passes = rows // _JOINED + 1
-        for number in range(passes):
-            mine = f"hash({names}) % {passes} = {number}" if passes > 1 else "true"
-            make = "insert into {} " if number else "create temp table {} as "
-            execute(
-                self._sql,
-                f"{make.format('keys')}select min(n) as key, {names} from parsed where readable and {mine}"
-                f" group by {names}",
+        fields = "".join(f", {quoted(field)}" for field in self.fields)
+        shares = self._tables.shares
+        for number, share in enumerate(shares):
+            mine = "parsed"
+            if len(shares) > 1:
+                mine = "some_parsed"
+                self._tables.make(
+                    mine,
+                    f"select n, side, part, position, {names}, time_us, readable{fields} from parsed"
+                    f" where {share(*self.keys)}",
+                )
+            keys = self._tables.make_share(
+                "keys", number, f"select min(n) as key, {names} from {mine} where readable group by {names}"
             )
-            execute(
-                self._sql,
-                f"{make.format('records')}select p.n as row, p.side, p.part, p.position, k.key,"
-                f" {is_null} as has_null_key, p.time_us, p.readable{fields}"
-                f" from (select * from parsed where {mine}) p left join (select * from keys where {mine}) k"
-                f" on p.readable and {same}",
-            )
+            self._tables.make_share(
+                "records", number,
+                f"select p.n as row, p.side, p.part, p.position, k.key, {is_null} as has_null_key, p.time_us,"
+                f" p.readable{fields} from {mine} p left join {keys} k on p.readable and {same}",
+            )  # fmt: skip
+        if len(shares) > 1:
+            self._tables.drop("some_parsed")
 
 
 def asked_for(numbers: np.ndarray) -> bytes:

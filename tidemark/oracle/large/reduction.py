@@ -31,8 +31,7 @@ from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import POPULAR
 from tidemark.oracle.sql.join_inputs import Columns, input_tables
 from tidemark.oracle.sql.join_relations import relations
-from tidemark.oracle.sql.join_rules import JoinRules
-from tidemark.oracle.sql.relation_tables import make_tables
+from tidemark.oracle.sql.join_rules import JoinRules, Select
 
 LARGE = 300_000
 """A run with more input records than this is reduced. Calibration: at so many this takes half the time; beyond, the
@@ -44,7 +43,7 @@ DIRTY_ROWS = 200_000
 """Up to so many rows of dirty keys are handed on. Calibration: two seconds, and 150 MB."""
 _PAIRS = 200_000
 """A key with more pairs of a left and a right row is not in the sample."""
-_KEPT = "answers watermarks stored rows placed"
+_KEPT = "answers watermarks stored rows placed expected sizes"
 _PRIME, _FACTOR = 4_294_967_291, 1_103_515_245
 """Numbers that scatter keys: a sample takes them in the order of a product with the seed in it."""
 
@@ -171,7 +170,7 @@ class _Reduction:
             history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR,
             bucket_us=engine.bucket_us,
         )  # fmt: skip
-        make_tables(engine, relations(rules, engine.each_number), _KEPT)
+        engine.make_relations([*relations(rules, engine.each_number), *_OF_KEYS], _KEPT)
         fields: state_rows.Fields = {}
         if has_state := run.state() is not None:
             engine.make_state()
@@ -206,7 +205,7 @@ class _Reduction:
         return bool(short == 0)
 
     def _compare(self, *, has_state: bool) -> None:
-        """``expected``: the rows that this Spark gives; ``dirty``: the keys of which something is to be looked at."""
+        """``dirty``: the keys of which something is to be looked at."""
         plans = [batch.plan for batch in self._history.batches]
         permitted = [plan.batch for plan in plans if may_repeat(self._history.manifest, plan)]
         committed = [plan.batch for plan in plans if plan.committed]
@@ -214,12 +213,17 @@ class _Reduction:
             f"t.first_batch <> e.batch or t.last_batch <> e.batch or t.many > 1 and not"
             f" {_is_one_of('e.batch', permitted)} or not {_is_one_of('e.batch', committed)}"
         )
+        for number, share in enumerate(self._engine.shares):
+            mine = share("identity")
+            times = self._engine.make_share("times", number, f"{_TIMES} and {mine} group by identity")
+            self._engine.make_share(
+                "wrong", number,
+                "select e.key, e.identity as due, t.identity as seen"
+                f" from (select * from expected where comes and {mine}) e"
+                f" full outer join {times} t on t.identity = e.identity"
+                f" where e.identity is null or t.identity is null or {is_wrong}",
+            )  # fmt: skip
         for name, text in {
-            "expected": _EXPECTED,
-            "times": _TIMES,
-            "wrong": f"""select e.key, e.identity as due, t.identity as seen
-            from (select * from expected where comes) e full outer join times t on t.identity = e.identity
-            where e.identity is null or t.identity is null or {is_wrong}""",
             "named": _NAMED,
             "sentinels": "select n as row from parsed where is_sentinel",
             "dirty": f"""select key from wrong where due is not null
@@ -236,15 +240,16 @@ class _Reduction:
         A key has a row at least, so that of each priority no more keys can be taken than there may be rows.
         """
         seed = abs(self._history.manifest.seed or 0) % _PRIME
-        found = " union all ".join(witnesses(self._history, key_names(self._history)))
+        found, alone = witnesses(self._history, key_names(self._history)), {}
+        if len(self._engine.shares) > 1:  # each takes the memory of a statement
+            alone = {f"witness_{number}": text for number, text in enumerate(found)}
+            found = [f"select row from {name}" for name in alone]
         first = "select * from (select * from ranked where priority = {} order by place limit {}) keys_{}"
         for name, text in {
             "first_lefts": FIRST_LEFTS,
             "near_rights": near_rights(self._history),
-            "witness": f"select distinct row from ({found}) found where row is not null",
-            "sizes": """select key, count(*) as many, sum(case when side = 0 then 1 else 0 end) as lefts,
-                sum(case when side = 1 then 1 else 0 end) as rights
-            from records where key is not null group by key""",
+            **alone,
+            "witness": f"select distinct row from ({' union all '.join(found)}) found where row is not null",
             "ranked": f"""select s.key, s.many, (s.key * {_FACTOR} + {seed}) % {_PRIME} as place,
                 case when w.key is not null then 0 when d.key is not null then 1 else 2 end as priority
             from sizes s left join dirty d on d.key = s.key left join (
@@ -272,14 +277,28 @@ class _Reduction:
             self._engine.make(name, text)
 
 
-_EXPECTED = f"""
+_OF_KEYS = (
+    Select(
+        "expected",
+        f"""
 select coalesce(a.l, a.r) * {1 << ROW_BITS} + case when a.l is null then 0 else coalesce(a.r + 1, 0) end as identity,
     w.row, w.side, w.key, a.batch, a.comes, a.is_right
 from answers a join rows w on w.row = coalesce(a.l, a.r)
-"""
+""",
+    ),
+    Select(
+        "sizes",
+        """
+select key, count(*) as many, sum(case when side = 0 then 1 else 0 end) as lefts,
+    sum(case when side = 1 then 1 else 0 end) as rights
+from records where key is not null group by key
+""",
+    ),
+)
+"""The rows that this Spark gives, and how many rows each key has."""
 _TIMES = """
 select identity, count(*) as many, min(batch) as first_batch, max(batch) as last_batch
-from came where identity is not null group by identity
+from came where identity is not null
 """
 _UNEXPECTED = """
 select c.l, c.r from came c semi join (select seen from wrong where due is null) w on w.seen = c.identity

@@ -101,8 +101,8 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
     return found | {
         "matched": _number(
             engine,
-            f"select count(distinct a.l) from answers a {_LEFT_OUT} a.l"
-            f" where a.comes and a.l is not null and {'true' if is_semi else 'a.r is not null'}",
+            f"select count(*) from (select distinct a.l from answers a {_LEFT_OUT} a.l"
+            f" where a.comes and a.l is not null and {'true' if is_semi else 'a.r is not null'}) lefts",
         ),
         "output_records": _number(
             engine,
@@ -117,9 +117,10 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
 
 def _permitted(engine: Engine) -> dict[int, int]:
     """Rows of clean keys that came again, by batch."""
+    engine.make("again", "select identity, many from times where many > 1")
     found = engine.rows(
-        f"select c.batch, sum(t.many - 1) from {_CLEAN} c"
-        " join (select * from times where many > 1) t on t.identity = c.identity where c.comes group by c.batch"
+        f"select c.batch, sum(t.many - 1) from {_CLEAN} c join again t on t.identity = c.identity"
+        " where c.comes group by c.batch"
     )
     return {batch: int(more) for batch, more in found}
 

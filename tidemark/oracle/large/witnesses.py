@@ -20,7 +20,7 @@ def witnesses(history: History, keys: Sequence[str]) -> list[str]:
 
     ``sentinels`` has the few records that are no rows of the trace; ``first_lefts`` and ``near_rights`` are there.
     """
-    found = [_each(_of_records(), _PLACED), _each(_of_rows(), "rows w"), _LATEST]
+    found = [_each(_OF_RECORDS, _RECORDS), _LAST_READ, _each(_of_rows(), "rows w"), _LATEST]
     found.append(_each(_of_output(history), _CAME))
     found.append(_of_ends(history))
     found += [_of_key(history, keys, field) for field in keys]
@@ -38,20 +38,19 @@ def _each(columns: Sequence[str], source: str) -> str:
     )
 
 
-_PLACED = (
-    "records r left join placed p on p.row = r.row cross join (select max(batch) as last from placed) batches"
+_OF_RECORDS = (
+    "min(case when not r.readable then r.row end)",
+    "min(case when r.has_null_key and r.readable then r.row end)",
+    "min(case when e.position is null or r.position >= e.position or r.position < s.position then r.row end)",
 )
-
-
-def _of_records() -> list[str]:
-    """Records that are unreadable, have a NULL key, or were never read; and the last that each side's batches read."""
-    last = [f"max(case when r.side = {side} and p.batch = last then r.row end)" for side in (LEFT, RIGHT)]
-    return [
-        "min(case when not r.readable then r.row end)",
-        "min(case when r.has_null_key and r.readable then r.row end)",
-        "min(case when p.row is null then r.row end)",
-        *last,
-    ]
+"""Records that are unreadable, have a NULL key, or were never read."""
+_RECORDS = """records r left join (select side, part, max(position) as position from ends group by side, part) e
+    on e.side = r.side and e.part = r.part left join starts s on s.side = r.side and s.part = r.part"""
+_LAST_READ = """
+select max(r.row) as row from records r join placed p on p.row = r.row
+where p.batch = (select max(batch) from placed) group by r.side
+"""
+"""The last record of each side that the last batch read."""
 
 
 def _of_rows() -> list[str]:

@@ -85,7 +85,7 @@ def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:
 
 def _as_one(found: Sequence[Select]) -> str:
     """The relations in one statement, as the beginning of a query."""
-    return "with " + ", ".join(f"{name} as materialized ({text})" for name, text in found)
+    return "with " + ", ".join(f"{one.name} as materialized ({one.text})" for one in found)
 
 
 def _read(history: History, sql: duckdb.DuckDBPyConnection, begin: str) -> SqlAnswer:

@@ -16,10 +16,13 @@ SPARK = "explode(sequence({first}, {last}))"
 
 
 class Select(NamedTuple):
-    """A ``select`` with a name."""
+    """A ``select`` with a name. ``of_all``: of all keys together; of any other each key has its own rows, and that of
+    some keys is made of the rows of these alone.
+    """
 
     name: str
     text: str
+    of_all: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Free of I/O. A table is made of a ``select`` over earlier ones, and dropped once
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import duckdb
@@ -16,6 +16,8 @@ from tidemark.oracle.sql.join_inputs import Columns
 from tidemark.oracle.sql.join_rules import DUCKDB, Select
 
 Rows = list[tuple[Any, ...]]
+Share = Callable[..., str]
+"""Whether a row is in a share, as a condition over columns that must be the same in tables that are joined."""
 
 
 class Tables(Protocol):
@@ -48,23 +50,23 @@ class DuckDBTables:
     bucket_us: int | None = None
 
     def __init__(self, sql: duckdb.DuckDBPyConnection) -> None:
-        self._sql = sql
+        self.sql = sql
 
     def make(self, name: str, text: str) -> None:
         """Make the table of a ``select``, in the place of one of this name."""
-        execute(self._sql, f"create or replace temp table {name} as {text}")
+        execute(self.sql, f"create or replace temp table {name} as {text}")
 
     def drop(self, name: str) -> None:
         """Forget a table."""
-        self._sql.execute(f"drop table {name}")
+        self.sql.execute(f"drop table {name}")
 
     def register(self, name: str, columns: Columns) -> None:
         """Make a view of columns."""
-        self._sql.register(name, columns)
+        self.sql.register(name, columns)
 
     def rows(self, text: str) -> Rows:
         """The rows of a query, all of them."""
-        return interruptible(self._sql, lambda: self._sql.execute(text).fetchall())
+        return interruptible(self.sql, lambda: self.sql.execute(text).fetchall())
 
 
 def make_tables(tables: Tables, found: Sequence[Select], reader: str, made: Sequence[str] = ()) -> None:

@@ -25,7 +25,7 @@ def row_relations(rules: JoinRules) -> list[Select]:
         Select("placed", _PLACED),
         Select("events", _events(rules)),
         *_watermarks(rules),
-        Select("marks", _marks(rules)),
+        Select("marks", _marks(rules), of_all=True),
         *_endings(rules),
         Select("rows", _rows(rules)),
         Select("lefts", _matchable(rules, LEFT)),
@@ -110,10 +110,13 @@ from (
 def _watermarks(rules: JoinRules) -> list[Select]:
     """The watermark of each batch, and of the one that would come next."""
     if rules.by_checkpoint:
-        return [Select("watermarks", _CHECKPOINT_WATERMARKS)]
+        return [Select("watermarks", _CHECKPOINT_WATERMARKS, of_all=True)]
     if not any(rules.watermarked):
-        return [Select("watermarks", _NO_WATERMARKS)]
-    return [Select("reached", _reached(rules)), Select("watermarks", _WATERMARKS)]
+        return [Select("watermarks", _NO_WATERMARKS, of_all=True)]
+    return [
+        Select("reached", _reached(rules), of_all=True),
+        Select("watermarks", _WATERMARKS, of_all=True),
+    ]
 
 
 def _reached(rules: JoinRules) -> str:

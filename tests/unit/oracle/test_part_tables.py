@@ -1,0 +1,76 @@
+"""Tables in parts: what is made of them, one part at a time, is what is made of all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+import pytest
+
+from tidemark.oracle.large.duckdb_engine import parts_of
+from tidemark.oracle.large.part_tables import PartTables
+from tidemark.oracle.sql.join_rules import Select
+
+RELATIONS = [
+    Select("doubled", "select key, 2 * key as twice from records"),
+    Select("greatest", "select max(twice) as twice from doubled", of_all=True),
+    Select("short", "select d.key, g.twice - d.twice as missing from doubled d cross join greatest g"),
+    Select("kept", "select key from short where missing > 0"),
+]
+
+
+@contextmanager
+def tables_in(parts: int) -> Iterator[PartTables]:
+    with duckdb.connect(":memory:") as sql:
+        yield PartTables(sql, parts)
+
+
+@pytest.fixture
+def tables() -> Iterator[PartTables]:
+    with tables_in(2) as tables:
+        tables.make_share("records", 0, "select 0 as key")
+        tables.make_share("records", 1, "select 1 as key")
+        yield tables
+
+
+def names(tables: PartTables) -> set[str]:
+    return {name for (name,) in tables.rows("select table_name from information_schema.tables")}
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_relations_are_the_same_in_any_number_of_parts(parts: int) -> None:
+    with tables_in(parts) as tables:
+        for number, share in enumerate(tables.shares):
+            text = f"select key from (select range as key from range(10)) where {share('key')}"
+            tables.make_share("records", number, text)
+
+        tables.make_relations(RELATIONS, "kept greatest")
+
+        assert sorted(tables.rows("from kept")) == [(key,) for key in range(9)]
+        assert tables.rows("from greatest") == [(18,)]
+        assert sorted(tables.rows("from records")) == [(key,) for key in range(10)]
+        wanted = {"kept", "greatest", "records"}
+        if parts > 1:
+            wanted |= {f"{name}_of_{part}" for name in ("kept", "records") for part in range(parts)}
+        assert names(tables) == wanted
+
+
+def test_a_table_in_parts_is_made_again_part_by_part(tables: PartTables) -> None:
+    tables.make("records", "select key, count(*) over () as many from records")
+
+    assert sorted(tables.rows("from records")) == [(0, 1), (1, 1)]
+
+
+def test_all_parts_of_a_table_are_dropped(tables: PartTables) -> None:
+    tables.drop("records")
+
+    assert names(tables) == set()
+
+
+@pytest.mark.parametrize(
+    ("limit", "records", "parts"),
+    [("400MB", 300_000, 1), ("1 GB", 4_999_999, 1), ("1GB", 5_000_001, 2), ("2500MB", 100_000_000, 9)],
+)
+def test_a_run_is_joined_in_more_parts_the_less_memory_there_is(limit: str, records: int, parts: int) -> None:
+    assert parts_of(limit, records) == parts
