@@ -21,7 +21,17 @@ from docs.environment import VARIABLES
 from docs.markdown import inline, markdown, table
 from tidemark import errors, pytest_plugin
 from tidemark.faults import schedule
-from tidemark.formats import chain, contract, evidence, trace
+from tidemark.formats import (
+    avro_records,
+    chain,
+    contract,
+    events,
+    evidence,
+    kafka_record,
+    record_fields,
+    time_forms,
+    trace,
+)
 from tidemark.formats.faults import POINTS
 from tidemark.oracle import findings
 from tidemark.runner import RunOptions
@@ -136,6 +146,16 @@ def _contract() -> str:
         (
             _format("The contract", contract),
             f"`kind` is one of {kinds}.",
+            "## Fields",
+            markdown(record_fields.__doc__ or ""),
+            "## Times",
+            markdown(time_forms.__doc__ or ""),
+            "## Decoding by functions",
+            markdown(kafka_record.__doc__ or ""),
+            "### Avro",
+            markdown(avro_records.__doc__ or ""),
+            "## How values are read",
+            markdown(events.__doc__ or ""),
             "## Chains",
             markdown(chain.__doc__ or ""),
         )

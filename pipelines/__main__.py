@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 NOT_PIPELINES = {
     "__main__",
     "checkpoint_state",
+    "codec",
     "described",
     "failure",
     "query",
     "query_server",
     "schemas",
     "session_server",
+    "side_columns",
     "state",
 }
 

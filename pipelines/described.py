@@ -1,7 +1,8 @@
 """Builds a join from its contract alone: ``python -m pipelines CONTRACT.json`` runs it.
 
 The contract is translated literally into the DataFrame API: filters of a side before its watermark, conditions in the
-join, ``where`` on the joined row. Ids and keys are read as STRING, fields in comparisons as BIGINT, keys among them.
+join, ``where`` on the joined row. Fields are read as the contract says, else ids and keys as STRING, and what is
+compared as BIGINT, keys among them.
 The output has the columns that the contract names and no others, with one exception: a join without a time bound also
 outputs ``left_time`` and ``right_time``. Spark prunes columns that nothing reads before the join; without the time
 column the join has no watermark, and would drop no late rows.
@@ -15,13 +16,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.functions import col, expr, from_json
+from pyspark.sql.functions import expr
 
+from pipelines.side_columns import PLACES, parsed
 from tidemark.errors import UsageError
-from tidemark.formats.contract import Contract, JoinKind, Side, Term
+from tidemark.formats.contract import Contract, JoinKind, Literal, Side, Term
+from tidemark.formats.field_values import literal_of
+from tidemark.formats.record_fields import BIGINT, DECIMAL, Field
+from tidemark.formats.time_forms import ISO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
 
@@ -60,9 +65,9 @@ def pipeline_of(contract: Contract) -> SimpleNamespace:
 
 def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
     """The output rows of the join of two Kafka streams of JSON records."""
-    numbers = _compared(contract)
-    lefts = side_rows(left, LEFT, contract.left, numbers[0], contract.bound.window_ms)
-    rights = side_rows(right, RIGHT, contract.right, numbers[1], contract.bound.window_ms)
+    fields = contract.values
+    lefts = side_rows(left, LEFT, contract.left, fields[0], contract.bound.window_ms)
+    rights = side_rows(right, RIGHT, contract.right, fields[1], contract.bound.window_ms)
     rows = lefts.join(rights, expr(" AND ".join(_conditions(contract))), HOW[contract.kind])
     for term in contract.where:
         rows = rows.where(_term(contract, term))
@@ -71,43 +76,43 @@ def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
 
 def as_columns(contract: Contract) -> Contract:
     """The contract with its fields renamed to the columns of the join's state."""
-    sides = [
-        replace(side, keys=tuple(f"{prefix}_key{at}" for at in range(len(side.keys))), time=f"{prefix}_time")
-        for prefix, side in ((LEFT, contract.left), (RIGHT, contract.right))
-    ]
+    sides = [_in_state(prefix, side) for prefix, side in ((LEFT, contract.left), (RIGHT, contract.right))]
     refs = [(f"{prefix}_partition", f"{prefix}_offset") for prefix in (LEFT, RIGHT)]
     output = replace(contract.output, left_ref=refs[0], right_ref=refs[1])
     return replace(contract, left=sides[0], right=sides[1], output=output)
 
 
+def _in_state(prefix: str, side: Side) -> Side:
+    keys = tuple(f"{prefix}_key{at}" for at in range(len(side.keys)))
+    return replace(side, keys=keys, time=f"{prefix}_time", time_format=ISO, time_zone="UTC")
+
+
 def side_rows(
-    records: DataFrame, prefix: str, side: Side, numbers: Iterable[str], window_ms: int | None
+    records: DataFrame, prefix: str, side: Side, fields: Mapping[str, Field], window_ms: int | None
 ) -> DataFrame:
-    """A side's rows: ``id``, ``key0`` …, ``time`` or ``window``, the numbers, ``partition``, ``offset``, prefixed."""
-    columns = _columns(side)
-    types = dict.fromkeys(columns, "STRING") | {side.time: "TIMESTAMP"} | dict.fromkeys(numbers, "BIGINT")
-    schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
-    parsed = records.select(
-        from_json(col("value").cast("string"), schema).alias("event"),
-        col("partition").alias(f"{prefix}_partition"),
-        col("offset").alias(f"{prefix}_offset"),
-    ).select(
-        *(col(f"event.`{name}`").alias(f"{prefix}_{columns.get(name, name)}") for name in types),
-        f"{prefix}_partition",
-        f"{prefix}_offset",
-    )
+    """A side's rows: ``id``, ``key0`` …, ``time`` or ``window``, what is compared, ``partition``, ``offset``, prefixed.
+
+    ``fields`` are those of the side by name, id and keys among them.
+    """
     time = f"{prefix}_time"
+    columns = {f"{prefix}_id": fields[side.id], time: side.time_field}
+    columns |= {f"{prefix}_{_column(side, name)}": field for name, field in fields.items() if name != side.id}
+    if side.id in side.keys:
+        columns[f"{prefix}_{_column(side, side.id)}"] = fields[side.id]
+    rows = parsed(records, side, columns, time)
+    rows = rows.withColumnsRenamed({name: f"{prefix}_{name}" for name in PLACES})
     if not side.keeps_null_event_time:
-        parsed = parsed.where(f"{time} IS NOT NULL")
+        rows = rows.where(f"{time} IS NOT NULL")
     for what in side.filters:
-        parsed = parsed.where(f"`{prefix}_{columns.get(what.field, what.field)}` {what.op} {what.value}")
+        value = _literal(what.value, fields[what.field])
+        rows = rows.where(f"`{prefix}_{_column(side, what.field)}` {what.op} {value}")
     if side.watermark_delay_ms is not None:
-        parsed = parsed.withWatermark(time, f"{side.watermark_delay_ms} milliseconds")
+        rows = rows.withWatermark(time, f"{side.watermark_delay_ms} milliseconds")
     if window_ms is None:
-        return parsed
+        return rows
     # A side may have one event time column only: Spark rejects a join of two.
-    others = [name for name in parsed.columns if name != time]
-    return parsed.selectExpr(f"window({time}, '{window_ms} milliseconds') AS {prefix}_window", *others)
+    others = [f"`{name}`" for name in rows.columns if name != time]
+    return rows.selectExpr(f"window({time}, '{window_ms} milliseconds') AS {prefix}_window", *others)
 
 
 def _conditions(contract: Contract) -> list[str]:
@@ -124,32 +129,30 @@ def _conditions(contract: Contract) -> list[str]:
     return conditions + [_term(contract, term) for term in contract.condition]
 
 
-def _columns(side: Side) -> dict[str, str]:
-    """The fields of a side that have columns of another name."""
-    return {side.id: "id", side.time: "time"} | {name: f"key{at}" for at, name in enumerate(side.keys)}
+def _column(side: Side, name: str) -> str:
+    """The column of what a contract names, without the prefix."""
+    return f"key{side.keys.index(name)}" if name in side.keys else f"value_{name}".replace("`", "_")
 
 
 def _term(contract: Contract, term: Term) -> str:
-    def operand(prefix: str, side: Side, field: str | None) -> str:
-        return str(term.value) if field is None else f"`{prefix}_{_columns(side).get(field, field)}`"
-
-    left, right = operand(LEFT, contract.left, term.left), operand(RIGHT, contract.right, term.right)
+    values = contract.values
+    sides = ((LEFT, contract.left, term.left), (RIGHT, contract.right, term.right))
+    compared = next(values[at][name] for at, name in enumerate((term.left, term.right)) if name is not None)
+    left, right = (
+        _literal(term.value, compared) if name is None else f"`{prefix}_{_column(side, name)}`"
+        for prefix, side, name in sides
+    )
     return f"{left} {term.op} {right}"
 
 
-def _compared(contract: Contract) -> tuple[list[str], list[str]]:
-    """The fields of each side that filters and conditions compare, and the keys that are equal to one of them."""
-    terms, keys = [*contract.condition, *contract.where], (contract.left.keys, contract.right.keys)
-    read = [term.left for term in terms], [term.right for term in terms]
-    found = [
-        [*(what.field for what in side.filters), *filter(None, fields)]
-        for side, fields in zip((contract.left, contract.right), read, strict=True)
-    ]
-    for own, other in zip(*keys, strict=True):
-        if own in found[0] or other in found[1]:
-            found[0].append(own)
-            found[1].append(other)
-    return list(dict.fromkeys(found[0])), list(dict.fromkeys(found[1]))
+def _literal(value: Literal | None, field: Field) -> str:
+    """A value of the contract in SQL, as one of the type of what it is compared with."""
+    kind, text = field.made, str(value).replace("\\", "\\\\").replace("'", "\\'")
+    if kind.kind == BIGINT:
+        return text
+    if kind.kind == DECIMAL:
+        return f"{literal_of(value, kind):f}BD" if value is not None else "NULL"
+    return f"CAST('{text}' AS {kind})"
 
 
 def _output(contract: Contract) -> list[str]:

@@ -11,19 +11,22 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import NoneType
 from typing import Any
-from zlib import crc32
 
-import msgspec
-
+from producers.sentinel_values import number_of, passing_values, raw_at, raw_value, time_value, with_value
 from tidemark.errors import UsageError
 from tidemark.formats.chain import STRING, Chain, Join, Window
-from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, Side
-from tidemark.formats.events import read_event, write_time
+from tidemark.formats.contract import Bound, Contract, Filter, Side
+from tidemark.formats.events import decode_object, read_event
+from tidemark.formats.record_fields import NUMBERS
+from tidemark.formats.time_forms import ISO, is_pattern
 from tidemark.formats.trace import FORMAT, Header, Record, TraceReader
 
+MS_PER_S = 1000
+YEAR_MS = 366 * 86_400_000
+"""A pattern need not say more than a year."""
 MARGIN_MS = 3_600_000
 """An hour more than necessary, so that strict bounds and single milliseconds do not matter."""
 
@@ -49,7 +52,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
     first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
     asked = _asked(contract)
     values = {
-        side.topic: _passing_values(side, templates[side.topic], asked.get(side.topic, {}), turn)
+        side.topic: passing_values(side, templates[side.topic], asked.get(side.topic, {}), turn)
         for turn, side in enumerate(sides)
     }
     header = Header(
@@ -65,19 +68,26 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
 def _sides(contract: Contract | Chain) -> tuple[Side, ...]:
     """The inputs of a contract; for a chain its topics, with all their text fields as keys."""
     if isinstance(contract, Contract):
-        return contract.left, contract.right
+        values = contract.values
+        return tuple(
+            replace(side, fields=(*values[at].values(), side.time_field))
+            for at, side in enumerate((contract.left, contract.right))
+        )
     sides: dict[str, Side] = {}
     for source in contract.sources:
-        keys = tuple(field.column or field.name for field in source.fields if field.type == STRING)
+        keys = tuple(field.name for field in source.fields if field.made.kind == STRING)
         before = sides.get(source.topic)
         sides[source.topic] = Side(
             source.topic,
             id=keys[0],
             keys=tuple(dict.fromkeys([*(before.keys if before else ()), *keys])),
-            time=source.time_column or source.time,
+            time=source.time,
             watermark_delay_ms=max(
                 source.watermark_delay_ms or 0, (before and before.watermark_delay_ms) or 0
             ),
+            fields=(*(before.fields if before else ()), *source.fields, source.time_field),
+            time_format=source.time_format,
+            time_zone=source.time_zone,
         )
     return tuple(sides.values())
 
@@ -96,16 +106,13 @@ def _bound_ms(bound: Bound) -> int:
 
 def _scan(records: Iterable[Record], sides: Iterable[Side]) -> tuple[int, dict[str, dict[str, Any]]]:
     by_topic = {side.topic: side for side in sides}
-    templates: dict[str, dict[str, Any]] = {topic: {} for topic in by_topic}
     last: dict[str, bytes] = {}
     latest_us = 0
     for topic, value, time_us, has_key in _readable(records, by_topic):
         latest_us = max(latest_us, time_us)
         if has_key:
             last[topic] = value
-    for topic, value in last.items():
-        templates[topic] = msgspec.json.decode(value)
-    return latest_us, templates
+    return latest_us, {topic: decode_object(last.get(topic)) or {} for topic in by_topic}
 
 
 def _readable(records: Iterable[Record], sides: dict[str, Side]) -> Iterator[tuple[str, bytes, int, bool]]:
@@ -124,9 +131,8 @@ def _asked(contract: Contract | Chain) -> dict[str, dict[str, list[Filter]]]:
     found: defaultdict[str, defaultdict[str, list[Filter]]] = defaultdict(lambda: defaultdict(list))
     if isinstance(contract, Chain):
         for source in contract.sources:
-            columns = {field.name: field.column or field.name for field in source.fields}
             for one in source.filters:
-                found[source.topic][columns.get(one.field, one.field)].append(one)
+                found[source.topic][one.field].append(one)
         return {topic: dict(fields) for topic, fields in found.items()}
     terms, sides = (*contract.condition, *contract.where), (contract.left, contract.right)
     for right, side in enumerate(sides):
@@ -139,45 +145,25 @@ def _asked(contract: Contract | Chain) -> dict[str, dict[str, list[Filter]]]:
     return {topic: dict(fields) for topic, fields in found.items()}
 
 
-def _passing_values(
-    side: Side, template: dict[str, Any], asked: dict[str, list[Filter]], turn: int
-) -> dict[str, Any]:
-    """The fields of a sentinel but its id and its time; ``turn`` is another number for each input."""
-    fields = template | {key: _key_value(side, template.get(key)) for key in side.keys}
-    for name, filters in asked.items():
-        if type(fields.get(name)) in (int, NoneType):
-            near = (one.value + step for one in filters for step in (0, 1, -1, 2, -2))
-            passing = [
-                number
-                for number in dict.fromkeys([fields.get(name) or 0, *near])
-                if all(COMPARISONS[one.op](number, one.value) for one in filters)
-            ]
-            is_own_key = name in side.keys and passing[:1] != [fields.get(name)]
-            fields |= {name: passing[min(turn if is_own_key else 0, len(passing) - 1)]} if passing else {}
-    return fields
-
-
 def _sentinel(side: Side, values: dict[str, Any], time_ms: int, *, slice_index: int) -> Record:
-    fields = {
-        **values,
-        side.id: f"sentinel-{side.topic}-{slice_index}",
-    }
-    fields.pop(side.time, None)
-    fields[side.time] = write_time(time_ms * 1000)
+    fields = {field.name: field for field in side.fields}
+    identity, time = fields[side.id], fields[side.time]
+    name: Any = f"sentinel-{side.topic}-{slice_index}"
+    if identity.made.kind in NUMBERS:
+        name = raw_value(number_of(side, identity) + slice_index, identity, raw_at(values, identity))
+    found: Any = with_value(values, identity.path, name)
+    if len(time.path) == 1:
+        found = {name: value for name, value in found.items() if name != time.path[0]}
+    if side.time_format != ISO:
+        time_ms = -(-time_ms // MS_PER_S) * MS_PER_S
+    if is_pattern(side.time_format):
+        time_ms += YEAR_MS
+    found = with_value(found, time.path, time_value(side, time, time_ms))
     return Record(
         topic=side.topic,
-        value=json.dumps(fields, separators=(",", ":")),
+        value=json.dumps(found, separators=(",", ":"), default=float),
         key=f"sentinel-{side.topic}",
         arrival_ms=time_ms,
         event_ms=time_ms,
         slice=slice_index,
     )
-
-
-def _key_value(side: Side, like: object) -> object:
-    """A unique key of the type of ``like``: a schema reads a value of another type as NULL."""
-    # Near the largest Spark INT, and different for each topic.
-    number = 2_000_000_000 + crc32(side.topic.encode()) % 100_000_000
-    if type(like) is float:
-        return float(number)
-    return number if type(like) is int else f"sentinel-{side.topic}"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark.auditor.one_audit import AuditResult
     from tidemark.errors import BrokenContract, TestbedError, TidemarkError, UsageError
+    from tidemark.formats.avro_records import avro_pair
     from tidemark.formats.chain import (
         Aggregate,
         Chain,
         Deduplicate,
-        Field,
         Join,
         Limit,
         Source,
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         WatermarkPolicy,
     )
     from tidemark.formats.json_reader import read_json
+    from tidemark.formats.kafka_record import KafkaRecord
+    from tidemark.formats.record_fields import Field
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
     from tidemark.oracle.verdict import Verdict
@@ -65,6 +67,7 @@ __all__ = [
     "Finding",
     "Join",
     "JoinKind",
+    "KafkaRecord",
     "Limit",
     "Output",
     "RunOptions",
@@ -82,6 +85,7 @@ __all__ = [
     "Window",
     "__version__",
     "audit",
+    "avro_pair",
     "check",
     "read_json",
     "run",
@@ -90,13 +94,16 @@ __all__ = [
 _MODULES = {
     "tidemark.auditor.one_audit": ("AuditResult",),
     "tidemark.errors": ("BrokenContract", "TestbedError", "TidemarkError", "UsageError"),
+    "tidemark.formats.avro_records": ("avro_pair",),
     "tidemark.formats.chain": (
-        "Aggregate", "Chain", "Deduplicate", "Field", "Join", "Limit", "Source", "Value", "Where", "Window",
+        "Aggregate", "Chain", "Deduplicate", "Join", "Limit", "Source", "Value", "Where", "Window",
     ),
     "tidemark.formats.contract": (
         "Bound", "Contract", "Delivery", "Filter", "JoinKind", "Output", "Side", "Term", "WatermarkPolicy",
     ),
     "tidemark.formats.json_reader": ("read_json",),
+    "tidemark.formats.kafka_record": ("KafkaRecord",),
+    "tidemark.formats.record_fields": ("Field",),
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),

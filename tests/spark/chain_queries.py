@@ -72,7 +72,9 @@ def _rows(step: chain.Step, records: DataFrame) -> tuple[DataFrame, set[str]]:
 
 
 def _source(step: chain.Source, records: DataFrame) -> DataFrame:
-    fields = [f.col(field.column or field.name).cast(field.type).alias(field.name) for field in step.fields]
+    fields = [
+        f.col(field.column or field.name).cast(str(field.read_as)).alias(field.name) for field in step.fields
+    ]
     rows = records.where(f.col("topic") == step.topic).select(
         *fields, f.timestamp_micros(step.time_column or step.time).alias(step.time)
     )

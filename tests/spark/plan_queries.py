@@ -149,6 +149,30 @@ def selected(build: Build, *columns: str) -> Build:
     return lambda session: build(session).select(*columns)
 
 
+SHOWN = "meta STRUCT<id: STRING, at: BIGINT>, who ARRAY<STRUCT<id: STRING>>, price DECIMAL(12,2)"
+CLICKED = "meta STRUCT<id: STRING, at: STRING>, user_id STRING, price STRUCT<net: DECIMAL(12,2)>"
+
+
+def nested(session: SparkSession) -> DataFrame:
+    """Nested records with times in milliseconds, and by a pattern."""
+    shown = read(session, SHOWN).selectExpr(
+        "meta.id AS impression_id",
+        "get(who, 0).id AS viewer",
+        "price",
+        "timestamp_millis(meta.at) AS shown_at",
+    )
+    clicked = read(session, CLICKED).selectExpr(
+        "meta.id AS click_id",
+        "user_id",
+        "price.net AS cost",
+        "try_to_timestamp(meta.at, 'dd/MM/yyyy HH:mm') AS clicked_at",
+    )
+    shown = shown.where("shown_at IS NOT NULL AND price >= 0.50").withWatermark("shown_at", "10 seconds")
+    clicked = clicked.where("clicked_at IS NOT NULL").withWatermark("clicked_at", "20 seconds")
+    within = "clicked_at >= shown_at AND clicked_at <= shown_at + INTERVAL 20 SECONDS"
+    return shown.join(clicked, expr(f"viewer = user_id AND price > cost AND {within}"), "leftOuter")
+
+
 IDS = ("impression_id", "click_id")
 QUERIES: dict[str, Build] = {
     "inner": join("inner", RANGE),
@@ -201,6 +225,7 @@ QUERIES: dict[str, Build] = {
     "deduplicated": deduplicated,
     "counted": counted,
     "two_joins": two_joins,
+    "nested": nested,
 }
 
 

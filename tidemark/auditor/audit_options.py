@@ -121,6 +121,12 @@ def read_single_join(path: Path) -> Contract:
             detail="only single joins are audited so far",
             hint="run it as a pipeline (`tidemark run`), or audit a query that is one join",
         )
+    if contract.is_decoded:
+        raise UsageError(
+            f"the contract {str(path)!r} has functions that decode records",
+            detail="an audit has no pipeline's file in which they are",
+            hint="describe the records by paths and types (docs/howto/read-my-records.md)",
+        )
     return contract
 
 

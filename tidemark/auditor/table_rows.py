@@ -16,7 +16,8 @@ import msgspec
 
 from tidemark.auditor.table_files import TableFile
 from tidemark.errors import BrokenTable
-from tidemark.formats.events import EPOCH, write_time
+from tidemark.formats.events import write_time
+from tidemark.formats.time_forms import EPOCH
 
 if TYPE_CHECKING:
     import pyarrow as pa

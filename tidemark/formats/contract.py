@@ -30,24 +30,41 @@ tumbling window, which is compared by its end. ``condition`` is the rest of the 
 the sink that it runs with: it puts a sink of its own behind Spark's, say. ``"accept": ["one-sided-watermark"]`` names
 known defects of Spark that are accepted: their findings are reported and counted, and do not make a run ``INVALID``.
 
+Names of a side are paths into the records' JSON, or fields that the side describes
+(``tidemark.formats.record_fields``). ``time_format`` and ``time_zone`` say how the event time is written
+(``tidemark.formats.time_forms``). Nested orders with times in milliseconds, and amounts that are compared as decimals::
+
+    "left": {"topic": "orders", "id": "meta.id", "keys": ["customer.id"], "watermark_delay_ms": 10000,
+             "time": "meta.created_at", "time_format": "epoch-ms",
+             "fields": [{"name": "amount", "column": "totals.amount", "type": "decimal(12,2)"}],
+             "filters": [{"field": "amount", "op": ">=", "value": "0.50"}]}
+
+What is no JSON, or no description fits, is read by two functions of the pipeline's file, ``"decode": "decode_order"``
+and ``"encode": "encode_order"`` (``tidemark.formats.kafka_record``); names are those of what ``decode`` returns.
+
 A conjunct reads ``left op right``, with ``value`` in the place of the operand that is left out:
 ``{"op": "<", "right": "price", "value": 8}`` is ``8 < price`` of the right side; ``price < 8`` of the right side is
 ``{"op": ">", "right": "price", "value": 8}``.
 
-Compared fields are BIGINT, be they keys or not: a JSON number without a fraction, or NULL, for which no comparison is
-true.
+What is compared is a BIGINT, be it a key or not, unless the side has a field of that name, which says another type. So
+are the keys of the other side that are equal to it. Both operands have the same type, but for the digits of decimals. A
+``value`` is of the type of the field: a number, text for a string or a date, or ``true``; of a decimal a number or text
+(``"0.50"``). No comparison with NULL is true.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from tidemark.errors import BrokenContract
 from tidemark.formats.field_types import short, wrong_type
+from tidemark.formats.field_values import literal_of
+from tidemark.formats.record_fields import BIGINT, DECIMAL, DOUBLE, STRING, Field, field_problem
+from tidemark.formats.time_forms import ISO, MOST_DIGITS, NS_PER_UNIT, form_problem
 
 CONTRACT_HINT = "the docstring of tidemark/formats/contract.py shows a whole one"
 
@@ -84,7 +101,10 @@ class WatermarkPolicy(StrEnum):
     MAX = "max"
 
 
-COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+Literal = int | float | str | bool
+"""What a contract compares a field with."""
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -103,7 +123,7 @@ class Filter:
 
     field: str
     op: str
-    value: int
+    value: Literal
 
 
 @dataclass(frozen=True)
@@ -113,7 +133,7 @@ class Term:
     op: str
     left: str | None = None
     right: str | None = None
-    value: int | None = None
+    value: Literal | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -122,7 +142,7 @@ class Term:
         return len(given) == 2 and self.op in COMPARISONS
 
     def of_side(self, *, right: bool) -> Filter | None:
-        """The same with the field first, if it compares a field of that side with a number."""
+        """The same with the field first, if it compares a field of that side with a value."""
         field, other = (self.right, self.left) if right else (self.left, self.right)
         if field is None or other is not None or self.value is None:
             return None
@@ -131,9 +151,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Side:
-    """One input: names of the JSON fields of its records, and its watermark delay in milliseconds.
+    """One input: where its records have what the join needs, and its watermark delay in milliseconds.
 
     ``keeps_null_event_time``: rows with a NULL event time reach the join; by default the pipeline filters them out.
+    ``fields`` are those that are read otherwise than as text, or have another name than their path. ``decode`` and
+    ``encode`` name functions of the pipeline's file that read records, and make them (``formats.kafka_record``).
     """
 
     topic: str
@@ -143,6 +165,28 @@ class Side:
     watermark_delay_ms: int | None
     filters: tuple[Filter, ...] = ()
     keeps_null_event_time: bool = False
+    fields: tuple[Field, ...] = ()
+    time_format: str = ISO
+    time_zone: str = "UTC"
+    decode: str | None = None
+    encode: str | None = None
+
+    def field(self, name: str, default: str = STRING) -> Field:
+        """The field of this name, else the path of this name; ``default`` is its type if the contract says none."""
+        found = next((one for one in self.fields if one.name == name), Field(name))
+        return found if found.type is not None else replace(found, type=default)
+
+    @property
+    def time_field(self) -> Field:
+        """Where the event time is; of the form ``iso`` its type says nothing."""
+        return self.field(self.time, BIGINT if self.time_format in NS_PER_UNIT else STRING)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether id, keys and time are fields at the top of the records, which are text, and the time is ISO."""
+        return self.time_format == ISO and self.time_zone == "UTC" and not self.fields and all(
+            self.field(name).is_plain for name in (self.id, self.time, *self.keys)
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -198,6 +242,40 @@ class Contract:
             raise BrokenContract(f"contract {self.name!r}: {problem}", hint=CONTRACT_HINT)
         for what, hint in _objections(self):
             raise BrokenContract(f"contract {self.name!r}: {what}", hint=hint)
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether records of a topic are read by functions of the pipeline's file."""
+        return any(side.decode is not None for side in (self.left, self.right))
+
+    @property
+    def compared(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of each side that filters and conditions compare, and the keys that are equal to one of them."""
+        terms = [*self.condition, *self.where]
+        found = [
+            [*(one.field for one in side.filters), *filter(None, names)]
+            for side, names in (
+                (self.left, [term.left for term in terms]),
+                (self.right, [term.right for term in terms]),
+            )
+        ]
+        for own, other in zip(self.left.keys, self.right.keys, strict=False):
+            if own in found[0] or other in found[1]:
+                found[0].append(own)
+                found[1].append(other)
+        return tuple(dict.fromkeys(found[0])), tuple(dict.fromkeys(found[1]))
+
+    @property
+    def values(self) -> tuple[dict[str, Field], dict[str, Field]]:
+        """The fields of each side by name, but for the event time: id, keys, and what is compared."""
+        left, right = (
+            {
+                name: side.field(name, BIGINT if name in compared else STRING)
+                for name in dict.fromkeys((side.id, *side.keys, *compared))
+            }
+            for side, compared in zip((self.left, self.right), self.compared, strict=True)
+        )
+        return left, right
 
     def side(self, topic: str) -> Side:
         """The side that reads the logical topic ``topic``; raises ``KeyError``."""
@@ -288,6 +366,74 @@ def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
     if (contract.kind is JoinKind.LEFT_SEMI) != (contract.output.right_id is None):
         yield f"right_id={contract.output.right_id!r}", "a semi join has no right columns; others do"
     yield from _objections_to_filters(contract)
+    yield from _objections_to_fields(contract)
+
+
+def _objections_to_fields(contract: Contract) -> Iterator[tuple[str, str]]:
+    """What is wrong with paths, types and times; the first only, because others follow from it."""
+    described = "the docstring of tidemark/formats/record_fields.py says how fields are described"
+    for side, values in zip((contract.left, contract.right), contract.values, strict=True):
+        time = side.time_field
+        for problem in map(field_problem, (*side.fields, *values.values(), time)):
+            if problem:
+                yield f"{side.topic}: {problem}", described
+                return
+        if problem := form_problem(side.time_format, side.time_zone):
+            yield (
+                f"the time of {side.topic}: {problem}",
+                "the docstring of tidemark/formats/time_forms.py says which forms there are",
+            )
+            return
+        if doubles := [key for key in side.keys if values[key].made.kind == DOUBLE]:
+            yield (
+                f"{side.topic}: the join key {doubles[0]!r} is a double",
+                "cast it to a decimal or a bigint: of doubles that are keys Spark joins NULL with NULL",
+            )
+            return
+        functions = [one for one in (side.decode, side.encode) if one is not None]
+        if len(functions) == 1 or not all(map(str.isidentifier, functions)):
+            yield (
+                f"{side.topic}: decode is {side.decode!r} and encode {side.encode!r}",
+                "name two functions of the pipeline's file: one reads records, its inverse makes the sentinels",
+            )
+            return
+        if problem := _wrong_time(side):
+            yield f"the time of {side.topic}: {problem}", described
+            return
+    for what in _wrong_types(contract):
+        yield what, "give both the same type in `fields`, with a `cast` if it is to be another"
+
+
+def _wrong_time(side: Side) -> str:
+    time, made = side.time_field, side.time_field.made
+    if side.time_format not in NS_PER_UNIT:
+        plain = made.kind == STRING and time.cast is None and time.round is None
+        return (
+            ""
+            if plain
+            else f"{time.name!r} is a {made}, which is no text that is read as {side.time_format!r}"
+        )
+    if made.kind == BIGINT or (made.kind == DECIMAL and made.precision <= MOST_DIGITS):
+        return ""
+    return f"{time.name!r} is a {made}: {side.time_format} is a bigint or a decimal of up to {MOST_DIGITS} digits"
+
+
+def _wrong_types(contract: Contract) -> Iterator[str]:
+    """Pairs of names that are compared and have not the same kind, and values that are of another type."""
+    left, right = contract.values
+    pairs = [*zip(contract.left.keys, contract.right.keys, strict=False)]
+    terms = (*contract.condition, *contract.where)
+    pairs += [(term.left, term.right) for term in terms if term.left is not None and term.right is not None]
+    for one, other in pairs:
+        if left[one].made.kind != right[other].made.kind:
+            yield f"{one!r} is a {left[one].made}, and {other!r} a {right[other].made}"
+    for own, side in enumerate((contract.left, contract.right)):
+        of_side = [asked for term in terms if (asked := term.of_side(right=bool(own))) is not None]
+        for what in (*side.filters, *of_side):
+            try:
+                literal_of(what.value, contract.values[own][what.field].made)
+            except ValueError as error:
+                yield f"{what.field!r} {what.op} {what.value!r}: {error}"
 
 
 def _objections_to_filters(contract: Contract) -> Iterator[tuple[str, str]]:
@@ -317,4 +463,5 @@ def _side(data: Mapping[str, Any]) -> Side:
     keys = data["keys"]
     if isinstance(keys, str):
         raise TypeError(f"keys is {keys!r}, which is no list of names")
-    return Side(**{**data, "keys": tuple(keys), "filters": filters})
+    fields = tuple(Field(**one) for one in data.get("fields", ()))
+    return Side(**{**data, "keys": tuple(keys), "filters": filters, "fields": fields})

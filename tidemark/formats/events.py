@@ -1,10 +1,16 @@
 """Parses a record's value into an event, exactly as the pipelines' ``from_json`` does.
 
-Free of Spark and of I/O. A value is a JSON object. The event time is an ISO-8601 string (``2026-01-01T00:00:00.123Z``)
-or another form that Spark reads as a TIMESTAMP. A time without an offset is in UTC, the session's time zone; a
-fraction is truncated after six digits. A value is *unreadable* if it is not a JSON object, or its time is missing,
-null or not a timestamp: the pipelines filter it out below the watermark, so it neither moves the watermark nor counts
-as late. A value with a missing or null key is still an event: a left outer join owes it a NULL row.
+Free of Spark and of I/O. A value is a JSON object; what comes behind it is not looked at. What a contract names is
+found by its path (``tidemark.formats.record_fields``). The event time is an ISO-8601 string
+(``2026-01-01T00:00:00.123Z``) or another form that Spark reads as a TIMESTAMP, unless the contract says another
+(``tidemark.formats.time_forms``). A time without an offset is in the time zone of the contract, else in UTC; a fraction
+is truncated after six digits. A value is *unreadable* if it is not a JSON object, or its time is missing, null or not
+a timestamp: the pipelines filter it out below the watermark, so it neither moves the watermark nor counts as late. A
+value with a missing or null key is still an event: a left outer join owes it a NULL row.
+
+A value that Spark reads otherwise, and that programs do not write: a name that is twice in an object, of which the last
+is no value of its type (Spark keeps the one before), or in an object that is read as text (Spark keeps both); broken
+JSON inside of an object or array that is read; a lone half of a surrogate pair; and the double nearest to zero as text.
 
 Years are 0001 to 9999. A time without a date, which Spark completes with the current day, is unreadable here, because
 its meaning would change every day.
@@ -13,22 +19,25 @@ its meaning would change every day.
 from __future__ import annotations
 
 import functools
+import json
 import operator
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from tidemark.formats.contract import Side
 from tidemark.formats.field_types import LONG
+from tidemark.formats.field_values import key_text, path_reader, value_reader
+from tidemark.formats.record_fields import Field
+from tidemark.formats.time_forms import EPOCH, ISO, NS_PER_UNIT, epoch_us, pattern_reader, zone_of
 
 SHOWN = 80
 """So many characters of a value are in a message."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HALF = 1 << 63
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -36,12 +45,11 @@ is_canonical = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", r
 """Matches the form that ``datetime.fromisoformat`` parses as Spark does, in a tenth of the time."""
 
 _LENIENT = re.compile(
-    r"\s*(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
+    r"\s*\+?(\d{4})(?:-(\d\d?)(?:-(\d\d?)"
     r"(?:[T ](\d\d?)(?::(\d\d?)(?::(\d\d?)(?:\.(\d*))?(?:\s?([A-Z+-].*?))?)?)?)?)?)?\s*",
     re.ASCII,
 ).fullmatch
-_OFFSET = re.compile(r"(?:Z|(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d)(?::?(\d\d))?)?)?)", re.ASCII).fullmatch
-_WIDEST_OFFSET = timedelta(hours=18)
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 
 
 class Event(NamedTuple):
@@ -57,17 +65,70 @@ def read_event(value: bytes | str | None, side: Side) -> Event | None:
     return _event_reader(side)(value)
 
 
-def why_unreadable(value: bytes | str | None, time: str) -> str:
-    """Why a value is no event with this event time field: a clause for a message; at most 80 characters of a value."""
-    try:
-        fields = msgspec.json.decode(value or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return f"it is not JSON: {_beginning(value)}"
-    if not isinstance(fields, dict):
+@functools.cache
+def _object_reader() -> Callable[[bytes | str | None], dict[str, Any] | None]:
+    return object_reader()
+
+
+def decode_object(value: bytes | str | None) -> dict[str, Any] | None:
+    """The JSON object at the beginning of a value, as :func:`object_reader` finds it."""
+    return _object_reader()(value)
+
+
+def object_reader() -> Callable[[bytes | str | None], dict[str, Any] | None]:
+    """A function that gives the JSON object at the beginning of a value, as Spark's parser finds one; ``None``: none.
+
+    A number with a fraction or an exponent is a ``Decimal``; ``NaN`` and ``Infinity`` are numbers.
+    """
+    decode_exactly = msgspec.json.Decoder(float_hook=Decimal).decode
+    decode_first = json.JSONDecoder(parse_float=Decimal).raw_decode
+
+    def read(value: bytes | str | None) -> dict[str, Any] | None:
+        if not value:
+            return None
+        try:
+            found = decode_exactly(value)
+        except _BROKEN:
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            try:
+                found, _ = decode_first(text.lstrip(" \t\r\n"))
+            except _BROKEN:
+                return None  # Spark's parser, too, gives up on a value that is nested too deeply
+        return found if isinstance(found, dict) else None
+
+    return read
+
+
+class TimedSource(Protocol):
+    """What a contract or a chain says of a topic, and of its event time."""
+
+    @property
+    def topic(self) -> str:
+        """The logical topic."""
+
+    @property
+    def time_field(self) -> Field:
+        """Where the event time is."""
+
+    @property
+    def time_format(self) -> str:
+        """How it is written."""
+
+
+def why_unreadable(value: bytes | str | None, source: TimedSource) -> str:
+    """Why a value is no event of this source: a clause for a message; at most 80 characters of a value."""
+    fields = decode_object(value)
+    if fields is None:
+        try:
+            msgspec.json.decode(value or b"")
+        except _BROKEN:
+            return f"it is not JSON: {_beginning(value)}"
         return f"it is not a JSON object: {_beginning(value)}"
-    if time not in fields:
+    time = source.time_field.column or source.time_field.name
+    if path_reader(source.time_field.path, lambda raw: raw)(fields) is None:
         return f"it has no field {time!r}: {_beginning(value)}"
-    return f"its field {time!r} is no timestamp: {_beginning(value)}"
+    form = "timestamp" if source.time_format == ISO else f"time of the form {source.time_format!r}"
+    return f"its field {time!r} is no {form}: {_beginning(value)}"
 
 
 def _beginning(value: bytes | str | None) -> str:
@@ -80,17 +141,32 @@ def _beginning(value: bytes | str | None) -> str:
 
 @functools.cache
 def _event_reader(side: Side) -> Callable[[bytes | str | None], Event | None]:
-    read_fields = field_reader((side.time, side.id, *side.keys))
+    read_time = time_reader(side.time_field, side.time_format, side.time_zone)
+    identity = side.field(side.id)
+    read_id = value_reader(identity)
+    keys = [(value_reader(field), field.made) for field in map(side.field, side.keys)]
 
     def read(value: bytes | str | None) -> Event | None:
-        fields = read_fields(value)
-        time_us = None if fields is None else read_time_us(fields[0])
+        fields = decode_object(value)
+        time_us = None if fields is None else read_time(fields)
         if fields is None or time_us is None:
             return None
-        name, *key = [as_text(field) for field in fields[1:]]
-        return Event(name, tuple(key), time_us)
+        name = key_text(read_id(fields), identity.made)
+        return Event(name, tuple([key_text(of(fields), kind) for of, kind in keys]), time_us)
 
     return read
+
+
+def time_reader(field: Field, form: str, zone: str) -> Callable[[dict[str, Any]], int | None]:
+    """A function that gives the event time of a decoded object, in microseconds since the epoch."""
+    if form == ISO:
+        default = zone_of(zone)
+        return path_reader(field.path, lambda value: read_time_us(value, default))
+    read = value_reader(field)
+    if form in NS_PER_UNIT:
+        return lambda fields: None if (number := read(fields)) is None else epoch_us(number, form)
+    by_pattern = pattern_reader(form, zone)
+    return lambda fields: None if (text := read(fields)) is None else by_pattern(text)
 
 
 def field_reader(names: Sequence[str]) -> Callable[[bytes | str | None], tuple[Any, ...] | None]:
@@ -123,8 +199,11 @@ def field_struct(names: Sequence[str]) -> tuple[type[msgspec.Struct], list[str]]
     return struct, [attributes[name] for name in names]
 
 
-def read_time_us(value: object) -> int | None:
-    """A JSON value as Spark reads it for a TIMESTAMP, in microseconds since the epoch; ``None`` for NULL."""
+def read_time_us(value: object, zone: tzinfo = UTC) -> int | None:
+    """A JSON value as Spark reads it for a TIMESTAMP, in microseconds since the epoch; ``None`` for NULL.
+
+    ``zone`` is that of a time without an offset.
+    """
     if type(value) is int:
         # A JSON number is in seconds, one with a fraction is NULL. Spark multiplies as Java does, and wraps what is too
         # large (``JacksonParser.makeConverter``); what is no LONG is NULL.
@@ -134,12 +213,12 @@ def read_time_us(value: object) -> int | None:
     try:
         if is_canonical(value):
             return (datetime.fromisoformat(value) - EPOCH) // _MICROSECOND
-        return _read_leniently(value)
+        return _read_leniently(value, zone)
     except (ValueError, OverflowError):
         return None
 
 
-def _read_leniently(text: str) -> int | None:
+def _read_leniently(text: str, default: tzinfo) -> int | None:
     """As ``SparkDateTimeUtils.parseTimestampString``: parts may have one digit, and trailing parts may be missing."""
     found = _LENIENT(text)
     if found is None:
@@ -149,24 +228,8 @@ def _read_leniently(text: str) -> int | None:
         int(part) if part else least for part, least in zip(parts, (1, 1, 1, 0, 0, 0), strict=True)
     ]
     microsecond = int(((fraction or "") + "000000")[:6])
-    moment = datetime(year, month, day, hour, minute, second, microsecond, _zone(zone or "Z"))
+    moment = datetime(year, month, day, hour, minute, second, microsecond, zone_of(zone) if zone else default)
     return (moment - EPOCH) // _MICROSECOND
-
-
-def _zone(name: str) -> tzinfo:
-    """The time zone of this name in Java's ``ZoneId``; raises ``ValueError`` if there is none."""
-    found = _OFFSET(name)
-    if found is None:
-        try:
-            return ZoneInfo(name)
-        except (ZoneInfoNotFoundError, OSError) as error:
-            raise ValueError(name) from error
-    sign, *numbers = found.groups()
-    hours, minutes, seconds = [int(number or 0) for number in numbers]
-    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-    if minutes > 59 or seconds > 59 or offset > _WIDEST_OFFSET:
-        raise ValueError(name)
-    return timezone(-offset if sign == "-" else offset)
 
 
 def write_time(time_us: int) -> str:
@@ -180,10 +243,3 @@ def write_time(time_us: int) -> str:
         return f"{time_us} us"
     spec = "milliseconds" if time_us % 1000 == 0 else "microseconds"
     return moment.replace(tzinfo=None).isoformat(timespec=spec) + "Z"
-
-
-def as_text(value: Any) -> str | None:
-    """A JSON value as ``from_json`` returns it for a STRING column."""
-    if value is None or type(value) is str:
-        return value
-    return msgspec.json.encode(value).decode()

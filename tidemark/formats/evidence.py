@@ -74,6 +74,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
 ``logs/``           logs of the programs, the lines of Spark's event log about this query and, if faults were injected,
                     the logs of driver and executors.
+``decoded_*.jsonl``  trace and flush, with what functions of the pipeline's file read as the value of each record.
 ``code.zip``        the code of tidemark that ran.
 ``pipeline.py``     the pipeline file that ran (``pipeline.json``: the contract file), unless it was a bundled pipeline.
 ``contract.json``   the contract alone.
@@ -118,6 +119,7 @@ from tidemark.formats.consistency import (
     ran_no_batch,
 )
 from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.decoded_records import decoded_values
 from tidemark.formats.faults import Fault
 from tidemark.formats.field_types import short
 from tidemark.formats.jsonlines import line_number, write_lines
@@ -311,21 +313,20 @@ class RunDirectory:
             if name == "flush" and not self._is_there(name):
                 continue
             is_sentinel, number = name == "flush", 0
-            with TraceReader(path) as reader:
+            with TraceReader(path) as reader, decoded_values(path, manifest.contract) as decoded:
                 if unasked := set(reader.header.goals) - set(manifest.goals):
                     raise _broken(
                         path, f"it asks for the coverage goal {min(unasked)!r}, which the manifest does not"
                     )
                 for record in reader:
                     number += 1
+                    value = decoded(record)
                     span = spans.get((record.topic, record.partition))
                     if span is None or span[0] >= span[1]:
                         continue  # it was not published
                     offset = span[0]
                     span[0] = offset + 1
-                    yield InputRecord(
-                        record.topic, record.partition, offset, record.text_or_bytes(), is_sentinel
-                    )
+                    yield InputRecord(record.topic, record.partition, offset, value, is_sentinel)
             self._must_be_whole(name, number, manifest)
         for name, said in (("trace", manifest.trace_sha256), ("flush", manifest.flush_sha256)):
             path = self.file(name)

@@ -112,7 +112,7 @@ def _partition(messages: Iterator[Message], name: str, contract: Contract | None
         latest_ms = max(latest_ms, shown.timestamp_ms)
         value, value_base64 = text_or_base64(message.value())
         key, key_base64 = text_or_base64(message.key())
-        event = read_event(value, side) if side else None
+        event = read_event(value, side) if side is not None and side.decode is None else None
         yield Record(
             topic=name,
             value=value,

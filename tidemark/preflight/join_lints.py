@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.formats.contract import PRESERVED, Bound, Contract, JoinKind, WatermarkPolicy
+from tidemark.preflight.named_by_paths import named_by_paths
 from tidemark.preflight.physical_plan import QueryPlan
 from tidemark.preflight.plan_conditions import read_conjuncts
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, linear, relation, tidy
@@ -58,7 +59,9 @@ class _Side:
 
 def advise(contract: Contract, plan: QueryPlan | None, spark_version: str = "") -> list[Advice]:
     """All that is unsafe about a join. With ``plan`` ``None``, or one of several joins, by the contract alone."""
-    laid = lay(contract, plan, plan.joins[0]) if plan is not None and len(plan.joins) == 1 else None
+    contract = named_by_paths(contract)
+    is_one = plan is not None and len(plan.joins) == 1 and not contract.is_decoded
+    laid = lay(contract, plan, plan.joins[0]) if plan is not None and is_one else None
     sides = _of_contract(contract) if laid is None else tuple(_of_plan(paired, laid) for paired in laid.sides)
     found = [*_state(sides), *_equal_times(sides), *_null_time(sides)]
     if laid is not None:

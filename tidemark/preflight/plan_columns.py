@@ -9,17 +9,33 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidemark.preflight.plan_expressions import ATTRIBUTE, Linear, bare, call, linear, split, tidy
+from tidemark.preflight.plan_expressions import (
+    ATTRIBUTE,
+    Linear,
+    bare,
+    call,
+    depths,
+    linear,
+    split,
+    split_path,
+    tidy,
+)
 
 _WINDOW_END = re.compile(r"\+ (\d+)\), LongType, TimestampType\)+$")
 _WINDOW_SLIDE = re.compile(r"% (\d+)\)")
+_PATH = re.compile(r"(?:\.[^\s()\[\],.#]+|\[\d+\])+")
+_IS_TIME = re.compile(
+    r"(?:timestamp_(?:seconds|millis|micros)|gettimestamp|to_utc_timestamp|CASE WHEN \(*unix_micros|CASE WHEN .*"
+    r" THEN (?:to_utc_timestamp|gettimestamp))\("
+)
+"""How an expression begins that makes a time of a number or of text."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column as far as it could be followed.
 
-    ``field`` is the field of the record, ``None`` where something else than renaming, casting and JSON was done to it;
+    ``field`` is the path in the record, ``None`` where something else than renaming, casting and JSON was done to it;
     ``id`` the number of the last column on the way; ``window_us`` the length of the tumbling window of it;
     ``constant`` says that nothing of the record is in it.
     """
@@ -54,7 +70,7 @@ class PlanColumns:
         attribute = ATTRIBUTE.fullmatch(text)
         if attribute is not None:
             return self._attribute(text, attribute)
-        cast = call(text, "cast")
+        cast = call(text.removeprefix("try_"), "cast")
         if cast is not None:
             return self.source(cast.rpartition(" as ")[0])
         nullable = call(text, "knownnullable")
@@ -63,13 +79,30 @@ class PlanColumns:
         path = call(text, "get_json_object")
         if path is not None:
             return Column(tidy(text), field=path.rpartition("$.")[2] or None)
-        parsed, dot, name = text.rpartition(".")
-        if dot and call(parsed, "from_json") is not None:
+        parsed, name = split_path(text)
+        if name and call(parsed, "from_json") is not None:
             return Column(name, field=name)
+        if _IS_TIME.match(text) is not None:
+            return Column(tidy(text), field=self._only_field(text))
         struct = call(text, "named_struct")
         if struct is not None:
             return self._window(text, struct)
         return Column(tidy(text), constant=ATTRIBUTE.search(text) is None)
+
+    def _only_field(self, text: str) -> str | None:
+        """The field of the record that is all that an expression is made of; ``None`` if it is made of others, too."""
+        fields: set[str | None] = set()
+        while (start := text.find("from_json(")) >= 0:
+            end = (
+                start
+                + 1
+                + next(at for at, depth in depths(text[start:]) if depth == 0 and text[start + at] == ")")
+            )
+            path = _PATH.match(text, end)
+            fields.add(path[0].removeprefix(".") if path is not None else None)
+            text = text[:start] + text[end:]
+        fields |= {self.source(found[0]).field for found in ATTRIBUTE.finditer(text)}
+        return fields.pop() if len(fields) == 1 else None
 
     def expand(self, found: Linear) -> Linear:
         """A sum, with columns that are sums of others taken apart: ``latest`` of ``time + INTERVAL … AS latest``."""
@@ -90,7 +123,7 @@ class PlanColumns:
             field = path.rpartition(".")[2] or name if number in self._inputs else None
             return Column(tidy(text), field=field, id=number)
         if call(definition, "from_json") is not None:
-            return Column(tidy(text), field=path.rpartition(".")[2] or None, id=number)
+            return Column(tidy(text), field=path.removeprefix(".") or None, id=number)
         found = self.source(definition)
         if path and (found.window_us is None or path != ".end"):
             return Column(tidy(text), id=number)

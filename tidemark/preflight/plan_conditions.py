@@ -8,12 +8,15 @@ against the contract.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter
+from tidemark.formats.field_values import literal_of
+from tidemark.formats.record_fields import BIGINT, NUMBERS
 from tidemark.oracle.spark.pushdown import of_side
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.preflight.mismatches import Notes
@@ -171,8 +174,8 @@ def _compared(text: str, paired: Paired) -> Compared | None:
 def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
     """Hold what is asked of each side alone against the plan."""
     for paired, own in zip(laid.sides, (LEFT, RIGHT), strict=True):
-        of_condition = set(map(_of_filter, of_side(contract.condition, own)))
-        filters = set(map(_of_filter, (*paired.side.filters, *of_side(contract.where, own))))
+        of_condition = _numbers(paired, of_side(contract.condition, own), notes)
+        filters = _numbers(paired, (*paired.side.filters, *of_side(contract.where, own)), notes)
         above = [text for text in laid.above if paired.owns(text)]
         if paired.preserved:
             below = read_conjuncts([*paired.plan.filters, *above], paired)
@@ -186,8 +189,19 @@ def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
             _hold(f"filters of {paired.side.topic}", wanted, found, _mirrored(found, paired, laid), notes)
 
 
-def _of_filter(one: Filter) -> Compared:
-    return one.field, one.op, Decimal(one.value)
+def _numbers(paired: Paired, filters: Iterable[Filter], notes: Notes) -> set[Compared]:
+    """The filters that compare numbers; of others the plan does not say enough."""
+    found = set()
+    for one in filters:
+        made = paired.side.field(one.field, BIGINT).made
+        number = literal_of(one.value, made) if made.kind in NUMBERS else None
+        if number is None or not math.isfinite(number):
+            notes.skip(
+                f"filters of {paired.side.topic}: whether {one.field} {one.op} {one.value} is in the plan"
+            )
+        else:
+            found.add((one.field, one.op, Decimal(str(number))))
+    return found
 
 
 def _mirrored(found: _Conjuncts, paired: Paired, laid: Laid) -> set[Compared]:

@@ -24,8 +24,9 @@ _DAYS_IN_MONTHS = {"months": 31, "years": 12 * 31}
 """How a watermark's delay counts months (``EventTimeWatermark.getDelayMs``); in a time bound they have no length."""
 
 ATTRIBUTE = re.compile(
-    r"(?P<name>[^\s()\[\],#]+)#(?P<id>\d+)L?(?:-T(?P<delay>\d+)ms)?(?P<path>(?:\.[^\s()\[\],.#]+)*)"
+    r"(?P<name>[^\s()\[\],#]+)#(?P<id>\d+)L?(?:-T(?P<delay>\d+)ms)?(?P<path>(?:\.[^\s()\[\],.#]+|\[\d+\])*)"
 )
+_PATH = re.compile(r"\.[^\s()\[\],.#]+(?:\.[^\s()\[\],.#]+|\[\d+\])*").fullmatch
 _COMPARISONS = (" <=> ", " >= ", " <= ", " > ", " < ", " = ")
 FLIPPED = {**contract.FLIPPED, "<=>": "<=>"}
 """Each comparison read from right to left."""
@@ -111,6 +112,13 @@ def call(text: str, function: str) -> str | None:
     if inner == text or not inner.startswith("(") or bare(inner) == inner or not inner.endswith(")"):
         return None
     return inner[1:-1]
+
+
+def split_path(text: str) -> tuple[str, str]:
+    """``function(arguments)`` and the path behind it; no path if the text has another form."""
+    closed = next((at for at, depth in depths(text) if depth == 0 and text[at] == ")"), None)
+    rest = "" if closed is None else text[closed + 1 :]
+    return (text[: closed + 1], rest[1:]) if closed is not None and _PATH(rest) else (text, "")
 
 
 def relation(text: str) -> Relation | None:

@@ -27,14 +27,12 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.runner.cleanup import first_error_kept
+from tidemark.runner.decoded_run import DecodedRun, make_decoded, make_sentinels
 from tidemark.runner.live_run import LiveRun
-from tidemark.runner.programs import run_program, write_code_zip
+from tidemark.runner.programs import PROGRAM_S, run_program, write_code_zip
 from tidemark.runner.run_options import EVIDENCE_FORMATS, SINKS, RunOptions
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
-
-PROGRAM_S = 600.0
-"""Calibration: describing takes 0.2 s; generating a million events 10 s."""
 
 BATCHES_PER_FAULT = 2
 """Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
@@ -219,9 +217,11 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
     if wanted != topics:
         trace = _keep_topics(trace, wanted)
     trace = _stored(options, trace)
-    arguments = ["sentinels", str(directory.path / "contract.json"), str(trace)]
     flush = directory.path / "flush.jsonl"
-    run_program(["producers", *arguments, "--out", str(flush)], timeout_s=PROGRAM_S)
+    if isinstance(contract, Contract) and contract.is_decoded:
+        make_decoded(DecodedRun(options, contract, directory.path), trace)
+    else:
+        make_sentinels(directory.path, trace, flush)
     _stored(options, flush)
     options.report("trace", 1, 1)
     return trace

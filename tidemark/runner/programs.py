@@ -19,6 +19,9 @@ from tidemark import paths
 from tidemark.errors import DeadlineExceeded, PipelineFailed, TestbedError, TidemarkError, UsageError
 from tidemark.processes import Conversation, tail
 
+PROGRAM_S = 600.0
+"""Calibration: describing takes 0.2 s; generating a million events 10 s."""
+
 END_S = 20.0
 """Calibration: a pipeline asked to stop ends in 1-3 s; one whose driver is dead is killed after this."""
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.formats.contract import Side
-from tidemark.formats.events import as_text, field_reader
+from tidemark.formats.events import field_reader
 from tidemark.formats.field_types import LONG, is_plain_number
+from tidemark.formats.field_values import as_text
 from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.large.event_arrays import event_arrays
 
@@ -26,6 +27,9 @@ PICKLED_BY_VALUE = (
     "tidemark.formats.contract",
     "tidemark.formats.events",
     "tidemark.formats.field_types",
+    "tidemark.formats.field_values",
+    "tidemark.formats.record_fields",
+    "tidemark.formats.time_forms",
 )
 Batches = Iterator[pa.RecordBatch]
 Reader = Callable[[Batches], Batches]

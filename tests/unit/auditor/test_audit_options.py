@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def test_a_line_that_is_no_setting_is_named(tmp_path):
         read_client_settings(tmp_path / "kafka.conf")
     with pytest.raises(UsageError, match="cannot be read as settings"):
         read_client_settings(tmp_path / "none")
+
+
+def test_a_contract_with_functions_is_not_audited(tmp_path):
+    plain = contract("left_outer")
+    decoded = replace(plain, left=replace(plain.left, decode="read", encode="write"))
+    (tmp_path / "decoded.json").write_text(json.dumps(decoded.to_json()))
+
+    with pytest.raises(UsageError, match="has functions that decode records"):
+        read_single_join(tmp_path / "decoded.json")
 
 
 def test_a_chain_is_not_audited(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.oracle.chain_runs import ChainRun, source
 from tests.unit.oracle.histories import Run
 from tidemark.formats.chain import Aggregate, Chain, Value, Window
+from tidemark.formats.contract import Side
 from tidemark.formats.events import SHOWN, why_unreadable
 
 COUNTS = Chain(
@@ -22,7 +23,7 @@ COUNTS = Chain(
         (None, "it is not JSON: no value"),
         (b"{", "it is not JSON: '{'"),
         (b"\xff", "it is not JSON: '\ufffd'"),
-        (b'{"\xff": 1}', """it is not JSON: '{"\ufffd": 1}'"""),
+        (b'{"\xff": 1}', """it has no field 'time': '{"\ufffd": 1}'"""),
         ("[" * 100_000, f"it is not JSON: '{'[' * SHOWN}' …"),
         (b"[1]", "it is not a JSON object: '[1]'"),
         ('{"meta": {"time": 1}}', """it has no field 'time': '{"meta": {"time": 1}}'"""),
@@ -30,7 +31,7 @@ COUNTS = Chain(
     ],
 )
 def test_the_reason_names_what_is_missing(value, why):
-    assert why_unreadable(value, "time") == why
+    assert why_unreadable(value, Side("a", "id", ("k",), "time", 0)) == why
 
 
 @pytest.mark.parametrize("kind", ["inner", "left_outer", "right_outer", "full_outer", "left_semi"])

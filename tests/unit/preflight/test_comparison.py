@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.preflight.plans import RANGE, contract, plan, text
 from tidemark.formats.contract import Bound, Filter, Term, WatermarkPolicy
+from tidemark.formats.record_fields import Field
 from tidemark.preflight import compare, read_plan
 
 KEYS_OF_WINDOWS = {"bound": Bound(equal=True, window_ms=10_000)}
@@ -50,6 +51,19 @@ FITTING = {
     "ids_of_a_semi_join": contract("left_semi"),
     "ids_of_windows": contract("left_outer", **KEYS_OF_WINDOWS),
     "clicks_first": contract("left_outer"),
+    "nested": contract(
+        "left_outer",
+        left={
+            "id": "meta.id", "keys": ("viewer",), "time": "meta.at", "time_format": "epoch-ms",
+            "fields": (Field("viewer", "who[0].id"), Field("price", type="decimal(12,2)")),
+            "filters": (Filter("price", ">=", "0.5"),),
+        },
+        right={
+            "id": "meta.id", "keys": ("user_id",), "time": "meta.at", "time_format": "dd/MM/yyyy HH:mm",
+            "fields": (Field("cost", "price.net", "decimal(12,2)"),),
+        },
+        condition=(Term(">", "price", "cost"),),
+    ),
 }  # fmt: skip
 
 
@@ -62,6 +76,23 @@ def test_a_contract_that_fits_raises_no_alarm(name):
 
 
 LIES = {
+    "a key elsewhere": (
+        replace(
+            FITTING["nested"],
+            left=replace(
+                FITTING["nested"].left, fields=(Field("viewer", "who[1].id"), *FITTING["nested"].left.fields[1:])
+            ),
+        ),
+        "nested", "keys", "who[1].id = user_id", "who[0].id = user_id",
+    ),
+    "another amount": (
+        replace(FITTING["nested"], left=replace(FITTING["nested"].left, filters=(Filter("price", ">=", "0.51"),))),
+        "nested", "filters of impressions", "price >= 0.51", "nothing of it",
+    ),
+    "a time elsewhere": (
+        replace(FITTING["nested"], left=replace(FITTING["nested"].left, time="at")),
+        "nested", "event time of impressions", "at", "on shown_at, which is meta.at",
+    ),
     "kind": (contract("left_outer"), "inner", "kind", "left_outer (LeftOuter)", "Inner"),
     "kind, sides swapped": (contract("right_outer"), "clicks_first", "kind", "right_outer (RightOuter)", "LeftOuter"),
     "a key too many": (

@@ -12,6 +12,7 @@ from producers.sentinels import make_sentinels
 from tidemark.errors import UsageError
 from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter, JoinKind, Output, Side, Term
 from tidemark.formats.events import read_event
+from tidemark.formats.record_fields import Field
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 
 CONTRACT = Contract(
@@ -84,6 +85,55 @@ def test_a_trace_of_another_pipeline_is_refused(tmp_path):
     write_trace(path, Header(tidemark_trace=2, pace="backlog", topics={"flights": TopicSpec()}), [])
     with pytest.raises(UsageError, match="has no topic 'impressions'"):
         make_sentinels(CONTRACT, path)
+
+
+NESTED = replace(
+    CONTRACT,
+    left=Side(
+        "impressions", "meta.id", ("who[0].id", "day"), "meta.at", 10_000, time_format="epoch-ms",
+        fields=(
+            Field("amount", "totals.amount", "decimal(12,2)"), Field("state", "status", "string"),
+            Field("day", type="date"),
+        ),
+        filters=(Filter("amount", ">=", "0.50"), Filter("state", "!=", "void")),
+    ),
+    right=Side(
+        "clicks", "id", ("user", "day"), "at", 20_000, fields=(Field("day", type="date"), Field("at", "`t.x`")),
+        time_format="dd/MM/yyyy HH:mm", time_zone="Europe/Berlin",
+    ),
+)  # fmt: skip
+
+
+def test_sentinels_are_changed_wherever_the_contract_says_however_deep(tmp_path):
+    path = tmp_path / "nested.jsonl"
+    topics = {"impressions": TopicSpec(), "clicks": TopicSpec()}
+    shown = {
+        "meta": {"id": 5, "at": 1_767_225_600_000}, "who": [{"id": "u1"}, {"id": "u2"}], "day": "2026-01-01",
+        "totals": {"amount": "0.25", "tax": 1.10}, "status": "void",
+    }  # fmt: skip
+    clicked = {"id": "c", "user": "u1", "day": "2026-01-01", "t.x": "01/01/2026 01:00", "more": [1]}
+    write_trace(
+        path,
+        Header(tidemark_trace=2, pace="backlog", topics=topics),
+        [
+            Record(topic="impressions", value=json.dumps(shown), arrival_ms=1),
+            Record(topic="clicks", value=json.dumps(clicked), arrival_ms=1),
+        ],
+    )
+
+    _, (left, right) = make_sentinels(NESTED, path)
+
+    made, other = json.loads(left.value), json.loads(right.value)
+    assert made["meta"]["id"] == "sentinel-impressions-0"
+    assert made["meta"]["at"] > shown["meta"]["at"] + 30_000
+    assert made["who"] == [{"id": "sentinel-impressions"}, {"id": "u2"}]
+    assert made["totals"] == {"amount": "0.50", "tax": 1.1}
+    assert made["status"] != "void"
+    assert made["day"] > "2099"
+    assert other.keys() == clicked.keys()
+    events = [read_event(one.value, side) for one, side in ((left, NESTED.left), (right, NESTED.right))]
+    assert min(event.time_us for event in events) > 1_767_225_600_000_000 + 30_000_000
+    assert events[0].key != events[1].key
 
 
 NUMBERED = replace(

@@ -12,9 +12,9 @@ the contract in
                  "fields": [{"name": "user_id"}], "required": ["user_id"]}}}}
 
 ==============  ======================================================================================================
-``source``      Records of a topic: their ``fields`` and their event ``time``. A record that cannot be read, has NULL
-                in a ``required`` field or does not pass ``filters`` does not reach the watermark. A topic may be read
-                by several sources.
+``source``      Records of a topic: their ``fields`` (``tidemark.formats.record_fields``; strings or bigints in the end)
+                and their event ``time``. A record that cannot be read, has NULL in a ``required`` field or does not
+                pass ``filters`` does not reach the watermark. A topic may be read by several sources.
 ``window``      Replaces the event time by its tumbling window, which is identified by its end.
 ``aggregate``   One row for each value of ``keys`` and of the event time.
 ``where``       Filters an aggregate by its values. Every other filter runs below the watermark: see ``source``.
@@ -40,12 +40,9 @@ from typing import Any
 from tidemark.errors import BrokenContract
 from tidemark.formats.chain.problems import problem
 from tidemark.formats.chain.steps import (
-    BIGINT,
-    STRING,
     TIME,
     Aggregate,
     Deduplicate,
-    Field,
     Join,
     Limit,
     Source,
@@ -64,6 +61,7 @@ from tidemark.formats.chain.steps import (
 )
 from tidemark.formats.contract import Contract, WatermarkPolicy, names_in
 from tidemark.formats.field_types import wrong_type
+from tidemark.formats.record_fields import BIGINT, STRING, Field
 
 __all__ = [
     "BIGINT",

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.formats.chain.steps import (
-    BIGINT,
     FUNCTIONS,
-    STRING,
     Aggregate,
     Deduplicate,
     Join,
@@ -22,6 +20,8 @@ from tidemark.formats.chain.steps import (
     types_of,
 )
 from tidemark.formats.contract import COMPARISONS, JoinKind
+from tidemark.formats.record_fields import BIGINT, STRING, field_problem
+from tidemark.formats.time_forms import form_problem
 
 
 def problem(step: Step, *, is_last: bool) -> str:
@@ -64,9 +64,14 @@ def _problem_of_source(step: Source) -> str:
     names = [field.name for field in step.fields]
     if len({*names, step.time}) <= len(names):
         return f"a name of {names} is used twice"
-    if any(field.type not in (STRING, BIGINT) for field in step.fields):
-        return f"a field is {STRING} or {BIGINT}"
-    numbers = {field.name for field in step.fields if field.type == BIGINT}
+    for wrong in map(field_problem, (*step.fields, step.time_field)):
+        if wrong:
+            return wrong
+    if any(field.made.kind not in (STRING, BIGINT) for field in step.fields):
+        return f"a field is {STRING} or {BIGINT}, or is cast to it"
+    if wrong := form_problem(step.time_format, step.time_zone):
+        return wrong
+    numbers = {field.name for field in step.fields if field.made.kind == BIGINT}
     if any(one.field not in numbers or one.op not in COMPARISONS for one in step.filters):
         return "a filter compares a bigint field with a number"
     if not set(step.required) <= set(names):

@@ -7,18 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemark.formats.contract import Bound, Filter, JoinKind, Term
+from tidemark.formats.record_fields import BIGINT, STRING, Field
+from tidemark.formats.time_forms import ISO, NS_PER_UNIT
 
-STRING, BIGINT, TIME = "string", "bigint", "time"
+TIME = "time"
 FUNCTIONS = ("count", "sum", "min", "max")
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a source, ``string`` or ``bigint``; ``column`` is its name in the record (default: ``name``)."""
-
-    name: str
-    column: str | None = None
-    type: str = STRING
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Source:
-    """Records of a topic; ``time_column`` is the event time's name in the JSON record (default: ``time``)."""
+    """Records of a topic; ``time_column`` is the path of the event time in the record (default: ``time``).
+
+    ``time_format`` and ``time_zone`` say how it is written, as for the side of a contract.
+    """
 
     topic: str
     time: str
@@ -41,6 +37,13 @@ class Source:
     required: tuple[str, ...] = ()
     filters: tuple[Filter, ...] = ()
     time_column: str | None = None
+    time_format: str = ISO
+    time_zone: str = "UTC"
+
+    @property
+    def time_field(self) -> Field:
+        """Where the event time is in the record."""
+        return Field(self.time, self.time_column, BIGINT if self.time_format in NS_PER_UNIT else STRING)
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,9 @@ def types_of(step: Step) -> dict[str, str]:
     """The fields of a step's rows, each with its type: ``string``, ``bigint`` or ``time``."""
     match step:
         case Source():
-            return {field.name: field.type for field in step.fields} | {step.time: TIME}
+            return {field.name: field.cast or field.type or STRING for field in step.fields} | {
+                step.time: TIME
+            }
         case Window():
             kept = {name: kind for name, kind in types_of(step.input).items() if name != time_of(step.input)}
             return kept | {step.name: TIME}

@@ -86,7 +86,10 @@ class StateComparison:
         known = self._fields(batch, side, found)
         where = f"Spark's state of the {NAMES[side]} side after batch {batch}"
         if not any(known):
-            why = "its rows have neither key nor time nor place, and were only counted"
+            why = (
+                "its rows have neither key nor time nor place by the names of the contract, and were only counted"
+                " (a field of the contract may have the name of its column)"
+            )
             self.inconclusive.append(f"{where} could not be compared: {why}")
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
         ours, theirs = Counter(rows.values()), Counter(as_kept(row, known) for row in found)

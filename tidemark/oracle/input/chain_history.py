@@ -13,9 +13,10 @@ from typing import Any
 
 from tidemark.formats import chain
 from tidemark.formats.chain import Chain
-from tidemark.formats.events import as_text, field_reader, read_time_us
+from tidemark.formats.events import decode_object, time_reader
 from tidemark.formats.evidence import Batch, InputRecord, Manifest
 from tidemark.formats.field_types import LONG
+from tidemark.formats.field_values import value_reader
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.input.unreadable import Readable
@@ -101,8 +102,7 @@ class _Reader:
         self._seen: set[tuple[Any, ...]] = set()
         self._readable: dict[str, Readable] = {}
         for source in history.chain.sources:
-            about_topic = Readable(source.topic, source.time_column or source.time)
-            self._readable.setdefault(source.topic, about_topic)
+            self._readable.setdefault(source.topic, Readable(source))
         for topic, about in history.manifest.inputs.items():
             for partition, offset in about.start_offsets.items():
                 self._positions[topic, int(partition)] = offset
@@ -188,19 +188,15 @@ def _ends(plan: Batch) -> Iterable[tuple[tuple[str, int], int]]:
 
 def row_reader(source: chain.Source) -> Callable[[bytes | str | None], dict[str, Any] | None]:
     """A function that gives the fields of a record; ``None`` if it cannot be read, or has no event time."""
-    time = source.time_column or source.time
-    fields = field_reader((time, time, *[one.column or one.name for one in source.fields]))
+    read_time = time_reader(source.time_field, source.time_format, source.time_zone)
+    readers = {one.name: value_reader(one) for one in source.fields}
 
     def read(value: bytes | str | None) -> dict[str, Any] | None:
-        found = fields(value)
-        time_us = None if found is None else read_time_us(found[0])
+        found = decode_object(value)
+        time_us = None if found is None else read_time(found)
         if found is None or time_us is None:
             return None
-        named = {
-            one.name: as_bigint(part) if one.type == chain.BIGINT else as_text(part)
-            for one, part in zip(source.fields, found[2:], strict=True)
-        }
-        return named | {source.time: time_us}
+        return {name: of(found) for name, of in readers.items()} | {source.time: time_us}
 
     return read
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidemark.formats import chain
-from tidemark.formats.events import as_text, field_reader, read_time_us
+from tidemark.formats.events import field_reader, read_time_us
 from tidemark.formats.evidence import OutputRecord
+from tidemark.formats.field_values import as_text
 from tidemark.oracle.input.chain_history import ChainHistory, as_bigint
 from tidemark.oracle.input.output_rows import header_problem
 from tidemark.oracle.input.rows import Row

@@ -7,7 +7,7 @@ million events be judged in seconds. A record on which such a loop stumbles is r
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
@@ -15,33 +15,89 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from tidemark.formats.contract import Side
-from tidemark.formats.events import EPOCH, as_text, field_struct, is_canonical, read_time_us
+from tidemark.formats.events import (
+    field_struct,
+    is_canonical,
+    object_reader,
+    read_time_us,
+    time_reader,
+)
 from tidemark.formats.field_types import LONG
+from tidemark.formats.field_values import as_text, in_order, key_text, value_reader
+from tidemark.formats.record_fields import BIGINT
+from tidemark.formats.time_forms import EPOCH
 
 T = TypeVar("T")
 _MICROSECOND = timedelta(microseconds=1)
+NO_SCALES: Mapping[str, int] = {}
 _whole = operator.methodcaller("group")  # of a match; where there is none it raises
 
 
 class Columns(NamedTuple):
     """One entry per record, in order. A time of ``None`` is that of a record whose time cannot be read.
 
-    ``numbers`` are the fields that filters compare: what is no BIGINT is ``None``, as in Spark.
+    ``numbers`` are the fields that filters compare, as what has their order (``field_values.in_order``).
     """
 
     time_us: list[int | None]
     id: list[str | None]
     key: list[tuple[str | None, ...]]
-    numbers: dict[str, list[int | None]]
+    numbers: dict[str, list[Any]]
 
 
 class ColumnReader:
-    """Reads the records of one side, with the ``numbers`` that its filters compare."""
+    """Reads the records of one side, with the ``numbers`` that are compared; ``scales`` are those of decimals."""
 
-    def __init__(self, side: Side, numbers: Sequence[str] = ()) -> None:
-        struct, attributes = field_struct((side.time, side.id, *side.keys, *numbers))
+    def __init__(
+        self, side: Side, numbers: Sequence[str] = (), scales: Mapping[str, int] = NO_SCALES
+    ) -> None:
+        is_plain = side.is_plain and all(side.field(name, BIGINT).is_plain for name in numbers)
+        self._reader = _PlainReader(side, numbers) if is_plain else _FieldReader(side, numbers, scales)
+
+    def read(self, values: Sequence[bytes | str | None]) -> Columns:
+        """The columns of these values."""
+        return self._reader.read(values)
+
+
+class _FieldReader:
+    """Reads fields of any path and type, record by record."""
+
+    def __init__(self, side: Side, numbers: Sequence[str], scales: Mapping[str, int]) -> None:
+        self._decode = object_reader()
+        self._time = time_reader(side.time_field, side.time_format, side.time_zone)
+        identity = side.field(side.id)
+        self._id, self._id_kind = value_reader(identity), identity.made
+        self._keys = [(value_reader(field), field.made) for field in map(side.field, side.keys)]
+        self._numbers = {
+            name: (value_reader(field), field.made, scales.get(name, field.made.scale))
+            for name in numbers
+            for field in [side.field(name, BIGINT)]
+        }
+
+    def read(self, values: Sequence[bytes | str | None]) -> Columns:
+        """The columns of these values."""
+        records: list[dict[str, Any]] = [self._decode(value) or {} for value in values]
+        return Columns(
+            [self._time(record) for record in records],
+            [key_text(self._id(record), self._id_kind) for record in records],
+            [tuple([key_text(read(record), kind) for read, kind in self._keys]) for record in records],
+            {
+                name: [in_order(read(record), kind, scale) for record in records]
+                for name, (read, kind, scale) in self._numbers.items()
+            },
+        )
+
+
+class _PlainReader:
+    """Reads fields at the top of records: text, BIGINTs, and a time in ISO."""
+
+    def __init__(self, side: Side, numbers: Sequence[str]) -> None:
+        path = [str(side.field(name).path[0]) for name in (side.time, side.id, *side.keys, *numbers)]
+        struct, attributes = field_struct(path)
         self._decode = msgspec.json.Decoder(struct).decode
-        self._nothing = struct()
+        self._struct = struct
+        self._decode_object = object_reader()
+        self._paths = dict(zip(attributes, path, strict=True))
         self._time, self._id, *fields = map(operator.attrgetter, attributes)
         self._keys, self._numbers = fields[: len(side.keys)], fields[len(side.keys) :]
         self._names = numbers
@@ -49,7 +105,7 @@ class ColumnReader:
     def read(self, values: Sequence[bytes | str | None]) -> Columns:
         """The columns of these values."""
         known = [value or b"" for value in values]
-        records = _all(map(self._decode, known), lambda _: self._nothing)
+        records = _all(map(self._decode, known), lambda at: self._read_alone(known[at]))
         texts = list(map(self._time, records))
         canonical = map(_whole, map(is_canonical, texts))
         since = map(operator.sub, map(datetime.fromisoformat, canonical), repeat(EPOCH))
@@ -60,6 +116,11 @@ class ColumnReader:
             for name, getter in zip(self._names, self._numbers, strict=True)
         }
         return Columns(times, _texts(map(self._id, records)), list(zip(*keys, strict=True)), numbers)
+
+    def _read_alone(self, value: bytes | str) -> Any:
+        """A record that is not plain JSON; without any field if there is no object in it."""
+        fields = self._decode_object(value) or {}
+        return self._struct(**{attribute: fields.get(name) for attribute, name in self._paths.items()})
 
 
 def _all(results: Iterator[T], alone: Callable[[int], T]) -> list[T]:

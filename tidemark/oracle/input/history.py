@@ -13,11 +13,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import count, islice
 from typing import Any, Protocol
+
+import numpy as np
 
 from tidemark.formats.contract import PRESERVED, Contract, Side
 from tidemark.formats.evidence import (
@@ -30,6 +32,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.oracle.input.columns import ColumnReader, Columns
+from tidemark.oracle.input.compared_values import ComparedValues
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
@@ -154,7 +157,8 @@ class History:
     ``contract`` is the join that the optimizer makes of what the contract says, ``placing`` where its filters are.
     ``resent`` are the places of output records that are copies made by the producer, once the judge has found them.
     ``optional`` are the rows that fail nothing but a filter that Spark may infer (``tidemark.oracle.spark.pushdown``).
-    ``rest`` is what is known of the rows of a large run that are not here.
+    ``rest`` is what is known of the rows of a large run that are not here. ``read_as`` are the sides as the contract
+    describes them, where values that are compared are other things than BIGINTs: in ``contract`` they are numbers then.
     """
 
     contract: Contract
@@ -170,6 +174,7 @@ class History:
     readable: list[Readable] = field(default_factory=list)
     optional: set[int] = field(default_factory=set)
     rest: Rest | None = None
+    read_as: tuple[Side, Side] | None = None
 
     @property
     def by_time(self) -> bool:
@@ -185,6 +190,10 @@ class History:
     def side(self, side: int) -> Side:
         """The contract of one side."""
         return self.contract.right if side else self.contract.left
+
+    def described(self, side: int) -> Side:
+        """The contract of one side, with the types that its fields have in the records."""
+        return self.side(side) if self.read_as is None else self.read_as[side]
 
     def key_of(self, row: int) -> tuple[str | None, ...]:
         """The join key of a row."""
@@ -242,16 +251,27 @@ def read_history(run: Evidence, rest: Rest | None = None) -> History:
     """
     history = empty_history(run.manifest)
     history.rest = rest
-    _read_rows(history, run.inputs())
+    contract = Contract.from_json(run.manifest.contract)
+    compared = ComparedValues(contract)
+    if not compared.are_numbers:
+        history.read_as = contract.left, contract.right
+    _read_rows(history, run.inputs(), compared)
+    if not compared.are_numbers:
+        history.contract = as_planned(compared.ranked(history.rows.numbers))
+        history.pushdown = replace(place(history.contract), limits_ms=history.pushdown.limits_ms)
+    _filter_rows(history)
     read_batches(history, run.batches())
     return history
 
 
-def _read_rows(history: History, inputs: Iterable[InputRecord]) -> None:
+def _read_rows(history: History, inputs: Iterable[InputRecord], compared: ComparedValues) -> None:
     rows, rest = history.rows, iter(inputs)
-    readers = [ColumnReader(history.side(side), history.pushdown.fields[side]) for side in (LEFT, RIGHT)]
+    readers = [
+        ColumnReader(history.described(side), history.pushdown.fields[side], compared.scales(side))
+        for side in (LEFT, RIGHT)
+    ]
     sides = {history.side(side).topic: side for side in (LEFT, RIGHT)}
-    readable = [Readable(history.side(side).topic, history.side(side).time) for side in (LEFT, RIGHT)]
+    readable = [Readable(history.side(side)) for side in (LEFT, RIGHT)]
     history.readable = readable if history.rest is None else history.rest.readable
     first_sentinel: int | None = None
     while chunk := list(islice(rest, _CHUNK_RECORDS)):
@@ -290,7 +310,9 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
         for row in null_time:
             rows.time_us[row] = NULL_TIME_US
         null_time = []
-    _filter_rows(history, side, first, columns)
+    for name in history.pushdown.fields[side]:
+        known = rows.numbers[side].setdefault(name, [])
+        known += [None] * (first - len(known)) + columns.numbers[name]
     for row in [first + at for at, key in enumerate(columns.key) if None in key]:
         rows.key[row] = ~rows.key[row]
     for row in null_time:
@@ -298,30 +320,35 @@ def _add_rows(history: History, side: int, records: list[InputRecord], columns: 
     return [records[row - first] for row in null_time]
 
 
-def _filter_rows(history: History, side: int, first: int, columns: Columns) -> None:
+def _filter_rows(history: History) -> None:
     """Mark the rows that fail a filter below the watermark, ``IsNotNull`` of what the condition compares included."""
     rows, kind = history.rows, history.contract.kind
-    for name in history.pushdown.fields[side]:
-        known = rows.numbers[side].setdefault(name, [])
-        known += [None] * (first - len(known)) + columns.numbers[name]
-    failed = {
-        at for what in history.pushdown.below[side]
-        for at, value in enumerate(columns.numbers[what.field]) if not passes(value, what)
-    } | {
-        at for name in must_be_there(history.pushdown, side, kind)
-        for at, value in enumerate(columns.numbers[name]) if value is None
-    }  # fmt: skip
-    if side not in PRESERVED.get(kind, ()):
-        failed.update(at for at, key in enumerate(columns.key) if None in key)
-        if not window(history.contract.bound).is_boundless:
-            failed.update(at for at, time_us in enumerate(columns.time_us) if time_us is None)
-    for at in failed:
-        rows.disposition[first + at] = Disposition.FILTERED
-    for what in history.pushdown.inferable[side]:
-        for at, value in enumerate(columns.numbers[what.field]):
-            if at not in failed and not passes(value, what):
-                rows.disposition[first + at] = Disposition.FILTERED
-                history.optional.add(first + at)
+    if not rows.side:
+        return
+    of_side = [
+        np.flatnonzero(np.frombuffer(rows.side, dtype=np.uint8) == side).tolist() for side in (LEFT, RIGHT)
+    ]
+    for side in (LEFT, RIGHT):
+        numbers = rows.numbers[side]
+        readable = [row for row in of_side[side] if rows.disposition[row] != Disposition.UNREADABLE]
+        failed = {
+            row for what in history.pushdown.below[side] for row in readable
+            if not passes(numbers[what.field][row], what)
+        } | {
+            row for name in must_be_there(history.pushdown, side, kind) for row in readable
+            if numbers[name][row] is None
+        }  # fmt: skip
+        if side not in PRESERVED.get(kind, ()):
+            failed.update(row for row in readable if rows.key[row] < 0)
+            if not window(history.contract.bound).is_boundless:
+                failed.update(row for row in readable if rows.time_us[row] == NULL_TIME_US)
+        for row in failed:
+            rows.disposition[row] = Disposition.FILTERED
+        for what in history.pushdown.inferable[side]:
+            for row in readable:
+                if row not in failed and not passes(numbers[what.field][row], what):
+                    rows.disposition[row] = Disposition.FILTERED
+                    history.optional.add(row)
 
 
 def _take_windows(history: History) -> None:

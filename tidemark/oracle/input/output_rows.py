@@ -13,9 +13,10 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-from tidemark.formats.events import as_text, field_reader
+from tidemark.formats.events import field_reader
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.field_types import is_plain_number
+from tidemark.formats.field_values import as_text
 from tidemark.formats.trace import HeaderValue
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History, alone, pair
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT

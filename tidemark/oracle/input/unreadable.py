@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark.formats.events import why_unreadable
+from tidemark.formats.events import TimedSource, why_unreadable
 from tidemark.formats.evidence import InputRecord
 
 UNREADABLE_SHARE = 0.5
@@ -20,8 +20,7 @@ UNREADABLE_SHARE = 0.5
 class Readable:
     """How many records of a topic there are, how many are no events, and the first of these; without sentinels."""
 
-    topic: str
-    time: str
+    source: TimedSource
     records: int = 0
     unreadable: int = 0
     first: InputRecord | None = None
@@ -37,7 +36,7 @@ class Readable:
         """The topic, with its numbers, if most of its records are unreadable."""
         if self.unreadable <= UNREADABLE_SHARE * self.records:
             return ""
-        return f"{self.unreadable:,} of {self.records:,} of {self.topic}"
+        return f"{self.unreadable:,} of {self.records:,} of {self.source.topic}"
 
     def reasons(self) -> list[str]:
         """Why a verdict on this topic would say nothing: one sentence, or none."""
@@ -46,7 +45,7 @@ class Readable:
         what = "its only record is" if self.records == 1 else f"all {self.records:,} records are"
         first = f"partition {self.first.partition}, offset {self.first.offset}"
         reason = (
-            f"nothing of topic {self.topic!r} was judged: {what} unreadable by the contract;"
-            f" the first ({first}): {why_unreadable(self.first.value, self.time)}"
+            f"nothing of topic {self.source.topic!r} was judged: {what} unreadable by the contract;"
+            f" the first ({first}): {why_unreadable(self.first.value, self.source)}"
         )
         return [reason]

@@ -56,10 +56,11 @@ _CHUNK, _NUMBERED = 50_000, 1_000_000
 
 
 def can_be_read(history: History) -> bool:
-    """Whether all names of the contract are such that DuckDB can look for them."""
+    """Whether all names of the contract are such that DuckDB can look for them, at the top of records, as they are."""
     sides, fields = (history.contract.left, history.contract.right), history.pushdown.fields
     names = [name for side in sides for name in (side.id, side.time, *side.keys)]
-    return all(map(is_plain_name, [*names, *fields[LEFT], *fields[RIGHT]]))
+    is_plain = all(side.is_plain and side.decode is None for side in sides)
+    return is_plain and all(map(is_plain_name, [*names, *fields[LEFT], *fields[RIGHT]]))
 
 
 class RecordTables:

@@ -170,7 +170,7 @@ def _readable(engine: Engine, history: History) -> list[Readable]:
                 f"select r.part, r.position {of_side} and not r.readable order by r.row limit 1"
             )
             first = InputRecord(about.topic, part, position, None, is_sentinel=False)
-        found.append(Readable(about.topic, about.time, records, int(unreadable), first))
+        found.append(Readable(about, records, int(unreadable), first))
     return found
 
 

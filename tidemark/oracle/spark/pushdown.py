@@ -19,10 +19,13 @@ Free of I/O. A contract says what a user wrote; this says what the optimizer mak
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark.formats.contract import COMPARISONS, PRESERVED, Contract, Filter, JoinKind, Term
+from tidemark.formats.field_values import literal_of
+from tidemark.formats.record_fields import NUMBERS, Field
 from tidemark.oracle.spark.outer_join_elimination import kind_of_filtered
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
@@ -86,7 +89,8 @@ def place(contract: Contract) -> Pushdown:
         )
         for side in (LEFT, RIGHT)
     )
-    limits = [() if contract.bound.equal else _limits_ms(early[side]) for side in (LEFT, RIGHT)]
+    values = contract.values
+    limits = [() if contract.bound.equal else _limits_ms(early[side], values[side]) for side in (LEFT, RIGHT)]
     return Pushdown(
         (below[0], below[1]),
         (early[0], early[1]),
@@ -110,10 +114,15 @@ def _inferable(contract: Contract, side: int) -> tuple[Filter, ...]:
     return tuple(one for one in dict.fromkeys(mirrored) if one not in asked[side])
 
 
-def _limits_ms(filters: Sequence[Filter]) -> tuple[int, ...]:
-    """``price > 5`` is read as a time later than 5 s, ``price >= 5`` as one 1 ms earlier."""
+def _limits_ms(filters: Sequence[Filter], fields: Mapping[str, Field]) -> tuple[int, ...]:
+    """``price > 5`` is read as a time later than 5 s, ``price >= 5`` as one 1 ms earlier; of numbers only."""
     strict = {">": 0, ">=": 1}
-    return tuple(what.value * 1000 - strict[what.op] for what in filters if what.op in strict)
+    numbers = [
+        (literal_of(what.value, fields[what.field].made), strict[what.op])
+        for what in filters
+        if what.op in strict and fields[what.field].made.kind in NUMBERS
+    ]
+    return tuple(int(number * 1000) - ms for number, ms in numbers if math.isfinite(number))
 
 
 def must_be_there(pushdown: Pushdown, side: int, kind: JoinKind) -> list[str]:

@@ -1,0 +1,98 @@
+"""The judge reads every field and time of a contract as the pipeline that is made of it: values by the thousand."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.spark.field_records import DECIMAL_TIMES, FIELDS, FORMS, record
+from tidemark.formats.contract import Side
+from tidemark.formats.events import decode_object, read_event, time_reader
+from tidemark.formats.field_values import value_reader, value_text
+from tidemark.formats.record_fields import Field
+from tidemark.formats.time_forms import FIRST_US, LAST_US
+
+RECORDS = [2_000, pytest.param(10_000, marks=pytest.mark.long)]
+
+
+def as_spark_reads(session: Any, side: Side, fields: list[Field], values: list[str]) -> list[Any]:
+    """For each value the event time in microseconds, and each field as text."""
+    from pyspark.sql.functions import col, lit, unix_micros
+
+    from pipelines.side_columns import parsed
+
+    rows = session.createDataFrame(list(enumerate(values)), "offset INT, value STRING").withColumn(
+        "partition", lit(0)
+    )
+    columns = {f"c{at}": field for at, field in enumerate(fields)}
+    found = parsed(rows, side, columns, "time").select(
+        "offset", unix_micros("time"), *(col(name).cast("string") for name in columns)
+    )
+    return sorted(tuple(row) for row in found.collect())
+
+
+def differences(session: Any, side: Side, fields: list[Field], values: list[str]) -> list[Any]:
+    """What Spark and the judge read otherwise: name of the field, both readings, the record.
+
+    Times beyond the years 0001 to 9999 are none for the judge.
+    """
+    read_time = time_reader(side.time_field, side.time_format, side.time_zone)
+    readers = [(field, value_reader(field)) for field in fields]
+    found = []
+    for value, (_, time_us, *texts) in zip(
+        values, as_spark_reads(session, side, fields, values), strict=True
+    ):
+        decoded = decode_object(value)
+        ours = None if decoded is None else read_time(decoded)
+        if ours != time_us and (time_us is None or FIRST_US <= time_us <= LAST_US):
+            found.append((f"time {side.time_format}", ours, time_us, value))
+        for (field, read), text in zip(readers, texts, strict=True):
+            ours = None if decoded is None else read(decoded)
+            ours_text = None if ours is None else value_text(ours, field.made)
+            if ours_text != text:
+                found.append((field.name, ours_text, text, value))
+    return found
+
+
+@pytest.mark.parametrize("records", RECORDS)
+def test_fields_of_every_type_and_path_are_read_as_spark_reads_them(records, session):
+    rng = random.Random("fields")
+    side = Side("records", "a", ("a",), "t", 0)
+    values = [record(rng) for _ in range(records)]
+
+    found = differences(session, side, FIELDS, values)
+
+    assert not found, (len(found), found[:20])
+    decoded = [one for one in map(decode_object, values) if one is not None]
+    readers = {field.name: value_reader(field) for field in FIELDS}
+    assert [name for name, read in readers.items() if not any(read(one) is not None for one in decoded)] == []
+
+
+@pytest.mark.parametrize("records", RECORDS)
+@pytest.mark.parametrize(("form", "zone"), FORMS)
+def test_times_of_every_form_are_read_as_spark_reads_them(form, zone, records, session):
+    rng = random.Random(f"{form} {zone}")
+    side = Side("records", "a", ("a",), "t", 0, time_format=form, time_zone=zone)
+
+    values = [record(rng, form) for _ in range(records)]
+
+    found = differences(session, side, [], values)
+
+    assert not found, (len(found), found[:20])
+    assert sum(read_event(value, side) is not None for value in values) > records / 10
+
+
+@pytest.mark.parametrize("records", RECORDS)
+@pytest.mark.parametrize(("form", "kind"), DECIMAL_TIMES)
+def test_times_with_fractions_are_read_as_spark_reads_them(form, kind, records, session):
+    rng = random.Random(f"{form} {kind}")
+    side = Side("records", "a", ("a",), "t", 0, time_format=form, fields=(Field("t", type=kind),))
+
+    values = [record(rng, form) for _ in range(records)]
+
+    found = differences(session, side, [], values)
+
+    assert not found, (len(found), found[:20])
+    assert sum(read_event(value, side) is not None for value in values) > records / 10
