@@ -7,6 +7,7 @@ itself · ``stop`` ends it now, and has its progress reports · ``state JSON`` w
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 from pipelines.failure import reason_of
 from pipelines.state import StateProblem, write_state
+from pipelines.user_errors import place_in, python_error_in
 from tidemark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,9 +27,15 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 
 
+def answers_only_on_stdout() -> None:
+    """Let what the user's code prints go to standard error, where nobody takes it for an answer."""
+    sys.stdout = sys.stderr
+
+
 def say(event: str, **fields: Any) -> None:
     """Print an answer, or what has happened."""
-    print(json.dumps({"event": event, **fields}), flush=True)
+    stream = sys.__stdout__ if sys.stdout is sys.stderr else sys.stdout
+    print(json.dumps({"event": event, **fields}), file=stream, flush=True)
 
 
 @dataclass
@@ -61,7 +69,12 @@ class QueryServer:
     def failure(self) -> Answer | None:
         """Why the query has failed; ``None`` if it has not."""
         error = self.query.exception()
-        return None if error is None else {"event": "failed", "message": reason_of(str(error))}
+        if error is None:
+            return None
+        answer = {"event": "failed", "message": reason_of(str(error))}
+        if place := place_in(str(error)):
+            answer |= {"error": python_error_in(str(error)), "place": place}
+        return answer
 
     def _wait(self, timeout_s: int) -> Answer:
         try:

@@ -36,6 +36,9 @@ class Options(TypedDict, total=False):
     conf: Sequence[str]
     accept: Sequence[str]
     waive: Sequence[str]
+    project: str | Path | None
+    py_files: Sequence[str | Path]
+    send_modules: bool
     evidence_format: str
     report: Report
     say: Say

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.shared_options import Accept, AsJson, Conf, Evidence, Generate, Pipeline, Sink, Trace, Waive
+from tidemark.cli.shared_options import (
+    Accept,
+    AsJson,
+    Conf,
+    Evidence,
+    Generate,
+    Pipeline,
+    Project,
+    PyFiles,
+    Sink,
+    Trace,
+    Waive,
+)
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.formats.trace import PACES
 
@@ -82,6 +94,8 @@ def run_command(
     sink: Sink = "exactly-once",
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
     conf: Conf = None,
+    project: Project = None,
+    py_files: PyFiles = None,
     generate: Generate = "",
     accept: Accept = None,
     waive: Waive = None,
@@ -98,6 +112,7 @@ def run_command(
         faults=with_kills(faults, kill_executors, kill_drivers), sink=sink, python=spark,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
+        project=project, py_files=tuple(py_files or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

@@ -28,6 +28,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.project_files import PROJECT, project_sha256
 from tidemark.formats.record_files import PARQUET, count_records
 from tidemark.formats.seal import file_sha256
 from tidemark.formats.storage import convert_file, parquet_digests, write_records
@@ -220,6 +221,7 @@ class Collector:
             header = reader.header
         flush = self._directory.file("flush")
         kept = self._options.kept_pipeline(self._directory.path)
+        project = self._directory.path / PROJECT
         return Manifest(
             tidemark_evidence=FORMAT,
             contract=self._contract.to_json(),
@@ -234,6 +236,7 @@ class Collector:
             versions=dict(self._stack.versions),
             code_sha256=paths.code_sha256(),
             pipeline_sha256=None if kept is None else file_sha256(kept),
+            project_sha256=project_sha256(project) if project.is_dir() else None,
             backend=self._stack.spec.backend,
             sink=self._options.sink,
             query_id=self._query.query_id,

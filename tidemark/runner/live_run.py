@@ -20,6 +20,7 @@ from tidemark.faults.target import FaultTarget
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.project_files import PROJECT, keep_project
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
 from tidemark.runner.cleanup import Cleanup, add_later
@@ -30,7 +31,7 @@ from tidemark.runner.programs import Program
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import RunOptions
 from tidemark.sparkfiles.checkpoint import Checkpoint
-from tidemark.stack import DRIVER, Driver, Stack
+from tidemark.stack import DRIVER, POWERS, Driver, Stack
 
 SLICE_S = 300.0
 """Calibration: a slice of 30,000 records is acknowledged in half a second."""
@@ -112,6 +113,7 @@ class LiveRun:
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
         plan_check = check_plan(self._contract, plan, str(answer["policy"]), spark_version)
+        keep_project(answer["sources"], self._directory.path / PROJECT)
         for note in plan_check.notes():
             collector.note(note)
         collector.plan_differs = [str(mismatch) for mismatch in plan_check.comparison.mismatches]
@@ -170,8 +172,12 @@ class LiveRun:
 
     @contextmanager
     def _driver(self) -> Iterator[Driver]:
-        """The requested driver, the shared one, or one of the run's own: a fault must not hit another run's driver."""
-        if self._options.driver or not self._options.fault_specs:
+        """The requested driver, the shared one, or one of the run's own.
+
+        A fault must not hit another run's driver, and what is sent to a driver stays in its Python workers.
+        """
+        own = self._options.fault_specs or self._options.sends_code
+        if self._options.driver or not own or "processes" not in POWERS[self._stack.spec.backend]:
             yield self._stack.driver(self._options.driver or DRIVER)
             return
         driver = self._stack.start_driver(self._name)
@@ -191,15 +197,15 @@ class LiveRun:
         )
 
     def _pipeline(self, driver: Driver, session_id: str) -> Program:
-        name = self._options.pipeline
         arguments = [
-            "pipelines", str(Path(name).resolve()) if name.endswith((".py", ".json")) else name,
+            *self._options.code.arguments(),
             f"--remote={driver.remote}/;session_id={session_id}",
             f"--bootstrap={self._stack.bootstrap_inside}",
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
             f"--output={self._output}", f"--sink={self._options.sink}", f"--checkpoint={self._checkpoint.path}",
             f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",
             *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
+            *(["--send"] if self._options.sends_code else []),
         ]  # fmt: skip
         log = self._directory.path / "logs" / "pipeline.log"
         return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)

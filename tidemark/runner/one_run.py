@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 from tidemark import paths
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import write_schedule
-from tidemark.formats.chain import Chain, read_contract, topics_of
+from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.record_files import PARQUET, count_records, is_parquet
@@ -28,13 +27,14 @@ from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.live_run import LiveRun
+from tidemark.runner.pipeline_code import described_on, described_without_session
 from tidemark.runner.programs import run_program, write_code_zip
 from tidemark.runner.run_options import EVIDENCE_FORMATS, SINKS, RunOptions
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
 
 PROGRAM_S = 600.0
-"""Calibration: describing takes 0.2 s; generating a million events 10 s."""
+"""Calibration: generating a million events takes 10 s."""
 
 BATCHES_PER_FAULT = 2
 """Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
@@ -51,12 +51,6 @@ class RunResult:
     run_dir: Path
     trace_sha256: str
     command: str
-
-
-def describe(pipeline: str, python: Path | None = None) -> Contract | Chain:
-    """The contract of a bundled pipeline (by name) or of a pipeline file (by path)."""
-    text = run_program(["pipelines", pipeline, "--describe"], timeout_s=PROGRAM_S, python=python)
-    return read_contract(json.loads(text))
 
 
 def accepting(contract: Contract | Chain, accept: Sequence[str]) -> Contract | Chain:
@@ -142,10 +136,15 @@ def run_pipeline(
     """
     _ = options.fault_specs  # a schedule that is none is refused before anything is made
     _must_be_waivable(options.waive)
-    contract = describe(options.pipeline, options.python)
-    directory = new_run_directory(options, contract)
-    made(directory.path)
-    return run(options, contract, directory, stack=stack)
+    with ExitStack() as leased:
+        described = described_without_session(options.code)
+        if described is None:
+            stack = stack or leased.enter_context(lease(spec_to_lease(options.python)))
+            described = described_on(stack, options.code)
+        directory = new_run_directory(options, described.contract)
+        made(directory.path)
+        asked = replace(options, send_modules=options.send_modules or described.imports_at_call)
+        return run(asked, described.contract, directory, stack=stack)
 
 
 def _keep_pipeline(options: RunOptions, directory: RunDirectory) -> None:

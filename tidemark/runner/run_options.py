@@ -10,7 +10,9 @@ from typing import Any
 
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, read_schedule
+from tidemark.formats.project_files import PROJECT, path_in_package
 from tidemark.formats.storage import Storage
+from tidemark.runner.pipeline_code import PipelineCode
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
@@ -45,7 +47,10 @@ class RunOptions:
     ``faults`` is a schedule (:mod:`tidemark.faults.schedule`). ``driver`` names a driver of the stack that no other run
     uses: it is harmed, and there for the next run; if none is named, a run with faults starts one of its own, and one
     without takes the stack's. ``accept`` names known defects of Spark that are accepted, besides those that the
-    contract accepts. ``waive`` names coverage goals that the run need not meet. ``evidence_format`` is how trace,
+    contract accepts. ``waive`` names coverage goals that the run need not meet. ``project`` is the folder in which the
+    pipeline's modules are found first; ``py_files`` are packages that its functions need on driver and executors,
+    and ``send_modules`` sends them the project's modules; either has a driver that no other run uses.
+    ``evidence_format`` is how trace,
     output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
 
@@ -64,6 +69,9 @@ class RunOptions:
     conf: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
     waive: tuple[str, ...] = ()
+    project: Path | None = None
+    py_files: tuple[Path, ...] = ()
+    send_modules: bool = False
     evidence_format: str = EVIDENCE_FORMATS[0]
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
@@ -83,6 +91,16 @@ class RunOptions:
         is_large = self.evidence_format == "auto" and records > PARQUET_RECORDS
         return "parquet" if is_large or self.evidence_format == "parquet" else "jsonl"
 
+    @property
+    def code(self) -> PipelineCode:
+        """What the pipeline's program needs."""
+        return PipelineCode(self.pipeline, self.python, self.project, self.py_files)
+
+    @property
+    def sends_code(self) -> bool:
+        """Whether the driver and its executors are sent modules or packages."""
+        return self.send_modules or bool(self.py_files)
+
     def kept_pipeline(self, run_dir: Path) -> Path | None:
         """The copy of a pipeline file in a run directory; ``None`` for a bundled pipeline."""
         suffix = Path(self.pipeline).suffix
@@ -90,8 +108,8 @@ class RunOptions:
 
     def command(self, run_dir: Path | None = None) -> str:
         """The command that reproduces this run, with the copy of its pipeline file in the run directory."""
-        kept = None if run_dir is None else self.kept_pipeline(run_dir)
-        parts = ["tidemark", "run", str(kept or self.pipeline), "--seed", str(self.seed)]
+        kept = self.pipeline if run_dir is None else self._kept_reference(run_dir)
+        parts = ["tidemark", "run", kept, "--seed", str(self.seed)]
         if self.trace is not None:
             parts += ["--trace", str(self.trace)]
         else:
@@ -102,6 +120,10 @@ class RunOptions:
         parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
         parts += ["--faults", self.faults] if self.faults else []
         parts += ["--spark", str(self.python)] if self.python else []
+        project = self.project if run_dir is None or not (run_dir / PROJECT).is_dir() else run_dir / PROJECT
+        parts += ["--project", str(project)] if project else []
+        for package in self.py_files:
+            parts += ["--py-files", str(package)]
         if self.evidence_format != EVIDENCE_FORMATS[0]:
             parts += ["--evidence-format", self.evidence_format]
         for pair in self.conf:
@@ -112,8 +134,16 @@ class RunOptions:
             parts += ["--waive", goal]
         return shlex.join(parts)
 
+    def _kept_reference(self, run_dir: Path) -> str:
+        """The pipeline as the evidence has it: a file in a package by its place in the copy of that package."""
+        kept = self.kept_pipeline(run_dir)
+        if kept is None:
+            return self.pipeline
+        in_package = run_dir / PROJECT / path_in_package(Path(self.pipeline))
+        return str(in_package if in_package.is_file() else kept)
 
-PATHS, LISTS = ("trace", "python", "run_dir"), ("generator", "conf", "accept", "waive")
+
+PATHS, LISTS = ("trace", "python", "run_dir", "project"), ("generator", "conf", "accept", "waive")
 """Options that may be given as text, and as any sequence."""
 
 
@@ -123,6 +153,9 @@ def options_of(pipeline: str | Path, options: Mapping[str, Any]) -> RunOptions:
     for name in PATHS:
         if given.get(name) is not None:
             given[name] = Path(given[name])
+    if "py_files" in given:
+        files = given["py_files"]
+        given["py_files"] = tuple(map(Path, [files] if isinstance(files, str | Path) else files))
     for name in LISTS:
         if name in given:
             given[name] = names_of(given[name])
