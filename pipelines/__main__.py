@@ -1,12 +1,13 @@
 """Runs one pipeline: ``python -m pipelines NAME``, or one of the user: a file, or a module of the user's project.
 
-``--describe`` prints the contract as JSON; ``--inspect`` prints ``{"contract": ..., "imports_at_call": false}``, or
-``{"needs_session": ...}`` if the user's module can only be imported where there is a session (``--remote``). Without
-them, the program starts the query on a driver and prints JSON lines: ``{"event": "started", ...}``, then an answer to
-each command on its standard input (``status``; ``stop``; after ``stop`` also ``state JSON``, which writes the join's
-state to a file), and ``{"event": "failed", ...}`` if the query has failed. With ``--wait`` it first answers each line
-``plan`` with ``{"event": "plan", ...}``, the physical plan as text, and starts the query at the first other line. The
-end of standard input stops the query, so no query outlives the process that started it.
+``--describe`` prints the contract as JSON; ``--inspect`` prints a line for tidemark: ``contract``, ``imports_at_call``
+and ``starts_query``, or ``needs_session`` if the user's module can only be imported where there is a session
+(``--remote``). Without them, the program starts the query on a driver and prints JSON lines: ``{"event": "started",
+...}``, then an answer to each command on its standard input (``status``; ``stop``; after ``stop`` also ``state JSON``,
+which writes the join's state to a file), and ``{"event": "failed", ...}`` if the query has failed. With ``--wait`` it
+first answers each line ``plan`` with ``{"event": "plan", ...}``, the physical plan as text, and starts the query at the
+first other line; the plan of a pipeline that starts its own query is empty until ``explain`` is asked for. The end of
+standard input stops the query, so no query outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pipelines.own_query import start_own
 from pipelines.pipeline_loader import load, names
 from pipelines.project_modules import (
     add_to_path,
@@ -31,9 +33,12 @@ from pipelines.user_errors import came_from_spark
 from tidemark.errors import TestbedError, TidemarkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType, SimpleNamespace
+    from typing import Any
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     Pipeline = ModuleType | SimpleNamespace
 
@@ -56,17 +61,29 @@ def main() -> int:
             pickle_by_value(_sources(module))
             if args.send:
                 send_modules(session, _sources(module), args.py_file)
-            records = build_records(session, module, args)
-            pickle_by_value(_sources(module))  # `build` may have imported more
-            if args.wait and not _is_started(session, records, module):
+            query = _started(session, module, args)
+            if query is None:
                 return 0
-            query = start_records(records, module, args)
             say("started", query_id=str(query.id), run_id=str(query.runId))
             columns = getattr(module, "COLUMNS", module.CONTRACT)
-            return _serve(QueryServer(session, query, args.checkpoint, columns))
+            sources, own = lambda: _sources(module), hasattr(module, "start")
+            return _serve(QueryServer(session, query, args.checkpoint, columns, sources, stops_all=own))
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+
+
+def _started(session: SparkSession, module: Pipeline, args: argparse.Namespace) -> StreamingQuery | None:
+    """The pipeline's query, once it is to be started; ``None`` if the input ended before."""
+    if hasattr(module, "start"):
+        is_wanted = not args.wait or _is_wanted(
+            lambda: {"plan": "", "policy": "", "sources": _sources(module)}
+        )
+        return start_own(session, module, args) if is_wanted else None
+    records = build_records(session, module, args)
+    pickle_by_value(_sources(module))  # `build` may have imported more
+    told = lambda: {**explain(session, records), "sources": _sources(module)}  # noqa: E731
+    return start_records(records, module, args) if not args.wait or _is_wanted(told) else None
 
 
 def _tell_without_session(args: argparse.Namespace) -> int:
@@ -83,7 +100,8 @@ def _tell_without_session(args: argparse.Namespace) -> int:
 def _tell(module: Pipeline, args: argparse.Namespace) -> int:
     contract = module.CONTRACT.to_json()
     if args.inspect:
-        say("described", contract=contract, imports_at_call=imports_at_call(_sources(module)))
+        lazily, own = imports_at_call(_sources(module)), hasattr(module, "start")
+        say("described", contract=contract, imports_at_call=lazily, starts_query=own)
     else:
         print(json.dumps(contract), file=sys.__stdout__)
     return 0
@@ -94,10 +112,10 @@ def _sources(module: Pipeline) -> dict[str, str]:
     return project_modules(module.MODULE) if hasattr(module, "MODULE") else {}
 
 
-def _is_started(session: SparkSession, records: DataFrame, module: Pipeline) -> bool:
-    """Answer lines ``plan`` until another line comes. Whether one came: False at the end of input."""
+def _is_wanted(told: Callable[[], dict[str, Any]]) -> bool:
+    """Answer lines ``plan`` with what is told until another line comes. Whether one came: False at the end of input."""
     while (line := sys.stdin.readline()).strip() == "plan":
-        say("plan", **explain(session, records), sources=_sources(module))
+        say("plan", **told())
     return line != ""
 
 
@@ -108,7 +126,7 @@ def _serve(server: QueryServer) -> int:
         say(**answer)
         if answer["event"] == "failed":
             return TestbedError.exit_code
-    server.query.stop()
+    server.stop()
     return 0
 
 

@@ -30,6 +30,7 @@ PROGRAM_MODULES = {
     "checkpoint_state",
     "described",
     "failure",
+    "own_query",
     "pipeline_loader",
     "project_modules",
     "query",
@@ -43,7 +44,7 @@ PROGRAM_MODULES = {
 MODULE = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?::(?P<contract>[A-Za-z_]\w*))?")
 OF_A_FILE = "pipeline_of_user"
 """The name of the module that a file becomes which lies in no package."""
-PARTS = ("build", "to_sink", "COLUMNS")
+PARTS = ("build", "start", "to_sink", "COLUMNS")
 """What a pipeline may have besides its contract."""
 
 
@@ -150,10 +151,11 @@ def _no_module(name: str, missing: str) -> UsageError:
 
 
 def _checked(name: str, module: ModuleType, contract: str) -> ModuleType:
-    for needed in (contract, "build"):
-        if not hasattr(module, needed):
-            raise UsageError(
-                f"pipeline {name!r} has no {needed}",
-                hint="a pipeline has a CONTRACT and a function build(left, right); see docs/howto/test-my-join.md",
-            )
+    has_query = hasattr(module, "build") or hasattr(module, "start")
+    if missing := contract if not hasattr(module, contract) else "" if has_query else "build":
+        raise UsageError(
+            f"pipeline {name!r} has no {missing}",
+            hint="a pipeline has a CONTRACT and a function build(left, right), or start(spark, io);"
+            " see docs/howto/test-my-join.md",
+        )
     return module

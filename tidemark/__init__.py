@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WatermarkPolicy,
     )
     from tidemark.formats.json_reader import read_json
+    from tidemark.formats.run_io import RunIO
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
     from tidemark.oracle.verdict import Verdict
@@ -67,6 +68,7 @@ __all__ = [
     "JoinKind",
     "Limit",
     "Output",
+    "RunIO",
     "RunOptions",
     "RunResult",
     "Side",
@@ -97,6 +99,7 @@ _MODULES = {
         "Bound", "Contract", "Delivery", "Filter", "JoinKind", "Output", "Side", "Term", "WatermarkPolicy",
     ),
     "tidemark.formats.json_reader": ("read_json",),
+    "tidemark.formats.run_io": ("RunIO",),
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),

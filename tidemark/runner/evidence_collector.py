@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemark import paths
 from tidemark.errors import TidemarkError
+from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import (
@@ -38,7 +39,7 @@ from tidemark.oracle.coverage import written_kills
 from tidemark.runner.cleanup import first_of
 from tidemark.runner.log_files import keep_logs
 from tidemark.runner.query_runs import Query
-from tidemark.runner.run_options import RunOptions
+from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.runner.state_reader import read_state, what_ran
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.eventlog import QueryEvents
@@ -48,7 +49,11 @@ from tidemark.waiting import wait_until
 LOG_S = 90.0
 """Calibration: Spark's listener bus logs the end of a job within milliseconds; it may lag on a busy machine."""
 
-_OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}
+_OF_SINK = {
+    "exactly-once": Delivery.EXACTLY_ONCE,
+    "spark": Delivery.AT_LEAST_ONCE,
+    OWN_SINK: Delivery.AT_LEAST_ONCE,
+}
 
 
 def promised(contract: Contract | Chain, sink: str) -> Delivery:
@@ -104,8 +109,8 @@ class Collector:
 
     def read_state(self) -> None:
         """Read the state after some of the batches; needs the query's session."""
-        if isinstance(self._contract, Chain):
-            return  # only the state of a single join is read
+        if isinstance(self._contract, Chain) or self._options.sink == OWN_SINK:
+            return  # only the state of a single join is read, and in an audit it is that before the first batch
         self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:
@@ -202,6 +207,8 @@ class Collector:
         committed = self._checkpoint.committed()
         if logs and committed and committed[-1] >= self._query.runs[-1].first_batch:
             last = committed[-1]
+            if self._options.sink == OWN_SINK and not logs[-1].job_started(last):
+                return  # what `foreachBatch` runs is no job of the query
             ended = lambda: logs[-1].job_ended(last)  # noqa: E731
             wait_until(ended, LOG_S, lambda: f"the end of batch {last} in the event log")
 
@@ -250,6 +257,27 @@ class Collector:
             plan_differs=self.plan_differs,
             records=self._directory.count_records(),
             parquet_sha256=parquet_digests(self._directory),
+            audit=self._audit(),
+        )
+
+    def _audit(self) -> AuditedQuery | None:
+        """That a query with a sink of its own is judged as an audit does, if its records name no batch."""
+        planned, committed = self._checkpoint.planned(), self._checkpoint.committed()
+        if self._options.sink != OWN_SINK or not planned:
+            return None
+        first = next(self._directory.output(), None) if self._is_drained else None
+        if first is not None and first.header("batch") is not None:
+            return None
+        last = planned[-1]
+        return AuditedQuery(
+            first_batch=0,
+            from_batch=0,
+            to_batch=last,
+            owed_to=committed[-1] if committed else -1,
+            next_watermark_ms=self._checkpoint.next_watermark_ms(last) if last in committed else None,
+            time_zone=self._checkpoint.conf().get("spark.sql.session.timeZone"),
+            output_topic=self._output,
+            reported=(0, last),
         )
 
     def _read_inputs(self) -> dict[str, InputTopic]:

@@ -7,12 +7,14 @@ import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from tidemark.errors import PipelineFailed
 from tidemark.faults.injector import FaultInjector
 from tidemark.faults.schedule import plan_faults
 from tidemark.faults.sink_progress import watch_sink_progress
@@ -29,8 +31,9 @@ from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.plan_check import check_plan
 from tidemark.runner.programs import Program
 from tidemark.runner.query_runs import Query
-from tidemark.runner.run_options import RunOptions
+from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.query_log import read_query_log
 from tidemark.stack import DRIVER, POWERS, Driver, Stack
 
 SLICE_S = 300.0
@@ -90,7 +93,7 @@ class LiveRun:
             for number in range(self._before_start()):
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
-            feed = Feed(query, self._checkpoint, self._input_ends)
+            feed = Feed(query, self._checkpoint, self._input_ends, self._must_read_all)
             self._place(query, collector)
             with self._faults(collector, query, feed) as feed_under_faults:
                 query.start()  # watched from its first batch on: of a backlog the next ones follow at once
@@ -104,12 +107,19 @@ class LiveRun:
 
     def _stop(self, collector: Collector, query: Query) -> None:
         """Stop the query, and read its state before its session ends."""
+        if self._options.sink == OWN_SINK:
+            self._compare(query.ask("explain", STOP_S), collector)
         collector.stopped(query.ask("stop", STOP_S))
         collector.read_state()
 
     def _place(self, query: Query, collector: Collector) -> None:
-        """Report differences between contract and plan, and unsafe joins; the run goes on, and shows its rows."""
+        """Compare contract and plan, where there is a plan before the start; the run goes on, and shows its rows."""
         answer = query.plan()
+        if self._options.sink != OWN_SINK:
+            self._compare(answer, collector)
+
+    def _compare(self, answer: Mapping[str, Any], collector: Collector) -> None:
+        """Report differences between contract and plan, and unsafe joins."""
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
         plan_check = check_plan(self._contract, plan, str(answer["policy"]), spark_version)
@@ -157,7 +167,7 @@ class LiveRun:
             injector = FaultInjector(target, faults, self._options.say)
             injector.start()
             try:
-                yield replace(feed, well=injector.check, ready=injector.is_armed)
+                yield replace(feed, well=_both(injector.check, feed.well), ready=injector.is_armed)
             except BaseException as error:
                 injector.abort()
                 if injector.error is not None and injector.error is not error:
@@ -202,10 +212,11 @@ class LiveRun:
             f"--remote={driver.remote}/;session_id={session_id}",
             f"--bootstrap={self._stack.bootstrap_inside}",
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
-            f"--output={self._output}", f"--sink={self._options.sink}", f"--checkpoint={self._checkpoint.path}",
+            f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
             f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",
             *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
             *(["--send"] if self._options.sends_code else []),
+            *([f"--sink={self._options.sink}"] if self._options.sink != OWN_SINK else []),
         ]  # fmt: skip
         log = self._directory.path / "logs" / "pipeline.log"
         return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)
@@ -219,6 +230,21 @@ class LiveRun:
         slices = self._header.slices
         return [f"--max-offsets={name}={-(-total // slices)}" for name, total in totals.items()]
 
+    def _must_read_all(self) -> None:
+        """Raise ``PipelineFailed`` if a query with sources of its own does not read all that is published."""
+        if self._options.sink != OWN_SINK or not self._checkpoint.planned():
+            return
+        log = read_query_log(self._checkpoint.path)
+        for name, topic in self._inputs.items():
+            late = max(log.started.get(topic, {}).values(), default=0)
+            if topic not in log.topics or late:
+                raise PipelineFailed(
+                    f"the query does not read the topic of {name!r}"
+                    + (f" from its beginning, but from offset {late}" if late else ""),
+                    detail=f"topics of its checkpoint: {', '.join(sorted(log.topics)) or 'none'}; it was told {topic}",
+                    hint=f'read it with .options(**io.source("{name}")), in the query that `start` returns',
+                )
+
     def _input_ends(self) -> dict[str, dict[str, int]]:
         ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
         return {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
@@ -228,6 +254,14 @@ class LiveRun:
         layout[self._output] = OUTPUT_PARTITIONS
         cleanup.callback(kafka.delete_topics, self._stack.bootstrap_servers, list(layout))
         kafka.create_topics(self._stack.bootstrap_servers, layout)
+
+
+def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def _header(trace: Path) -> Header:

@@ -18,6 +18,7 @@ from tidemark.faults.schedule import write_schedule
 from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import CommitPoint
 from tidemark.formats.record_files import PARQUET, count_records, is_parquet
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_trace
@@ -29,7 +30,7 @@ from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.live_run import LiveRun
 from tidemark.runner.pipeline_code import described_on, described_without_session
 from tidemark.runner.programs import run_program, write_code_zip
-from tidemark.runner.run_options import EVIDENCE_FORMATS, SINKS, RunOptions
+from tidemark.runner.run_options import EVIDENCE_FORMATS, OWN_SINK, SINKS, RunOptions
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
 
@@ -143,7 +144,11 @@ def run_pipeline(
             described = described_on(stack, options.code)
         directory = new_run_directory(options, described.contract)
         made(directory.path)
-        asked = replace(options, send_modules=options.send_modules or described.imports_at_call)
+        asked = replace(
+            options,
+            send_modules=options.send_modules or described.imports_at_call,
+            sink=OWN_SINK if described.starts_query else options.sink,
+        )
         return run(asked, described.contract, directory, stack=stack)
 
 
@@ -174,6 +179,8 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
         )
+    if options.sink == OWN_SINK:
+        _must_not_ask_the_sink(options)
     if options.python is not None and options.sink == SINKS[0]:
         spark = find_spark(options.python).version
         if (minor_version(spark) or EXACTLY_ONCE_SINCE) < EXACTLY_ONCE_SINCE:
@@ -181,6 +188,17 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
                 f"the exactly-once sink does not run on PySpark {spark}",
                 detail=f"it is a data source with Arrow writers, which the one of {str(options.python)!r} has not",
                 hint="add --sink spark, Spark's own Kafka sink (at-least-once); or take PySpark 4.1 or newer",
+            )
+
+
+def _must_not_ask_the_sink(options: RunOptions) -> None:
+    """Refuse commit points that only a sink of tidemark can show."""
+    for spec in options.fault_specs:
+        if spec.point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
+            raise UsageError(
+                f"{spec} cannot be injected: the pipeline writes with a sink of its own",
+                detail=f"nothing shows whether a batch is {spec.point} there",
+                hint=f"choose the point planned or no-data: {spec.component}:{spec.action}@planned",
             )
 
 

@@ -54,10 +54,11 @@ class PipelineCode:
 
 @dataclass(frozen=True)
 class Described:
-    """What a pipeline's program says of it: the contract, and whether its functions import modules when called."""
+    """What a pipeline's program says of it: the contract; whether a function imports when it is called; ``start``."""
 
     contract: Contract | Chain
     imports_at_call: bool
+    starts_query: bool = False
 
 
 def describe(pipeline: str | PipelineCode, python: Path | None = None) -> Contract | Chain:
@@ -85,7 +86,7 @@ def described_on(stack: Stack, code: PipelineCode) -> Described:
 
 
 def _described(answer: dict[str, Any]) -> Described:
-    return Described(read_contract(answer["contract"]), answer["imports_at_call"])
+    return Described(read_contract(answer["contract"]), answer["imports_at_call"], answer["starts_query"])
 
 
 def _inspected(code: PipelineCode, more: list[str]) -> dict[str, Any]:

@@ -24,6 +24,9 @@ Say = Callable[[str], None]
 SINKS = ("exactly-once", "spark")
 """Who writes the output, the default first; each run is judged by its own sink's promise."""
 
+OWN_SINK = "own"
+"""The sink of a pipeline that starts its own query."""
+
 EVIDENCE_FORMATS = ("auto", "jsonl", "parquet")
 """How the large files of the evidence are stored, the default first: each by the number of its records."""
 
@@ -117,7 +120,7 @@ class RunOptions:
             parts += ["--generate", shlex.join(self.generator)] if self.generator else []
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
-        parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
+        parts += ["--sink", self.sink] if self.sink not in (SINKS[0], OWN_SINK) else []
         parts += ["--faults", self.faults] if self.faults else []
         parts += ["--spark", str(self.python)] if self.python else []
         project = self.project if run_dir is None or not (run_dir / PROJECT).is_dir() else run_dir / PROJECT
