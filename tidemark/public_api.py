@@ -39,6 +39,8 @@ class Options(TypedDict, total=False):
     project: str | Path | None
     py_files: Sequence[str | Path]
     send_modules: bool
+    jars: Sequence[str | Path]
+    packages: Sequence[str]
     evidence_format: str
     report: Report
     say: Say

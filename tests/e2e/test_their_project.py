@@ -16,6 +16,7 @@ from tests.support.stranger import Stranger
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import project_sha256
 
+AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
 JOIN = "adteam.join:PROMISE"
 PARCEL = """\"\"\"A package that is no part of the project.\"\"\"
 
@@ -102,6 +103,29 @@ def test_a_package_that_is_handed_over_is_on_the_executors(ending, stranger):
     must_be_valid(done)
     assert "<ann>" in values(evidence, "who")
     assert f"--py-files {package}" in done.stdout
+
+
+@pytest.mark.long
+def test_a_package_of_spark_is_on_the_class_path_of_driver_and_executors(stranger):
+    """Its jar comes from Maven Central, as those of the stack do."""
+    stranger.change(
+        "src/adteam/join.py", 'customer("o.customer").alias("who")',
+        'from_avro(to_avro("o.customer"), \'["string", "null"]\').alias("who")',
+    )  # fmt: skip
+    stranger.change(
+        "src/adteam/join.py",
+        "import expr",
+        "import expr\nfrom pyspark.sql.avro.functions import from_avro, to_avro",
+    )
+    missing = stranger.run("contract", JOIN)
+    assert missing.returncode == 2
+    assert "[AVRO_NOT_LOADED_SQL_FUNCTIONS_UNUSABLE]" in missing.stderr
+    done, evidence = run(stranger, "run", JOIN, "--packages", AVRO)
+
+    must_be_valid(done)
+    assert "Dr Ann" in values(evidence, "who")
+    assert f"--packages {AVRO}" in done.stdout
+    assert any(name.startswith("jar spark-avro") for name in evidence.manifest.versions)
 
 
 def test_a_function_that_throws_is_one_line_and_its_place(stranger):

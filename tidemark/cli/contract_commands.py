@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.shared_options import AsJson, Pipeline, Project, PyFiles
+from tidemark.cli.shared_options import AsJson, Jars, Packages, Pipeline, Project, PyFiles
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def contract_command(
     ] = None,
     project: Project = None,
     py_files: PyFiles = None,
+    jars: Jars = None,
+    packages: Packages = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a pipeline's contract with its query plan, and warn of unsafe joins.
@@ -41,7 +43,8 @@ def contract_command(
     from tidemark.runner import PipelineCode, check_pipeline_plan, describe
     from tidemark.stack import lease, spec_to_lease
 
-    code = PipelineCode(pipeline, spark, project, tuple(py_files or ()))
+    jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
+    code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
     with lease(spec_to_lease(spark)) as stack:
         contract = describe(code)
         plan_check = check_pipeline_plan(code, contract, stack, conf=tuple(conf or ()))

@@ -19,6 +19,8 @@ from tidemark.cli.shared_options import (
     Conf,
     Evidence,
     Generate,
+    Jars,
+    Packages,
     Pipeline,
     Project,
     PyFiles,
@@ -96,6 +98,8 @@ def run_command(
     conf: Conf = None,
     project: Project = None,
     py_files: PyFiles = None,
+    jars: Jars = None,
+    packages: Packages = None,
     generate: Generate = "",
     accept: Accept = None,
     waive: Waive = None,
@@ -113,6 +117,7 @@ def run_command(
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
         project=project, py_files=tuple(py_files or ()),
+        jars=tuple(jars or ()), packages=tuple(packages or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

@@ -28,6 +28,15 @@ PyFiles = Annotated[
         metavar="FILE", help="A .py, .zip or .whl that the pipeline needs, on the executors too; repeatable."
     ),
 ]
+Jars = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="A jar for driver and executors; repeatable.")
+]
+Packages = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="G:A:V", help="A package for driver and executors by its Maven coordinates; repeatable."
+    ),
+]
 Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
 Conf = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")]
 Generate = Annotated[str, typer.Option(help="More options for `python -m producers generate`.")]

@@ -38,6 +38,7 @@ from tidemark.kafka import client as kafka
 from tidemark.oracle.coverage import written_kills
 from tidemark.runner.cleanup import first_of
 from tidemark.runner.log_files import keep_logs
+from tidemark.runner.own_driver import jar_digests
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.runner.state_reader import read_state, what_ran
@@ -240,7 +241,7 @@ class Collector:
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
             flush_sha256=trace_sha256(flush) if flush.is_file() else None,
-            versions=dict(self._stack.versions),
+            versions={**self._stack.versions, **jar_digests(self._options.code)},
             code_sha256=paths.code_sha256(),
             pipeline_sha256=None if kept is None else file_sha256(kept),
             project_sha256=project_sha256(project) if project.is_dir() else None,

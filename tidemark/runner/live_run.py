@@ -27,6 +27,7 @@ from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
+from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.plan_check import check_plan
 from tidemark.runner.programs import Program
@@ -186,15 +187,12 @@ class LiveRun:
 
         A fault must not hit another run's driver, and what is sent to a driver stays in its Python workers.
         """
-        own = self._options.fault_specs or self._options.sends_code
-        if self._options.driver or not own or "processes" not in POWERS[self._stack.spec.backend]:
+        must_take_jars(self._stack, self._options.code)
+        if not self._options.has_own_driver or "processes" not in POWERS[self._stack.spec.backend]:
             yield self._stack.driver(self._options.driver or DRIVER)
             return
-        driver = self._stack.start_driver(self._name)
-        try:
+        with own_driver(self._stack, self._name, self._options.code) as driver:
             yield driver
-        finally:
-            self._stack.stop(driver.name)
 
     def _publisher(self, trace: Path, *, interactive: bool = False) -> Program:
         topics = [f"--topic={name}={topic}" for name, topic in self._inputs.items()]

@@ -7,6 +7,7 @@ its top level, say) is described on a driver of a stack.
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,12 +27,19 @@ DESCRIBE_S = 120.0
 
 @dataclass(frozen=True)
 class PipelineCode:
-    """What a pipeline's program needs: its name, the interpreter, the folder of its project, packages for executors."""
+    """What a pipeline's program needs: its name, the interpreter, the folder of its project, packages and jars."""
 
     pipeline: str
     python: Path | None = None
     project: Path | None = None
     py_files: tuple[Path, ...] = ()
+    jars: tuple[Path, ...] = ()
+    packages: tuple[str, ...] = ()
+
+    @property
+    def interpreter(self) -> Path:
+        """The interpreter whose PySpark runs it."""
+        return self.python or Path(sys.executable)
 
     def arguments(self) -> list[str]:
         """The arguments of ``python -m`` that load the pipeline; raises ``UsageError`` for what is not there."""

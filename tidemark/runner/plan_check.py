@@ -23,6 +23,7 @@ from tidemark.preflight import (
     compare,
     read_plan,
 )
+from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pipeline_code import PipelineCode
 from tidemark.runner.programs import Program
 from tidemark.runner.run_options import Say
@@ -81,8 +82,12 @@ def check_pipeline_plan(
     Raises ``TidemarkError``: the pipeline cannot be built.
     """
     code = PipelineCode(pipeline) if isinstance(pipeline, str) else pipeline
-    driver = stack.driver()
+    must_take_jars(stack, code)
     with ExitStack() as opened:
+        if code.jars or code.packages:
+            driver = opened.enter_context(own_driver(stack, f"plan-{uuid.uuid4().hex[:8]}", code))
+        else:
+            driver = stack.driver()
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session_id = str(uuid.uuid4())
         opened.enter_context(stack.register_session(session_id, driver.name))

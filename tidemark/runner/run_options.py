@@ -52,7 +52,8 @@ class RunOptions:
     without takes the stack's. ``accept`` names known defects of Spark that are accepted, besides those that the
     contract accepts. ``waive`` names coverage goals that the run need not meet. ``project`` is the folder in which the
     pipeline's modules are found first; ``py_files`` are packages that its functions need on driver and executors,
-    and ``send_modules`` sends them the project's modules; either has a driver that no other run uses.
+    ``send_modules`` sends them the project's modules, ``jars`` and ``packages`` (Maven coordinates) go on their class
+    path: with any of these a run has a driver of its own.
     ``evidence_format`` is how trace,
     output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
@@ -75,6 +76,8 @@ class RunOptions:
     project: Path | None = None
     py_files: tuple[Path, ...] = ()
     send_modules: bool = False
+    jars: tuple[Path, ...] = ()
+    packages: tuple[str, ...] = ()
     evidence_format: str = EVIDENCE_FORMATS[0]
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
@@ -97,12 +100,17 @@ class RunOptions:
     @property
     def code(self) -> PipelineCode:
         """What the pipeline's program needs."""
-        return PipelineCode(self.pipeline, self.python, self.project, self.py_files)
+        return PipelineCode(self.pipeline, self.python, self.project, self.py_files, self.jars, self.packages)
 
     @property
     def sends_code(self) -> bool:
         """Whether the driver and its executors are sent modules or packages."""
         return self.send_modules or bool(self.py_files)
+
+    @property
+    def has_own_driver(self) -> bool:
+        """Whether the run starts a driver that no other run uses, if none is named."""
+        return not self.driver and bool(self.fault_specs or self.sends_code or self.jars or self.packages)
 
     def kept_pipeline(self, run_dir: Path) -> Path | None:
         """The copy of a pipeline file in a run directory; ``None`` for a bundled pipeline."""
@@ -127,6 +135,10 @@ class RunOptions:
         parts += ["--project", str(project)] if project else []
         for package in self.py_files:
             parts += ["--py-files", str(package)]
+        for jar in self.jars:
+            parts += ["--jars", str(jar)]
+        for coordinate in self.packages:
+            parts += ["--packages", coordinate]
         if self.evidence_format != EVIDENCE_FORMATS[0]:
             parts += ["--evidence-format", self.evidence_format]
         for pair in self.conf:
@@ -146,7 +158,8 @@ class RunOptions:
         return str(in_package if in_package.is_file() else kept)
 
 
-PATHS, LISTS = ("trace", "python", "run_dir", "project"), ("generator", "conf", "accept", "waive")
+PATHS, LISTS = ("trace", "python", "run_dir", "project"), ("generator", "conf", "accept", "waive", "packages")
+FILES = ("py_files", "jars")
 """Options that may be given as text, and as any sequence."""
 
 
@@ -156,9 +169,10 @@ def options_of(pipeline: str | Path, options: Mapping[str, Any]) -> RunOptions:
     for name in PATHS:
         if given.get(name) is not None:
             given[name] = Path(given[name])
-    if "py_files" in given:
-        files = given["py_files"]
-        given["py_files"] = tuple(map(Path, [files] if isinstance(files, str | Path) else files))
+    for name in FILES:
+        if name in given:
+            files = given[name]
+            given[name] = tuple(map(Path, [files] if isinstance(files, str | Path) else files))
     for name in LISTS:
         if name in given:
             given[name] = names_of(given[name])
