@@ -55,7 +55,7 @@ def main() -> int:
         if args.remote is None:
             return _tell_without_session(args)
         with open_session(args) as session:
-            module = load(args.pipeline)
+            module = load(args.pipeline, contract_only=args.contract_only)
             if args.inspect or args.describe:
                 return _tell(module, args)
             pickle_by_value(_sources(module))
@@ -89,7 +89,7 @@ def _started(session: SparkSession, module: Pipeline, args: argparse.Namespace) 
 def _tell_without_session(args: argparse.Namespace) -> int:
     os.environ[CONNECT] = "1"
     try:
-        return _tell(load(args.pipeline), args)
+        return _tell(load(args.pipeline, contract_only=args.contract_only), args)
     except TidemarkError as error:
         if not (args.inspect and came_from_spark(error.__cause__)):
             raise
@@ -144,6 +144,9 @@ def _arguments() -> argparse.Namespace:
         help=f"one of {', '.join(names())}; the path of a Python file; or MODULE:CONTRACT of a project",
     )
     parser.add_argument("--describe", action="store_true", help="print the contract as JSON and exit")
+    parser.add_argument(
+        "--contract-only", action="store_true", help="the module need not have more than that"
+    )
     parser.add_argument("--inspect", action="store_true", help="print contract and sources as JSON and exit")
     parser.add_argument(
         "--send", action="store_true", help="send the project's modules and the packages to Spark"

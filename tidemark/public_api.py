@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     project: str | Path | None
     py_files: Sequence[str | Path]
     send_modules: bool
+    app: str
     jars: Sequence[str | Path]
     packages: Sequence[str]
     evidence_format: str

@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import shown, stack_to_harm
 from tests.support.stranger import Stranger
+from tidemark.errors import PipelineFailed
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import project_sha256
+from tidemark.runner import RunOptions, run_pipeline
+from tidemark.stack import StackSpec
 
 AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
 JOIN = "adteam.join:PROMISE"
@@ -209,3 +213,41 @@ def test_a_test_of_their_own_finds_the_package_as_pytest_does(stranger):
     done = stranger.run("-q", "tests", module="pytest")
     assert done.returncode == 0, done.stdout
     assert not list(Path(stranger.folder).glob("runs/tests/*"))
+
+
+@pytest.fixture(scope="module")
+def containers():
+    with stack_to_harm("theirs", StackSpec("compose")) as stack:
+        yield stack
+
+
+@pytest.mark.parametrize("imports", ["when imported", "when called"])
+def test_functions_and_helpers_reach_the_executors_in_containers(imports, containers, tmp_path, monkeypatch):
+    """Nothing of the project is in the image: its functions bring their helpers, or the sources are sent."""
+    stranger = Stranger(tmp_path / "theirs")
+    if imports == "when called":
+        stranger.change("src/adteam/functions.py", "from adteam.names import tidy\n", "")
+        stranger.change(
+            "src/adteam/functions.py",
+            "    return tidy",
+            "    from adteam.names import tidy\n\n    return tidy",
+        )
+    monkeypatch.chdir(stranger.folder)
+
+    result = run_pipeline(
+        RunOptions(JOIN, trace=Path("trace.jsonl"), run_dir=tmp_path / "run"), stack=containers
+    )
+
+    assert result.verdict.verdict == "VALID", shown(result.verdict)
+    assert values(RunDirectory(tmp_path / "run"), "who") == ["ann", "bob", "cem"]
+
+
+def test_a_function_that_throws_in_a_container_is_its_line_of_this_machine(containers, tmp_path, monkeypatch):
+    stranger = Stranger(tmp_path / "theirs")
+    stranger.change("src/adteam/functions.py", "    return tidy(name)", "    return tidy(name) + 1")
+    monkeypatch.chdir(stranger.folder)
+
+    with pytest.raises(PipelineFailed, match="TypeError: can only concatenate str") as failed:
+        run_pipeline(RunOptions(JOIN, trace=Path("trace.jsonl"), run_dir=tmp_path / "run"), stack=containers)
+
+    assert failed.value.detail == "src/adteam/functions.py:10 in customer: return tidy(name) + 1"

@@ -36,6 +36,7 @@ from tidemark.formats.storage import convert_file, parquet_digests, write_record
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle.coverage import written_kills
+from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import first_of
 from tidemark.runner.log_files import keep_logs
 from tidemark.runner.own_driver import jar_digests
@@ -71,7 +72,7 @@ class Places:
     inputs: dict[str, str]
     output: str
     checkpoint: Checkpoint
-    query: Query
+    query: Query | AppQuery
 
 
 class Collector:

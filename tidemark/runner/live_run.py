@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -25,12 +26,14 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import PROJECT, keep_project
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
+from tidemark.runner.app_command import app_path, app_words, sources_of_app
+from tidemark.runner.app_query import AppQuery, Job
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
 from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.plan_check import check_plan
-from tidemark.runner.programs import Program
+from tidemark.runner.programs import Program, program_environment
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.sparkfiles.checkpoint import Checkpoint
@@ -72,21 +75,43 @@ class LiveRun:
 
     def go(self) -> None:
         """Run, from creating the topics to collecting the evidence."""
-        report = self._options.report
         with Cleanup() as cleanup:
             cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
             self._create_topics(cleanup)
-            report("driver", 0, 1)
-            driver = cleanup.enter_context(self._driver())
-            report("driver", 1, 1)
-            again = bool(self._options.fault_specs)
-            query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+            query = self._app() if self._options.app else self._on_driver(cleanup)
             places = Places(self._trace, self._inputs, self._output, self._checkpoint, query)
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
             cleanup.callback(collector.finish)
             self._query(collector, query)
 
-    def _query(self, collector: Collector, query: Query) -> None:
+    def _on_driver(self, cleanup: Cleanup) -> Query:
+        """The query of a pipeline, on a driver."""
+        self._options.report("driver", 0, 1)
+        driver = cleanup.enter_context(self._driver())
+        self._options.report("driver", 1, 1)
+        again = bool(self._options.fault_specs)
+        return Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+
+    def _app(self) -> AppQuery:
+        """The query of a user's job, which has a driver of its own."""
+        command, code = self._options.app, self._options.code
+        values = {
+            "bootstrap": self._stack.bootstrap_servers,
+            **{f"topic:{name}": topic for name, topic in self._inputs.items()},
+            "output": self._output,
+            "checkpoint": str(self._checkpoint.path),
+        }
+        words = app_words(command, values, code)
+        environment = program_environment(None)
+        theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        environment["PYTHONPATH"] = os.pathsep.join([*app_path(command, code), *theirs])
+        environment["PYTHONUNBUFFERED"] = "1"
+        keep_project(sources_of_app(command, code), self._directory.path / PROJECT)
+        start = lambda: self._stack.start_app(self._name, words, environment, Path.cwd())  # noqa: E731
+        job = Job(self._name, start, self._directory.path / "logs" / "app.log")
+        return AppQuery(self._stack, self._checkpoint, job, again=bool(self._options.fault_specs))
+
+    def _query(self, collector: Collector, query: Query | AppQuery) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
         with Cleanup() as programs:
             programs.enter_context(query)  # its program starts in the meantime
@@ -106,14 +131,14 @@ class LiveRun:
             collector.drain()
             self._options.report("drain", 1, 1)
 
-    def _stop(self, collector: Collector, query: Query) -> None:
+    def _stop(self, collector: Collector, query: Query | AppQuery) -> None:
         """Stop the query, and read its state before its session ends."""
         if self._options.sink == OWN_SINK:
             self._compare(query.ask("explain", STOP_S), collector)
         collector.stopped(query.ask("stop", STOP_S))
         collector.read_state()
 
-    def _place(self, query: Query, collector: Collector) -> None:
+    def _place(self, query: Query | AppQuery, collector: Collector) -> None:
         """Compare contract and plan, where there is a plan before the start; the run goes on, and shows its rows."""
         answer = query.plan()
         if self._options.sink != OWN_SINK:
@@ -153,7 +178,7 @@ class LiveRun:
         self._options.report("flush", 1, 1)
 
     @contextmanager
-    def _faults(self, collector: Collector, query: Query, feed: Feed) -> Iterator[Feed]:
+    def _faults(self, collector: Collector, query: Query | AppQuery, feed: Feed) -> Iterator[Feed]:
         """Inject while the trace is published by the feed that it gives; afterwards the journal is complete."""
         if not self._options.fault_specs:
             yield feed
@@ -162,7 +187,7 @@ class LiveRun:
         # In a backlog batch of data follows batch of data; else every other slice or so moves the watermark.
         idle = 0 if self._pace == "backlog" else self._header.slices // 2
         faults = plan_faults(rng, self._options.fault_specs, self._header.slices + idle)
-        bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
+        bootstrap, driver = self._stack.bootstrap_servers, query.driver_name
         with watch_sink_progress(self._options.sink, bootstrap, self._output, self._checkpoint) as progress:
             target = FaultTarget(self._stack, driver, self._checkpoint, progress)
             injector = FaultInjector(target, faults, self._options.say)

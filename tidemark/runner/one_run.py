@@ -40,6 +40,9 @@ PROGRAM_S = 600.0
 BATCHES_PER_FAULT = 2
 """Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
 
+OF_A_PIPELINE = ("conf", "jars", "packages", "py_files", "driver")
+"""Options that a job with a driver of its own does not get."""
+
 EXACTLY_ONCE_SINCE = (4, 1)
 """The first Spark with what the exactly-once sink is made of."""
 
@@ -107,6 +110,11 @@ def run(
     contract = accepting(contract, options.accept)
     spec = spec_to_lease(options.python) if stack is None else stack.spec
     _must_be_possible(options, spec)
+    if options.sink == OWN_SINK and isinstance(contract, Chain):
+        raise UsageError(
+            f"the contract {contract.name!r} is a chain, and the query is started by the pipeline",
+            hint="a query of your own is judged if it is one join; else give the pipeline a function build",
+        )
     _keep_pipeline(options, directory)
     trace = _prepare_trace(options, contract, directory)
     options.report("stack", 0, 1)
@@ -147,7 +155,7 @@ def run_pipeline(
         asked = replace(
             options,
             send_modules=options.send_modules or described.imports_at_call,
-            sink=OWN_SINK if described.starts_query else options.sink,
+            sink=OWN_SINK if described.starts_query or options.app else options.sink,
         )
         return run(asked, described.contract, directory, stack=stack)
 
@@ -178,6 +186,17 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             detail="its processes belong to somebody else",
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
+        )
+    if options.app and (given := [name for name in OF_A_PIPELINE if getattr(options, name)]):
+        raise UsageError(
+            f"--app is given, and {', '.join(given)}, which a job does not get",
+            hint="hand it to the job on its own command line",
+        )
+    if options.app and spec.backend != "local":
+        raise UsageError(
+            f"--app needs the backend local, and the stack is {spec.backend}",
+            detail="a job is a process of this machine, and reaches no Spark master in containers or elsewhere",
+            hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
         )
     if options.sink == OWN_SINK:
         _must_not_ask_the_sink(options)

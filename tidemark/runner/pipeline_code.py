@@ -35,6 +35,7 @@ class PipelineCode:
     py_files: tuple[Path, ...] = ()
     jars: tuple[Path, ...] = ()
     packages: tuple[str, ...] = ()
+    contract_only: bool = False
 
     @property
     def interpreter(self) -> Path:
@@ -56,6 +57,7 @@ class PipelineCode:
             "pipelines",
             located(self.pipeline),
             *(f"--path={folder}" for folder in project_path(self.pipeline, self.project)),
+            *(["--contract-only"] if self.contract_only else []),
             *(f"--py-file={package.resolve()}" for package in self.py_files),
         ]
 

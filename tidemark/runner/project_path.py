@@ -42,6 +42,15 @@ def is_module(pipeline: str) -> bool:
     return not is_file and len(words) > 1 and all(word.isidentifier() for word in words)
 
 
+def is_installed(file: str) -> bool:
+    """Whether a source file is Python's own or of an installed package."""
+    path = Path(file)
+    folders = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")]
+    return any(name in path.parts for name in INSTALLED) or any(
+        path.is_relative_to(folder) for folder in folders
+    )
+
+
 def located(pipeline: str) -> str:
     """A pipeline as its program takes it: a file by its absolute path."""
     return str(Path(pipeline).resolve()) if pipeline.endswith((".py", ".json")) else pipeline

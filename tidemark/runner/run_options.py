@@ -53,7 +53,8 @@ class RunOptions:
     contract accepts. ``waive`` names coverage goals that the run need not meet. ``project`` is the folder in which the
     pipeline's modules are found first; ``py_files`` are packages that its functions need on driver and executors,
     ``send_modules`` sends them the project's modules, ``jars`` and ``packages`` (Maven coordinates) go on their class
-    path: with any of these a run has a driver of its own.
+    path: with any of these a run has a driver of its own. ``app`` is the command of a job that is run in the place of
+    the pipeline, of which only the contract is read (:mod:`tidemark.runner.app_command`).
     ``evidence_format`` is how trace,
     output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
@@ -76,6 +77,7 @@ class RunOptions:
     project: Path | None = None
     py_files: tuple[Path, ...] = ()
     send_modules: bool = False
+    app: str = ""
     jars: tuple[Path, ...] = ()
     packages: tuple[str, ...] = ()
     evidence_format: str = EVIDENCE_FORMATS[0]
@@ -100,7 +102,9 @@ class RunOptions:
     @property
     def code(self) -> PipelineCode:
         """What the pipeline's program needs."""
-        return PipelineCode(self.pipeline, self.python, self.project, self.py_files, self.jars, self.packages)
+        return PipelineCode(
+            self.pipeline, self.python, self.project, self.py_files, self.jars, self.packages, bool(self.app)
+        )
 
     @property
     def sends_code(self) -> bool:
@@ -126,6 +130,7 @@ class RunOptions:
         else:
             parts += ["--impressions", str(self.impressions)]
             parts += ["--generate", shlex.join(self.generator)] if self.generator else []
+        parts += ["--app", self.app] if self.app else []
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
         parts += ["--sink", self.sink] if self.sink not in (SINKS[0], OWN_SINK) else []
