@@ -51,6 +51,10 @@ class AppQuery:
         self._checkpoint = checkpoint
         self._start = job.start
         self._again = again
+        self._is_started = False
+        self._seen = 0
+        self._firsts: list[int] = []
+        """The first batch of each start, also of one that failed at once."""
         self._file = job.log
 
     def __enter__(self) -> Self:
@@ -59,7 +63,7 @@ class AppQuery:
     def __exit__(
         self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
     ) -> None:
-        if self.runs:
+        if self._is_started:
             self._note_event_log()
             self._file.write_text(self._stack.logs(self.driver_name, None), encoding="utf-8")
             self._stack.stop(self.driver_name)
@@ -103,9 +107,15 @@ class AppQuery:
 
     def _open(self, start: Callable[[], object]) -> None:
         replays, first = self._checkpoint.running() is not None, self._checkpoint.next_batch()
-        start()
+        self._is_started = True
+        self._firsts.append(first)
+        try:
+            start()
+            driver = self._stack.driver(self.driver_name)
+        except TestbedError:
+            raise self._ended() from None
         # Its event log is not there yet: it is noted once it has ended (`_note_event_log`).
-        self.runs.append(QueryRun(self._stack.driver(self.driver_name), 0, first, replays))
+        self.runs.append(QueryRun(driver, 0, first, replays))
         wait_until(
             lambda: self._checkpoint.next_batch() > first or self._has_planned(first),
             START_S,
@@ -120,13 +130,20 @@ class AppQuery:
 
     def _go_on(self) -> None:
         """Start the job again on its checkpoint, or raise ``PipelineFailed``."""
-        self._note_event_log()
-        last = self.runs[-FRUITLESS_RUNS:]
-        fruitless = len({self._checkpoint.next_batch(), *(run.first_batch for run in last)}) == 1
-        if not self._again or (len(last) == FRUITLESS_RUNS and fruitless):
-            raise self._ended()
-        self.failures.append(self._ended().message)
-        self._open(lambda: self._stack.start(self.driver_name))
+        while not self._lives():
+            self._note_event_log()
+            last = self._firsts[-FRUITLESS_RUNS:]
+            fruitless = len({self._checkpoint.next_batch(), *last}) == 1
+            if not self._again or (len(last) == FRUITLESS_RUNS and fruitless):
+                raise self._ended()
+            log = self._log()
+            if _ERROR.search(log):  # it was not killed
+                self.failures.append(self._ended().message)
+            self._seen += len(log)
+            try:
+                self._open(lambda: self._stack.start(self.driver_name))
+            except PipelineFailed:
+                continue  # it was killed once more, or fails each time
 
     def _must_live(self) -> None:
         if not self._lives():
@@ -154,7 +171,8 @@ class AppQuery:
         )
 
     def _log(self) -> str:
-        return self._stack.logs(self.driver_name, 400)
+        """The log of the current run."""
+        return self._stack.logs(self.driver_name, None)[self._seen :]
 
     def _event_log(self) -> Path | None:
         folder = self._stack.state_dir / "event-logs" / self.driver_name
@@ -162,6 +180,8 @@ class AppQuery:
 
     def _note_event_log(self) -> None:
         """Note the event log of the current run, which a job makes some seconds after its start."""
+        if not self.runs:
+            return
         log = self._event_log()
         known = [run.driver.event_log for run in self.runs[:-1]]
         if log is not None and log not in known:

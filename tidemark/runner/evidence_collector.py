@@ -271,9 +271,10 @@ class Collector:
         if first is not None and first.header("batch") is not None:
             return None
         last = planned[-1]
+        begin = planned[0] + 1 if planned[0] else 0  # a job may let Spark trim its log
         return AuditedQuery(
-            first_batch=0,
-            from_batch=0,
+            first_batch=begin,
+            from_batch=begin,
             to_batch=last,
             owed_to=committed[-1] if committed else -1,
             next_watermark_ms=self._checkpoint.next_watermark_ms(last) if last in committed else None,
