@@ -1,107 +1,121 @@
-"""Runs one pipeline: ``python -m pipelines NAME``, or a file of the user: ``python -m pipelines PATH.py``.
+"""Runs one pipeline: ``python -m pipelines NAME``, or one of the user: a file, or a module of the user's project.
 
-``--describe`` prints the contract as JSON. Without it, the program starts the query on a driver (``--remote``) and
-prints JSON lines: ``{"event": "started", ...}``, then an answer to each command on its standard input (``status``;
-``stop``; after ``stop`` also ``state JSON``, which writes the join's state to a file), and ``{"event": "failed", ...}``
-if the query has failed. With ``--wait`` it first answers each line ``plan`` with ``{"event": "plan", ...}``, the
-physical plan as text, and starts the query at the first other line. The end of standard input stops the query, so no
-query outlives the process that started it.
+``--describe`` prints the contract as JSON; ``--inspect`` prints a line for tidemark: ``contract``, ``imports_at_call``
+and ``starts_query``, or ``needs_session`` if the user's module can only be imported where there is a session
+(``--remote``). Without them, the program starts the query on a driver and prints JSON lines: ``{"event": "started",
+...}``, then an answer to each command on its standard input (``status``; ``stop``; after ``stop`` also ``state JSON``,
+which writes the join's state to a file), and ``{"event": "failed", ...}`` if the query has failed. With ``--wait`` it
+first answers each line ``plan`` with ``{"event": "plan", ...}``, the physical plan as text, and starts the query at the
+first other line; the plan of a pipeline that starts its own query is empty until ``explain`` is asked for. The end of
+standard input stops the query, so no query outlives the process that started it.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
-import pkgutil
+import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pipelines
-from pipelines.described import read_contract
+from pipelines.own_query import start_own
+from pipelines.pipeline_loader import load, names
+from pipelines.project_modules import (
+    add_to_path,
+    imports_at_call,
+    pickle_by_value,
+    project_modules,
+    send_modules,
+)
 from pipelines.query import SINKS, build_records, explain, open_session, start_records
-from pipelines.query_server import QueryServer, say
-from tidemark.errors import TestbedError, TidemarkError, UsageError
+from pipelines.query_server import QueryServer, answers_only_on_stdout, say
+from pipelines.user_errors import came_from_spark
+from tidemark.errors import TestbedError, TidemarkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType, SimpleNamespace
+    from typing import Any
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-NOT_PIPELINES = {
-    "__main__",
-    "checkpoint_state",
-    "codec",
-    "described",
-    "failure",
-    "query",
-    "query_server",
-    "schemas",
-    "session_server",
-    "side_columns",
-    "state",
-}
+    Pipeline = ModuleType | SimpleNamespace
 
-
-def names() -> list[str]:
-    """The names of the bundled pipelines, one file each."""
-    found = pkgutil.iter_modules(pipelines.__path__)  # also works inside a zip
-    return sorted(module.name for module in found if module.name not in NOT_PIPELINES)
-
-
-def load(name: str) -> ModuleType | SimpleNamespace:
-    """The pipeline of this name, Python file or contract file (``.json``); raises ``UsageError``."""
-    if name.endswith(".json"):
-        return read_contract(name)
-    if name.endswith(".py"):
-        spec = importlib.util.spec_from_file_location("pipeline_of_user", name)
-        if not Path(name).is_file() or spec is None or spec.loader is None:
-            raise UsageError(f"there is no pipeline file {name!r}", hint="give the path of a Python file")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    elif name in names():
-        module = importlib.import_module(f"pipelines.{name}")
-    else:
-        raise UsageError(
-            f"there is no pipeline {name!r}",
-            hint=f"the bundled pipelines are {', '.join(names())}; or give the path of a Python file",
-        )
-    for needed in ("CONTRACT", "build"):
-        if not hasattr(module, needed):
-            raise UsageError(
-                f"pipeline {name!r} has no {needed}",
-                hint="a pipeline has a CONTRACT and a function build(left, right); see pipelines/inner.py",
-            )
-    return module
+CONNECT = "SPARK_CONNECT_MODE_ENABLED"
+"""Set by PySpark with the first session of Spark Connect; functions are those of Connect from then on."""
 
 
 def main() -> int:
     """Parse the command line, run, return the exit code."""
     args = _arguments()
+    add_to_path([*args.py_file, *args.path])
+    answers_only_on_stdout()
     try:
-        module = load(args.pipeline)
-        if args.describe:
-            print(json.dumps(module.CONTRACT.to_json()))
-            return 0
+        if args.remote is None:
+            return _tell_without_session(args)
         with open_session(args) as session:
-            records = build_records(session, module, args)
-            if args.wait and not _is_started(session, records):
+            module = load(args.pipeline, contract_only=args.contract_only)
+            if args.inspect or args.describe:
+                return _tell(module, args)
+            pickle_by_value(_sources(module))
+            if args.send:
+                send_modules(session, _sources(module), args.py_file)
+            query = _started(session, module, args)
+            if query is None:
                 return 0
-            query = start_records(records, module, args)
             say("started", query_id=str(query.id), run_id=str(query.runId))
             columns = getattr(module, "COLUMNS", module.CONTRACT)
-            return _serve(QueryServer(session, query, args.checkpoint, columns))
+            sources, own = lambda: _sources(module), hasattr(module, "start")
+            return _serve(QueryServer(session, query, args.checkpoint, columns, sources, stops_all=own))
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
 
 
-def _is_started(session: SparkSession, records: DataFrame) -> bool:
-    """Answer lines ``plan`` until another line comes. Whether one came: False at the end of input."""
+def _started(session: SparkSession, module: Pipeline, args: argparse.Namespace) -> StreamingQuery | None:
+    """The pipeline's query, once it is to be started; ``None`` if the input ended before."""
+    if hasattr(module, "start"):
+        is_wanted = not args.wait or _is_wanted(
+            lambda: {"plan": "", "policy": "", "sources": _sources(module)}
+        )
+        return start_own(session, module, args) if is_wanted else None
+    records = build_records(session, module, args)
+    pickle_by_value(_sources(module))  # `build` may have imported more
+    told = lambda: {**explain(session, records), "sources": _sources(module)}  # noqa: E731
+    return start_records(records, module, args) if not args.wait or _is_wanted(told) else None
+
+
+def _tell_without_session(args: argparse.Namespace) -> int:
+    os.environ[CONNECT] = "1"
+    try:
+        return _tell(load(args.pipeline, contract_only=args.contract_only), args)
+    except TidemarkError as error:
+        if not (args.inspect and came_from_spark(error.__cause__)):
+            raise
+        say("described", needs_session=error.message)
+        return 0
+
+
+def _tell(module: Pipeline, args: argparse.Namespace) -> int:
+    contract = module.CONTRACT.to_json()
+    if args.inspect:
+        lazily, own = imports_at_call(_sources(module)), hasattr(module, "start")
+        say("described", contract=contract, imports_at_call=lazily, starts_query=own)
+    else:
+        print(json.dumps(contract), file=sys.__stdout__)
+    return 0
+
+
+def _sources(module: Pipeline) -> dict[str, str]:
+    """The modules of the user's project that were imported until now; none of a bundled pipeline."""
+    return project_modules(module.MODULE) if hasattr(module, "MODULE") else {}
+
+
+def _is_wanted(told: Callable[[], dict[str, Any]]) -> bool:
+    """Answer lines ``plan`` with what is told until another line comes. Whether one came: False at the end of input."""
     while (line := sys.stdin.readline()).strip() == "plan":
-        say("plan", **explain(session, records))
+        say("plan", **told())
     return line != ""
 
 
@@ -112,7 +126,7 @@ def _serve(server: QueryServer) -> int:
         say(**answer)
         if answer["event"] == "failed":
             return TestbedError.exit_code
-    server.query.stop()
+    server.stop()
     return 0
 
 
@@ -125,8 +139,24 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pipelines", description=__doc__)
-    parser.add_argument("pipeline", help=f"one of {', '.join(names())}, or the path of a Python file")
+    parser.add_argument(
+        "pipeline",
+        help=f"one of {', '.join(names())}; the path of a Python file; or MODULE:CONTRACT of a project",
+    )
     parser.add_argument("--describe", action="store_true", help="print the contract as JSON and exit")
+    parser.add_argument(
+        "--contract-only", action="store_true", help="the module need not have more than that"
+    )
+    parser.add_argument("--inspect", action="store_true", help="print contract and sources as JSON and exit")
+    parser.add_argument(
+        "--send", action="store_true", help="send the project's modules and the packages to Spark"
+    )
+    parser.add_argument(
+        "--path", action="append", default=[], help="a folder in which modules are looked for"
+    )
+    parser.add_argument(
+        "--py-file", action="append", default=[], help="a package for driver and executors, too"
+    )
     parser.add_argument("--remote", help="the driver: sc://HOST:PORT/;session_id=UUID")
     parser.add_argument("--bootstrap", help="Kafka's bootstrap servers, HOST:PORT[,...]")
     parser.add_argument(

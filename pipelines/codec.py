@@ -3,8 +3,8 @@
 ``decode PIPELINE TRACE OUT``  the trace with the values that the functions read: JSON, or text that says why not.
 ``encode PIPELINE EVENTS TRACE OUT``  the records of events; each is made like the last record of its topic.
 
-Traces are JSON Lines that are not compressed (``tidemark.formats.trace``). Free of everything but the standard
-library, so that any interpreter runs it that runs the pipeline. Topics of which the contract names no functions stay as
+Traces are JSON Lines that are not compressed (``tidemark.formats.trace``). No session is
+opened: any interpreter runs it that runs the pipeline. Topics of which the contract names no functions stay as
 they are.
 """
 
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from pipelines.__main__ import load
+from pipelines.pipeline_loader import load
+from pipelines.project_modules import add_to_path
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.kafka_record import KafkaRecord
@@ -242,8 +243,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m pipelines.codec", description=__doc__)
     parser.add_argument("what", choices=("decode", "encode"))
     parser.add_argument("pipeline", help="the file with the functions")
+    parser.add_argument("--path", action="append", default=[], help="a folder in which its modules are found")
     parser.add_argument("files", nargs="+", type=Path, help="what is read, and last what is written")
     args = parser.parse_args()
+    add_to_path(args.path)
     try:
         codec = Codec(args.pipeline)
         *read, out = args.files

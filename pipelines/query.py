@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -9,7 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import coalesce, col, struct, to_json
 
+from pipelines.user_errors import as_usage_error
+from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.chain import Chain, topics_of
+from tidemark.formats.contract import Output
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -49,8 +53,9 @@ KEEP_ALL = 100_000
 
 @contextmanager
 def open_session(args: Namespace) -> Iterator[SparkSession]:
-    """A session on the driver, with the settings of the command line."""
+    """A session on the driver, with the settings of the command line; ``getOrCreate`` returns it."""
     session = SparkSession.builder.remote(args.remote).create()
+    os.environ["SPARK_REMOTE"] = args.remote
     try:
         # With artifact isolation, each query would start Python workers of its own.
         session.conf.set("spark.sql.artifact.isolation.enabled", "false")
@@ -69,7 +74,38 @@ def build_records(session: SparkSession, module: ModuleType | SimpleNamespace, a
     if POLICY not in dict(args.conf):
         session.conf.set(POLICY, str(contract.policy))
     inputs = [_read(session, args, topic) for topic in topics_of(contract)]
-    return _records(module.build(*inputs), _keys(contract))
+    try:
+        rows = module.build(*inputs)
+        if hasattr(module, "MODULE"):
+            _must_have_columns(rows, contract)
+    except TidemarkError:
+        raise
+    except Exception as error:
+        raise as_usage_error(error, f"`build` of the pipeline {contract.name!r} failed") from error
+    return _records(rows, _keys(contract))
+
+
+def _must_have_columns(rows: DataFrame | None, contract: Contract | Chain) -> None:
+    """Raise ``UsageError`` if the output lacks a column that the contract names."""
+    if rows is None:
+        raise UsageError(
+            f"`build` of the pipeline {contract.name!r} returned None",
+            hint="return the data frame of the joined rows",
+        )
+    columns = rows.columns
+    output = contract.output
+    if isinstance(output, Output):
+        refs = [*(output.left_ref or ()), *(output.right_ref or ())]
+        wanted = [name for name in (output.left_id, output.right_id, *refs) if name is not None]
+    else:
+        wanted = list(output)
+    missing = [name for name in wanted if name.casefold() not in map(str.casefold, columns)]
+    if missing:
+        raise UsageError(
+            f"the output of the pipeline {contract.name!r} has no column {', '.join(map(repr, missing))}",
+            detail=f"the contract's output names it; `build` returned the columns {', '.join(columns)}",
+            hint="select the column in `build`, or name the right one in the contract's Output",
+        )
 
 
 def explain(session: SparkSession, records: DataFrame) -> dict[str, str]:

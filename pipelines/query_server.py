@@ -7,16 +7,23 @@ itself · ``stop`` ends it now, and has its progress reports · ``state JSON`` w
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
 from pipelines.failure import reason_of
+from pipelines.query import POLICY
 from pipelines.state import StateProblem, write_state
+from pipelines.user_errors import place_in, python_error_in
 from tidemark.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -25,19 +32,31 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 
 
+def answers_only_on_stdout() -> None:
+    """Let what the user's code prints go to standard error, where nobody takes it for an answer."""
+    sys.stdout = sys.stderr
+
+
 def say(event: str, **fields: Any) -> None:
     """Print an answer, or what has happened."""
-    print(json.dumps({"event": event, **fields}), flush=True)
+    stream = sys.__stdout__ if sys.stdout is sys.stderr else sys.stdout
+    print(json.dumps({"event": event, **fields}), file=stream, flush=True)
 
 
 @dataclass
 class QueryServer:
-    """A query, and the session, the checkpoint and the contract with which its state is read."""
+    """A query, and the session, the checkpoint and the contract with which its state is read.
+
+    ``sources`` gives the modules of the user's project that were imported until now. ``stops_all``: the user's
+    code may have started other queries in this session, which end with this one.
+    """
 
     session: SparkSession
     query: StreamingQuery
     checkpoint: str
     contract: Contract
+    sources: Callable[[], dict[str, str]] = dict
+    stops_all: bool = False
 
     def answer(self, line: str) -> Answer:
         """Do what a line asks for; raises ``UsageError`` for what cannot be done."""
@@ -52,16 +71,35 @@ class QueryServer:
             case "wait":
                 return self._wait(int(rest))
             case "stop":
-                self.query.stop()
+                self.stop()
                 return {"event": "stopped", "progress": self._progress()}
+            case "explain":
+                return {"event": "plan", **self._plan(), "sources": self.sources()}
             case "state":
                 return {"event": "state", **self._state(json.loads(rest))}
         raise UsageError(f"cannot do {word!r}", hint="start, check, status, wait, stop, state")
 
+    def stop(self) -> None:
+        """Stop the query, and others that the user's code has started in this session."""
+        self.query.stop()
+        for other in self.session.streams.active if self.stops_all else []:
+            other.stop()
+
+    def _plan(self) -> dict[str, str]:
+        """The physical plan of the last batch, and the session's watermark policy."""
+        with redirect_stdout(StringIO()) as printed:
+            self.query.explain()
+        return {"plan": printed.getvalue(), "policy": str(self.session.conf.get(POLICY))}
+
     def failure(self) -> Answer | None:
         """Why the query has failed; ``None`` if it has not."""
         error = self.query.exception()
-        return None if error is None else {"event": "failed", "message": reason_of(str(error))}
+        if error is None:
+            return None
+        answer = {"event": "failed", "message": reason_of(str(error))}
+        if place := place_in(str(error)):
+            answer |= {"error": python_error_in(str(error)), "place": place}
+        return answer
 
     def _wait(self, timeout_s: int) -> Answer:
         try:

@@ -22,8 +22,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from pipelines.__main__ import load
 from pipelines.described import pipeline_of
+from pipelines.pipeline_loader import load
 from pipelines.query import build_records, open_session, start_records
 from pipelines.query_server import Answer, QueryServer, say
 from tidemark.errors import SinkRefused, TidemarkError, UsageError

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tidemark.formats.json_reader import read_json
     from tidemark.formats.kafka_record import KafkaRecord
     from tidemark.formats.record_fields import Field
+    from tidemark.formats.run_io import RunIO
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
     from tidemark.oracle.verdict import Verdict
@@ -70,6 +71,7 @@ __all__ = [
     "KafkaRecord",
     "Limit",
     "Output",
+    "RunIO",
     "RunOptions",
     "RunResult",
     "Side",
@@ -104,6 +106,7 @@ _MODULES = {
     "tidemark.formats.json_reader": ("read_json",),
     "tidemark.formats.kafka_record": ("KafkaRecord",),
     "tidemark.formats.record_fields": ("Field",),
+    "tidemark.formats.run_io": ("RunIO",),
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),

@@ -36,6 +36,12 @@ class Options(TypedDict, total=False):
     conf: Sequence[str]
     accept: Sequence[str]
     waive: Sequence[str]
+    project: str | Path | None
+    py_files: Sequence[str | Path]
+    send_modules: bool
+    app: str
+    jars: Sequence[str | Path]
+    packages: Sequence[str]
     evidence_format: str
     report: Report
     say: Say

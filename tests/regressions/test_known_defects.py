@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pipelines.__main__ import load
+from pipelines.pipeline_loader import load
 from tests.support.bundled import case_of
 from tidemark import paths
 from tidemark.campaigns.state_stores import STATES

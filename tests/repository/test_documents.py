@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.__main__ import names as pipelines
+from pipelines.pipeline_loader import names as pipelines
 from tests.conftest import TIERS
 from tests.repository import tree
 from tests.repository.test_makefile import targets

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.__main__ import load
+from pipelines.pipeline_loader import load
 from producers.__main__ import app
 from producers.sentinels import make_sentinels
 from tidemark.campaigns.case import Case

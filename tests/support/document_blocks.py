@@ -75,11 +75,17 @@ def problem_with(block: Block, later: list[Block]) -> str:
             return "only shell and Python run, and only on a `stack`"
         if ENDS_THE_STACK.search(block.code):
             return "starts or ends the stack that other tests use; fix: `not run`, with that reason"
-    if block.mark == "file" and not any(block.told in other.code for other in later):
+    if block.mark == "file" and not any(_is_used(block.told, other) for other in later):
         return f"no block below uses the file {block.told}"
     if block.mark == "not run" and len(block.told) < 5:
         return "no reason is given"
     return ""
+
+
+def _is_used(file: str, block: Block) -> bool:
+    """Whether a block names a file, or imports the module that it is."""
+    module = file.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return file in block.code or (file.endswith(".py") and module in block.code)
 
 
 def reader_folder(folder: Path) -> Path:
@@ -105,6 +111,7 @@ def carry_out(block: Block, folder: Path) -> None:
 
 
 def _write(path: Path, code: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(code, encoding="utf-8")
     if path.suffix == ".py":
         compile(code, str(path), "exec")

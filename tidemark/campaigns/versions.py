@@ -25,7 +25,8 @@ from tidemark.oracle import Verdict
 from tidemark.oracle.chain_judgement import unmodelled
 from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
 from tidemark.report.versions_report import Cell, Results, answer_of, of_versions
-from tidemark.runner.one_run import describe, new_run_directory, run
+from tidemark.runner.one_run import new_run_directory, run
+from tidemark.runner.pipeline_code import describe
 from tidemark.runner.run_options import RunOptions
 from tidemark.stack import Stack, StackSpec, lease
 from tidemark.stack.install.jars import connector_version

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.shared_options import AsJson
+from tidemark.cli.shared_options import AsJson, Jars, Packages, Pipeline, Project, PyFiles
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 if TYPE_CHECKING:
@@ -25,25 +25,29 @@ def register(app: typer.Typer) -> None:
 
 
 def contract_command(
-    pipeline: Annotated[
-        str, typer.Argument(help="The name of a bundled pipeline, FILE.py, or a contract: FILE.json")
-    ],
+    pipeline: Pipeline,
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to plan on.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
     ] = None,
+    project: Project = None,
+    py_files: PyFiles = None,
+    jars: Jars = None,
+    packages: Packages = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a pipeline's contract with its query plan, and warn of unsafe joins.
 
     Exit code 0, or 1 where contract and plan differ.
     """
-    from tidemark.runner import check_pipeline_plan, describe
+    from tidemark.runner import PipelineCode, check_pipeline_plan, describe
     from tidemark.stack import lease, spec_to_lease
 
-    contract = describe(pipeline, spark)
+    jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
+    code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
     with lease(spec_to_lease(spark)) as stack:
-        plan_check = check_pipeline_plan(pipeline, contract, stack, conf=tuple(conf or ()), python=spark)
+        contract = describe(code)
+        plan_check = check_pipeline_plan(code, contract, stack, conf=tuple(conf or ()))
     if as_json:
         _print_json(contract, plan_check)
     else:

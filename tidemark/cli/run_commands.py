@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.shared_options import Accept, AsJson, Conf, Evidence, Generate, Pipeline, Sink, Trace, Waive
+from tidemark.cli.shared_options import (
+    Accept,
+    AsJson,
+    Conf,
+    Evidence,
+    Generate,
+    Jars,
+    Packages,
+    Pipeline,
+    Project,
+    PyFiles,
+    Sink,
+    Trace,
+    Waive,
+)
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.formats.trace import PACES
 
@@ -50,6 +64,14 @@ Faults = Annotated[
 ]
 
 
+App = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND",
+        help="Run this job with its own driver in the place of the pipeline, of which the contract is taken:"
+        " python -m adteam.job --brokers {bootstrap} --orders {topic:orders} --out {output} --checkpoint {checkpoint}.",
+    ),
+]
 EvidenceFormat = Annotated[
     str,
     typer.Option(
@@ -82,6 +104,11 @@ def run_command(
     sink: Sink = "exactly-once",
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
     conf: Conf = None,
+    app: App = "",
+    project: Project = None,
+    py_files: PyFiles = None,
+    jars: Jars = None,
+    packages: Packages = None,
     generate: Generate = "",
     accept: Accept = None,
     waive: Waive = None,
@@ -98,6 +125,8 @@ def run_command(
         faults=with_kills(faults, kill_executors, kill_drivers), sink=sink, python=spark,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
+        app=app, project=project, py_files=tuple(py_files or ()),
+        jars=tuple(jars or ()), packages=tuple(packages or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

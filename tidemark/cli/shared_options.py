@@ -10,10 +10,33 @@ import typer
 Pipeline = Annotated[
     str,
     typer.Argument(
-        help="A bundled one (inner, left_outer, …, flights_weather), FILE.py, or a contract: FILE.json"
+        help="A bundled one (inner, left_outer, …, flights_weather), FILE.py, a module of your project"
+        " (PACKAGE.MODULE:CONTRACT), or a contract: FILE.json"
     ),
 ]
 Trace = Annotated[Path | None, typer.Option(help="Replay this trace instead of generating one.")]
+Project = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the pipeline's modules are found first; default: the project of the current folder.",
+    ),
+]
+PyFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE", help="A .py, .zip or .whl that the pipeline needs, on the executors too; repeatable."
+    ),
+]
+Jars = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="A jar for driver and executors; repeatable.")
+]
+Packages = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="G:A:V", help="A package for driver and executors by its Maven coordinates; repeatable."
+    ),
+]
 Sink = Annotated[str, typer.Option(help="exactly-once, or spark: Spark's own Kafka sink (at-least-once).")]
 Conf = Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")]
 Generate = Annotated[str, typer.Option(help="More options for `python -m producers generate`.")]

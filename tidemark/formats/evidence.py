@@ -17,9 +17,9 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     file (``"output"``) to the number of its records, without the header of a trace; a file that has another number is
     refused. Optional: ``seed``, ``trace_sha256``, ``flush_sha256`` (of the JSON Lines, also where Parquet says the
     same), ``parquet_sha256`` (``{"trace": ...}``: of the Parquet file itself), ``versions``, ``code_sha256``,
-    ``pipeline_sha256`` (of a pipeline file), ``backend``, ``sink``, ``query_id``, ``started_utc``, ``command``
-    (reproduces the run), ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``. ``state`` says how Spark
-    stored the join's state, according to the checkpoint, and what was read of it::
+    ``pipeline_sha256`` (of a pipeline file), ``project_sha256`` (of ``project/``), ``backend``, ``sink``, ``query_id``,
+    ``started_utc``, ``command`` (reproduces the run), ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``.
+    ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
 
@@ -59,8 +59,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
 
     {"batch": 4, "executors": {"0": "1", "1": "0"}, "lost": ["2"]}
 
-    ``lost`` are executors that ended while this batch was the latest. Every start of a driver counts its executors from
-    0: those of the second start are written ``2:0``, ``2:1`` and so on.
+    ``lost`` are executors that ended while this batch was the latest. Those of the driver's second start are ``2:0`` …
 
 ``faults.jsonl``    the journal of faults: what was asked for, whether it was injected, and the proof
                     (``tidemark.formats.faults``)::
@@ -72,11 +71,11 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     the id of the batch that is planned next.
 ``verdict.json``    the verdict.
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
-``logs/``           logs of the programs, the lines of Spark's event log about this query and, if faults were injected,
-                    the logs of driver and executors.
+``logs/``           logs of the programs, Spark's event log of this query and, after faults, of driver and executors.
 ``decoded_*.jsonl``  trace and flush, with what functions of the pipeline's file read as the value of each record.
 ``code.zip``        the code of tidemark that ran.
 ``pipeline.py``     the pipeline file that ran (``pipeline.json``: the contract file), unless it was a bundled pipeline.
+``project/``        what the pipeline imported of the user's project (``tidemark.formats.project_files``).
 ``contract.json``   the contract alone.
 
 Trace, flush, output and state may be Parquet instead (``trace.parquet``; ``tidemark run --evidence-format``,
@@ -90,9 +89,9 @@ Trace, flush, output and state may be Parquet instead (``trace.parquet``; ``tide
                    matched BOOLEAN, line VARCHAR
     HEADER         STRUCT(name VARCHAR, value VARCHAR, value_bytes BLOB)
 
-A field that JSON may leave out is its default, or NULL. Bytes that are not valid UTF-8 are in ``key_bytes`` and
-``value_bytes``. ``line`` is the line of JSON, where it differs from what tidemark writes. The metadata of the file has
-the header of a trace (``tidemark_trace``) and the digest of those lines (``tidemark_jsonl_sha256``).
+A field that JSON may leave out is its default, or NULL. ``key_bytes`` and ``value_bytes`` are not valid UTF-8. ``line``
+is that of JSON, where it differs from what tidemark writes. The metadata has the header of a trace
+(``tidemark_trace``) and the digest of those lines (``tidemark_jsonl_sha256``).
 """
 
 from __future__ import annotations
@@ -171,6 +170,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     versions: dict[str, str] = {}
     code_sha256: str | None = None
     pipeline_sha256: str | None = None
+    project_sha256: str | None = None
     backend: str | None = None
     sink: str | None = None
     query_id: str | None = None

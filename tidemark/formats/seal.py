@@ -35,7 +35,7 @@ NAME, FORMAT = "seal.json", 1
 UNSEALED = (NAME, "verdict.json")
 READ_BY_NAME = (
     "manifest", "contract", "pipeline", "trace", "flush", "decoded_trace", "decoded_flush", "batches", "output",
-    "state", "executors", "faults", "progress",
+    "state", "executors", "faults", "progress", "project",
 )  # fmt: skip
 """Stems of files that say what a run was: one of these that the seal does not have was added afterwards."""
 _SHOWN = 5
@@ -123,7 +123,7 @@ def _differences(run: Path, sealed: Seal) -> Iterator[str]:
         elif now.records != was.records:
             yield f"{name} has {now.records} records; it was sealed with {was.records}"
     for name in there:
-        if name not in sealed.files and name.split(".")[0] in READ_BY_NAME:
+        if name not in sealed.files and name.replace("/", ".").split(".")[0] in READ_BY_NAME:
             yield f"{name} was added"
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark.formats.contract import Delivery, JoinKind
+from tidemark.formats.faults import fault_label
 from tidemark.oracle.audit.audited_history import AuditedHistory, read_audited
 from tidemark.oracle.audit.audited_output import AuditedOutput, Came, OutputLevel, level_of
 from tidemark.oracle.audit.audited_words import AuditedWords, lateness
@@ -84,6 +85,11 @@ class _AuditJudgement(Judgement):
         counts: dict[str, int] = {}
         came, expected = Came(), None
         self._say_the_limits(found, checked)
+        for fault in run.faults():
+            if not fault.injected:
+                self.inconclusive.append(
+                    f"a fault was not injected: {fault_label(fault.component, fault.action)}"
+                )
         if self._is_ours(found):
             expected = self.stage("the declarative answer", lambda: expect(self.audited))
         if expected is not None:

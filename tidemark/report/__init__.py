@@ -94,12 +94,12 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
     yield "batches", _list([(n["batches"], ""), *batches])
     yield from audit_lines(verdict)
     if is_audit:
-        return  # nobody injected faults
-    yield (
-        "faults",
-        _list([(n["faults_done"], ""), *_by_fault(faults)]) + f"; failed tasks: {n['failed_tasks']:,}",
-    )
-    yield from state_lines(verdict.spark_account)
+        done = sum(fault.injected for fault in faults)
+        yield from [("faults", _list([(done, ""), *_by_fault(faults)]))] if faults else []
+    else:
+        done, failed = n["faults_done"], n["failed_tasks"]
+        yield "faults", _list([(done, ""), *_by_fault(faults)]) + f"; failed tasks: {failed:,}"
+        yield from state_lines(verdict.spark_account)
     if faults:
         yield "recovery", "; ".join(_recoveries(faults)) or "none seen"
 

@@ -6,11 +6,13 @@ the join only through the pipeline's contract. It may use the stack, Kafka, the 
 not import pipelines or PySpark, and it must not change the checkpoint.
 """
 
-from tidemark.runner.one_run import RunResult, describe, new_run_directory, run, run_pipeline
+from tidemark.runner.one_run import RunResult, new_run_directory, run, run_pipeline
+from tidemark.runner.pipeline_code import PipelineCode, describe
 from tidemark.runner.plan_check import PlanCheck, check_pipeline_plan
 from tidemark.runner.run_options import RunOptions
 
 __all__ = [
+    "PipelineCode",
     "PlanCheck",
     "RunOptions",
     "RunResult",

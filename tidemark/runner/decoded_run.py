@@ -16,6 +16,7 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.decoded_records import decoded_path
 from tidemark.formats.events import Event, read_event
 from tidemark.formats.trace import TraceReader, write_trace
+from tidemark.runner.project_path import located, project_path
 from tidemark.runner.programs import PROGRAM_S, run_program
 from tidemark.runner.run_options import RunOptions
 
@@ -61,9 +62,10 @@ def make_decoded(run: DecodedRun, trace: Path) -> None:
 
 
 def _run_codec(run: DecodedRun, what: str, *files: Path) -> None:
-    pipeline = str(Path(run.options.pipeline).resolve())
-    arguments = ["pipelines.codec", what, pipeline, *map(str, files)]
-    run_program(arguments, timeout_s=PROGRAM_S, python=run.options.python)
+    code = run.options.code
+    folders = [f"--path={folder}" for folder in project_path(code.pipeline, code.project)]
+    arguments = ["pipelines.codec", *folders, what, located(code.pipeline), *map(str, files)]
+    run_program(arguments, timeout_s=PROGRAM_S, python=code.python)
 
 
 def _events(run: DecodedRun, topic: str, trace: Path) -> Iterator[Event | None]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemark import paths
 from tidemark.errors import TidemarkError
+from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import (
@@ -28,16 +29,19 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.project_files import PROJECT, project_sha256
 from tidemark.formats.record_files import PARQUET, count_records
 from tidemark.formats.seal import file_sha256
 from tidemark.formats.storage import convert_file, parquet_digests, write_records
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.oracle.coverage import written_kills
+from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import first_of
 from tidemark.runner.log_files import keep_logs
+from tidemark.runner.own_driver import jar_digests
 from tidemark.runner.query_runs import Query
-from tidemark.runner.run_options import RunOptions
+from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.runner.state_reader import read_state, what_ran
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.eventlog import QueryEvents
@@ -47,7 +51,11 @@ from tidemark.waiting import wait_until
 LOG_S = 90.0
 """Calibration: Spark's listener bus logs the end of a job within milliseconds; it may lag on a busy machine."""
 
-_OF_SINK = {"exactly-once": Delivery.EXACTLY_ONCE, "spark": Delivery.AT_LEAST_ONCE}
+_OF_SINK = {
+    "exactly-once": Delivery.EXACTLY_ONCE,
+    "spark": Delivery.AT_LEAST_ONCE,
+    OWN_SINK: Delivery.AT_LEAST_ONCE,
+}
 
 
 def promised(contract: Contract | Chain, sink: str) -> Delivery:
@@ -64,7 +72,7 @@ class Places:
     inputs: dict[str, str]
     output: str
     checkpoint: Checkpoint
-    query: Query
+    query: Query | AppQuery
 
 
 class Collector:
@@ -103,8 +111,8 @@ class Collector:
 
     def read_state(self) -> None:
         """Read the state after some of the batches; needs the query's session."""
-        if isinstance(self._contract, Chain):
-            return  # only the state of a single join is read
+        if isinstance(self._contract, Chain) or self._options.sink == OWN_SINK:
+            return  # only the state of a single join is read, and in an audit it is that before the first batch
         self._state = read_state(self._query.ask, self._checkpoint, self._last_progress, self._directory.path)
 
     def journal(self, faults: list[Fault]) -> None:
@@ -201,6 +209,8 @@ class Collector:
         committed = self._checkpoint.committed()
         if logs and committed and committed[-1] >= self._query.runs[-1].first_batch:
             last = committed[-1]
+            if self._options.sink == OWN_SINK and not logs[-1].job_started(last):
+                return  # what `foreachBatch` runs is no job of the query
             ended = lambda: logs[-1].job_ended(last)  # noqa: E731
             wait_until(ended, LOG_S, lambda: f"the end of batch {last} in the event log")
 
@@ -220,6 +230,7 @@ class Collector:
             header = reader.header
         flush = self._directory.file("flush")
         kept = self._options.kept_pipeline(self._directory.path)
+        project = self._directory.path / PROJECT
         return Manifest(
             tidemark_evidence=FORMAT,
             contract=self._contract.to_json(),
@@ -231,9 +242,10 @@ class Collector:
             seed=self._options.seed,
             trace_sha256=trace_sha256(self._trace),
             flush_sha256=trace_sha256(flush) if flush.is_file() else None,
-            versions=dict(self._stack.versions),
+            versions={**self._stack.versions, **jar_digests(self._options.code)},
             code_sha256=paths.code_sha256(),
             pipeline_sha256=None if kept is None else file_sha256(kept),
+            project_sha256=project_sha256(project) if project.is_dir() else None,
             backend=self._stack.spec.backend,
             sink=self._options.sink,
             query_id=self._query.query_id,
@@ -247,6 +259,28 @@ class Collector:
             plan_differs=self.plan_differs,
             records=self._directory.count_records(),
             parquet_sha256=parquet_digests(self._directory),
+            audit=self._audit(),
+        )
+
+    def _audit(self) -> AuditedQuery | None:
+        """That a query with a sink of its own is judged as an audit does, if its records name no batch."""
+        planned, committed = self._checkpoint.planned(), self._checkpoint.committed()
+        if self._options.sink != OWN_SINK or not planned:
+            return None
+        first = next(self._directory.output(), None) if self._is_drained else None
+        if first is not None and first.header("batch") is not None:
+            return None
+        last = planned[-1]
+        begin = planned[0] + 1 if planned[0] else 0  # a job may let Spark trim its log
+        return AuditedQuery(
+            first_batch=begin,
+            from_batch=begin,
+            to_batch=last,
+            owed_to=committed[-1] if committed else -1,
+            next_watermark_ms=self._checkpoint.next_watermark_ms(last) if last in committed else None,
+            time_zone=self._checkpoint.conf().get("spark.sql.session.timeZone"),
+            output_topic=self._output,
+            reported=(0, last),
         )
 
     def _read_inputs(self) -> dict[str, InputTopic]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from tidemark.errors import PipelineFailed
 from tidemark.faults.injector import FaultInjector
 from tidemark.faults.schedule import plan_faults
 from tidemark.faults.sink_progress import watch_sink_progress
@@ -20,17 +23,22 @@ from tidemark.faults.target import FaultTarget
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.project_files import PROJECT, keep_project
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
+from tidemark.runner.app_command import app_path, app_words, sources_of_app
+from tidemark.runner.app_query import AppQuery, Job
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
+from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.plan_check import check_plan
-from tidemark.runner.programs import Program
+from tidemark.runner.programs import Program, program_environment
 from tidemark.runner.query_runs import Query
-from tidemark.runner.run_options import RunOptions
+from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.sparkfiles.checkpoint import Checkpoint
-from tidemark.stack import DRIVER, Driver, Stack
+from tidemark.sparkfiles.query_log import read_query_log
+from tidemark.stack import DRIVER, POWERS, Driver, Stack
 
 SLICE_S = 300.0
 """Calibration: a slice of 30,000 records is acknowledged in half a second."""
@@ -67,21 +75,43 @@ class LiveRun:
 
     def go(self) -> None:
         """Run, from creating the topics to collecting the evidence."""
-        report = self._options.report
         with Cleanup() as cleanup:
             cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
             self._create_topics(cleanup)
-            report("driver", 0, 1)
-            driver = cleanup.enter_context(self._driver())
-            report("driver", 1, 1)
-            again = bool(self._options.fault_specs)
-            query = Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+            query = self._app() if self._options.app else self._on_driver(cleanup)
             places = Places(self._trace, self._inputs, self._output, self._checkpoint, query)
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
             cleanup.callback(collector.finish)
             self._query(collector, query)
 
-    def _query(self, collector: Collector, query: Query) -> None:
+    def _on_driver(self, cleanup: Cleanup) -> Query:
+        """The query of a pipeline, on a driver."""
+        self._options.report("driver", 0, 1)
+        driver = cleanup.enter_context(self._driver())
+        self._options.report("driver", 1, 1)
+        again = bool(self._options.fault_specs)
+        return Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
+
+    def _app(self) -> AppQuery:
+        """The query of a user's job, which has a driver of its own."""
+        command, code = self._options.app, self._options.code
+        values = {
+            "bootstrap": self._stack.bootstrap_servers,
+            **{f"topic:{name}": topic for name, topic in self._inputs.items()},
+            "output": self._output,
+            "checkpoint": str(self._checkpoint.path),
+        }
+        words = app_words(command, values, code)
+        environment = program_environment(None)
+        theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        environment["PYTHONPATH"] = os.pathsep.join([*app_path(command, code), *theirs])
+        environment["PYTHONUNBUFFERED"] = "1"
+        keep_project(sources_of_app(command, code), self._directory.path / PROJECT)
+        start = lambda: self._stack.start_app(self._name, words, environment, Path.cwd())  # noqa: E731
+        job = Job(self._name, start, self._directory.path / "logs" / "app.log")
+        return AppQuery(self._stack, self._checkpoint, job, again=bool(self._options.fault_specs))
+
+    def _query(self, collector: Collector, query: Query | AppQuery) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""
         with Cleanup() as programs:
             programs.enter_context(query)  # its program starts in the meantime
@@ -89,7 +119,7 @@ class LiveRun:
             for number in range(self._before_start()):
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
-            feed = Feed(query, self._checkpoint, self._input_ends)
+            feed = Feed(query, self._checkpoint, self._input_ends, self._must_read_all)
             self._place(query, collector)
             with self._faults(collector, query, feed) as feed_under_faults:
                 query.start()  # watched from its first batch on: of a backlog the next ones follow at once
@@ -101,17 +131,25 @@ class LiveRun:
             collector.drain()
             self._options.report("drain", 1, 1)
 
-    def _stop(self, collector: Collector, query: Query) -> None:
+    def _stop(self, collector: Collector, query: Query | AppQuery) -> None:
         """Stop the query, and read its state before its session ends."""
+        if self._options.sink == OWN_SINK:
+            self._compare(query.ask("explain", STOP_S), collector)
         collector.stopped(query.ask("stop", STOP_S))
         collector.read_state()
 
-    def _place(self, query: Query, collector: Collector) -> None:
-        """Report differences between contract and plan, and unsafe joins; the run goes on, and shows its rows."""
+    def _place(self, query: Query | AppQuery, collector: Collector) -> None:
+        """Compare contract and plan, where there is a plan before the start; the run goes on, and shows its rows."""
         answer = query.plan()
+        if self._options.sink != OWN_SINK:
+            self._compare(answer, collector)
+
+    def _compare(self, answer: Mapping[str, Any], collector: Collector) -> None:
+        """Report differences between contract and plan, and unsafe joins."""
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
         plan_check = check_plan(self._contract, plan, str(answer["policy"]), spark_version)
+        keep_project(answer["sources"], self._directory.path / PROJECT)
         for note in plan_check.notes():
             collector.note(note)
         collector.plan_differs = [str(mismatch) for mismatch in plan_check.comparison.mismatches]
@@ -140,7 +178,7 @@ class LiveRun:
         self._options.report("flush", 1, 1)
 
     @contextmanager
-    def _faults(self, collector: Collector, query: Query, feed: Feed) -> Iterator[Feed]:
+    def _faults(self, collector: Collector, query: Query | AppQuery, feed: Feed) -> Iterator[Feed]:
         """Inject while the trace is published by the feed that it gives; afterwards the journal is complete."""
         if not self._options.fault_specs:
             yield feed
@@ -149,13 +187,13 @@ class LiveRun:
         # In a backlog batch of data follows batch of data; else every other slice or so moves the watermark.
         idle = 0 if self._pace == "backlog" else self._header.slices // 2
         faults = plan_faults(rng, self._options.fault_specs, self._header.slices + idle)
-        bootstrap, driver = self._stack.bootstrap_servers, query.runs[0].driver.name
+        bootstrap, driver = self._stack.bootstrap_servers, query.driver_name
         with watch_sink_progress(self._options.sink, bootstrap, self._output, self._checkpoint) as progress:
             target = FaultTarget(self._stack, driver, self._checkpoint, progress)
             injector = FaultInjector(target, faults, self._options.say)
             injector.start()
             try:
-                yield replace(feed, well=injector.check, ready=injector.is_armed)
+                yield replace(feed, well=_both(injector.check, feed.well), ready=injector.is_armed)
             except BaseException as error:
                 injector.abort()
                 if injector.error is not None and injector.error is not error:
@@ -170,15 +208,16 @@ class LiveRun:
 
     @contextmanager
     def _driver(self) -> Iterator[Driver]:
-        """The requested driver, the shared one, or one of the run's own: a fault must not hit another run's driver."""
-        if self._options.driver or not self._options.fault_specs:
+        """The requested driver, the shared one, or one of the run's own.
+
+        A fault must not hit another run's driver, and what is sent to a driver stays in its Python workers.
+        """
+        must_take_jars(self._stack, self._options.code)
+        if not self._options.has_own_driver or "processes" not in POWERS[self._stack.spec.backend]:
             yield self._stack.driver(self._options.driver or DRIVER)
             return
-        driver = self._stack.start_driver(self._name)
-        try:
+        with own_driver(self._stack, self._name, self._options.code) as driver:
             yield driver
-        finally:
-            self._stack.stop(driver.name)
 
     def _publisher(self, trace: Path, *, interactive: bool = False) -> Program:
         topics = [f"--topic={name}={topic}" for name, topic in self._inputs.items()]
@@ -191,15 +230,16 @@ class LiveRun:
         )
 
     def _pipeline(self, driver: Driver, session_id: str) -> Program:
-        name = self._options.pipeline
         arguments = [
-            "pipelines", str(Path(name).resolve()) if name.endswith((".py", ".json")) else name,
+            *self._options.code.arguments(),
             f"--remote={driver.remote}/;session_id={session_id}",
             f"--bootstrap={self._stack.bootstrap_inside}",
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
-            f"--output={self._output}", f"--sink={self._options.sink}", f"--checkpoint={self._checkpoint.path}",
+            f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
             f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",
             *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
+            *(["--send"] if self._options.sends_code else []),
+            *([f"--sink={self._options.sink}"] if self._options.sink != OWN_SINK else []),
         ]  # fmt: skip
         log = self._directory.path / "logs" / "pipeline.log"
         return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)
@@ -213,6 +253,21 @@ class LiveRun:
         slices = self._header.slices
         return [f"--max-offsets={name}={-(-total // slices)}" for name, total in totals.items()]
 
+    def _must_read_all(self) -> None:
+        """Raise ``PipelineFailed`` if a query with sources of its own does not read all that is published."""
+        if self._options.sink != OWN_SINK or not self._checkpoint.planned():
+            return
+        log = read_query_log(self._checkpoint.path)
+        for name, topic in self._inputs.items():
+            late = max(log.started.get(topic, {}).values(), default=0)
+            if topic not in log.topics or late:
+                raise PipelineFailed(
+                    f"the query does not read the topic of {name!r}"
+                    + (f" from its beginning, but from offset {late}" if late else ""),
+                    detail=f"topics of its checkpoint: {', '.join(sorted(log.topics)) or 'none'}; it was told {topic}",
+                    hint=f'read it with .options(**io.source("{name}")), in the query that `start` returns',
+                )
+
     def _input_ends(self) -> dict[str, dict[str, int]]:
         ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
         return {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
@@ -222,6 +277,14 @@ class LiveRun:
         layout[self._output] = OUTPUT_PARTITIONS
         cleanup.callback(kafka.delete_topics, self._stack.bootstrap_servers, list(layout))
         kafka.create_topics(self._stack.bootstrap_servers, layout)
+
+
+def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def _header(trace: Path) -> Header:

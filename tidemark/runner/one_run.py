@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +15,10 @@ import msgspec
 from tidemark import paths
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import write_schedule
-from tidemark.formats.chain import Chain, read_contract, topics_of
+from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import CommitPoint
 from tidemark.formats.record_files import PARQUET, count_records, is_parquet
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_trace
@@ -29,13 +29,17 @@ from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.decoded_run import DecodedRun, make_decoded, make_sentinels
 from tidemark.runner.live_run import LiveRun
+from tidemark.runner.pipeline_code import described_on, described_without_session
 from tidemark.runner.programs import PROGRAM_S, run_program, write_code_zip
-from tidemark.runner.run_options import EVIDENCE_FORMATS, SINKS, RunOptions
+from tidemark.runner.run_options import EVIDENCE_FORMATS, OWN_SINK, SINKS, RunOptions
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
 
 BATCHES_PER_FAULT = 2
 """Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
+
+OF_A_PIPELINE = ("conf", "jars", "packages", "py_files", "driver")
+"""Options that a job with a driver of its own does not get."""
 
 EXACTLY_ONCE_SINCE = (4, 1)
 """The first Spark with what the exactly-once sink is made of."""
@@ -49,12 +53,6 @@ class RunResult:
     run_dir: Path
     trace_sha256: str
     command: str
-
-
-def describe(pipeline: str, python: Path | None = None) -> Contract | Chain:
-    """The contract of a bundled pipeline (by name) or of a pipeline file (by path)."""
-    text = run_program(["pipelines", pipeline, "--describe"], timeout_s=PROGRAM_S, python=python)
-    return read_contract(json.loads(text))
 
 
 def accepting(contract: Contract | Chain, accept: Sequence[str]) -> Contract | Chain:
@@ -110,6 +108,11 @@ def run(
     contract = accepting(contract, options.accept)
     spec = spec_to_lease(options.python) if stack is None else stack.spec
     _must_be_possible(options, spec)
+    if options.sink == OWN_SINK and isinstance(contract, Chain):
+        raise UsageError(
+            f"the contract {contract.name!r} is a chain, and the query is started by the pipeline",
+            hint="a query of your own is judged if it is one join; else give the pipeline a function build",
+        )
     _keep_pipeline(options, directory)
     trace = _prepare_trace(options, contract, directory)
     options.report("stack", 0, 1)
@@ -140,10 +143,19 @@ def run_pipeline(
     """
     _ = options.fault_specs  # a schedule that is none is refused before anything is made
     _must_be_waivable(options.waive)
-    contract = describe(options.pipeline, options.python)
-    directory = new_run_directory(options, contract)
-    made(directory.path)
-    return run(options, contract, directory, stack=stack)
+    with ExitStack() as leased:
+        described = described_without_session(options.code)
+        if described is None:
+            stack = stack or leased.enter_context(lease(spec_to_lease(options.python)))
+            described = described_on(stack, options.code)
+        directory = new_run_directory(options, described.contract)
+        made(directory.path)
+        asked = replace(
+            options,
+            send_modules=options.send_modules or described.imports_at_call,
+            sink=OWN_SINK if described.starts_query or options.app else options.sink,
+        )
+        return run(asked, described.contract, directory, stack=stack)
 
 
 def _keep_pipeline(options: RunOptions, directory: RunDirectory) -> None:
@@ -173,6 +185,19 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
         )
+    if options.app and (given := [name for name in OF_A_PIPELINE if getattr(options, name)]):
+        raise UsageError(
+            f"--app is given, and {', '.join(given)}, which a job does not get",
+            hint="hand it to the job on its own command line",
+        )
+    if options.app and spec.backend != "local":
+        raise UsageError(
+            f"--app needs the backend local, and the stack is {spec.backend}",
+            detail="a job is a process of this machine, and reaches no Spark master in containers or elsewhere",
+            hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
+        )
+    if options.sink == OWN_SINK:
+        _must_not_ask_the_sink(options)
     if options.python is not None and options.sink == SINKS[0]:
         spark = find_spark(options.python).version
         if (minor_version(spark) or EXACTLY_ONCE_SINCE) < EXACTLY_ONCE_SINCE:
@@ -180,6 +205,17 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
                 f"the exactly-once sink does not run on PySpark {spark}",
                 detail=f"it is a data source with Arrow writers, which the one of {str(options.python)!r} has not",
                 hint="add --sink spark, Spark's own Kafka sink (at-least-once); or take PySpark 4.1 or newer",
+            )
+
+
+def _must_not_ask_the_sink(options: RunOptions) -> None:
+    """Refuse commit points that only a sink of tidemark can show."""
+    for spec in options.fault_specs:
+        if spec.point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
+            raise UsageError(
+                f"{spec} cannot be injected: the pipeline writes with a sink of its own",
+                detail=f"nothing shows whether a batch is {spec.point} there",
+                hint=f"choose the point planned or no-data: {spec.component}:{spec.action}@planned",
             )
 
 

@@ -23,6 +23,8 @@ from tidemark.preflight import (
     compare,
     read_plan,
 )
+from tidemark.runner.own_driver import must_take_jars, own_driver
+from tidemark.runner.pipeline_code import PipelineCode
 from tidemark.runner.programs import Program
 from tidemark.runner.run_options import Say
 from tidemark.stack import Stack
@@ -72,23 +74,29 @@ def check_plan(contract: Contract | Chain, plan: str, policy: str | None, spark_
     return PlanCheck(plan, comparison, tuple(advise(contract, read, spark_version)))
 
 
-def check_pipeline_plan(pipeline: str, contract: Contract | Chain, stack: Stack, *, conf: tuple[str, ...] = (),
-                   python: Path | None = None) -> PlanCheck:  # fmt: skip
+def check_pipeline_plan(
+    pipeline: str | PipelineCode, contract: Contract | Chain, stack: Stack, *, conf: tuple[str, ...] = ()
+) -> PlanCheck:
     """Get a pipeline's plan on a driver of a stack and check it; needs no topics and starts no query.
 
     Raises ``TidemarkError``: the pipeline cannot be built.
     """
-    driver = stack.driver()
+    code = PipelineCode(pipeline) if isinstance(pipeline, str) else pipeline
+    must_take_jars(stack, code)
     with ExitStack() as opened:
+        if code.jars or code.packages:
+            driver = opened.enter_context(own_driver(stack, f"plan-{uuid.uuid4().hex[:8]}", code))
+        else:
+            driver = stack.driver()
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         session_id = str(uuid.uuid4())
         opened.enter_context(stack.register_session(session_id, driver.name))
         arguments = [
-            "pipelines", str(Path(pipeline).resolve()) if pipeline.endswith((".py", ".json")) else pipeline,
+            *code.arguments(),
             f"--remote={driver.remote}/;session_id={session_id}", f"--bootstrap={stack.bootstrap_inside}",
             *(f"--input={topic}={topic}" for topic in topics_of(contract)),
             "--output=none", f"--checkpoint={folder}", "--wait", *(f"--conf={pair}" for pair in conf),
         ]  # fmt: skip
-        program = opened.enter_context(Program(arguments, folder / "pipeline.log", python=python))
+        program = opened.enter_context(Program(arguments, folder / "pipeline.log", python=code.python))
         answer = program.ask("plan", PLAN_S)
     return check_plan(contract, answer["plan"], answer["policy"], stack.versions.get("spark", ""))

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,11 @@ def write_code_zip(path: Path) -> Path:
 
 
 def program_environment(code: Path | None) -> dict[str, str]:
-    """The environment of a child: this one's, with the programs importable and the session's clock in UTC."""
+    """The environment of a child: this one's, the programs first on ``PYTHONPATH``, and the session's clock in UTC."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     folders = [code] if code else [paths.payload(), paths.PACKAGE.parent]
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+    theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    environment["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *theirs])
     environment["TZ"] = "UTC"
     return environment
 
@@ -89,12 +90,22 @@ class Program(Conversation):
         """The next answer. Raises also ``PipelineFailed`` if it is that the query failed."""
         answer = super().answer(timeout_s, asked, unless=unless)
         if answer.get("event") == "failed":
-            raise PipelineFailed(
-                "the query under test failed",
-                detail=str(answer.get("message")),
-                hint=f"its log is {self.log}",
-            )
+            raise self._failed(answer)
         return answer
+
+    def _failed(self, answer: Mapping[str, Any]) -> PipelineFailed:
+        """The error of a query that failed; of the user's own code its one line, and where that is."""
+        if error := answer.get("error"):
+            hint = ""
+            if str(error).startswith("ModuleNotFoundError"):
+                hint = "the executors have the packages of their interpreter only; --py-files FILE sends them more"
+            return PipelineFailed(
+                f"the query under test failed: {error}", detail=str(answer["place"]), hint=hint
+            )
+        logs = self.log if self.log.stat().st_size else f"logs of driver and executors in {self.log.parent}"
+        return PipelineFailed(
+            "the query under test failed", detail=str(answer.get("message")), hint=f"see {logs}"
+        )
 
     def ended(self) -> TidemarkError:
         """The error that its exit code stands for, in the words of its log."""

@@ -61,6 +61,11 @@ class Query:
         self._start = start
         self._opened = ExitStack()
 
+    @property
+    def driver_name(self) -> str:
+        """The component that is the query's driver."""
+        return self._driver.name
+
     def __enter__(self) -> Self:
         self._open(self._driver)  # the program starts while others do
         return self

@@ -10,7 +10,9 @@ from typing import Any
 
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, read_schedule
+from tidemark.formats.project_files import PROJECT, path_in_package
 from tidemark.formats.storage import Storage
+from tidemark.runner.pipeline_code import PipelineCode
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
@@ -21,6 +23,9 @@ Say = Callable[[str], None]
 
 SINKS = ("exactly-once", "spark")
 """Who writes the output, the default first; each run is judged by its own sink's promise."""
+
+OWN_SINK = "own"
+"""The sink of a pipeline that starts its own query."""
 
 EVIDENCE_FORMATS = ("auto", "jsonl", "parquet")
 """How the large files of the evidence are stored, the default first: each by the number of its records."""
@@ -45,7 +50,12 @@ class RunOptions:
     ``faults`` is a schedule (:mod:`tidemark.faults.schedule`). ``driver`` names a driver of the stack that no other run
     uses: it is harmed, and there for the next run; if none is named, a run with faults starts one of its own, and one
     without takes the stack's. ``accept`` names known defects of Spark that are accepted, besides those that the
-    contract accepts. ``waive`` names coverage goals that the run need not meet. ``evidence_format`` is how trace,
+    contract accepts. ``waive`` names coverage goals that the run need not meet. ``project`` is the folder in which the
+    pipeline's modules are found first; ``py_files`` are packages that its functions need on driver and executors,
+    ``send_modules`` sends them the project's modules, ``jars`` and ``packages`` (Maven coordinates) go on their class
+    path: with any of these a run has a driver of its own. ``app`` is the command of a job that is run in the place of
+    the pipeline, of which only the contract is read (:mod:`tidemark.runner.app_command`).
+    ``evidence_format`` is how trace,
     output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
 
@@ -64,6 +74,12 @@ class RunOptions:
     conf: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
     waive: tuple[str, ...] = ()
+    project: Path | None = None
+    py_files: tuple[Path, ...] = ()
+    send_modules: bool = False
+    app: str = ""
+    jars: tuple[Path, ...] = ()
+    packages: tuple[str, ...] = ()
     evidence_format: str = EVIDENCE_FORMATS[0]
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
@@ -83,6 +99,23 @@ class RunOptions:
         is_large = self.evidence_format == "auto" and records > PARQUET_RECORDS
         return "parquet" if is_large or self.evidence_format == "parquet" else "jsonl"
 
+    @property
+    def code(self) -> PipelineCode:
+        """What the pipeline's program needs."""
+        return PipelineCode(
+            self.pipeline, self.python, self.project, self.py_files, self.jars, self.packages, bool(self.app)
+        )
+
+    @property
+    def sends_code(self) -> bool:
+        """Whether the driver and its executors are sent modules or packages."""
+        return self.send_modules or bool(self.py_files)
+
+    @property
+    def has_own_driver(self) -> bool:
+        """Whether the run starts a driver that no other run uses, if none is named."""
+        return not self.driver and bool(self.fault_specs or self.sends_code or self.jars or self.packages)
+
     def kept_pipeline(self, run_dir: Path) -> Path | None:
         """The copy of a pipeline file in a run directory; ``None`` for a bundled pipeline."""
         suffix = Path(self.pipeline).suffix
@@ -90,18 +123,27 @@ class RunOptions:
 
     def command(self, run_dir: Path | None = None) -> str:
         """The command that reproduces this run, with the copy of its pipeline file in the run directory."""
-        kept = None if run_dir is None else self.kept_pipeline(run_dir)
-        parts = ["tidemark", "run", str(kept or self.pipeline), "--seed", str(self.seed)]
+        kept = self.pipeline if run_dir is None else self._kept_reference(run_dir)
+        parts = ["tidemark", "run", kept, "--seed", str(self.seed)]
         if self.trace is not None:
             parts += ["--trace", str(self.trace)]
         else:
             parts += ["--impressions", str(self.impressions)]
             parts += ["--generate", shlex.join(self.generator)] if self.generator else []
+        parts += ["--app", self.app] if self.app else []
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
-        parts += ["--sink", self.sink] if self.sink != SINKS[0] else []
+        parts += ["--sink", self.sink] if self.sink not in (SINKS[0], OWN_SINK) else []
         parts += ["--faults", self.faults] if self.faults else []
         parts += ["--spark", str(self.python)] if self.python else []
+        project = self.project if run_dir is None or not (run_dir / PROJECT).is_dir() else run_dir / PROJECT
+        parts += ["--project", str(project)] if project else []
+        for package in self.py_files:
+            parts += ["--py-files", str(package)]
+        for jar in self.jars:
+            parts += ["--jars", str(jar)]
+        for coordinate in self.packages:
+            parts += ["--packages", coordinate]
         if self.evidence_format != EVIDENCE_FORMATS[0]:
             parts += ["--evidence-format", self.evidence_format]
         for pair in self.conf:
@@ -112,8 +154,17 @@ class RunOptions:
             parts += ["--waive", goal]
         return shlex.join(parts)
 
+    def _kept_reference(self, run_dir: Path) -> str:
+        """The pipeline as the evidence has it: a file in a package by its place in the copy of that package."""
+        kept = self.kept_pipeline(run_dir)
+        if kept is None:
+            return self.pipeline
+        in_package = run_dir / PROJECT / path_in_package(Path(self.pipeline))
+        return str(in_package if in_package.is_file() else kept)
 
-PATHS, LISTS = ("trace", "python", "run_dir"), ("generator", "conf", "accept", "waive")
+
+PATHS, LISTS = ("trace", "python", "run_dir", "project"), ("generator", "conf", "accept", "waive", "packages")
+FILES = ("py_files", "jars")
 """Options that may be given as text, and as any sequence."""
 
 
@@ -123,6 +174,10 @@ def options_of(pipeline: str | Path, options: Mapping[str, Any]) -> RunOptions:
     for name in PATHS:
         if given.get(name) is not None:
             given[name] = Path(given[name])
+    for name in FILES:
+        if name in given:
+            files = given[name]
+            given[name] = tuple(map(Path, [files] if isinstance(files, str | Path) else files))
     for name in LISTS:
         if name in given:
             given[name] = names_of(given[name])

@@ -7,7 +7,7 @@ restart. An operation that a backend does not support raises ``UsageError``; :da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,6 +40,8 @@ class ComponentKind(StrEnum):
     MASTER = "master"
     WORKER = "worker"
     DRIVER = "driver"
+    APP = "app"
+    """A user's job with a driver of its own."""
 
 
 class ComponentState(StrEnum):
@@ -164,6 +166,12 @@ class Stack(Protocol):
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
         """Start a private driver and wait until it serves and has its executors; it ends with its owner."""
+
+    def start_app(self, name: str, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Driver:
+        """Start a program with a driver of its own, and do not wait; it ends with its owner, as a private driver does.
+
+        Settings with which it finds master, Kafka connector and event log are in its ``SPARK_CONF_DIR``.
+        """
 
     def executors(self, driver: str) -> list[Executor]:
         """The living executors of a driver's application, sorted by id, worker and process.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -118,6 +118,10 @@ class ExternalStack:
         return Driver(name, self._external.remote, app_id, found[-1] if found else None)
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        self._refuse("start", name)
+
+    def start_app(self, name: str, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Driver:  # noqa: ARG002
         """Raises ``UsageError``."""
         self._refuse("start", name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -120,7 +120,9 @@ class RunningStack:
         """A running driver."""
         component = self._living(name)
         event_log = _newest_event_log(self._state, name)
-        if component.kind is not ComponentKind.DRIVER or event_log is None:
+        if component.kind is ComponentKind.APP and event_log is None:
+            return Driver(name, "", f"process-{component.process.pid if component.process else 0}", None)
+        if component.kind not in (ComponentKind.DRIVER, ComponentKind.APP) or event_log is None:
             raise UsageError(
                 f"{name!r} is not a driver", hint=f"the components are {', '.join(self.components())}"
             )
@@ -145,6 +147,15 @@ class RunningStack:
         except BaseException:
             self.stop(name)
             raise
+
+    def start_app(self, name: str, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Driver:
+        """Start a user's job."""
+        component = launch_specs.app(self._state, self._record, name, argv, env)
+        component.cwd = str(cwd)
+        component.owner = ProcessId.own()
+        self._state.write_component(component)
+        self._runtime.start([component])
+        return self.driver(name)
 
     def executors(self, driver: str) -> list[Executor]:
         """The living executors of a driver's application."""
@@ -305,4 +316,4 @@ def _suspension_name(executor: Executor) -> str:
 
 def _newest_event_log(state: StateFolder, driver: str) -> Path | None:
     """The event log of a driver's last start: an application id starts with its time."""
-    return max((state.path / "event-logs" / driver).glob("app-*"), default=None)
+    return max((state.path / "event-logs" / driver).glob("*-*"), default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.__main__ import load
+from pipelines.pipeline_loader import load
 from tidemark import paths
 from tidemark.preflight import advise_chain
 

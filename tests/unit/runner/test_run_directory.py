@@ -10,6 +10,7 @@ from tests.unit.test_report import CONTRACT
 from tidemark import paths, pytest_plugin
 from tidemark.errors import UsageError
 from tidemark.runner import RunOptions, new_run_directory, one_run
+from tidemark.runner.pipeline_code import Described
 
 
 def test_a_directory_that_is_not_empty_is_refused_and_left_unchanged(tmp_path):
@@ -42,7 +43,7 @@ def of_a_test(monkeypatch, tmp_path):
 
     def left(*, failed, **options):
         monkeypatch.setattr(paths, "runs_dir", lambda: tmp_path / "runs")
-        monkeypatch.setattr(one_run, "describe", lambda *_: CONTRACT)
+        monkeypatch.setattr(one_run, "described_without_session", lambda _code: Described(CONTRACT, False))
         monkeypatch.setattr(one_run, "run", lambda _asked, _contract, directory, **_: directory.path)
         node = SimpleNamespace(name="test_a[1]", stash={pytest_plugin.FAILED: failed})
         request = SimpleNamespace(node=node, getfixturevalue=lambda _name: None)

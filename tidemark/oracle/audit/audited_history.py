@@ -54,6 +54,12 @@ class AuditedHistory:
         """The batches with which, by progress reports, the query was started again: each may have begun before."""
         return frozenset(batch.plan.batch for batch in self.history.batches if batch.plan.restarted)
 
+    @property
+    def ran_again(self) -> frozenset[int]:
+        """The batches that may have written rows twice: after a restart or, in a run of tidemark, a failed task."""
+        failed = (batch.plan.batch for batch in self.history.batches if batch.plan.failed_tasks)
+        return self.restarted | frozenset(failed)
+
     def is_before(self, row: int) -> bool:
         """Whether a row was read before the first batch that can be judged."""
         return self.before is not None and self.history.rows.batch[row] == self.before

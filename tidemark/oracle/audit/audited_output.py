@@ -207,7 +207,9 @@ class AuditedOutput:
             why = f"{text} of batch {in_batch}; no delivery permits a row again in another batch"
         elif (ran := self._ran_again(identity, batch)) is not None:
             self.came.counts["permitted_duplicates"] += 1
-            why = f"{text}; the query was started again with its batch {ran}"
+            restarted = ran in self._audited.restarted
+            cause = "the query was started again with" if restarted else "a task failed in"
+            why = f"{text}; {cause} its batch {ran}"
             self.came.keep("duplicates", self._row(identity, place, why))
             return
         else:
@@ -217,9 +219,9 @@ class AuditedOutput:
         self._add((self._repeat, why), identity, place, batch)
 
     def _ran_again(self, identity: int, batch: int | None) -> int | None:
-        """The batch of a row, if the query was started again with it; in none but the first can rows come again."""
+        """The batch of a row, if it may have come again: the query was started again with it, or a task failed."""
         of = self._expected.due.get(identity) if batch is None else batch
-        return of if of in self._audited.restarted else None
+        return of if of in self._audited.ran_again else None
 
     def _begin(self, partition: int, identity: int | None, batch: int | None) -> None:
         """Find from which batch on a partition of the output is whole, by the first row that it still has."""

@@ -7,7 +7,7 @@ ports; only Kafka's and Spark Connect's are published on this machine's loopback
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,42 @@ def driver(
     fields = _common_fields(state, record, name)
     fields["env"]["SPARK_HOME"] = home
     return ComponentRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **fields)
+
+
+def app(
+    state: StateFolder, record: StackRecord, name: str, argv: Sequence[str], env: Mapping[str, str]
+) -> ComponentRecord:
+    """A user's job: its settings are defaults (``spark-defaults.conf``), which it may override."""
+    folder, event_logs = state.path / name, state.path / "event-logs" / name
+    for path in (folder, event_logs):
+        path.mkdir(parents=True, exist_ok=True)
+    jars = ":".join(record.spark_jars)
+    conf = {
+        **spark_settings.driver_conf(folder, event_logs),
+        **spark_settings.local_files(record.versions["spark"]),
+        "spark.master": _master_url(record),
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+        "spark.executorEnv.SPARK_HOME": _home_without_python(state),
+        "spark.executorEnv.PYTHONPATH": env.get("PYTHONPATH", ""),  # as where the job's package is installed
+        "spark.cores.max": str(executors_of_a_driver(record)),
+    }
+    (folder / "spark-defaults.conf").write_text(spark_settings.as_spark_file(conf), encoding="utf-8")
+    own = _common_fields(state, record, name)["env"]
+    kept = (TOKEN_VARIABLE, "JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS")
+    whole = {**env, **{key: own[key] for key in kept if key in own}, "SPARK_CONF_DIR": str(folder)}
+    log = state.path / "logs" / f"{name}.log"
+    return ComponentRecord(
+        kind=ComponentKind.APP,
+        argv=list(argv),
+        address="",
+        name=name,
+        env=whole,
+        cwd=str(folder),
+        log=str(log),
+    )
 
 
 def _home_without_python(state: StateFolder) -> str:

@@ -28,6 +28,8 @@ STOPPED_S = 60.0
 """Calibration: the kernel stops a process within milliseconds, but only after pending disk I/O."""
 _FORMAT_S = 60
 """Calibration: formatting takes 0.8 s."""
+FAMILIES = (ComponentKind.WORKER, ComponentKind.APP)
+"""Components that end together with their descendants."""
 _EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -60,7 +62,7 @@ class ProcessRuntime:
         """End a component; a worker together with its executors."""
         if component.process is not None:
             end(
-                _family(component.process) if component.kind is ComponentKind.WORKER else [component.process],
+                _family(component.process) if component.kind in FAMILIES else [component.process],
                 ask_s=ask_s,
             )
 
@@ -103,8 +105,8 @@ class ProcessRuntime:
             worker.signal(signal.SIGCONT)
 
     def target(self, component: ComponentRecord) -> Target:
-        """A component's process."""
-        return Target(component.process)
+        """A component's process; of a user's job with the JVM that it has started."""
+        return Target(component.process, family=component.kind is ComponentKind.APP)
 
     def executor_target(self, executor: Executor) -> Target:
         """An executor's process with its Python workers, which are what writes to Kafka."""

@@ -1,0 +1,125 @@
+"""A user's job as it is: a program with a classic driver of its own, killed and judged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.stranger import Stranger
+from tidemark.formats.evidence import RunDirectory
+from tidemark.stack import current
+
+JOB = '''"""The team's job, as it runs in production."""
+
+import argparse
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, expr, from_json, struct, to_json, udf
+
+from adteam.names import tidy
+
+
+def events(spark, brokers, topic, schema, time):
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", brokers)
+    records = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    event = records.select(from_json(col("value").cast("string"), schema).alias("event")).select("event.*")
+    return event.where(f"{time} IS NOT NULL").withWatermark(time, "10 seconds")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("brokers", "orders", "payments", "out", "checkpoint"):
+        parser.add_argument(f"--{name}", required=True)
+    args = parser.parse_args()
+    spark = SparkSession.builder.appName("orders-paid").getOrCreate()
+    orders = events(
+        spark, args.brokers, args.orders, "order_id STRING, customer STRING, ordered_at TIMESTAMP", "ordered_at"
+    )
+    payments = events(
+        spark, args.brokers, args.payments, "payment_id STRING, customer STRING, paid_at TIMESTAMP", "paid_at"
+    )
+    soon = "o.customer = p.customer AND paid_at BETWEEN ordered_at AND ordered_at + INTERVAL 60 SECONDS"
+    joined = orders.alias("o").join(payments.alias("p"), expr(soon), "leftOuter")
+    rows = joined.select("order_id", "payment_id", udf(tidy)("o.customer").alias("who"))
+    writer = rows.select(to_json(struct("*")).alias("value")).writeStream.format("kafka")
+    writer = writer.option("kafka.bootstrap.servers", args.brokers).option("topic", args.out)
+    writer.option("checkpointLocation", args.checkpoint).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main()
+'''
+CONTRACT = {
+    "name": "orders_paid",
+    "kind": "left_outer",
+    "left": {
+        "topic": "orders", "id": "order_id", "keys": ["customer"], "time": "ordered_at", "watermark_delay_ms": 10000,
+    },
+    "right": {
+        "topic": "payments", "id": "payment_id", "keys": ["customer"], "time": "paid_at", "watermark_delay_ms": 10000,
+    },
+    "bound": {"lower_ms": -60000, "upper_ms": 0},
+    "output": {"left_id": "order_id", "left_ref": None, "right_id": "payment_id", "right_ref": None},
+}  # fmt: skip
+APP = (
+    "python -m adteam.job --brokers {bootstrap} --orders {topic:orders} --payments {topic:payments}"
+    " --out {output} --checkpoint {checkpoint}"
+)
+
+
+@pytest.fixture
+def stranger(stack, tmp_path):
+    if stack.spec.backend != "local":
+        pytest.skip("a job is a process of this machine")
+    made = Stranger(tmp_path / "theirs", {"src/adteam/job.py": JOB})
+    made.write("orders_paid.json", json.dumps(CONTRACT))
+    return made
+
+
+def run(stranger, *options):
+    """A run of the job; its directory."""
+    directory = stranger.folder / "run"
+    done = stranger.run(
+        "run", "orders_paid.json", "--trace", "trace.jsonl", "--run-dir", directory, "--app", APP, *options,
+        TIDEMARK_BACKEND="local",
+    )  # fmt: skip
+    return done, RunDirectory(directory)
+
+
+def test_a_job_is_judged_as_it_is_and_goes_on_after_its_driver_was_killed(stranger, stack):
+    done, evidence = run(stranger, "--faults", "driver@planned")
+
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "VALID  orders_paid, judged as at-least-once" in done.stdout
+    [fault] = evidence.faults()
+    assert fault.injected
+    assert [batch.batch for batch in evidence.batches() if batch.restarted] == [fault.batch]
+    assert {json.loads(record.value).get("who") for record in evidence.output()} == {"ann", "bob", "cem"}
+    assert (evidence.path / "project" / "adteam" / "job.py").read_text() == JOB
+    assert len({report["runId"] for report in evidence.progress()}) == 2
+    assert not [name for name in stack.components() if name.startswith("orders_paid")]
+    assert current() is not None
+
+
+def test_a_job_that_fails_is_the_line_of_its_error_and_its_place(stranger):
+    stranger.change("src/adteam/job.py", "joined.select(", "joined.select('nothing', ")
+
+    done, evidence = run(stranger)
+
+    assert done.returncode == 4
+    error = done.stderr[done.stderr.rindex("error: ") :]
+    assert error.startswith("error: the job ended: AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]")
+    assert "adteam/job.py:32 in main" in error
+    assert "UNRESOLVED_COLUMN" in (evidence.path / "logs" / "app.log").read_text()
+
+
+@pytest.mark.long
+def test_a_job_with_another_bound_is_invalid_and_the_row_is_named(stranger):
+    stranger.change("src/adteam/job.py", "INTERVAL 60 SECONDS", "INTERVAL 15 SECONDS")
+
+    done, _ = run(stranger)
+
+    assert done.returncode == 1
+    assert "INVALID  orders_paid" in done.stdout
+    assert "o1 (orders/0/0" in done.stdout

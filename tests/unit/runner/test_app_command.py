@@ -1,0 +1,84 @@
+"""The command of a user's job: which fields it has, which program it runs, and where that finds its modules."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidemark.errors import UsageError
+from tidemark.runner import PipelineCode, RunOptions
+from tidemark.runner.app_command import app_path, app_words, module_of_app, sources_of_app
+from tidemark.runner.one_run import _must_be_possible
+from tidemark.stack import StackSpec
+
+VALUES = {"bootstrap": "b:9092", "topic:orders": "run-orders", "output": "run-output", "checkpoint": "/c"}
+CODE = PipelineCode("contract.json")
+WHOLE = (
+    'python -m adteam.job --in {bootstrap}/{topic:orders} --out {output} \'--conf={{"c": "{checkpoint}"}}\''
+)
+
+
+def test_fields_are_replaced_inside_of_words_and_doubled_braces_are_one():
+    words = app_words(WHOLE, VALUES, CODE)
+    assert words[1:] == [
+        "-m", "adteam.job", "--in", "b:9092/run-orders", "--out", "run-output", '--conf={"c": "/c"}',
+    ]  # fmt: skip
+
+
+def test_python_is_the_interpreter_of_the_run_and_any_other_program_is_its_own():
+    assert app_words(WHOLE, VALUES, CODE)[0] == sys.executable
+    assert app_words(WHOLE, VALUES, replace(CODE, python=Path("/bin/sh")))[0] == "/bin/sh"
+    assert app_words(WHOLE.replace("python", "env"), VALUES, CODE)[0] == "env"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (WHOLE + " {topic:clicks}", "the field {topic:clicks}, which there is not"),
+        (WHOLE.replace("{output}", "out"), "does not use {output}"),
+        (WHOLE.replace("{topic:orders}", "orders"), "does not use {topic:orders}"),
+        (WHOLE + " 'open", "is no command"),
+        (WHOLE.replace("python", "no-such-program"), "there is no program 'no-such-program'"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_refused(command, says):
+    with pytest.raises(UsageError, match=r".") as refused:
+        app_words(command, VALUES, CODE)
+    assert says in refused.value.message
+
+
+def test_the_package_of_a_job_is_found_and_kept(tmp_path, monkeypatch):
+    (tmp_path / "src" / "adteam").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "script.py").touch()
+    monkeypatch.chdir(tmp_path)
+
+    assert str(tmp_path / "src") in app_path(WHOLE, CODE)
+    assert sources_of_app(WHOLE, CODE) == {"adteam": str(tmp_path / "src" / "adteam")}
+    assert sources_of_app("python -m nothing.there {output}", CODE) == {}
+    assert sources_of_app("python script.py {output}", CODE) == {"script": str(tmp_path / "script.py")}
+    assert sources_of_app("spark-submit other.py", CODE) == {}
+    assert module_of_app("python -m adteam.job -x") == "adteam.job"
+
+
+@pytest.mark.parametrize(
+    "given", [{"conf": ("a=b",)}, {"jars": (Path("a.jar"),)}, {"py_files": (Path("a.zip"),)}]
+)
+def test_settings_that_a_job_does_not_get_are_refused(given):
+    with pytest.raises(UsageError, match="which a job does not get"):
+        _must_be_possible(RunOptions("contract.json", app=WHOLE, sink="own", **given), StackSpec("local"))
+
+
+def test_a_job_needs_processes_of_this_machine():
+    with pytest.raises(UsageError, match="--app needs the backend local, and the stack is compose"):
+        _must_be_possible(RunOptions("contract.json", app=WHOLE, sink="own"), StackSpec("compose"))
+
+
+def test_the_command_of_a_run_has_the_job():
+    assert (
+        "--app 'python job.py {output}'"
+        in RunOptions("c.json", app="python job.py {output}", sink="own").command()
+    )

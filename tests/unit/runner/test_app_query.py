@@ -1,0 +1,143 @@
+"""A user's job as the query of a run: started again after a kill, given up if it fails each time, and what is said."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from tidemark.errors import PipelineFailed, TestbedError
+from tidemark.runner.app_query import AppQuery, Job
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.stack import Driver
+
+FAILED = """\
+26/01/01 12:00:00 WARN something
+Traceback (most recent call last):
+  File "<frozen runpy>", line 88, in _run_code
+  File "{folder}/adteam/job.py", line 7, in main
+    query.awaitTermination()
+  File "{folder}/.venv/lib/python3.11/site-packages/pyspark/sql/streaming/query.py", line 227, in awaitTermination
+pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED] Query [id = 1] terminated with exception
+ValueError: 'n/a' is no number
+26/01/01 12:00:01 INFO the end
+"""
+
+
+class MadeUpStack:
+    """A stack with one job: whether it lives, and its log; each start plans the next batch unless it ``fails``."""
+
+    def __init__(self, folder, *, fails=False):
+        self.state_dir = folder
+        self.checkpoint = folder / "checkpoint"
+        self.lives, self.log, self.fails, self.starts = False, "", fails, 0
+
+    def start(self, _name="job", **_options):
+        self.starts += 1
+        (self.state_dir / "event-logs" / "job").mkdir(parents=True, exist_ok=True)
+        (self.state_dir / "event-logs" / "job" / f"app-{self.starts}").touch()
+        if self.fails:
+            self.die(FAILED.format(folder=self.state_dir))
+            return
+        for name in ("offsets", "commits"):
+            (self.checkpoint / name).mkdir(parents=True, exist_ok=True)
+            (self.checkpoint / name / str(self.starts - 1)).touch()
+        (self.checkpoint / "metadata").write_text('{"id": "q"}')
+        self.lives = True
+
+    def die(self, said=""):
+        self.lives, self.log = False, self.log + said
+
+    def driver(self, name):
+        if not self.lives:
+            raise TestbedError("it does not run", hint="start it")
+        return Driver(name, "", f"process-{self.starts}", None)
+
+    def logs(self, _name, _lines):
+        return self.log
+
+    def suspended(self, _name):
+        return nullcontext()
+
+    def kill(self, _name):
+        self.lives = False
+
+    stop = kill
+
+
+@pytest.fixture
+def made(tmp_path):
+    def make(*, again=False, fails=False):
+        stack = MadeUpStack(tmp_path, fails=fails)
+        job = Job("job", stack.start, tmp_path / "app.log")
+        return stack, AppQuery(stack, Checkpoint(stack.checkpoint), job, again=again)
+
+    return make
+
+
+def test_a_job_that_was_killed_is_started_again_and_each_run_has_its_event_log(made, tmp_path):
+    stack, query = made(again=True)
+    with query:
+        query.start()
+        stack.die()
+        assert query.ask("status", 1.0)["isTriggerActive"] is False
+        assert query.ask("stop", 1.0)["progress"] == []
+
+    assert (query.query_id, stack.starts, query.failures) == ("q", 2, [])
+    assert [run.first_batch for run in query.runs] == [0, 1]
+    assert [run.driver.app_id for run in query.runs] == ["app-1", "app-2"]
+    assert (tmp_path / "app.log").is_file()
+
+
+def test_a_job_that_failed_by_itself_is_noted_once(made, tmp_path):
+    stack, query = made(again=True)
+    with query:
+        query.start()
+        stack.die(FAILED.format(folder=tmp_path))
+        query.ask("status", 1.0)
+        stack.die()
+        query.ask("status", 1.0)
+
+    assert query.failures == ["the job ended: ValueError: 'n/a' is no number"]
+    assert stack.starts == 3
+
+
+def test_without_faults_a_job_that_ends_is_an_error_with_its_place(made, tmp_path):
+    stack, query = made()
+    with query:
+        query.start()
+        stack.die(FAILED.format(folder=tmp_path))
+        with pytest.raises(PipelineFailed, match="the job ended: ValueError: 'n/a' is no number") as failed:
+            query.ask("status", 1.0)
+
+    assert failed.value.detail == f"{tmp_path}/adteam/job.py:7 in main"
+    assert "app.log" in failed.value.hint
+
+
+def test_a_job_that_fails_at_its_start_is_an_error_and_its_log_is_kept(made, tmp_path):
+    _, query = made(fails=True)
+    with query, pytest.raises(PipelineFailed, match="ValueError"):
+        query.start()
+
+    assert "ValueError" in (tmp_path / "app.log").read_text()
+
+
+def test_a_job_that_says_nothing_is_said_to(made):
+    stack, query = made()
+    with query:
+        query.start()
+        stack.die()
+        with pytest.raises(PipelineFailed, match="it said nothing"):
+            query.ask("status", 1.0)
+
+
+def test_a_job_that_never_commits_is_given_up(made):
+    stack, query = made(again=True)
+    with query:
+        query.start()
+        stack.fails = True
+        stack.die()
+        with pytest.raises(PipelineFailed, match="ValueError"):
+            query.ask("status", 1.0)
+
+    assert stack.starts < 10

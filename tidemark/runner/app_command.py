@@ -1,0 +1,83 @@
+"""The command of a user's job: a program with its own driver, which is told of a run by what its command line says.
+
+``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidemark.errors import UsageError
+from tidemark.runner.pipeline_code import PipelineCode
+from tidemark.runner.project_path import is_module, project_path
+
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+PYTHONS = ("python", "python3")
+
+
+def app_words(command: str, values: Mapping[str, str], code: PipelineCode) -> list[str]:
+    """The words of the command with its fields replaced; ``values`` has each by its name.
+
+    Raises ``UsageError`` for a field that there is not, for one that is not used, and for a program that is not there.
+    """
+    used: set[str] = set()
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return match[0][0]
+        if name not in values:
+            raise UsageError(
+                f"--app has the field {match[0]}, which there is not",
+                hint=f"fields are {', '.join(f'{{{known}}}' for known in values)}",
+            )
+        used.add(name)
+        return values[name]
+
+    try:
+        words = [_FIELD.sub(value, word) for word in shlex.split(command)]
+    except ValueError as error:
+        raise UsageError(
+            f"--app {command!r} is no command", detail=str(error), hint="quote it as for a shell"
+        ) from error
+    if missing := [name for name in values if name not in used]:
+        raise UsageError(
+            f"--app does not use {', '.join(f'{{{name}}}' for name in missing)}",
+            detail="the job would read or write something else than what is judged",
+            hint="hand it to the job: python -m adteam.job --brokers {bootstrap} --orders {topic:orders} …",
+        )
+    if words[0] in PYTHONS:
+        words[0] = str(code.interpreter)
+    if shutil.which(words[0]) is None:
+        raise UsageError(
+            f"there is no program {words[0]!r}", hint="--app begins with a program: python -m adteam.job …"
+        )
+    return words
+
+
+def app_path(command: str, code: PipelineCode) -> list[str]:
+    """The folders in which the job's modules are looked for, as those of a pipeline."""
+    named = module_of_app(command) or "app.job"
+    return project_path(named if is_module(named) else f"{named}.job", code.project)
+
+
+def module_of_app(command: str) -> str:
+    """The module that ``python -m`` runs; empty if the command is another."""
+    words = shlex.split(command)
+    return words[2] if len(words) > 2 and words[0] in PYTHONS and words[1] == "-m" else ""
+
+
+def sources_of_app(command: str, code: PipelineCode) -> dict[str, str]:
+    """The package of the job (name -> folder), or its file, where it is the project's; for the evidence."""
+    words, module = shlex.split(command), module_of_app(command).partition(".")[0]
+    for folder in app_path(command, code) if module else []:
+        for found in (Path(folder) / module, Path(folder) / f"{module}.py"):
+            if found.exists():
+                return {module: str(found)}
+    scripts = [word for word in words[1:2] if word.endswith(".py") and os.path.isfile(word)]
+    return {Path(script).stem: str(Path(script).resolve()) for script in scripts}

@@ -1,0 +1,191 @@
+"""The query of a user's job over all of its runs: a program with its own driver, started again if that dies.
+
+The job is a component of the stack, so that faults find it by its name. What it does is read from its checkpoint: it
+answers no questions. A run with faults starts it again also if it ends by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tidemark.errors import PipelineFailed, TestbedError, TidemarkError
+from tidemark.runner.project_path import is_installed
+from tidemark.runner.query_runs import FRUITLESS_RUNS, QueryRun
+from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.stack import Stack
+from tidemark.waiting import wait_until
+
+START_S = 600.0
+"""Calibration: a classic driver of Python plans its first batch in 10 s, thirty times that on an overloaded machine."""
+_ERROR = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception|Exit|Interrupt)(?:: .*)?)$", re.MULTILINE)
+_FRAME = re.compile(r'^ *File "([^"<]+)", line (\d+), in (.+)$', re.MULTILINE)
+IDLE = {"isTriggerActive": False, "message": "Waiting for next trigger"}
+BUSY = {"isTriggerActive": True, "message": "Processing new data"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a job is started, as a component of which name, and the file that gets its log at the end."""
+
+    component: str
+    start: Callable[[], object]
+    log: Path
+
+
+class AppQuery:
+    """A job as the query of a run. A context manager; not for several threads at once."""
+
+    def __init__(self, stack: Stack, checkpoint: Checkpoint, job: Job, *, again: bool = False) -> None:
+        """``again``: start the job again also if it has ended by itself."""
+        self.runs: list[QueryRun] = []
+        self.failures: list[str] = []
+        self.query_id: str | None = None
+        self.driver_name = job.component
+        self._stack = stack
+        self._checkpoint = checkpoint
+        self._start = job.start
+        self._again = again
+        self._is_started = False
+        self._seen = 0
+        self._firsts: list[int] = []
+        """The first batch of each start, also of one that failed at once."""
+        self._file = job.log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
+    ) -> None:
+        if self._is_started:
+            self._note_event_log()
+            self._file.write_text(self._stack.logs(self.driver_name, None), encoding="utf-8")
+            self._stack.stop(self.driver_name)
+
+    def start(self) -> None:
+        """Start the job, and wait until it has planned a batch."""
+        self._open(self._start)
+        self.query_id = self._checkpoint.query_id()
+
+    def plan(self) -> dict[str, Any]:
+        """Nothing: the plan of a job is not seen."""
+        return self.ask("explain", 0.0)
+
+    def ask(self, command: str, _timeout_s: float) -> dict[str, Any]:
+        """What the checkpoint says; raises ``PipelineFailed`` if the job has ended by itself."""
+        match command.partition(" ")[0]:
+            case "explain":
+                return {"event": "plan", "plan": "", "policy": "", "sources": {}}
+            case "stop":
+                self._note_event_log()
+                self._stack.kill(self.driver_name)
+                return {"event": "stopped", "progress": []}
+        if not self._lives():
+            self._go_on()
+        return {"event": "status", **(BUSY if self._checkpoint.running() is not None else IDLE)}
+
+    @contextmanager
+    def suspended(self) -> Iterator[bool]:
+        """Suspend the job for the length of the block; yields ``False`` if there is none to suspend."""
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(self._stack.suspended(self.driver_name))
+            except TestbedError:
+                yield False
+                return
+            yield True
+
+    def began_after(self, batch: int) -> bool:
+        """Whether the current run began after that batch was committed."""
+        return self.runs[-1].first_batch > batch
+
+    def _open(self, start: Callable[[], object]) -> None:
+        replays, first = self._checkpoint.running() is not None, self._checkpoint.next_batch()
+        self._is_started = True
+        self._firsts.append(first)
+        try:
+            start()
+            driver = self._stack.driver(self.driver_name)
+        except TestbedError:
+            raise self._ended() from None
+        # Its event log is not there yet: it is noted once it has ended (`_note_event_log`).
+        self.runs.append(QueryRun(driver, 0, first, replays))
+        wait_until(
+            lambda: self._checkpoint.next_batch() > first or self._has_planned(first),
+            START_S,
+            lambda: f"the job to plan batch {first}; the end of its log:\n{self._log()[-2000:]}",
+            unless=self._must_live,
+        )
+
+    def _has_planned(self, first: int) -> bool:
+        planned = self._checkpoint.planned()
+        is_new = not self.runs[:-1] or self._event_log() != self.runs[-2].driver.event_log
+        return bool(planned) and planned[-1] >= first and is_new
+
+    def _go_on(self) -> None:
+        """Start the job again on its checkpoint, or raise ``PipelineFailed``."""
+        while not self._lives():
+            self._note_event_log()
+            last = self._firsts[-FRUITLESS_RUNS:]
+            fruitless = len({self._checkpoint.next_batch(), *last}) == 1
+            if not self._again or (len(last) == FRUITLESS_RUNS and fruitless):
+                raise self._ended()
+            log = self._log()
+            if _ERROR.search(log):  # it was not killed
+                self.failures.append(self._ended().message)
+            self._seen += len(log)
+            try:
+                self._open(lambda: self._stack.start(self.driver_name))
+            except PipelineFailed:
+                continue  # it was killed once more, or fails each time
+
+    def _must_live(self) -> None:
+        if not self._lives():
+            raise self._ended()
+
+    def _lives(self) -> bool:
+        try:
+            self._stack.driver(self.driver_name)
+        except TidemarkError:
+            return False
+        return True
+
+    def _ended(self) -> PipelineFailed:
+        """The error of a job that has ended: the line of its last exception, and the user's line in its traceback."""
+        log = self._log()
+        lines = [line for line in log.splitlines() if line.strip()]
+        said = _ERROR.findall(log)[-1:] or [line for line in lines if not line[0].isspace()][-1:]
+        places = [
+            f"{file}:{line} in {name}" for file, line, name in _FRAME.findall(log) if not is_installed(file)
+        ]
+        return PipelineFailed(
+            f"the job ended: {said[0][:300] if said else 'it said nothing'}",
+            detail=places[-1] if places else "\n".join(line[:300] for line in lines[-6:]),
+            hint=f"its whole log is {self._file}",
+        )
+
+    def _log(self) -> str:
+        """The log of the current run."""
+        return self._stack.logs(self.driver_name, None)[self._seen :]
+
+    def _event_log(self) -> Path | None:
+        folder = self._stack.state_dir / "event-logs" / self.driver_name
+        return max(folder.glob("*-*"), default=None, key=lambda path: path.stat().st_mtime_ns)
+
+    def _note_event_log(self) -> None:
+        """Note the event log of the current run, which a job makes some seconds after its start."""
+        if not self.runs:
+            return
+        log = self._event_log()
+        known = [run.driver.event_log for run in self.runs[:-1]]
+        if log is not None and log not in known:
+            app_id = log.name.removesuffix(".inprogress")
+            self.runs[-1] = replace(
+                self.runs[-1], driver=replace(self.runs[-1].driver, app_id=app_id, event_log=log)
+            )

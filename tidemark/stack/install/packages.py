@@ -1,0 +1,108 @@
+"""Packages that a user's job needs on driver and executors, by their Maven coordinates, as ``spark-submit`` has them.
+
+The Ivy of the PySpark wheel resolves them with what they depend on, but for what is in the wheel already, from Maven
+Central or as ``TIDEMARK_IVY_SETTINGS`` configures. What came of a list of coordinates is kept in the user's cache, and
+not looked for again: a version that is published does not change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from tidemark import paths
+from tidemark.errors import FetchError, UsageError
+from tidemark.stack.install.jars import IVY_SETTINGS_VARIABLE
+from tidemark.stack.install.toolchain import Spark
+
+RESOLVE_S = 600.0
+"""Calibration: a package with two dependencies takes 5 s; ten minutes allows for a very slow connection."""
+COORDINATE = re.compile(r"(?P<group>[\w.-]+):(?P<name>[\w.-]+):(?P<version>[\w.+-]+)")
+IN_THE_WHEEL = (
+    "catalyst|core|graphx|hive|kvstore|launcher|mllib|mllib-local|network-common|network-shuffle|repl|sketch|sql|sql-api"
+    "|streaming|tags|unsafe|variant|common-utils|connect.*"
+)
+"""Modules of Spark that a package may depend on, and that are there."""
+_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
+</ivysettings>
+"""
+
+
+def resolve_packages(java: Path, spark: Spark, coordinates: Sequence[str]) -> list[Path]:
+    """The jars of these packages and of all that they need.
+
+    Raises ``UsageError`` for what is no coordinate, and ``FetchError`` if a package cannot be had.
+    """
+    for package in coordinates:
+        if COORDINATE.fullmatch(package) is None:
+            raise UsageError(
+                f"{package!r} is no package",
+                hint="write GROUP:ARTIFACT:VERSION, for example org.apache.spark:spark-avro_2.13:4.2.0",
+            )
+    if not coordinates:
+        return []
+    digest = hashlib.sha256("\n".join(sorted(coordinates)).encode()).hexdigest()[:16]
+    folder = paths.cache_dir() / "packages" / digest
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            _resolve(java, spark, coordinates, Path(temporary))
+            if not folder.is_dir():
+                (Path(temporary) / "lib").rename(folder)
+    there = {_artifact(jar) for jar in spark.jars.glob("*.jar")}
+    return sorted(jar for jar in folder.glob("*.jar") if _artifact(jar) not in there)
+
+
+def _artifact(jar: Path) -> str:
+    """The name of a jar without its version."""
+    return re.sub(r"-\d[\w.+-]*$", "", jar.stem)
+
+
+def _resolve(java: Path, spark: Spark, coordinates: Sequence[str], folder: Path) -> None:
+    (folder / "lib").mkdir()
+    (folder / "ivy.xml").write_text(_ivy_file(coordinates), encoding="utf-8")
+    (folder / "settings.xml").write_text(_SETTINGS, encoding="utf-8")
+    settings = os.environ.get(IVY_SETTINGS_VARIABLE, str(folder / "settings.xml"))
+    ivy = next(iter(sorted(spark.jars.glob("ivy-*.jar"))))
+    pattern = f"{folder}/lib/[artifact]-[revision].[ext]"
+    argv = [java, "-jar", ivy, "-settings", settings, "-ivy", folder / "ivy.xml", "-cache", folder / "cache"]
+    try:
+        done = subprocess.run(
+            [*map(str, argv), "-types", "jar", "bundle", "-retrieve", pattern, "-warn"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RESOLVE_S, check=False,
+        )  # fmt: skip
+        output, failed = done.stdout, done.returncode != 0
+    except subprocess.TimeoutExpired:
+        output, failed = f"Ivy did not end within {RESOLVE_S:g} s", True
+    if failed or not any((folder / "lib").iterdir()):
+        said = [line.strip() for line in output.splitlines() if line.strip(":\t ")]
+        raise FetchError(
+            f"the packages {', '.join(coordinates)} could not be resolved",
+            detail="\n".join(["the end of Ivy's output:", *said[-8:]]),
+            hint=f"check the coordinates; with a mirror, set {IVY_SETTINGS_VARIABLE} to an Ivy settings file; a jar"
+            " that you have is taken by --jars",
+        )
+
+
+def _ivy_file(coordinates: Sequence[str]) -> str:
+    found = [match.groupdict() for package in coordinates if (match := COORDINATE.fullmatch(package))]
+    lines = [
+        f"<dependency org={quoteattr(one['group'])} name={quoteattr(one['name'])} rev={quoteattr(one['version'])}"
+        ' conf="default->default(compile),master"/>'
+        for one in found
+    ]
+    return (
+        '<ivy-module version="2.0"><info organisation="tidemark" module="packages"/>'
+        '<configurations><conf name="default"/></configurations>\n<dependencies>\n'
+        + "\n".join(lines)
+        + f'\n<exclude org="org.apache.spark" module="spark-({IN_THE_WHEEL})_.*" matcher="regexp"/>'
+        '\n<exclude org="org.scala-lang" matcher="exact"/>\n</dependencies></ivy-module>\n'
+    )
