@@ -41,8 +41,8 @@ class Codec:
     """The functions of one file, by topic."""
 
     def __init__(self, pipeline: str) -> None:
-        module = load(pipeline)
-        contract = module.CONTRACT
+        loaded = load(pipeline)
+        contract, module = loaded.CONTRACT, sys.modules.get(getattr(loaded, "MODULE", ""), loaded)
         sides = (contract.left, contract.right) if isinstance(contract, Contract) else ()
         self._decoders: dict[str, tuple[str, Decode]] = {}
         self._encoders: dict[str, tuple[str, Encode]] = {}

@@ -30,7 +30,7 @@ BUSY = {"isTriggerActive": True, "message": "Processing new data"}
 
 
 @dataclass(frozen=True)
-class Job:
+class AppStart:
     """How a job is started, as a component of which name, and the file that gets its log at the end."""
 
     component: str
@@ -41,7 +41,7 @@ class Job:
 class AppQuery:
     """A job as the query of a run. A context manager; not for several threads at once."""
 
-    def __init__(self, stack: Stack, checkpoint: Checkpoint, job: Job, *, again: bool = False) -> None:
+    def __init__(self, stack: Stack, checkpoint: Checkpoint, job: AppStart, *, again: bool = False) -> None:
         """``again``: start the job again also if it has ended by itself."""
         self.runs: list[QueryRun] = []
         self.failures: list[str] = []

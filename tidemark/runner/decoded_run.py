@@ -16,8 +16,8 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.decoded_records import decoded_path
 from tidemark.formats.events import Event, read_event
 from tidemark.formats.trace import TraceReader, write_trace
-from tidemark.runner.project_path import located, project_path
 from tidemark.runner.programs import PROGRAM_S, run_program
+from tidemark.runner.project_path import located, project_path
 from tidemark.runner.run_options import RunOptions
 
 

@@ -27,7 +27,7 @@ from tidemark.formats.project_files import PROJECT, keep_project
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
 from tidemark.runner.app_command import app_path, app_words, sources_of_app
-from tidemark.runner.app_query import AppQuery, Job
+from tidemark.runner.app_query import AppQuery, AppStart
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
 from tidemark.runner.own_driver import must_take_jars, own_driver
@@ -108,7 +108,7 @@ class LiveRun:
         environment["PYTHONUNBUFFERED"] = "1"
         keep_project(sources_of_app(command, code), self._directory.path / PROJECT)
         start = lambda: self._stack.start_app(self._name, words, environment, Path.cwd())  # noqa: E731
-        job = Job(self._name, start, self._directory.path / "logs" / "app.log")
+        job = AppStart(self._name, start, self._directory.path / "logs" / "app.log")
         return AppQuery(self._stack, self._checkpoint, job, again=bool(self._options.fault_specs))
 
     def _query(self, collector: Collector, query: Query | AppQuery) -> None:

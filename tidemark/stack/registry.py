@@ -42,7 +42,7 @@ LOCK_S = 300.0
 END_S = 4.0
 """Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
-LAYOUT = 3
+LAYOUT = 4
 """The version of the records. It must change when a field is added, changed or removed."""
 
 R = TypeVar("R", bound=msgspec.Struct)

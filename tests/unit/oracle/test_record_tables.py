@@ -25,6 +25,7 @@ from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.oracle.input.columns import ColumnReader, Columns
 from tidemark.oracle.input.history import empty_history
 from tidemark.oracle.large import record_tables
+from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.record_tables import RecordTables
 
 CONTRACT = Contract(
@@ -198,7 +199,7 @@ def tables_of(
 
     with duckdb.connect(":memory:") as sql, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ColumnReader, "read", counted)
-        made = RecordTables(sql, HISTORY, files)  # type: ignore[arg-type]
+        made = RecordTables(PartTables(sql, 1), HISTORY, files)  # type: ignore[arg-type]
         made.make()
         found = sql.execute(
             "select n, side, part, position, id, k0, k1, time_us, readable, price_ from parsed order by n"

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from tidemark.errors import PipelineFailed, TestbedError
-from tidemark.runner.app_query import AppQuery, Job
+from tidemark.runner.app_query import AppQuery, AppStart
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver
 
@@ -69,7 +69,7 @@ class MadeUpStack:
 def made(tmp_path):
     def make(*, again=False, fails=False):
         stack = MadeUpStack(tmp_path, fails=fails)
-        job = Job("job", stack.start, tmp_path / "app.log")
+        job = AppStart("job", stack.start, tmp_path / "app.log")
         return stack, AppQuery(stack, Checkpoint(stack.checkpoint), job, again=again)
 
     return make

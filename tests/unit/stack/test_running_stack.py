@@ -68,6 +68,7 @@ def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, comp
         "master": "master",
         "worker-1": "worker",
         "driver": "driver",
+        "job": "app",
     }.items():
         state.write_component(component(name, kind))
     for name in ("broker-events", "master-data", "worker-pay"):
@@ -79,5 +80,6 @@ def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, comp
         "master": ["master"],
         "worker": ["worker-1"],
         "driver": ["driver", "broker-events", "master-data", "worker-pay"],
+        "app": ["job"],
     }
-    assert len(stack.components()) == 7
+    assert len(stack.components()) == 8
