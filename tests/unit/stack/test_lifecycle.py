@@ -15,8 +15,10 @@ from tidemark.processes import ProcessId, end, marked, tail
 from tidemark.stack import StackSpec, cold_start, current, down, lease, running_stack, up
 from tidemark.stack.api import ComponentKind
 from tidemark.stack.local.process_runtime import ProcessRuntime
-from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, Lease, StateFolder
+from tidemark.stack.registry import LAYOUT, TOKEN_VARIABLE, ComponentRecord, Lease, StateFolder
 from tidemark.waiting import wait_until
+
+LAYOUT_IN_RECORD = f'"layout":{LAYOUT}'.encode()
 
 SPEC = StackSpec()
 HOLDER = """
@@ -212,7 +214,7 @@ def begin(start, home: Path) -> None:
 def test_a_stack_of_another_version_is_neither_ended_nor_replaced(home, fake_start, start):
     up(SPEC, home=home)
     left, record = processes(home), home / "stack" / "stack.json"
-    record.write_bytes(record.read_bytes().replace(b'"layout":3', b'"layout":1'))
+    record.write_bytes(record.read_bytes().replace(LAYOUT_IN_RECORD, b'"layout":1'))
 
     for use in (lambda: current(home=home), lambda: begin(start, home)):
         with pytest.raises(UnknownStack, match="another version") as error:
@@ -229,5 +231,5 @@ def test_a_stack_of_another_version_is_neither_ended_nor_replaced(home, fake_sta
 def test_the_end_of_a_lease_leaves_a_stack_of_another_version_alone(home):
     with lease(SPEC, home=home):
         left, record = processes(home), home / "stack" / "stack.json"
-        record.write_bytes(record.read_bytes().replace(b'"layout":3', b'"layout":4'))
+        record.write_bytes(record.read_bytes().replace(LAYOUT_IN_RECORD, b'"layout":99'))
     assert all(process.alive for process in left)
