@@ -220,6 +220,11 @@ class Output:
     left_ref: tuple[str, str] | None = None
     right_ref: tuple[str, str] | None = None
 
+    @property
+    def has_refs(self) -> bool:
+        """Whether an output record names its input records by partition and offset, on each side that it has."""
+        return self.left_ref is not None and (self.right_id is None or self.right_ref is not None)
+
 
 @dataclass(frozen=True)
 class Contract:

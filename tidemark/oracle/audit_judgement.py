@@ -79,7 +79,7 @@ class _AuditJudgement(Judgement):
         if checked.finding is not None:
             self.finding_log.add(checked.finding)
         output = self.contract.output
-        has_refs = output.left_ref is not None and (output.right_id is None or output.right_ref is not None)
+        has_refs = output.has_refs
         query = self.manifest.query_id
         found = level_of(run.output(), query, has_refs=has_refs)
         counts: dict[str, int] = {}

@@ -368,6 +368,24 @@ def test_a_run_made_set_by_set_has_the_same_verdict(tmp_path: Path, monkeypatch:
     assert whole == part
 
 
+def test_a_run_whose_output_has_the_places_of_one_side_is_read_by_its_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_large_run(tmp_path, 4_000, 5)
+    manifest = run.manifest
+    output: Any = manifest.contract["output"]
+    output["right_ref"] = None
+    run.write_json("manifest", manifest)
+    seal(tmp_path)
+    in_parts(monkeypatch, PARTS)
+
+    whole, part, was_reduced = both(RunDirectory(tmp_path), monkeypatch)
+
+    assert was_reduced
+    assert whole == part
+    assert whole["verdict"] == "VALID"
+
+
 def test_compressed_evidence_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write(drawn(3), tmp_path, random.Random(2))
     for path in list(tmp_path.glob("*.jsonl")):

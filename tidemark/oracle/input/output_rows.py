@@ -75,7 +75,7 @@ class OutputReader:
         self._partitions = history.partitions
         output = history.contract.output
         self._semi = output.right_id is None
-        self._has_refs = output.left_ref is not None and (self._semi or output.right_ref is not None)
+        self._has_refs = output.has_refs
         absent = output.left_id
         names = [
             output.left_id,

@@ -37,10 +37,10 @@ def fields_of_output(output: Output) -> dict[str, str]:
     fields = {"l_id": output.left_id}
     if output.right_id is not None:
         fields["r_id"] = output.right_id
-    if output.left_ref is not None and (output.right_id is None or output.right_ref is not None):
-        fields |= {"l_part": output.left_ref[0], "l_position": output.left_ref[1]}
-        if output.right_id is not None and output.right_ref is not None:
-            fields |= {"r_part": output.right_ref[0], "r_position": output.right_ref[1]}
+    if output.has_refs:
+        for side, ref in (("l", output.left_ref), ("r", output.right_ref)):
+            if ref is not None and f"{side}_id" in fields:
+                fields |= {f"{side}_part": ref[0], f"{side}_position": ref[1]}
     return fields
 
 
@@ -62,7 +62,7 @@ def make_claimed(tables: PartTables, output: Output, scan: str) -> None:
 def make_came(tables: PartTables, output: Output) -> None:
     """Make ``came`` of ``claimed``, which is dropped, share by share."""
     shares = [(share, share) for share in tables.shares]
-    if output.left_ref is not None and len(shares) > 1:
+    if output.has_refs and len(shares) > 1:
         ((most,),) = tables.rows("select max(position) from parsed")
         shares = [(share, share) for share in ranges(int(most or 0), len(shares))]
         shares.append(("{} is null".format, lambda *_: "false"))
@@ -126,9 +126,8 @@ def came_relations(output: Output, claims: str, number: str, share: Share, of_re
     for at, side in enumerate(sides):
         rest = [name for name in fields if name.partition("_")[0] in sides[at + 1 :]]
         before = [] if at == 0 else ["l", "l_is_known", "l_is_absent"]
-        has_refs = "l_part" in fields
-        records, on, known, absent = _records_of(side, at, of_records, has_refs=has_refs)
-        mine = f"c.{side}_position" if has_refs else f"c.{side}_id"
+        records, on, known, absent = _records_of(side, at, of_records, has_refs=output.has_refs)
+        mine = f"c.{side}_position" if output.has_refs else f"c.{side}_id"
         kept = "".join(f", c.{name}" for name in (*before, *rest))
         text = (
             f"select c.{number} as o, c.batch, c.is_plain{kept}, p.n as {side}, ({known}) as {side}_is_known,"
