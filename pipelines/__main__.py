@@ -113,7 +113,7 @@ def _sources(module: Pipeline) -> dict[str, str]:
 
 
 def _is_wanted(told: Callable[[], dict[str, Any]]) -> bool:
-    """Answer lines ``plan`` with what is told until another line comes. Whether one came: False at the end of input."""
+    """Answer each line ``plan`` with the plan, until another line comes; returns False at the end of input."""
     while (line := sys.stdin.readline()).strip() == "plan":
         say("plan", **told())
     return line != ""

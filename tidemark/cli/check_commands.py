@@ -27,8 +27,8 @@ Memory = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="How much DuckDB may hold in memory (500MB, 8GB); the rest is in temporary files. Default: 400 MB, and a"
-        " megabyte for each 16,000 records, at most 2,500.",
+        help="How much DuckDB may hold in memory (500MB, 8GB); the rest is in temporary files. Default: as much"
+        " as the run needs, at most 2,500 MB.",
     ),
 ]
 SparkMaster = Annotated[

@@ -5,9 +5,9 @@ when a pair is made. In the file::
 
     decode_order, encode_order = avro_pair("orders.avsc")
 
-The wire format has a byte 0, the number of the writer's schema in four bytes, and the record: ``schemas`` names the
-file of each number, so that no registry is asked. Logical types are times, dates, ``Decimal`` and ``UUID``; bytes are
-base64 in the contract, as in Spark's ``to_json``. What is no record of the schema, or has bytes behind it, is no event.
+The wire format has a byte 0, the schema ID of the writer's schema in four bytes, and the record: ``schemas`` names the
+file of each schema ID, so that no registry is asked. Logical types are times, dates, ``Decimal`` and ``UUID``; bytes
+are base64 in the contract, as in Spark's ``to_json``. What is no record of the schema, or has bytes behind it, is none.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _HEAD = struct.Struct(">bI")
 def avro_pair(schema: Schema, *, schemas: Mapping[int, Schema] | None = None) -> tuple[Decode, Encode]:
     """The functions ``decode`` and ``encode`` for records of a schema.
 
-    ``schemas`` has the writers' schemas of the wire format by their numbers; without it records have no head. They are
-    read as ``schema`` says, as Avro resolves the difference. Raises ``UsageError`` for a schema that cannot be read.
+    ``schemas`` has the writers' schemas of the wire format by their schema IDs; without it records have no head. They
+    are read as ``schema`` says, as Avro resolves the difference. Raises ``UsageError`` for a schema that cannot be
+    read.
     """
     try:
         import fastavro

@@ -1,4 +1,4 @@
-"""What a pipeline that starts its own query is told of a run: where it reads, writes and keeps its checkpoint.
+"""The topics, the Kafka address and the checkpoint folder for a pipeline that starts its own query.
 
 Free of PySpark. A pipeline has ``start(spark, io)`` in the place of ``build(left, right)``; everything is its own then:
 sources, options, sink. It returns the query that is judged::

@@ -2,13 +2,13 @@
 
 Free of everything but the standard library, as the contract is. ``time_format`` of a side is one of these:
 
-``iso``         what Spark's JSON reader reads as a TIMESTAMP (``tidemark.formats.events``): the default.
-``epoch-s``, ``epoch-ms``, ``epoch-us``, ``epoch-ns``
-                a number since 1970-01-01T00:00:00Z: a BIGINT, or a field that is made a BIGINT or a DECIMAL of up to 30
-                digits. What is less than a microsecond is rounded down.
-a pattern       a datetime pattern of Spark, as ``try_to_timestamp`` reads text by it: ``dd/MM/yyyy HH:mm:ss``. Of its
-                letters there are y (yyyy, yy), M (M, MM, MMM, MMMM), d, H, h with a, m, s, S, X, x and Z, text in
-                quotes, and optional parts in brackets.
+``iso``                  what Spark's JSON reader reads as a TIMESTAMP (``tidemark.formats.events``): the default.
+``epoch-ms``             milliseconds since 1970-01-01T00:00:00Z, and so ``epoch-s``, ``epoch-us`` and ``epoch-ns``: a
+                         BIGINT, or a field that is made a BIGINT or a DECIMAL of up to 30 digits. What is less than a
+                         microsecond is rounded down.
+``dd/MM/yyyy HH:mm:ss``  or another datetime pattern of Spark, as ``try_to_timestamp`` reads text by it. Of its letters
+                         there are y (yyyy, yy), M (M, MM, MMM, MMMM), d, H, h with a, m, s, S, X, x and Z, text in
+                         quotes, and optional parts in brackets.
 
 ``time_zone`` is the zone of a time that names none: ``UTC``, ``Europe/Berlin``, ``+02:00``. Years are 0001 to 9999: any
 other time is none.

@@ -1,4 +1,4 @@
-"""The command of a user's job: a program with its own driver, which is told of a run by what its command line says.
+"""The command that starts a user's job, a program with its own driver; topics and checkpoint are arguments of it.
 
 ``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace.
 """

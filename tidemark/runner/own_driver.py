@@ -19,7 +19,7 @@ from tidemark.stack.install.toolchain import find_java, find_spark
 def own_driver(stack: Stack, name: str, code: PipelineCode) -> Iterator[Driver]:
     """Start a driver and stop it at the end.
 
-    Raises ``TidemarkError``: it does not start, or a package cannot be had.
+    Raises ``TidemarkError`` if the driver does not start, or a package cannot be downloaded.
     """
     jars = [_given(stack, name, jar) for jar in jars_of(code)]
     driver = stack.start_driver(name, {"spark.jars": ",".join(map(str, jars))} if jars else None)

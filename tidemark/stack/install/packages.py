@@ -39,7 +39,8 @@ _SETTINGS = """<ivysettings>
 def resolve_packages(java: Path, spark: Spark, coordinates: Sequence[str]) -> list[Path]:
     """The jars of these packages and of all that they need.
 
-    Raises ``UsageError`` for what is no coordinate, and ``FetchError`` if a package cannot be had.
+    Raises ``UsageError`` if a name is not a Maven coordinate (``GROUP:ARTIFACT:VERSION``), and ``FetchError`` if a
+    package cannot be downloaded.
     """
     for package in coordinates:
         if COORDINATE.fullmatch(package) is None:
