@@ -91,7 +91,7 @@ class _ChainJudgement(Judgement):
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
-        predicted = self.stage("the model", lambda: self.predict(rules_of(self.defects()), self.choice))
+        predicted = self.stage("the model", lambda: predict(history, rules_of(self.defects()), self.choice))
         if predicted is not None:
             if self.choice.unseen:
                 self.inconclusive.append(
@@ -106,7 +106,7 @@ class _ChainJudgement(Judgement):
                 ),
             )
             defect = self.stage("the SQL oracle", lambda: self.compare_oracles(predicted)) or DefectRows()
-            without = self.stage("late rows", lambda: self.predict(Rules(keep_late=True), first_come))
+            without = self.stage("late rows", lambda: predict(history, Rules(keep_late=True)))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
             comparison = ChainComparison(history, self.output, predicted, defect, self.finding_log)
@@ -126,24 +126,12 @@ class _ChainJudgement(Judgement):
         versions = self.history.manifest.versions
         return [name for name in CHAIN_DEFECTS if has_defect(versions, name)]
 
-    def predict(self, rules: Rules, choose: Choose) -> Predicted:
-        """Run the model over all batches."""
-        model, shape = Model(self.history.chain, rules, choose), Shape(self.history.chain)
-        predicted = Predicted(model, shape)
-        for number, batch in enumerate(self.history.batches):
-            self.choice.batch = number
-            if batch.plan.restarted:
-                model.restart()
-            predicted.watermarks_ms.append(model.watermark_ms)
-            predicted.rows.append([(shape.of(row), row) for row in model.batch(batch.rows)])
-        return predicted
-
     def compare_oracles(self, predicted: Predicted) -> DefectRows:
         """What a known defect of Spark changes; a difference between the oracles becomes a finding."""
         name = self.possible_defect(predicted.model)
         if not self.agree(predicted, self.defects()) or name is None:
             return DefectRows()
-        sound = self.predict(SOUND, Choice(self.history, self.output))
+        sound = predict(self.history, SOUND, self.choice)
         if not self.agree(sound, ()):
             return DefectRows()
         right, ours = sound.all(), predicted.all()
@@ -165,6 +153,20 @@ class _ChainJudgement(Judgement):
             isinstance(one, chain.Join) and one.kind is JoinKind.LEFT_SEMI for one in self.history.chain.steps
         )
         return LEFT_SEMI_LOSES_SAME_BATCH_ROWS if semi and model.rules.right_first else None
+
+
+def predict(history: ChainHistory, rules: Rules, choose: Choose = first_come) -> Predicted:
+    """Run the model over all batches."""
+    model, shape = Model(history.chain, rules, choose), Shape(history.chain)
+    predicted = Predicted(model, shape)
+    for number, batch in enumerate(history.batches):
+        if isinstance(choose, Choice):
+            choose.batch = number
+        if batch.plan.restarted:
+            model.restart()
+        predicted.watermarks_ms.append(model.watermark_ms)
+        predicted.rows.append([(shape.of(row), row) for row in model.batch(batch.rows)])
+    return predicted
 
 
 def differences_of(described: chain.Chain, predicted: Predicted, answer: ChainAnswer) -> Iterator[str]:

@@ -11,10 +11,8 @@ from tests.spark.chain_fuzz import read_rows
 from tests.spark.chain_traces import SHAPES, History, make_history
 from tests.unit.oracle.chain_runs import ChainRun
 from tidemark.formats.evidence import Batch
-from tidemark.oracle.chain_judgement import CHAIN_DEFECTS, differences_of, rules_of
-from tidemark.oracle.compare.chain_comparison import Predicted
+from tidemark.oracle.chain_judgement import CHAIN_DEFECTS, differences_of, predict, rules_of
 from tidemark.oracle.input.chain_history import ChainBatchRows, ChainHistory
-from tidemark.oracle.input.chain_rows import Shape
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import (
@@ -113,14 +111,8 @@ def test_a_model_that_breaks_a_rule_disagrees_with_sql(mutant, monkeypatch):
 def disagreements(history: History, defects: Sequence[str]) -> list[str]:
     """What SQL says of a random history that the model does not."""
     told = told_history(history)
-    model = Model(told.chain, rules_of(defects))
-    predicted = Predicted(model, Shape(told.chain))
-    for batch in told.batches:
-        if batch.plan.restarted:
-            model.restart()
-        predicted.watermarks_ms.append(model.watermark_ms)
-        predicted.rows.append([(predicted.shape.of(row), row) for row in model.batch(batch.rows)])
-    answer = ask_chain(told, model.choices(), defects)
+    predicted = predict(told, rules_of(defects))
+    answer = ask_chain(told, predicted.model.choices(), defects)
     return list(differences_of(told.chain, predicted, answer))
 
 
@@ -135,8 +127,8 @@ def told_history(history: History) -> ChainHistory:
                 told.places.append((row["topic"], 0, ends[row["topic"]]))
                 ends[row["topic"]] += 1
                 for one, mine in zip(history.chain.sources, read, strict=True):
-                    number = frozenset([len(told.places) - 1])
-                    mine += [Row(kept.values, number) for kept in read_rows(one, [row])]
+                    made_of = frozenset([len(told.places) - 1])
+                    mine += [Row(kept.values, made_of) for kept in read_rows(one, [row])]
             plan = Batch(
                 batch=len(told.batches), watermark_ms=0, restarted=phase.restart and number == 0,
                 end_offsets={topic: {"0": end} for topic, end in ends.items()},

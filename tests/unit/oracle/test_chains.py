@@ -318,6 +318,15 @@ def test_a_left_semi_join_in_a_chain_loses_rows_by_the_known_defect_and_only_sin
     assert any("4.1.4" in reason for reason in sound.judge().inconclusive)
 
 
+def test_what_a_known_defect_changes_is_told_of_the_rows_that_a_limit_took():
+    semi = Chain("semi_first", Limit(replace(JOINED, kind=JoinKind.LEFT_SEMI), 2), ("id_a",))
+    run = ChainRun(semi).batch("i1 x 1", "c1 x 2", out="i1")
+    run.batch("i2 y 3, i3 z 3", "c2 y 4, c3 z 4", watermark=1, out="i3")
+    run.versions = {"spark": "4.2.0"}
+
+    assert properties(run) == {}
+
+
 def test_a_left_semi_join_of_windowed_aggregates_gives_nothing_since_4_2():
     semi = Chain("semi_windows", replace(NO_FEWER, kind=JoinKind.LEFT_SEMI), ("k_a", "n"))
 
