@@ -8,6 +8,7 @@ environment variables of its own, or in those of fsspec (``FSSPEC_S3_ENDPOINT_UR
 
 from __future__ import annotations
 
+import errno
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,11 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.errors import UsageError
+from tidemark.errors import TestbedError, UsageError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, a quota that is used up, a limit of the size of files."""
 _LOG = ("commits", "offsets", "sources")
 """The folders of a query's log. Commits are fetched first: each batch that is committed was planned before."""
 _is_address = re.compile(r"[a-z][a-z0-9+.-]*://.", re.IGNORECASE).match
@@ -69,10 +72,7 @@ class _StoredCheckpoint(CheckpointCopy):
         self, store: AbstractFileSystem, root: str, name: str, is_wanted: Callable[[str], bool]
     ) -> None:
         """Fetch a folder; a file that is gone since it was listed is left out."""
-        if not store.isdir(f"{root}/{name}"):
-            return
         store.invalidate_cache(f"{root}/{name}")
-        (self.folder / name).mkdir(exist_ok=True)
         for path in store.find(f"{root}/{name}"):
             copy = self.folder / name / str(path).removeprefix(f"{root}/{name}/")
             if copy.exists() or not is_wanted(copy.name):
@@ -99,7 +99,6 @@ def opened_checkpoint(checkpoint: str) -> Iterator[CheckpointCopy]:
 @contextmanager
 def _reading(url: str) -> Iterator[tuple[AbstractFileSystem, str]]:
     """The store, and the path in it."""
-    problem = f"the checkpoint {url!r} cannot be read"
     try:
         import fsspec
 
@@ -107,18 +106,30 @@ def _reading(url: str) -> Iterator[tuple[AbstractFileSystem, str]]:
         yield store, str(root).rstrip("/")
     except UsageError:
         raise
+    except OSError as error:
+        if error.errno in FULL_DISK:
+            raise TestbedError(
+                f"the copy of the checkpoint {url!r} does not fit into {tempfile.gettempdir()!r}",
+                detail=str(error),
+                hint="free some space there, or set TMPDIR",
+            ) from error
+        raise _unreadable(url, error) from error
     except ImportError as error:
         raise UsageError(
-            f"{problem}: a package is missing",
+            f"the checkpoint {url!r} cannot be read: a package is missing",
             detail=str(error),
             hint="install what reads this store into the Python of this command: fsspec, and s3fs for s3://, gcsfs for"
             " gs://, adlfs for abfs://; the extra `s3` has the first two",
         ) from error
     except Exception as error:
-        raise UsageError(
-            problem,
-            detail=f"{type(error).__name__}: {error}",
-            hint="give this command what the store's client wants: its own variables or files for who may read, and"
-            " FSSPEC_S3_ENDPOINT_URL and the like for where it is; or copy `metadata`, `offsets`, `commits` and"
-            " `sources` of the checkpoint to a folder, and audit that",
-        ) from error
+        raise _unreadable(url, error) from error
+
+
+def _unreadable(url: str, error: Exception) -> UsageError:
+    return UsageError(
+        f"the checkpoint {url!r} cannot be read",
+        detail=f"{type(error).__name__}: {error}",
+        hint="give this command what the store's client wants: its own variables or files for who may read, and"
+        " FSSPEC_S3_ENDPOINT_URL and the like for where it is; or copy `metadata`, `offsets`, `commits` and"
+        " `sources` of the checkpoint to a folder, and audit that",
+    )

@@ -7,7 +7,6 @@ rows, and whatever wrote a row before the second is planned in the third.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -31,7 +30,7 @@ from tidemark.auditor.audited_batches import (
 )
 from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
-from tidemark.auditor.checkpoint_store import CheckpointCopy, opened_checkpoint
+from tidemark.auditor.checkpoint_store import FULL_DISK, CheckpointCopy, opened_checkpoint
 from tidemark.auditor.reported_batches import ReportedBatches, with_reports
 from tidemark.auditor.state_before import StateWanted, is_read, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
@@ -48,8 +47,6 @@ from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_quer
 
 OLDEST_FORMAT = 1
 """The state format of a log that does not name one."""
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A full disk, a quota that is used up, a limit of the size of files."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +68,10 @@ def run_audit(options: AuditOptions) -> AuditResult:
     if options.read_state:
         must_have_java()
     path = options.run_dir or _default_directory(contract)
+    _must_be_free(path)
     with opened_checkpoint(options.checkpoint) as checkpoint:
         # A folder that is no checkpoint, or that of another query, is refused before Kafka is asked.
         must_have_read(read_query_log(checkpoint.folder), _topics(options, contract))
-        _must_be_free(path)
         return _audited(options, checkpoint, contract, path)
 
 
@@ -252,7 +249,7 @@ def _unfinished(path: Path) -> Iterator[RunDirectory]:
 
 def _not_written(path: Path, error: OSError) -> TidemarkError:
     """Why there is no evidence: a full disk is no fault of the caller."""
-    if error.errno in _FULL:
+    if error.errno in FULL_DISK:
         return TestbedError(
             f"the evidence does not fit into {str(path.parent)!r}",
             detail=f"{error.strerror}; what was written of it is deleted, and there is no verdict",

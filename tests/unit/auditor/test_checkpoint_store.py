@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.s3_server import S3Server, s3_server
 from tidemark.auditor.checkpoint_store import is_in_a_store, opened_checkpoint
-from tidemark.errors import UsageError
+from tidemark.errors import TestbedError, UsageError
 
 FILES = {
     "metadata": '{"id":"the-query"}',
@@ -140,3 +141,17 @@ def test_a_store_without_its_package_is_an_error_that_names_it(
         pass
 
     assert said in caught.value.detail
+
+
+def test_a_full_disk_of_this_machine_is_no_fault_of_the_store(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: Any, **_more: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("s3"), "get_file", full)
+
+    with pytest.raises(TestbedError, match="does not fit") as caught, opened_checkpoint(url):
+        pass
+
+    assert "TMPDIR" in caught.value.hint

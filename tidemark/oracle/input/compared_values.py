@@ -17,6 +17,7 @@ from tidemark.formats.contract import Contract, Filter, Side, Term
 from tidemark.formats.field_types import LONG
 from tidemark.formats.field_values import in_order, literal_of
 from tidemark.formats.record_fields import BIGINT, DECIMAL, Field
+from tidemark.oracle.spark.pushdown import of_both, of_side
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 Place = tuple[int, str]
@@ -30,12 +31,14 @@ class ComparedValues:
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
+        self._terms = (*contract.condition, *contract.where)
         self._fields = contract.values
         self._class_of: dict[Place, set[Place]] = {}
         for side, names in enumerate(contract.compared):
             for name in names:
                 self._class_of[side, name] = {(side, name)}
-        for one, other in [*zip(contract.left.keys, contract.right.keys, strict=True), *_of_both(contract)]:
+        pairs = [(str(term.left), str(term.right)) for term in of_both(self._terms)]
+        for one, other in [*zip(contract.left.keys, contract.right.keys, strict=True), *pairs]:
             if (LEFT, one) in self._class_of:
                 self._join((LEFT, one), (RIGHT, other))
 
@@ -68,11 +71,7 @@ class ComparedValues:
     def _literals(self, place: Place) -> list[Any]:
         """What a field is compared with."""
         side, name = place
-        terms = (*self._contract.condition, *self._contract.where)
-        asked = [
-            *self._side(side).filters,
-            *filter(None, (term.of_side(right=side == RIGHT) for term in terms)),
-        ]
+        asked = (*self._side(side).filters, *of_side(self._terms, side))
         return [one.value for one in asked if one.field == name]
 
     def _side(self, side: int) -> Side:
@@ -134,9 +133,3 @@ class ComparedValues:
         names = {name for of, name in self._class_of if of == side}
         kept = tuple(one for one in self._side(side).fields if one.name not in names)
         return (*kept, *(Field(name, self._fields[side][name].column, BIGINT) for name in sorted(names)))
-
-
-def _of_both(contract: Contract) -> list[tuple[str, str]]:
-    """The fields of both sides that are compared with each other."""
-    terms = (*contract.condition, *contract.where)
-    return [(term.left, term.right) for term in terms if term.left is not None and term.right is not None]

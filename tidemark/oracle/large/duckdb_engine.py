@@ -26,7 +26,8 @@ its temporary folder.
 """
 _PART_ROWS_OF_A_MB = 5_000
 """The joins of so many records are made with a megabyte at a time."""
-_SIZE = re.compile(r"[1-9][0-9]{0,5} ?[MGT]B").fullmatch
+_SIZE = re.compile(r"([1-9][0-9]{0,5}) ?([MGT]B)").fullmatch
+_MEGABYTES = {"MB": 1, "GB": 1_000, "TB": 1_000_000}
 
 
 @contextmanager
@@ -57,9 +58,9 @@ def memory_limit(records: int) -> str:
 
 def parts_of(limit: str, records: int) -> int:
     """In how many parts so many input records are joined with so much memory."""
-    number, unit = re.findall(r"\d+|[A-Z]+", limit.upper())
-    megabytes = float(number) * {"KB": 1e-3, "MB": 1, "GB": 1e3, "TB": 1e6}[unit]
-    return 1 + int(records / (megabytes * _PART_ROWS_OF_A_MB))
+    size = _SIZE(limit)
+    assert size is not None
+    return 1 + records // (int(size[1]) * _MEGABYTES[size[2]] * _PART_ROWS_OF_A_MB)
 
 
 @contextmanager

@@ -113,7 +113,7 @@ class PartTables(DuckDBTables):
 
 
 def _is_in(number: int, parts: int, *columns: str) -> str:
-    """Whether a row is in a share. Numbers are cast: those of another type have another hash."""
+    """Whether a row is in a share. Columns of tables that are joined are of one type: others have other hashes."""
     return f"hash({', '.join(columns)}) % {parts} = {number}" if parts > 1 else "true"
 
 

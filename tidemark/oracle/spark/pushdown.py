@@ -61,7 +61,7 @@ def as_planned(contract: Contract) -> Contract:
         kind=kind_of_filtered(contract.kind, contract.where),
         left=replace(contract.left, filters=contract.left.filters + of_side(contract.where, LEFT)),
         right=replace(contract.right, filters=contract.right.filters + of_side(contract.where, RIGHT)),
-        condition=contract.condition + _of_both(contract.where),
+        condition=contract.condition + of_both(contract.where),
         where=(),
     )
 
@@ -70,7 +70,7 @@ def place(contract: Contract) -> Pushdown:
     """Where everything goes; of a contract that :func:`as_planned` gave."""
     preserved = PRESERVED.get(contract.kind, ())
     own = of_side(contract.condition, LEFT), of_side(contract.condition, RIGHT)
-    pairs = _of_both(contract.condition)
+    pairs = of_both(contract.condition)
     below = tuple(
         tuple(dict.fromkeys([*side.filters, *(() if at in preserved else own[at])]))
         for at, side in enumerate((contract.left, contract.right))
@@ -138,5 +138,6 @@ def of_side(terms: Sequence[Term], side: int) -> tuple[Filter, ...]:
     return tuple(one for one in found if one is not None)
 
 
-def _of_both(terms: Sequence[Term]) -> tuple[Term, ...]:
+def of_both(terms: Sequence[Term]) -> tuple[Term, ...]:
+    """The conjuncts that compare a field of one side with one of the other."""
     return tuple(term for term in terms if term.value is None)

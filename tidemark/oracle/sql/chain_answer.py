@@ -28,10 +28,10 @@ from tidemark.oracle.spark.known_defects import (
 from tidemark.oracle.spark.outer_join_elimination import as_described, optimized
 from tidemark.oracle.sql import chain_relations
 from tidemark.oracle.sql.chain_relations import time_of
-from tidemark.oracle.sql.interruptible import execute, interruptible
 from tidemark.oracle.sql.join_answer import FEW_ROWS, POPULAR, QUIET, as_one, database
 from tidemark.oracle.sql.join_inputs import plan_tables
 from tidemark.oracle.sql.join_rules import Select, quoted
+from tidemark.oracle.sql.relation_tables import DuckDBTables
 from tidemark.oracle.sql.row_relations import PLACED, watermark_relations
 
 _ARROW = {chain.STRING: pa.string(), chain.BIGINT: pa.int64(), chain.TIME: pa.int64()}
@@ -88,7 +88,7 @@ class _Question:
         self._loses = LEFT_SEMI_LOSES_SAME_BATCH_ROWS in defects
         self._history = history
         self._choices = iter(choices)
-        self._sql = sql
+        self._tables = DuckDBTables(sql)
         rows = sum(len(of_source) for batch in history.batches for of_source in batch.rows)
         self._popular = None if rows <= FEW_ROWS else POPULAR
         self._sources = iter(range(len(self._plan.sources)))
@@ -99,10 +99,10 @@ class _Question:
         self._place_rows()
         last, found = self._run(self._plan.chain.last), self._answer
         text = "select watermark_ms from query_watermarks join plans using (batch) order by batch"
-        found.watermarks_ms = [watermark_ms for (watermark_ms,) in self._rows(text)]
+        found.watermarks_ms = [watermark_ms for (watermark_ms,) in self._tables.rows(text)]
         found.rows = [[] for _ in self._history.batches]
         columns = ", ".join(map(quoted, self._plan.chain.output))
-        for batch, *values in self._rows(f"select batch, {columns} from {last.name}"):
+        for batch, *values in self._tables.rows(f"select batch, {columns} from {last.name}"):
             found.rows[batch].append(tuple(values))
         return found
 
@@ -111,7 +111,7 @@ class _Question:
         sources, plans = self._plan.chain.sources, [batch.plan for batch in self._history.batches]
         topics = [source.topic for source in sources]
         for name, columns in plan_tables(self._history.manifest, plans, topics).items():
-            self._sql.register(name, columns)
+            self._tables.register(name, columns)
         records, first = [], 0
         for side, source in enumerate(sources):
             first += self._read(side, source, first)
@@ -183,11 +183,11 @@ class _Question:
     def _divide(self, text: str) -> None:
         """Make ``rows`` of a step: late, and in time; and count the late ones."""
         self._make("rows", text)
-        [(self._answer.late[-1],)] = self._rows("select count(*) from rows where is_late")
+        [(self._answer.late[-1],)] = self._tables.rows("select count(*) from rows where is_late")
 
     def _check(self, promises: Mapping[str, str]) -> None:
         for what, text in promises.items():
-            self._answer.broken += [f"{what}: {row}" for row in self._rows(f"{text} limit 3")]
+            self._answer.broken += [f"{what}: {row}" for row in self._tables.rows(f"{text} limit 3")]
 
     def _load(self, name: str, step: chain.Step) -> None:
         """Make the table of a step of what it chose."""
@@ -202,11 +202,8 @@ class _Question:
         columns = {column: pa.array(values, pa.int64()) for column, values in numbers.items()}
         for column, kind in chain.types_of(step).items():
             columns[f"{column}_"] = pa.array([row.values[column] for row in rows], _ARROW[kind])
-        self._sql.register(name, pa.table(columns))
+        self._tables.sql.register(name, pa.table(columns))
 
     def _make(self, name: str, text: str) -> str:
-        execute(self._sql, f"create or replace temp table {name} as {text}")
+        self._tables.make(name, text)
         return name
-
-    def _rows(self, text: str) -> list[tuple[Any, ...]]:
-        return interruptible(self._sql, lambda: self._sql.execute(text).fetchall())
