@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -119,8 +119,13 @@ def code_sha256() -> str:
     Of each file of ``code_files()``: its name, its length and its bytes. Read once per process, so that a file that
     is edited while a run goes on does not change what the run says of itself.
     """
+    return files_sha256(code_files())
+
+
+def files_sha256(files: Iterable[tuple[str, Path]]) -> str:
+    """The SHA-256 of files: of each, in this order, its name, its length and its bytes."""
     digest = hashlib.sha256()
-    for name, path in code_files():
+    for name, path in files:
         content = path.read_bytes()
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)

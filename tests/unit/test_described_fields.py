@@ -10,10 +10,10 @@ import pytest
 from pipelines.left_outer import CONTRACT
 from tidemark.errors import BrokenContract
 from tidemark.formats.contract import Contract, Filter, Side, Term
-from tidemark.formats.events import read_event
-from tidemark.formats.field_values import as_text, double_text, in_order, literal_of
+from tidemark.formats.events import decode_object, read_event
+from tidemark.formats.field_values import as_text, double_text, in_order, literal_of, value_reader
 from tidemark.formats.record_fields import Field, path_of, text_of_path, type_of
-from tidemark.formats.time_forms import form_problem, pattern_reader, write_form
+from tidemark.formats.time_forms import epoch_us, form_problem, pattern_reader, write_form
 
 PATHS = {
     "a": ("a",),
@@ -178,3 +178,45 @@ def test_a_decimal_of_a_contract_is_what_was_written():
         == literal_of("0.1", type_of("decimal(12,2)"))
         == Decimal("0.1")
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"x": 1e9999999999999999999}', "decimal(9,2)"),
+        ('{"x": "1e9999999999999999999"}', "decimal(9,2)"),
+        (f'{{"x": {"9" * 310}}}', "double"),
+        (f'{{"x": "{"9" * 5_000}"}}', "date"),
+    ],
+    ids=["number", "text", "integer", "days"],
+)
+def test_a_number_that_python_does_not_hold_is_null_and_no_error(text: str, kind: str) -> None:
+    found = decode_object(text)
+
+    assert found is not None
+    assert value_reader(Field("x", "x", kind))(found) is None
+
+
+def test_a_value_of_a_contract_that_no_decimal_holds_is_named() -> None:
+    with pytest.raises(ValueError, match="is no decimal"):
+        literal_of("1e9999999999999999999", type_of("decimal(9,2)"))
+
+
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [
+        ("[yyyy-]MM-dd", "says no time"),
+        ("yyyy-MM-dd hh:mm[ a]", "says no time"),
+        ("yyyy-MM-dd HH:mm XXX Z", "is there twice"),
+        ("yyyy-MM-dd[ hh:mm a]", ""),
+        ("yyyy[-MM[-dd]]", ""),
+    ],
+)
+def test_what_a_time_needs_is_in_no_bracket_that_may_be_missing(form: str, problem: str) -> None:
+    found = form_problem(form, "UTC")
+    assert problem in found
+    assert bool(problem) == bool(found)
+
+
+def test_a_decimal_of_thirty_digits_is_a_time_without_a_loss() -> None:
+    assert epoch_us(Decimal("1767225600123.99999999999999999"), "epoch-ms") == 1_767_225_600_123_999

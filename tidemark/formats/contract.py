@@ -206,6 +206,19 @@ class Bound:
     window_ms: int | None = None
 
     @property
+    def problem(self) -> tuple[str, str] | None:
+        """What contradicts itself in the range, and what to do about it."""
+        low, high = self.lower_ms, self.upper_ms
+        if low is not None and high is not None and low > high:
+            return f"the bound {low} .. {high} ms is empty", "lower_ms must not exceed upper_ms"
+        if self.equal and ((low or 0) > 0 or (high or 0) < 0):
+            return (
+                f"the bound {low} .. {high} ms excludes equal times",
+                "leave out `equal`, or let the bound include 0",
+            )
+        return None
+
+    @property
     def is_open(self) -> bool:
         """Whether it limits nothing, so that the join does not use the times."""
         return not self.equal and self.lower_ms is None and self.upper_ms is None
@@ -345,14 +358,9 @@ def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
         yield f"both sides read {left.topic!r}", "give each side a topic of its own"
     if any((side.watermark_delay_ms or 0) < 0 for side in (left, right)):
         yield "a watermark delay is negative", "a delay is 0 or more milliseconds"
+    if bound.problem is not None:
+        yield bound.problem
     low, high = bound.lower_ms, bound.upper_ms
-    if low is not None and high is not None and low > high:
-        yield f"the bound {low} .. {high} ms is empty", "lower_ms must not exceed upper_ms"
-    if bound.equal and ((low or 0) > 0 or (high or 0) < 0):
-        yield (
-            f"the bound {low} .. {high} ms excludes equal times",
-            "leave out `equal`, or let the bound include 0",
-        )
     if bound.window_ms is not None:
         if bound.window_ms <= 0:
             yield f"its windows are {bound.window_ms} ms long", "a window is 1 or more milliseconds long"
@@ -375,36 +383,31 @@ def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
 
 
 def _objections_to_fields(contract: Contract) -> Iterator[tuple[str, str]]:
-    """What is wrong with paths, types and times; the first only, because others follow from it."""
+    """What is wrong with paths, types and times."""
     described = "the docstring of tidemark/formats/record_fields.py says how fields are described"
     for side, values in zip((contract.left, contract.right), contract.values, strict=True):
         time = side.time_field
         for problem in map(field_problem, (*side.fields, *values.values(), time)):
             if problem:
                 yield f"{side.topic}: {problem}", described
-                return
         if problem := form_problem(side.time_format, side.time_zone):
             yield (
                 f"the time of {side.topic}: {problem}",
                 "the docstring of tidemark/formats/time_forms.py says which forms there are",
             )
-            return
         if doubles := [key for key in side.keys if values[key].made.kind == DOUBLE]:
             yield (
                 f"{side.topic}: the join key {doubles[0]!r} is a double",
                 "cast it to a decimal or a bigint: of doubles that are keys Spark joins NULL with NULL",
             )
-            return
         functions = [one for one in (side.decode, side.encode) if one is not None]
         if len(functions) == 1 or not all(map(str.isidentifier, functions)):
             yield (
                 f"{side.topic}: decode is {side.decode!r} and encode {side.encode!r}",
                 "name two functions of the pipeline's file: one reads records, its inverse makes the sentinels",
             )
-            return
         if problem := _wrong_time(side):
             yield f"the time of {side.topic}: {problem}", described
-            return
     for what in _wrong_types(contract):
         yield what, "give both the same type in `fields`, with a `cast` if it is to be another"
 
@@ -432,11 +435,11 @@ def _wrong_types(contract: Contract) -> Iterator[str]:
     for one, other in pairs:
         if left[one].made.kind != right[other].made.kind:
             yield f"{one!r} is a {left[one].made}, and {other!r} a {right[other].made}"
-    for own, side in enumerate((contract.left, contract.right)):
+    for own, (side, fields) in enumerate(zip((contract.left, contract.right), (left, right), strict=True)):
         of_side = [asked for term in terms if (asked := term.of_side(right=bool(own))) is not None]
         for what in (*side.filters, *of_side):
             try:
-                literal_of(what.value, contract.values[own][what.field].made)
+                literal_of(what.value, fields[what.field].made)
             except ValueError as error:
                 yield f"{what.field!r} {what.op} {what.value!r}: {error}"
 

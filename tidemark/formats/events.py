@@ -24,7 +24,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -65,38 +65,34 @@ def read_event(value: bytes | str | None, side: Side) -> Event | None:
     return _event_reader(side)(value)
 
 
-@functools.cache
-def _object_reader() -> Callable[[bytes | str | None], dict[str, Any] | None]:
-    return object_reader()
+def _exactly(text: str) -> Decimal | float:
+    """A number with a fraction or an exponent; one that no decimal holds is infinite, or 0."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return float(text)
+
+
+_decode_exactly = msgspec.json.Decoder(float_hook=_exactly).decode
+_decode_first = json.JSONDecoder(parse_float=_exactly).raw_decode
 
 
 def decode_object(value: bytes | str | None) -> dict[str, Any] | None:
-    """The JSON object at the beginning of a value, as :func:`object_reader` finds it."""
-    return _object_reader()(value)
-
-
-def object_reader() -> Callable[[bytes | str | None], dict[str, Any] | None]:
-    """A function that gives the JSON object at the beginning of a value, as Spark's parser finds one; ``None``: none.
+    """The JSON object at the beginning of a value, as Spark's parser finds one; ``None``: none.
 
     A number with a fraction or an exponent is a ``Decimal``; ``NaN`` and ``Infinity`` are numbers.
     """
-    decode_exactly = msgspec.json.Decoder(float_hook=Decimal).decode
-    decode_first = json.JSONDecoder(parse_float=Decimal).raw_decode
-
-    def read(value: bytes | str | None) -> dict[str, Any] | None:
-        if not value:
-            return None
+    if not value:
+        return None
+    try:
+        found = _decode_exactly(value)
+    except _BROKEN:
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         try:
-            found = decode_exactly(value)
+            found, _ = _decode_first(text.lstrip(" \t\r\n"))
         except _BROKEN:
-            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            try:
-                found, _ = decode_first(text.lstrip(" \t\r\n"))
-            except _BROKEN:
-                return None  # Spark's parser, too, gives up on a value that is nested too deeply
-        return found if isinstance(found, dict) else None
-
-    return read
+            return None  # Spark's parser, too, gives up on a value that is nested too deeply
+    return found if isinstance(found, dict) else None
 
 
 class TimedSource(Protocol):

@@ -160,9 +160,18 @@ def _fits(value: Any, path: Path, convert: Callable[[Any], Any]) -> bool:
     return type(value) is list and all(one is None or _fits(one, path[1:], convert) for one in value)
 
 
+_NO_SUCH_VALUE = (ValueError, OverflowError, InvalidOperation)
+"""What Python raises for numbers that are too large for a type."""
+
+
 def from_json(value: Any, kind: ValueType) -> Any:
     """A decoded JSON value as Spark's JSON reader reads it for a column of this type."""
-    return None if value is None else _READERS[kind.kind](value, kind)
+    if value is None:
+        return None
+    try:
+        return _READERS[kind.kind](value, kind)
+    except _NO_SUCH_VALUE:
+        return None
 
 
 def _json_double(value: Any, _kind: ValueType) -> float | None:
@@ -218,7 +227,7 @@ def cast(value: Any, kind: ValueType, to: ValueType) -> Any:
         return value
     try:
         return _CASTS[to.kind](value, kind, to)
-    except (ValueError, OverflowError, InvalidOperation):
+    except _NO_SUCH_VALUE:
         return None
 
 
@@ -356,21 +365,27 @@ def in_order(value: Any, kind: ValueType, scale: int) -> int | bytes | None:
 
 def literal_of(value: int | float | str | bool, kind: ValueType) -> Any:
     """A value that a contract writes as one of a type; raises ``ValueError`` if it is none of it."""
-    found: Any = None
-    if kind.kind == STRING:
-        found = value if type(value) is str else None
-    elif kind.kind == BOOLEAN:
-        found = value if type(value) is bool else None
-    elif type(value) is bool:
+    try:
+        found = _literal(value, kind.kind)
+    except _NO_SUCH_VALUE:
         found = None
-    elif kind.kind == BIGINT:
-        found = value if type(value) is int and value in LONG else None
-    elif kind.kind == DATE:
-        found = days_of(value) if type(value) is str else None
-    elif kind.kind == DOUBLE:
-        found = _INFINITE.get(value) if type(value) is str else float(value)
-    elif type(value) is not str or _NUMBER(value):
-        found = Decimal(repr(value) if type(value) is float else value)
     if found is None:
         raise ValueError(f"{value!r} is no {kind}")
     return found
+
+
+def _literal(value: int | float | str | bool, kind: str) -> Any:
+    if kind == STRING:
+        return value if type(value) is str else None
+    if kind == BOOLEAN:
+        return value if type(value) is bool else None
+    if type(value) is bool:
+        return None
+    if kind == BIGINT:
+        return value if type(value) is int and value in LONG else None
+    if kind == DATE:
+        return days_of(value) if type(value) is str else None
+    if kind == DOUBLE:
+        return _INFINITE.get(value) if type(value) is str else float(value)
+    is_number = type(value) is not str or _NUMBER(value)
+    return Decimal(repr(value) if type(value) is float else value) if is_number else None

@@ -7,10 +7,11 @@ Python files only. Hidden files, compiled ones and data of more than ``MOST_BYTE
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tidemark.paths import files_sha256
 
 MOST_BYTES = 1 << 20
 """A file that is no Python code and is larger is left out: it is data and no source."""
@@ -54,11 +55,6 @@ def keep_project(sources: Mapping[str, str], folder: Path) -> None:
 
 
 def project_sha256(folder: Path) -> str:
-    """The SHA-256 of all files below a folder: of each, sorted, its name, its length and its bytes."""
-    digest = hashlib.sha256()
-    for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*")):
-        if path.is_file():
-            content = path.read_bytes()
-            digest.update(f"{name}\0{len(content)}\0".encode())
-            digest.update(content)
-    return digest.hexdigest()
+    """The SHA-256 of all files below a folder, sorted (``tidemark.paths.files_sha256``)."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return files_sha256(sorted((path.relative_to(folder).as_posix(), path) for path in found))

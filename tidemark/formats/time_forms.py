@@ -51,6 +51,8 @@ _OFFSETS = {
     **{"Z" * length: _HOURS[1] for length in (1, 2, 3)},
 }
 """The regular expression of each run of letters that is an offset."""
+_OFFSET_IN = "X"
+"""Stands for the letter of any offset."""
 Read = Callable[[str], int | None]
 
 
@@ -86,15 +88,15 @@ def form_problem(form: str, zone: str) -> str:
         zone_of(zone)
         if not is_pattern(form):
             return ""
-        letters = "".join(_letters(form))
         _regex(form)
+        inside = _brackets(form)
     except ValueError as error:
         return str(error)
     if form.startswith("epoch"):
         return f"{form!r} is none of {', '.join(NS_PER_UNIT)}"
-    if "y" not in letters or ("h" in letters) != ("a" in letters) or {"h", "H"} <= {*letters}:
+    if inside.get("y") != () or inside.get("h") != inside.get("a") or {"h", "H"} <= inside.keys():
         return f"{form!r} says no time: there is a year, and hours as H, or as h with a"
-    if _is_optional_offset(form) and zone != "UTC":
+    if inside.get(_OFFSET_IN) and zone != "UTC":
         return f"{form!r} has an offset in brackets: a time zone can be given for times that all lack one"
     return ""
 
@@ -103,7 +105,7 @@ def epoch_us(number: int | Decimal, form: str) -> int | None:
     """A number of a form in microseconds since the epoch; ``None`` if the year is none of 0001 to 9999."""
     ns = NS_PER_UNIT[form]
     if isinstance(number, Decimal):
-        us = int((number * ns / 1000).to_integral_value(ROUND_FLOOR, _EXACT)) if number.is_finite() else 0
+        us = int(_EXACT.divide(_EXACT.multiply(number, ns), 1000).to_integral_value(ROUND_FLOOR, _EXACT))
     else:
         us = number * ns // 1000
     return us if FIRST_US <= us <= LAST_US else None
@@ -169,17 +171,23 @@ def _tokens(pattern: str) -> Iterator[re.Match[str]]:
         raise ValueError(f"the pattern {pattern!r} cannot be read from {pattern[at:]!r} on")
 
 
-def _letters(pattern: str) -> Iterator[str]:
-    return (found[0] for found in _tokens(pattern) if found[4])
+def _letter(found: re.Match[str]) -> str:
+    """The letter of a token, the same for all offsets; empty: it has none."""
+    return _OFFSET_IN if found[0] in _OFFSETS else found[4] or ""
 
 
-def _is_optional_offset(pattern: str) -> bool:
-    depth = 0
-    for found in _tokens(pattern):
-        depth += bool(found[2]) - bool(found[3])
-        if depth and found[0] in _OFFSETS:
-            return True
-    return False
+def _brackets(pattern: str) -> dict[str, tuple[int, ...]]:
+    """The brackets that each letter of a pattern is in."""
+    inside: dict[str, tuple[int, ...]] = {}
+    opened: list[int] = []
+    for at, found in enumerate(_tokens(pattern)):
+        if found[2]:
+            opened.append(at)
+        elif found[3]:
+            opened.pop()
+        elif letter := _letter(found):
+            inside[letter] = tuple(opened)
+    return inside
 
 
 def _regex(pattern: str) -> str:
@@ -188,7 +196,8 @@ def _regex(pattern: str) -> str:
     depth, is_open, seen = 0, False, set[str]()
     for found in _tokens(pattern):
         part = _part(pattern, found)
-        if (found[4] in seen) or (is_open and r"\d" in part and found[0] not in _OFFSETS):
+        letter = _letter(found)
+        if letter in seen or (is_open and r"\d" in part and found[0] not in _OFFSETS):
             raise ValueError(
                 f"the pattern {pattern!r}: {found[0]} is there twice, or follows a number of any length"
             )
@@ -197,7 +206,7 @@ def _regex(pattern: str) -> str:
             break
         if not (found[2] or found[3]):
             is_open = part.endswith(r"+)")
-        seen |= {found[4]} if found[4] else set()
+        seen |= {letter} - {""}
         parts.append(part)
     if depth:
         raise ValueError(f"the pattern {pattern!r} has a bracket without the other one")

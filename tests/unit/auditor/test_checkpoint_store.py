@@ -149,7 +149,7 @@ def test_a_full_disk_of_this_machine_is_no_fault_of_the_store(
     def full(*_args: Any, **_more: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(fsspec.get_filesystem_class("s3"), "get_file", full)
+    monkeypatch.setattr(fsspec.core.url_to_fs(url)[0], "get_file", full)
 
     with pytest.raises(TestbedError, match="does not fit") as caught, opened_checkpoint(url):
         pass

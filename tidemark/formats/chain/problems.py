@@ -120,11 +120,8 @@ def _problem_of_join(step: Join) -> str:
         return f"Spark runs a semi join below a {type(step.left).__name__.lower()} on its left: describe it there"
     if step.bound.window_ms is not None:
         return "its bound has windows: put a window step below it"
-    low, high = step.bound.lower_ms, step.bound.upper_ms
-    if low is not None and high is not None and low > high:
-        return f"the bound {low} .. {high} ms is empty"
-    if step.bound.equal and ((low or 0) > 0 or (high or 0) < 0):
-        return f"the bound {low} .. {high} ms excludes equal times"
+    if step.bound.problem is not None:
+        return step.bound.problem[0]
     if step.time is not None and step.time not in never_null(step) & {
         time_of(step.left),
         time_of(step.right),

@@ -15,7 +15,6 @@ from tidemark.formats import chain
 from tidemark.formats.chain import Chain
 from tidemark.formats.events import decode_object, time_reader
 from tidemark.formats.evidence import Batch, InputRecord, Manifest
-from tidemark.formats.field_types import LONG
 from tidemark.formats.field_values import value_reader
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.input.rows import Row, passes
@@ -199,8 +198,3 @@ def row_reader(source: chain.Source) -> Callable[[bytes | str | None], dict[str,
         return {name: of(found) for name, of in readers.items()} | {source.time: time_us}
 
     return read
-
-
-def as_bigint(value: Any) -> int | None:
-    """A JSON value as ``from_json`` gives it for a BIGINT column."""
-    return value if type(value) is int and value in LONG else None

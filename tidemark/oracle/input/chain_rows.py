@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidemark.formats import chain
 from tidemark.formats.events import field_reader, read_time_us
 from tidemark.formats.evidence import OutputRecord
-from tidemark.formats.field_values import as_text
-from tidemark.oracle.input.chain_history import ChainHistory, as_bigint
+from tidemark.formats.field_values import as_text, from_json
+from tidemark.formats.record_fields import type_of
+from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.output_rows import header_problem
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.spark.time_ranges import US_PER_MS
@@ -55,7 +56,7 @@ class Shape:
         kind = self.types[self.names.index(name)]
         if value is None or kind == chain.STRING:
             return as_text(value)
-        found = as_bigint(value) if kind == chain.BIGINT else _time_ms(value)
+        found = _time_ms(value) if kind == chain.TIME else from_json(value, type_of(kind))
         if found is None:
             raise ValueError(f"{name} is {value!r}, which is no {kind}")
         return found

@@ -16,9 +16,9 @@ import msgspec
 
 from tidemark.formats.contract import Side
 from tidemark.formats.events import (
+    decode_object,
     field_struct,
     is_canonical,
-    object_reader,
     read_time_us,
     time_reader,
 )
@@ -63,7 +63,6 @@ class _FieldReader:
     """Reads fields of any path and type, record by record."""
 
     def __init__(self, side: Side, numbers: Sequence[str], scales: Mapping[str, int]) -> None:
-        self._decode = object_reader()
         self._time = time_reader(side.time_field, side.time_format, side.time_zone)
         identity = side.field(side.id)
         self._id, self._id_kind = value_reader(identity), identity.made
@@ -76,7 +75,7 @@ class _FieldReader:
 
     def read(self, values: Sequence[bytes | str | None]) -> Columns:
         """The columns of these values."""
-        records: list[dict[str, Any]] = [self._decode(value) or {} for value in values]
+        records: list[dict[str, Any]] = [decode_object(value) or {} for value in values]
         return Columns(
             [self._time(record) for record in records],
             [key_text(self._id(record), self._id_kind) for record in records],
@@ -96,7 +95,6 @@ class _PlainReader:
         struct, attributes = field_struct(path)
         self._decode = msgspec.json.Decoder(struct).decode
         self._struct = struct
-        self._decode_object = object_reader()
         self._paths = dict(zip(attributes, path, strict=True))
         self._time, self._id, *fields = map(operator.attrgetter, attributes)
         self._keys, self._numbers = fields[: len(side.keys)], fields[len(side.keys) :]
@@ -119,7 +117,7 @@ class _PlainReader:
 
     def _read_alone(self, value: bytes | str) -> Any:
         """A record that is not plain JSON; without any field if there is no object in it."""
-        fields = self._decode_object(value) or {}
+        fields = decode_object(value) or {}
         return self._struct(**{attribute: fields.get(name) for attribute, name in self._paths.items()})
 
 
