@@ -82,7 +82,7 @@ def _started(session: SparkSession, module: Pipeline, args: argparse.Namespace) 
         return start_own(session, module, args) if is_wanted else None
     records = build_records(session, module, args)
     pickle_by_value(_sources(module))  # `build` may have imported more
-    told = lambda: {**explain(session, records), "sources": _sources(module)}  # noqa: E731
+    told = lambda: {**explain(session, lambda: records.explain(mode="simple")), "sources": _sources(module)}  # noqa: E731
     return start_records(records, module, args) if not args.wait or _is_wanted(told) else None
 
 

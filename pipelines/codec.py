@@ -41,7 +41,7 @@ class Codec:
     """The functions of one file, by topic."""
 
     def __init__(self, pipeline: str) -> None:
-        loaded = load(pipeline)
+        loaded = load(pipeline, contract_only=True)
         contract, module = loaded.CONTRACT, sys.modules.get(getattr(loaded, "MODULE", ""), loaded)
         sides = (contract.left, contract.right) if isinstance(contract, Contract) else ()
         self._decoders: dict[str, tuple[str, Decode]] = {}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines.project_modules import pickle_by_value
 from pipelines.query import POLICY
 from pipelines.user_errors import as_usage_error
 from tidemark.errors import TidemarkError, UsageError
@@ -31,7 +32,11 @@ def run_io(args: Namespace) -> RunIO:
 
 
 def start_own(session: SparkSession, pipeline: Any, args: Namespace) -> StreamingQuery:
-    """Call ``start``; raises ``UsageError`` if it fails, returns no query, or one with another checkpoint."""
+    """Call ``start``; raises ``UsageError`` if it fails, returns no query, or one with another checkpoint.
+
+    A function that ``start`` gives Spark may use ``io``, also in a Python worker that cannot import tidemark.
+    """
+    pickle_by_value([RunIO.__module__])
     if POLICY not in dict(args.conf):
         session.conf.set(POLICY, str(pipeline.CONTRACT.policy))
     name = pipeline.CONTRACT.name

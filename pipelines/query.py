@@ -108,11 +108,11 @@ def _must_have_columns(rows: DataFrame | None, contract: Contract | Chain) -> No
         )
 
 
-def explain(session: SparkSession, records: DataFrame) -> dict[str, str]:
-    """The physical ``plan`` of the query as text, and the session's watermark ``policy``, before the query runs."""
+def explain(session: SparkSession, show: Callable[[], None]) -> dict[str, str]:
+    """The physical ``plan`` that ``show`` prints, and the session's watermark ``policy``."""
     session.conf.set(PLAN_FIELDS, KEEP_ALL)  # by default the plan abbreviates after 25 fields
     with redirect_stdout(StringIO()) as printed:
-        records.explain(mode="simple")
+        show()
     session.conf.unset(PLAN_FIELDS)
     return {
         "plan": printed.getvalue(),

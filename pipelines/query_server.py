@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
 from pipelines.failure import reason_of
-from pipelines.query import POLICY
+from pipelines.query import explain
 from pipelines.state import StateProblem, write_state
 from pipelines.user_errors import place_in, python_error_in
 from tidemark.errors import UsageError
@@ -74,7 +72,11 @@ class QueryServer:
                 self.stop()
                 return {"event": "stopped", "progress": self._progress()}
             case "explain":
-                return {"event": "plan", **self._plan(), "sources": self.sources()}
+                return {
+                    "event": "plan",
+                    **explain(self.session, self.query.explain),
+                    "sources": self.sources(),
+                }
             case "state":
                 return {"event": "state", **self._state(json.loads(rest))}
         raise UsageError(f"cannot do {word!r}", hint="start, check, status, wait, stop, state")
@@ -84,12 +86,6 @@ class QueryServer:
         self.query.stop()
         for other in self.session.streams.active if self.stops_all else []:
             other.stop()
-
-    def _plan(self) -> dict[str, str]:
-        """The physical plan of the last batch, and the session's watermark policy."""
-        with redirect_stdout(StringIO()) as printed:
-            self.query.explain()
-        return {"plan": printed.getvalue(), "policy": str(self.session.conf.get(POLICY))}
 
     def failure(self) -> Answer | None:
         """Why the query has failed; ``None`` if it has not."""

@@ -37,9 +37,14 @@ def as_usage_error(error: BaseException, what: str) -> UsageError:
 
 
 def told(error: BaseException) -> str:
-    """The kind of an error and its first line, without Spark's plan, state code and stack trace."""
+    """The kind of an error and its first line, without Spark's plan, state code and stack trace.
+
+    Of an error that Spark passes on from a Python worker it is the worker's.
+    """
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg}"
+    if in_worker := python_error_in(str(error)):
+        return f"in a Python worker: {in_worker}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = _POSITION.sub("", _SQLSTATE.sub("", lines[0])).strip() if lines else ""
     first = first if len(first) <= SHOWN else f"{first[:SHOWN]}…"
@@ -71,9 +76,11 @@ def place_in(text: str) -> str:
 
 
 def python_error_in(text: str) -> str:
-    """The line that follows the last frame of a Python traceback in a text: kind and message of the error."""
-    *_, last = _FRAME.finditer(text)
-    after = text[last.end() :].splitlines()[1:]
+    """The line that follows the last frame of a Python traceback in a text: kind and message; ``""``: no frame."""
+    frames = list(_FRAME.finditer(text))
+    if not frames:
+        return ""
+    after = text[frames[-1].end() :].splitlines()[1:]
     said = next((line for line in after if line.strip() and not line.startswith(" ")), "")
     return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 settings.register_profile("tidemark", deadline=None)  # a deadline in seconds is a test of the machine
 settings.load_profile("tidemark")
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as a shell without job control starts what is in its background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # some tests interrupt themselves
 
 HERE = Path(__file__).parent
 TIERS = ("unit", "spark", "e2e", "chaos", "mutants", "regressions", "repository")

@@ -116,6 +116,14 @@ def test_a_sentinel_is_made_like_the_last_record_that_was_read(pipeline, tmp_pat
     assert click == CLICK
 
 
+def test_functions_are_found_beside_a_contract_alone(
+    pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.write_text(FUNCTIONS.replace("build = None", ""))
+
+    assert run(monkeypatch, "decode", pipeline, tmp_path / "trace.jsonl", tmp_path / "decoded.jsonl") == 0
+
+
 def test_a_function_that_fails_to_encode_is_named_with_the_event(pipeline, tmp_path, monkeypatch, capsys):
     write_trace(tmp_path / "events.jsonl", HEADER, [Record(topic="impressions", value="{}", arrival_ms=9)])
     files = [tmp_path / name for name in ("events.jsonl", "trace.jsonl", "flush.jsonl")]

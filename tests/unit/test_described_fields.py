@@ -207,7 +207,7 @@ def test_a_value_of_a_contract_that_no_decimal_holds_is_named() -> None:
     [
         ("[yyyy-]MM-dd", "says no time"),
         ("yyyy-MM-dd hh:mm[ a]", "says no time"),
-        ("yyyy-MM-dd HH:mm XXX Z", "is there twice"),
+        ("yyyy-MM-dd HH:mm xxx Z", "is there twice"),
         ("yyyy-MM-dd[ hh:mm a]", ""),
         ("yyyy[-MM[-dd]]", ""),
     ],

@@ -41,6 +41,12 @@ def test_an_error_in_a_worker_has_its_line_and_the_users_innermost_frame(module)
     assert place_in(text) == "cents_of_adteam.py:2 in cents: return int(text)"
 
 
+def test_an_error_that_spark_passes_on_from_a_worker_is_the_workers(module):
+    error = as_usage_error(RuntimeError(traceback(module)), "it failed")
+    said = "in a Python worker: ValueError: invalid literal for int() with base 10: 'zz'"
+    assert error.message == f"it failed: {said}"
+
+
 def test_a_module_that_was_sent_is_named_as_it_is_called_here(module):
     import cents_of_adteam
 

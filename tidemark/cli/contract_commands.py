@@ -40,13 +40,15 @@ def contract_command(
 
     Exit code 0, or 1 where contract and plan differ.
     """
-    from tidemark.runner import PipelineCode, check_pipeline_plan, describe
+    from tidemark.runner import PipelineCode, check_pipeline_plan
+    from tidemark.runner.pipeline_code import described_on, described_without_session
     from tidemark.stack import lease, spec_to_lease
 
     jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
     code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
+    described = described_without_session(code)
     with lease(spec_to_lease(spark)) as stack:
-        contract = describe(code)
+        contract = (described or described_on(stack, code)).contract
         plan_check = check_pipeline_plan(code, contract, stack, conf=tuple(conf or ()))
     if as_json:
         _print_json(contract, plan_check)

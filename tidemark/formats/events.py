@@ -73,8 +73,18 @@ def _exactly(text: str) -> Decimal | float:
         return float(text)
 
 
-_decode_exactly = msgspec.json.Decoder(float_hook=_exactly).decode
-_decode_first = json.JSONDecoder(parse_float=_exactly).raw_decode
+class _ExactDecoder:
+    """Decoders that keep every digit of a number; made again where this is unpickled, for they cannot be pickled."""
+
+    def __init__(self) -> None:
+        self.whole = msgspec.json.Decoder(float_hook=_exactly).decode
+        self.first = json.JSONDecoder(parse_float=_exactly).raw_decode
+
+    def __reduce__(self) -> tuple[type[_ExactDecoder], tuple[()]]:
+        return _ExactDecoder, ()
+
+
+_exact = _ExactDecoder()
 
 
 def decode_object(value: bytes | str | None) -> dict[str, Any] | None:
@@ -85,11 +95,11 @@ def decode_object(value: bytes | str | None) -> dict[str, Any] | None:
     if not value:
         return None
     try:
-        found = _decode_exactly(value)
+        found = _exact.whole(value)
     except _BROKEN:
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         try:
-            found, _ = _decode_first(text.lstrip(" \t\r\n"))
+            found, _ = _exact.first(text.lstrip(" \t\r\n"))
         except _BROKEN:
             return None  # Spark's parser, too, gives up on a value that is nested too deeply
     return found if isinstance(found, dict) else None

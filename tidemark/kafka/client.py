@@ -54,6 +54,7 @@ TOPIC_CHECK_S = 2.0
 NO_ANSWER = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._DESTROY_BROKER,  # the client forgot the broker, which its metadata no longer names, before it answered
     KafkaError._TIMED_OUT,
     KafkaError.REQUEST_TIMED_OUT,
 )

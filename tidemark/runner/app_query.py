@@ -64,9 +64,11 @@ class AppQuery:
         self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
     ) -> None:
         if self._is_started:
-            self._note_event_log()
-            self._file.write_text(self._stack.logs(self.driver_name, None), encoding="utf-8")
-            self._stack.stop(self.driver_name)
+            try:
+                self._note_event_log()
+                self._file.write_text(self._stack.logs(self.driver_name, None), encoding="utf-8")
+            finally:
+                self._stack.stop(self.driver_name)
 
     def start(self) -> None:
         """Start the job, and wait until it has planned a batch."""

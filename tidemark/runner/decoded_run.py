@@ -17,7 +17,7 @@ from tidemark.formats.decoded_records import decoded_path
 from tidemark.formats.events import Event, read_event
 from tidemark.formats.trace import TraceReader, write_trace
 from tidemark.runner.programs import PROGRAM_S, run_program
-from tidemark.runner.project_path import located, project_path
+from tidemark.runner.project_path import located
 from tidemark.runner.run_options import RunOptions
 
 
@@ -63,8 +63,8 @@ def make_decoded(run: DecodedRun, trace: Path) -> None:
 
 def _run_codec(run: DecodedRun, what: str, *files: Path) -> None:
     code = run.options.code
-    folders = [f"--path={folder}" for folder in project_path(code.pipeline, code.project)]
-    arguments = ["pipelines.codec", *folders, what, located(code.pipeline), *map(str, files)]
+    path = [f"--path={folder}" for folder in code.path]
+    arguments = ["pipelines.codec", *path, what, located(code.pipeline), *map(str, files)]
     run_program(arguments, timeout_s=PROGRAM_S, python=code.python)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,12 @@ class PipelineCode:
     def interpreter(self) -> Path:
         """The interpreter whose PySpark runs it."""
         return self.python or Path(sys.executable)
+
+    @property
+    def path(self) -> list[str]:
+        """Where its modules are found: in the packages that go with it, then in its project."""
+        packages = [str(package.resolve()) for package in self.py_files]
+        return [*packages, *project_path(self.pipeline, self.project)]
 
     def arguments(self) -> list[str]:
         """The arguments of ``python -m`` that load the pipeline; raises ``UsageError`` for what is not there."""
@@ -90,8 +95,7 @@ def described_without_session(code: PipelineCode) -> Described | None:
 def described_on(stack: Stack, code: PipelineCode) -> Described:
     """What the program says where it has a session."""
     driver, session_id = stack.driver(), str(uuid.uuid4())
-    with ExitStack() as opened:
-        opened.enter_context(stack.register_session(session_id, driver.name))
+    with stack.register_session(session_id, driver.name):
         return _described(_inspected(code, [f"--remote={driver.remote}/;session_id={session_id}"]))
 
 

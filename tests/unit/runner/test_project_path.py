@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidemark import paths
+from tidemark.runner.pipeline_code import PipelineCode
 from tidemark.runner.project_path import is_module, project_path
 
 
@@ -97,3 +98,11 @@ def test_what_pytest_or_the_environment_has_put_on_the_path_is_handed_on(project
 def test_a_module_is_told_from_a_file_and_a_name():
     assert all(map(is_module, ("adteam.join", "adteam.join:CONTRACT", "join:CONTRACT")))
     assert not any(map(is_module, ("inner", "join.py", "./a.json", "a/b.c:D", "a..b", "1.2", "a:b:c")))
+
+
+def test_packages_that_go_with_a_pipeline_come_before_its_project(tmp_path: Path) -> None:
+    (tmp_path / "join.py").touch()
+
+    found = PipelineCode(str(tmp_path / "join.py"), py_files=(tmp_path / "helpers.zip",)).path
+
+    assert found[:2] == [str(tmp_path / "helpers.zip"), str(tmp_path)]

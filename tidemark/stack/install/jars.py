@@ -139,17 +139,11 @@ def verify(jars: Iterable[Jar]) -> None:
 
 
 def _fetch(java: Path, spark: Spark, jars: list[Jar]) -> None:
-    ivy = next(iter(sorted(spark.jars.glob("ivy-*.jar"))), None)
-    if ivy is None:
-        raise FetchError(
-            f"PySpark {spark.version} has no Ivy, which is needed to fetch jars",
-            detail=f"there is no ivy-*.jar in {spark.jars}",
-            hint="reinstall PySpark from PyPI",
-        )
+    ivy = Ivy(java, spark)
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
-            _run_ivy(java, ivy, Path(folder), jars)
+            _run_ivy(ivy, Path(folder), jars)
             for jar in jars:
                 fetched = Path(folder, "lib", jar.organisation, jar.path.name)
                 jar.path.parent.mkdir(exist_ok=True)
@@ -162,40 +156,64 @@ def _fetch(java: Path, spark: Spark, jars: list[Jar]) -> None:
         ) from error
 
 
-def _run_ivy(java: Path, ivy: Path, folder: Path, jars: list[Jar]) -> None:
-    (folder / "ivy.xml").write_text(_ivy_file(jars), encoding="utf-8")
-    settings = os.environ.get(IVY_SETTINGS_VARIABLE)
-    if settings is None:
-        settings = str(folder / "settings.xml")
-        Path(settings).write_text(_IVY_SETTINGS, encoding="utf-8")
-    elif not Path(settings).is_file():
-        raise FetchError(
-            f"{IVY_SETTINGS_VARIABLE} is {settings!r}, which is not a file",
-            hint="set it to an Ivy settings file",
-        )
+class Ivy:
+    """The Ivy of a PySpark wheel. Raises ``FetchError`` if there is none."""
+
+    def __init__(self, java: Path, spark: Spark) -> None:
+        found = sorted(spark.jars.glob("ivy-*.jar"))
+        if not found:
+            raise FetchError(
+                f"PySpark {spark.version} has no Ivy, which is needed to fetch jars",
+                detail=f"there is no ivy-*.jar in {spark.jars}",
+                hint="reinstall PySpark from PyPI",
+            )
+        self._start = [str(java), "-jar", str(found[0])]
+
+    def run(self, folder: Path, ivy_file: str, settings: str, *more: str) -> tuple[str, bool]:
+        """Let it do what an Ivy file says; returns its output, and whether it failed.
+
+        ``settings`` is the text of a settings file, for where ``TIDEMARK_IVY_SETTINGS`` names none.
+        """
+        (folder / "ivy.xml").write_text(ivy_file, encoding="utf-8")
+        path = os.environ.get(IVY_SETTINGS_VARIABLE)
+        if path is None:
+            path = str(folder / "settings.xml")
+            Path(path).write_text(settings, encoding="utf-8")
+        elif not Path(path).is_file():
+            raise FetchError(
+                f"{IVY_SETTINGS_VARIABLE} is {path!r}, which is not a file",
+                hint="set it to an Ivy settings file",
+            )
+        files = ["-settings", path, "-ivy", str(folder / "ivy.xml"), "-cache", str(folder / "cache")]
+        try:
+            done = subprocess.run(
+                [*self._start, *files, *more, "-warn"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=_FETCH_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            said = (error.stdout or b"").decode(errors="replace")
+            return f"{said}\nIvy did not end within {_FETCH_TIMEOUT_S} s", True
+        return done.stdout, done.returncode != 0
+
+
+def end_of_output(output: str) -> str:
+    """The last lines that Ivy printed, for an error."""
+    last = [line.strip() for line in output.splitlines() if line.strip(":\t ")][-12:]
+    return "\n".join(["the end of Ivy's output:", *last])
+
+
+def _run_ivy(ivy: Ivy, folder: Path, jars: list[Jar]) -> None:
     pattern = f"{folder}/lib/[organisation]/[artifact]-[revision].[ext]"
-    argv = [str(java), "-jar", str(ivy), "-settings", settings, "-ivy", str(folder / "ivy.xml")]
-    try:
-        done = subprocess.run(
-            [*argv, "-cache", str(folder / "cache"), "-retrieve", pattern, "-warn"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_FETCH_TIMEOUT_S,
-            check=False,
-        )
-        output, failed = done.stdout, done.returncode != 0
-    except subprocess.TimeoutExpired as error:
-        output = (
-            f"{(error.stdout or b'').decode(errors='replace')}\nIvy did not end within {_FETCH_TIMEOUT_S} s"
-        )
-        failed = True
+    output, failed = ivy.run(folder, _ivy_file(jars), _IVY_SETTINGS, "-retrieve", pattern)
     absent = [jar for jar in jars if not Path(folder, "lib", jar.organisation, jar.path.name).is_file()]
     if failed or absent:
-        last = "\n".join([line.strip() for line in output.splitlines() if line.strip(":\t ")][-12:])
         raise FetchError(
             f"{len(absent)} of {len(jars)} jars could not be fetched",
-            detail=f"the end of Ivy's output:\n{last}",
+            detail=end_of_output(output),
             hint="the first start needs the network (Maven Central). With a mirror, set "
             f"{IVY_SETTINGS_VARIABLE} to an Ivy settings file; with a proxy, set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…",
         )

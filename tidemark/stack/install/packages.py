@@ -8,9 +8,7 @@ not looked for again: a version that is published does not change.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,11 +16,9 @@ from xml.sax.saxutils import quoteattr
 
 from tidemark import paths
 from tidemark.errors import FetchError, UsageError
-from tidemark.stack.install.jars import IVY_SETTINGS_VARIABLE
+from tidemark.stack.install.jars import IVY_SETTINGS_VARIABLE, Ivy, end_of_output
 from tidemark.stack.install.toolchain import Spark
 
-RESOLVE_S = 600.0
-"""Calibration: a package with two dependencies takes 5 s; ten minutes allows for a very slow connection."""
 COORDINATE = re.compile(r"(?P<group>[\w.-]+):(?P<name>[\w.-]+):(?P<version>[\w.+-]+)")
 IN_THE_WHEEL = (
     "catalyst|core|graphx|hive|kvstore|launcher|mllib|mllib-local|network-common|network-shuffle|repl|sketch|sql|sql-api"
@@ -69,25 +65,12 @@ def _artifact(jar: Path) -> str:
 
 def _resolve(java: Path, spark: Spark, coordinates: Sequence[str], folder: Path) -> None:
     (folder / "lib").mkdir()
-    (folder / "ivy.xml").write_text(_ivy_file(coordinates), encoding="utf-8")
-    (folder / "settings.xml").write_text(_SETTINGS, encoding="utf-8")
-    settings = os.environ.get(IVY_SETTINGS_VARIABLE, str(folder / "settings.xml"))
-    ivy = next(iter(sorted(spark.jars.glob("ivy-*.jar"))))
-    pattern = f"{folder}/lib/[artifact]-[revision].[ext]"
-    argv = [java, "-jar", ivy, "-settings", settings, "-ivy", folder / "ivy.xml", "-cache", folder / "cache"]
-    try:
-        done = subprocess.run(
-            [*map(str, argv), "-types", "jar", "bundle", "-retrieve", pattern, "-warn"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RESOLVE_S, check=False,
-        )  # fmt: skip
-        output, failed = done.stdout, done.returncode != 0
-    except subprocess.TimeoutExpired:
-        output, failed = f"Ivy did not end within {RESOLVE_S:g} s", True
+    retrieved = ("-types", "jar", "bundle", "-retrieve", f"{folder}/lib/[artifact]-[revision].[ext]")
+    output, failed = Ivy(java, spark).run(folder, _ivy_file(coordinates), _SETTINGS, *retrieved)
     if failed or not any((folder / "lib").iterdir()):
-        said = [line.strip() for line in output.splitlines() if line.strip(":\t ")]
         raise FetchError(
             f"the packages {', '.join(coordinates)} could not be resolved",
-            detail="\n".join(["the end of Ivy's output:", *said[-8:]]),
+            detail=end_of_output(output),
             hint=f"check the coordinates; with a mirror, set {IVY_SETTINGS_VARIABLE} to an Ivy settings file; a jar"
             " that you have is taken by --jars",
         )
