@@ -7,7 +7,7 @@ the test named (``run_dir``, new or empty) is always kept. For example::
 
     def test_my_join_is_right(run_pipeline):
         result = run_pipeline("my_join.py", trace=Path("traces/bad_monday.jsonl"))
-        assert result.verdict.verdict == "VALID", result.verdict.findings
+        result.assert_valid()
 """
 
 from __future__ import annotations

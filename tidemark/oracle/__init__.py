@@ -8,6 +8,7 @@ Pure: no Spark, no Kafka client, no file, no clock. ``judge`` takes anything tha
     model        what Spark's rules give, row by row
     expectation  what SQL says, as a prediction; ``oracle_comparison`` compares it with the model
     compare      what was observed, compared row by row: output, state, metrics
+    causes       what the wrong rows have in common, in a sentence
     coverage     what a run must have exercised before "nothing wrong" means anything
     verdict      all of it, put together
     audit        the same for a query that somebody else started

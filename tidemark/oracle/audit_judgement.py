@@ -24,9 +24,12 @@ from tidemark.oracle.audit.audited_words import AuditedWords, lateness
 from tidemark.oracle.audit.certainty import Expected, expect
 from tidemark.oracle.audit.restart_inference import WatermarkCheck, check_watermarks
 from tidemark.oracle.audit_account import AuditAccount, RowOfTable
+from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines
+from tidemark.oracle.causes.row_facts import RowFacts
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
 from tidemark.oracle.input.history import ROW_MASK, Disposition, Evidence, alone
+from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.verdict import ALONE, Judgement, Verdict, readable_evidence
@@ -98,6 +101,8 @@ class _AuditJudgement(Judgement):
             counts = self._counts(expected, came, found)
             self._say_what_is_open(came.counts, expected)
         verdict = self.conclude(counts, (), {})
+        if expected is not None and self.finding_log.unexplained():
+            verdict.causes = self._causes(run, expected, came) or verdict.causes
         verdict.audit = AuditAccount(
             level=found.level,
             first_batch=self.about.first_batch,
@@ -113,6 +118,20 @@ class _AuditJudgement(Judgement):
         if expected is not None:
             tables["late"] = self.stage("late rows", lambda: self._late_rows(expected)) or []
         return Audit(verdict, {name: tables.get(name, []) for name in TABLES})
+
+    def _causes(self, run: Evidence, expected: Expected, came: Came) -> list[Cause] | None:
+        """What wrong rows have in common, compared with those that came."""
+        history = self.audited.history
+        marks = {one.plan.batch: one.plan.watermark_ms for one in history.batches}
+        prediction = Prediction(
+            batch_of=expected.due,
+            watermarks_ms=[marks.get(batch, 0) for batch in range(max(marks, default=0) + 1)],
+            disposition=bytearray(expected.disposition.astype(np.uint8).tobytes()),
+        )
+        certain = expected.rows.certain
+        rows = [(one, batch) for one, batch in expected.due.items() if one in came.first and one in certain]
+        facts = RowFacts(history, prediction, run.inputs())
+        return self.stage("causes", lambda: cause_lines(self.finding_log, Compared(facts, rows, {})))
 
     def _is_ours(self, found: OutputLevel) -> bool:
         """Whether the output has records of this query at all, where they say of which they are."""

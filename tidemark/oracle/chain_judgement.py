@@ -15,6 +15,8 @@ from tidemark.formats.consistency import told_otherwise
 from tidemark.formats.contract import JoinKind
 from tidemark.formats.events import write_time
 from tidemark.oracle import chain_coverage
+from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines
+from tidemark.oracle.causes.chain_facts import ChainFacts
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
 from tidemark.oracle.coverage import Goals, waived_in_vain
 from tidemark.oracle.delivery import resent
@@ -91,6 +93,7 @@ class _ChainJudgement(Judgement):
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
+        causes: list[Cause] | None = None
         predicted = self.stage("the model", lambda: predict(history, rules_of(self.defects()), self.choice))
         if predicted is not None:
             if self.choice.unseen:
@@ -111,6 +114,7 @@ class _ChainJudgement(Judgement):
             history.resent = copies or frozenset()
             comparison = ChainComparison(history, self.output, predicted, defect, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
+            causes = self.stage("causes", lambda: self.causes(comparison))
             counts = (
                 self.stage("counts", lambda: chain_coverage.tally(history, predicted, seen, faults)) or {}
             )
@@ -119,7 +123,20 @@ class _ChainJudgement(Judgement):
                     "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-        return self.conclude(counts, asked, reached)
+        verdict = self.conclude(counts, asked, reached)
+        verdict.causes = causes or verdict.causes
+        return verdict
+
+    def causes(self, comparison: ChainComparison) -> list[Cause]:
+        """What wrong rows have in common, compared with those that came as they had to."""
+        if not self.finding_log.unexplained():
+            return []
+        first = len(comparison.values)
+        facts = ChainFacts(
+            self.history.chain, [*comparison.values, *(one.values for one in comparison.right)]
+        )
+        came = [(number, one.batch) for number, one in enumerate(comparison.right, first)]
+        return cause_lines(self.finding_log, Compared(facts, came, {}))
 
     def defects(self) -> list[str]:
         """The known defects of the Spark that ran, of those that a chain can show."""

@@ -140,7 +140,9 @@ directory.
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import msgspec
 
@@ -193,6 +195,8 @@ class FindingLog:
         self._unexplained: Counter[str] = Counter()
         self.defects: Counter[str] = Counter()
         self._kept: dict[tuple[str, str | None], list[Finding]] = {}
+        self._rows: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+        self._problems: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def wants(self, name: str, defect: str | None = None) -> bool:
         """Whether another example of this property would be kept: if not, ``count`` is enough."""
@@ -211,6 +215,23 @@ class FindingLog:
         self.count(finding.property, finding.defect)
         if self.wants(finding.property, finding.defect):
             self._kept.setdefault((finding.property, finding.defect), []).append(finding)
+
+    def remember(self, name: str, identity: int, batch: int) -> None:
+        """Keep which output row a finding is about, and its batch; of all, for their cause."""
+        self._rows[name].extend((identity, batch))
+
+    def remember_problem(self, name: str, problem: str) -> None:
+        """Keep what is wrong with a record that is no row."""
+        self._problems[name][problem] += 1
+
+    def rows_of(self, name: str) -> Sequence[tuple[int, int]]:
+        """The output rows of a property: identity and batch."""
+        rows = self._rows[name]
+        return list(zip(rows[::2], rows[1::2], strict=True))
+
+    def problems_of(self, name: str) -> Counter[str]:
+        """What is wrong with the records of a property that are no rows."""
+        return self._problems[name]
 
     def totals(self) -> dict[str, int]:
         """How many findings there are of each property, in the order of ``PROPERTIES``."""

@@ -19,6 +19,7 @@ import msgspec
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.formats.evidence import Manifest
 from tidemark.oracle.audit_account import AuditAccount
+from tidemark.oracle.causes.cause_lines import Cause, cause_lines, first_read
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.contract_coverage import Exercised
 from tidemark.oracle.coverage import WAIVABLE
@@ -35,6 +36,9 @@ EXIT_CODES = {"VALID": EXIT_VALID, "INVALID": EXIT_INVALID, "UNKNOWN": EXIT_UNKN
 class Verdict(msgspec.Struct, kw_only=True):
     """``verdict.json``. ``findings`` are examples, ``findings_total`` counts all of them by property,
     ``unexplained_total`` those that no known defect explains, ``defects_total`` the others by known defect.
+
+    ``causes`` has a sentence for each property of ``unexplained_total``: how many rows are wrong, and what they have in
+    common and right rows have not. It is counted, and decides nothing.
 
     ``accept`` names the known defects that the contract or the caller accepts, ``accepted_total`` counts the findings
     of those among them that occurred: they are in ``findings``, too, and do not make the run ``INVALID``.
@@ -68,12 +72,18 @@ class Verdict(msgspec.Struct, kw_only=True):
     sealed: bool | None = None
     accept: list[str] = []
     accepted_total: dict[str, int] = {}
+    causes: list[Cause] = []
     audit: AuditAccount | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def exit_code(self) -> int:
         """The exit code of the command line."""
         return EXIT_CODES[self.verdict]
+
+    @property
+    def cause(self) -> str:
+        """The one sentence to read first about what is wrong; empty if no finding is new."""
+        return next((one.message for one in first_read(self.causes)), "")
 
     @property
     def new_findings(self) -> list[Finding]:
@@ -158,6 +168,7 @@ class Judgement:
             modelled=self.modelled,
             accept=list(self.accept),
             accepted_total=accepted(self.finding_log, self.accept),
+            causes=cause_lines(self.finding_log),
         )
 
 

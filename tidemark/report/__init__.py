@@ -18,6 +18,7 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount
+from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.model.sample import Sampled
 from tidemark.report.audit_lines import audit_lines, audited_batches, notes, repeats
 from tidemark.report.state_lines import state_lines
@@ -32,8 +33,13 @@ COLOURS = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow
 def print_verdict(
     verdict: Verdict, run_dir: Path, faults: Sequence[Fault], *, trace_sha256: str = "", command: str = ""
 ) -> None:
-    """Print a verdict to standard output; the last line is the command that reproduces the run, where it is known."""
+    """Print a verdict to standard output.
+
+    The first line of an ``INVALID`` one is its cause, the last the command that reproduces the run, where it is known.
+    """
     console = Console(soft_wrap=True, highlight=False)
+    for line in _causes(verdict):
+        console.print(line)
     for name, value in _lines(verdict, faults):
         console.print(Text(f"{name:<15}").append(value, style="bold"))
     for value in () if isinstance(verdict.audit, AuditAccount) else _waits(run_dir):
@@ -158,6 +164,39 @@ def _list(numbers: Sequence[tuple[int, str]]) -> str:
     (total, _), *parts = numbers
     inside = ", ".join(f"{number:,} {what}" for number, what in parts)
     return f"{total:,} ({inside})" if inside else f"{total:,}"
+
+
+def failure_lines(verdict: Verdict, run_dir: Path, command: str = "") -> Iterator[str]:
+    """What a test that failed prints: the cause first, then totals, where the evidence is, and the command."""
+    first, *others = [*_what_is_wrong(verdict), *verdict.inconclusive] or [""]
+    yield f"{verdict.pipeline} is {verdict.verdict}, judged as {verdict.delivery}: {first}"
+    yield from (f"  {line}" for line in others)
+    for finding in verdict.findings:
+        if finding.property == "plan_differs":
+            yield f"  {finding.message}"
+    if verdict.findings_total:
+        totals = ", ".join(f"{name} {total:,}" for name, total in verdict.findings_total.items())
+        yield f"  findings   {totals}"
+    yield f"  evidence   {run_dir}"
+    if command:
+        yield f"  reproduce  {command}"
+
+
+def _what_is_wrong(verdict: Verdict) -> list[str]:
+    """The causes, that which explains most first; then the known defects of Spark that are not accepted."""
+    if verdict.verdict != "INVALID":
+        return []
+    defects = [name for name in verdict.defects_total if name not in verdict.accepted_total]
+    return [
+        *(cause.message for cause in first_read(verdict.causes)),
+        *(f"{verdict.defects_total[name]:,} findings of the known defect {name}" for name in defects),
+    ]
+
+
+def _causes(verdict: Verdict) -> Iterable[Text]:
+    for number, message in enumerate(_what_is_wrong(verdict)):
+        title = Text(f"{'' if number else verdict.verdict:<15}", style=COLOURS[verdict.verdict])
+        yield title.append(message, style="default" if number else "bold")
 
 
 def _findings(verdict: Verdict) -> Iterable[Text]:

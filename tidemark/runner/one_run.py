@@ -26,6 +26,7 @@ from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known, minor_version
+from tidemark.report import failure_lines
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.decoded_run import DecodedRun, make_decoded, make_sentinels
 from tidemark.runner.live_run import LiveRun
@@ -53,6 +54,12 @@ class RunResult:
     run_dir: Path
     trace_sha256: str
     command: str
+
+    def assert_valid(self) -> None:
+        """Raise ``AssertionError`` if the verdict is not ``VALID``: with the cause, totals, evidence and command."""
+        __tracebackhide__ = True
+        if self.verdict.verdict != "VALID":
+            raise AssertionError("\n".join(failure_lines(self.verdict, self.run_dir, self.command)))
 
 
 def accepting(contract: Contract | Chain, accept: Sequence[str]) -> Contract | Chain:

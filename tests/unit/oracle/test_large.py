@@ -73,11 +73,15 @@ def both(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, 
 
 
 def facts(verdict: Verdict) -> dict[str, Any]:
-    """All of a verdict but how much the model judged; findings in an order of their own, if all were kept."""
+    """All of a verdict but how much the model judged, and with which right rows wrong ones were compared.
+
+    Findings are in an order of their own, if all were kept.
+    """
     found: dict[str, Any] = msgspec.to_builtins(verdict)
     findings = [json.dumps(one, sort_keys=True) for one in found.pop("findings")]
     kept_all = len(findings) == sum(verdict.findings_total.values())
     found.pop("modelled")
+    found["causes"] = [one["property"] for one in found["causes"]]
     return {**found, "findings": sorted(findings) if kept_all else len(findings)}
 
 

@@ -322,6 +322,8 @@ class AuditedOutput:
         defect: str | None = None,
     ) -> None:
         name, why = reason
+        if defect is None:
+            self._finding_log.remember(name, identity, NO_BATCH if batch is None else batch)
         if not self._finding_log.wants(name, defect):
             self._finding_log.count(name, defect)
             return
@@ -340,6 +342,7 @@ class AuditedOutput:
             return
         else:
             name, what = "phantom_rows", "is invented"
+        self._finding_log.remember_problem(name, problem)
         where = "" if batch is None else f" of batch {batch}"
         message = f"output {place}{where} {what}: {problem}"
         self._finding_log.add(Finding(property=name, message=message, read=place, batch=batch))

@@ -101,12 +101,17 @@ class ChainComparison:
         self.counts: Counter[str] = Counter()
         self.permitted: Counter[int] = Counter()
         """Batch -> rows that came again in it, and were permitted."""
+        self.right: list[ChainOutputRow] = []
+        """The rows that came as they had to."""
+        self.values: list[Values] = []
+        """Of each row that the log remembers, by its number there."""
 
     def run(self, without_late_filter: Predicted | None) -> Counter[str]:
         """Compare all of it; returns counts. ``without_late_filter``: what late rows would have given."""
         if without_late_filter is not None:
             self._late = set(without_late_filter.all()) - set(self._rows)
         for place, problem in self._output.corrupt:
+            self._finding_log.remember_problem("corrupt_rows", problem)
             self._finding_log.add(
                 Finding(
                     property="corrupt_rows", message=f"output {place} cannot be judged: {problem}", read=place
@@ -135,6 +140,7 @@ class ChainComparison:
             return False
         self._owed[came.batch][came.values] -= 1
         row = self._rows[came.values]
+        self.right.append(came)
         if self._history.is_sentinel(row):
             self.counts["sentinel_rows"] += 1
         else:
@@ -223,6 +229,9 @@ class ChainComparison:
         self._add("lost_rows", ChainOutputRow(-1, values, ""), why, self._defect.name)
 
     def _add(self, name: str, came: ChainOutputRow, why: str, defect: str | None = None) -> None:
+        if defect is None:
+            self._finding_log.remember(name, len(self.values), came.batch)
+            self.values.append(came.values)
         if not self._finding_log.wants(name, defect):
             self._finding_log.count(name, defect)
             return

@@ -187,12 +187,9 @@ class JoinComparison:
 
     def _judge_missing(self, identity: int, batch: int) -> None:
         """A row that is owed and did not come."""
-        right = right_of(identity)
-        if self._history.is_sentinel(first_of(identity)) or (
-            right is not None and self._history.is_sentinel(right)
-        ):
+        if self._history.is_of_sentinel(identity):
             return
-        is_null = right is None and self._history.contract.kind in PRESERVED
+        is_null = right_of(identity) is None and self._history.contract.kind in PRESERVED
         name = "missing_nulls" if is_null else "lost_rows"
         self._add(name, identity, lambda: self._explain.owed(identity, batch), OutputPosition(batch, None))
 
@@ -232,6 +229,8 @@ class JoinComparison:
         *,
         defect: str | None = None,
     ) -> None:
+        if defect is None:
+            self._finding_log.remember(name, identity, came.batch)
         if not self._finding_log.wants(name, defect):
             self._finding_log.count(name, defect)
             return
@@ -246,6 +245,7 @@ class JoinComparison:
         name, what = (
             ("corrupt_rows", "cannot be judged") if batch == NO_BATCH else ("phantom_rows", "is invented")
         )
+        self._finding_log.remember_problem(name, problem)
         if not self._finding_log.wants(name):
             self._finding_log.count(name)
             return

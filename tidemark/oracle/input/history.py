@@ -217,6 +217,11 @@ class History:
         """Whether a row was published only to flush the query."""
         return row >= self.rows.first_sentinel
 
+    def is_of_sentinel(self, identity: int) -> bool:
+        """Whether a row that an output row is made of was published only to flush the query."""
+        right = right_of(identity)
+        return self.is_sentinel(first_of(identity)) or (right is not None and self.is_sentinel(right))
+
 
 def pair(left_row: int, right_row: int) -> int:
     """The identity of a joined row."""
