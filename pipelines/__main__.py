@@ -1,6 +1,7 @@
 """Runs one pipeline: ``python -m pipelines NAME``, or one of the user: a file, or a module of the user's project.
 
-``--describe`` prints the contract as JSON; ``--inspect`` prints a line for tidemark: ``contract``, ``imports_at_call``
+``--draft`` prints the plan of a function of two streams, which need have no contract. ``--describe`` prints the
+contract as JSON; ``--inspect`` prints a line for tidemark: ``contract``, ``imports_at_call``
 and ``starts_query``, or ``needs_session`` if the user's module can only be imported where there is a session
 (``--remote``). Without them, the program starts the query on a driver and prints JSON lines: ``{"event": "started",
 ...}``, then an answer to each command on its standard input (``status``; ``stop``; after ``stop`` also ``state JSON``,
@@ -19,7 +20,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.own_query import start_own
-from pipelines.pipeline_loader import load, names
+from pipelines.pipeline_loader import load, load_function, names
 from pipelines.project_modules import (
     add_to_path,
     imports_at_call,
@@ -27,7 +28,15 @@ from pipelines.project_modules import (
     project_modules,
     send_modules,
 )
-from pipelines.query import SINKS, build_records, explain, open_session, start_records
+from pipelines.query import (
+    SINKS,
+    build_for_draft,
+    build_records,
+    explain,
+    open_session,
+    print_plan,
+    start_records,
+)
 from pipelines.query_server import QueryServer, answers_only_on_stdout, say
 from pipelines.user_errors import came_from_spark
 from tidemark.errors import TestbedError, TidemarkError
@@ -55,6 +64,8 @@ def main() -> int:
         if args.remote is None:
             return _tell_without_session(args)
         with open_session(args) as session:
+            if args.draft:
+                return _tell_plan(session, args)
             module = load(args.pipeline, contract_only=args.contract_only)
             if args.inspect or args.describe:
                 return _tell(module, args)
@@ -73,6 +84,15 @@ def main() -> int:
         return error.exit_code
 
 
+def _tell_plan(session: SparkSession, args: argparse.Namespace) -> int:
+    """Print the plan of what a function makes of two streams, for a draft of its contract."""
+    function, module = load_function(args.pipeline)
+    pickle_by_value(project_modules(module))
+    rows, names = build_for_draft(session, function)
+    say("plan", **explain(session, lambda: print_plan(session, rows)), **names)
+    return 0
+
+
 def _started(session: SparkSession, module: Pipeline, args: argparse.Namespace) -> StreamingQuery | None:
     """The pipeline's query, once it is to be started; ``None`` if the input ended before."""
     if hasattr(module, "start"):
@@ -82,7 +102,7 @@ def _started(session: SparkSession, module: Pipeline, args: argparse.Namespace) 
         return start_own(session, module, args) if is_wanted else None
     records = build_records(session, module, args)
     pickle_by_value(_sources(module))  # `build` may have imported more
-    told = lambda: {**explain(session, lambda: records.explain(mode="simple")), "sources": _sources(module)}  # noqa: E731
+    told = lambda: {**explain(session, lambda: print_plan(session, records)), "sources": _sources(module)}  # noqa: E731
     return start_records(records, module, args) if not args.wait or _is_wanted(told) else None
 
 
@@ -146,6 +166,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--describe", action="store_true", help="print the contract as JSON and exit")
     parser.add_argument(
         "--contract-only", action="store_true", help="the module need not have more than that"
+    )
+    parser.add_argument(
+        "--draft",
+        action="store_true",
+        help="print the plan of MODULE:FUNCTION, or of FILE.py:FUNCTION, and exit",
     )
     parser.add_argument("--inspect", action="store_true", help="print contract and sources as JSON and exit")
     parser.add_argument(

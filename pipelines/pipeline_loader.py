@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import re
 import sys
@@ -23,7 +24,10 @@ from pipelines.user_errors import as_usage_error
 from tidemark.errors import TidemarkError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+
+    from pyspark.sql import DataFrame
 
 PROGRAM_MODULES = {
     "__main__",
@@ -72,6 +76,32 @@ def load(name: str, *, contract_only: bool = False) -> ModuleType | SimpleNamesp
         pickle_by_value([OF_A_FILE])
     own = {part: getattr(found, part) for part in PARTS if hasattr(found, part)}
     return SimpleNamespace(**own, CONTRACT=getattr(found, contract), MODULE=imported.__name__)
+
+
+def load_function(name: str) -> tuple[Callable[..., DataFrame], str]:
+    """The function of a file or a module that joins two streams, ``build`` or the one after the colon; its module.
+
+    Raises ``UsageError``, also if it does not take two data frames.
+    """
+    file, colon, called = name.rpartition(":") if ".py:" in name else (name, "", "")
+    module, function = _named(file)
+    function = called if colon else "build" if ":" not in name else function
+    imported = _import_file(file) if module is None else _import_module(module)
+    found = getattr(imported, function, None)
+    if not callable(found):
+        raise UsageError(
+            f"{name!r} has no function {function}",
+            hint="name the function that joins two streams: PACKAGE.MODULE:FUNCTION, or FILE.py:FUNCTION",
+        )
+    if len(inspect.signature(found).parameters) != 2:
+        raise UsageError(
+            f"the function {function} of {name!r} does not take two data frames",
+            detail=f"its parameters are {inspect.signature(found)}",
+            hint="give it a function of the two streams as Kafka's source reads them",
+        )
+    if module is None:
+        pickle_by_value([OF_A_FILE])
+    return found, imported.__name__
 
 
 def _named(name: str) -> tuple[str | None, str]:

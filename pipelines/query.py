@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import coalesce, col, struct, to_json
 
@@ -44,6 +46,8 @@ then retries, by default three times, before the query fails.
 SINK_PARTITIONS = 2
 """One for each executor of a driver."""
 
+NO_BROKER = "localhost:1"
+PLANNED_VIEW = "tidemark_planned"
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 PLAN_FIELDS = "spark.sql.debug.maxToStringFields"
 
@@ -85,6 +89,39 @@ def build_records(session: SparkSession, module: ModuleType | SimpleNamespace, a
     return _records(rows, _keys(contract))
 
 
+def build_for_draft(
+    session: SparkSession, function: Callable[..., DataFrame]
+) -> tuple[DataFrame, dict[str, list[str]]]:
+    """What a function makes of two streams of Kafka's source, which no broker is asked for; topics and columns.
+
+    The topics are called as the function calls its parameters. Only the second source has headers: so the plan shows
+    which is which.
+    """
+    topics = list(inspect.signature(function).parameters)
+    inputs = [
+        session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", NO_BROKER)
+        .option("subscribe", topic)
+        .option("includeHeaders", str(topic == topics[1]).lower())
+        .load()
+        for topic in topics
+    ]
+    name = getattr(function, "__name__", "of the pipeline")
+    try:
+        rows = function(*inputs)
+        columns = getattr(rows, "columns", None)  # what is wrong with the query is said when it is asked for
+    except TidemarkError:
+        raise
+    except Exception as error:
+        raise as_usage_error(error, f"the function {name} failed") from error
+    if columns is None:
+        raise UsageError(
+            f"the function {name} returned {type(rows).__name__}",
+            hint="it has to return the data frame of the joined rows",
+        )
+    return rows, {"topics": topics, "columns": columns}
+
+
 def _must_have_columns(rows: DataFrame | None, contract: Contract | Chain) -> None:
     """Raise ``UsageError`` if the output lacks a column that the contract names."""
     if rows is None:
@@ -118,6 +155,20 @@ def explain(session: SparkSession, show: Callable[[], None]) -> dict[str, str]:
         "plan": printed.getvalue(),
         "policy": str(session.conf.get(POLICY)),
     }
+
+
+def print_plan(session: SparkSession, rows: DataFrame) -> None:
+    """Print the physical plan of a data frame over streams.
+
+    ``explain()`` takes a statement of SQL over views of streams for a batch, because it is not resolved yet, and fails.
+    As a view that is read as a stream it is planned as one.
+    """
+    try:
+        rows.explain(mode="simple")
+    except AnalysisException:
+        rows.createOrReplaceTempView(PLANNED_VIEW)
+        session.readStream.table(PLANNED_VIEW).explain(mode="simple")
+        session.catalog.dropTempView(PLANNED_VIEW)
 
 
 def start_records(

@@ -1,4 +1,4 @@
-"""The command line of the producers: ``python -m producers generate | flights | replay | sentinels``.
+"""The command line of the producers: ``python -m producers generate | flights | samples | replay | sentinels``.
 
 Every command prints one JSON line on standard output; progress and errors go to standard error. The exit codes are
 those of ``tidemark.errors``.
@@ -21,7 +21,9 @@ import typer
 from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
-from tidemark.formats.chain import read_contract
+from tidemark.formats.chain import Chain, read_contract
+from tidemark.formats.contract import Contract
+from tidemark.formats.events import decode_object
 from tidemark.formats.trace import Header, TraceReader, must_be_json_lines, write_trace
 
 CONNECT_S = 10.0
@@ -156,16 +158,64 @@ def sentinels(
     """Make the sentinels that flush a join after a trace: one record per input, far in the future."""
     from producers.sentinels import make_sentinels
 
+    header, records = make_sentinels(_contract(contract), trace, rounds=rounds)
+    print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
+
+
+@app.command()
+def samples(
+    contract: Annotated[Path, typer.Argument(help="The contract of a join, a JSON file.")],
+    out: Out,
+    sample: Annotated[
+        list[str],
+        typer.Option(help="TOPIC=FILE, a file whose first line is a record as JSON; for each topic."),
+    ] = [],  # noqa: B006
+) -> None:
+    """Make a trace of a sample record of each input: pairs at and beyond the ends of the bound, late records, …"""
+    from producers.samples import sample_trace
+
+    described = _contract(contract)
+    if isinstance(described, Chain):
+        raise UsageError(
+            f"{str(contract)!r} is the contract of a chain", hint="samples are for a single join"
+        )
+    files = _pairs("--sample", "TOPIC=FILE", sample)
+    topics = (described.left.topic, described.right.topic)
+    missing = [topic for topic in topics if topic not in files]
+    if missing:
+        raise UsageError(
+            f"there is no sample of {' and '.join(missing)}", hint="give --sample TOPIC=FILE for each"
+        )
+    header, records = sample_trace(described, {topic: _first_record(Path(files[topic])) for topic in topics})
+    print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
+
+
+def _contract(path: Path) -> Contract | Chain:
     try:
-        described = msgspec.json.decode(contract.read_bytes(), type=dict[str, Any])
+        return read_contract(msgspec.json.decode(path.read_bytes(), type=dict[str, Any]))
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"{str(contract)!r} is not a contract",
+            f"{str(path)!r} is not a contract",
             detail=str(error),
             hint="`python -m pipelines NAME --describe` prints one",
         ) from error
-    header, records = make_sentinels(read_contract(described), trace, rounds=rounds)
-    print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
+
+
+def _first_record(path: Path) -> dict[str, Any]:
+    try:
+        lines = path.read_bytes().strip().splitlines()
+    except OSError as error:
+        raise UsageError(
+            f"the sample {str(path)!r} cannot be read", detail=str(error), hint="--sample names a file: TOPIC=FILE"
+        ) from error  # fmt: skip
+    record = decode_object(lines[0]) if lines else None
+    if record is None:
+        raise UsageError(
+            f"the sample {str(path)!r} has no record",
+            detail="its first line is no JSON object",
+            hint="write a record as it is in the topic into the first line",
+        )
+    return record
 
 
 def print_trace(sha256: str, header: Header) -> None:
@@ -180,7 +230,7 @@ def print_json(answer: dict[str, Any]) -> None:
 
 
 def _topics(pairs: list[str], header: Header) -> dict[str, str]:
-    given = dict(map(_pair, pairs))
+    given = _pairs("--topic", "LOGICAL=TOPIC", pairs)
     for name in given:
         if name not in header.topics:
             raise UsageError(f"the trace has no topic {name!r}", hint=f"it has {', '.join(header.topics)}")
@@ -199,11 +249,15 @@ def _end_with_stdin() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _pair(text: str) -> tuple[str, str]:
-    logical, equals, topic = text.partition("=")
-    if not (logical and equals and topic):
-        raise UsageError(f"cannot read --topic {text!r}", hint="write LOGICAL=TOPIC")
-    return logical, topic
+def _pairs(option: str, form: str, texts: list[str]) -> dict[str, str]:
+    """The values of an option ``NAME=VALUE``, by name."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"cannot read {option} {text!r}", hint=f"write {form}")
+        found[name] = value
+    return found
 
 
 def writable(path: Path) -> Path:

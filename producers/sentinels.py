@@ -37,7 +37,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
     A query that was restarted after the first round needs a second one: until every input has a new record, its
     watermark does not move and it runs no no-data batch.
     """
-    sides = _sides(contract)
+    sides = sides_of(contract)
     with TraceReader(path) as reader:
         for side in sides:
             if side.topic not in reader.header.topics:
@@ -50,7 +50,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
     reach_ms = _reach_ms(contract)
     delay_ms = max(side.watermark_delay_ms or 0 for side in sides)
     first_ms = -(-latest_us // 1000) + delay_ms + 2 * reach_ms + MARGIN_MS
-    asked = _asked(contract)
+    asked = asked_of(contract)
     values = {
         side.topic: passing_values(side, templates[side.topic], asked.get(side.topic, {}), turn)
         for turn, side in enumerate(sides)
@@ -65,7 +65,7 @@ def make_sentinels(contract: Contract | Chain, path: Path, *, rounds: int = 1) -
     ]
 
 
-def _sides(contract: Contract | Chain) -> tuple[Side, ...]:
+def sides_of(contract: Contract | Chain) -> tuple[Side, ...]:
     """The inputs of a contract; for a chain its topics, with all their text fields as keys."""
     if isinstance(contract, Contract):
         values = contract.values
@@ -126,7 +126,7 @@ def _readable(records: Iterable[Record], sides: dict[str, Side]) -> Iterator[tup
             yield record.topic, value, event.time_us, None not in event.key
 
 
-def _asked(contract: Contract | Chain) -> dict[str, dict[str, list[Filter]]]:
+def asked_of(contract: Contract | Chain) -> dict[str, dict[str, list[Filter]]]:
     """Topic -> field -> what is asked of it; of a join key also what is asked of the equal key of the other side."""
     found: defaultdict[str, defaultdict[str, list[Filter]]] = defaultdict(lambda: defaultdict(list))
     if isinstance(contract, Chain):

@@ -20,6 +20,7 @@ from tidemark.cli import (
     contract_commands,
     conversion_commands,
     fuzz_commands,
+    init_commands,
     run_commands,
     sink_commands,
     stack_commands,
@@ -54,8 +55,8 @@ def _options(
 
 
 for _module in (
-    stack_commands, run_commands, chaos_commands, contract_commands, check_commands, audit_commands, trace_commands,
-    sink_commands, fuzz_commands, versions_commands, conversion_commands,
+    stack_commands, init_commands, run_commands, chaos_commands, contract_commands, check_commands, audit_commands,
+    trace_commands, sink_commands, fuzz_commands, versions_commands, conversion_commands,
 ):  # fmt: skip
     _module.register(app)
 

@@ -16,7 +16,7 @@ from tidemark.errors import EXIT_INVALID, EXIT_VALID
 if TYPE_CHECKING:
     from tidemark.formats.chain import Chain
     from tidemark.formats.contract import Contract
-    from tidemark.runner import PlanCheck
+    from tidemark.runner import PipelineCode, PlanCheck
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +26,14 @@ def register(app: typer.Typer) -> None:
 
 def contract_command(
     pipeline: Pipeline,
+    draft: Annotated[
+        bool,
+        typer.Option(
+            "--draft",
+            help="Print a contract as Python, drafted from the plan of FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
+            " (default: build), or of a FILE.txt with what explain() printed.",
+        ),
+    ] = False,
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to plan on.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
@@ -39,6 +47,8 @@ def contract_command(
     """Compare a pipeline's contract with its query plan, and warn of unsafe joins.
 
     Exit code 0, or 1 where contract and plan differ.
+
+    With --draft the contract is made from the plan, with questions; there is nothing to compare then.
     """
     from tidemark.runner import PipelineCode, check_pipeline_plan
     from tidemark.runner.pipeline_code import described_on, described_without_session
@@ -46,6 +56,9 @@ def contract_command(
 
     jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
     code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
+    if draft:
+        _draft(code)
+        return
     described = described_without_session(code)
     with lease(spec_to_lease(spark)) as stack:
         contract = (described or described_on(stack, code)).contract
@@ -55,6 +68,23 @@ def contract_command(
     else:
         _print(contract, plan_check)
     raise typer.Exit(EXIT_INVALID if plan_check.comparison.mismatches else EXIT_VALID)
+
+
+def _draft(code: PipelineCode) -> None:
+    """Print a draft, and on the standard error how many questions it has."""
+    from tidemark.preflight import draft_text
+    from tidemark.runner.plan_draft import draft_of_function, draft_of_text
+    from tidemark.stack import lease, spec_to_lease
+
+    if code.pipeline.endswith(".txt"):
+        made = draft_of_text(Path(code.pipeline))
+    else:
+        code.arguments()  # what is not there is said before a stack is started
+        with lease(spec_to_lease(code.python)) as stack:
+            made = draft_of_function(code, stack)
+    typer.echo(draft_text(made, code.pipeline), nl=False)
+    many = sum(map(len, made.questions.values()))
+    typer.echo(f"{made.contract.name}: {many} questions in the draft", err=True)
 
 
 def _print_json(contract: Contract | Chain, plan_check: PlanCheck) -> None:

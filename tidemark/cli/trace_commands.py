@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def producers_command(context: typer.Context) -> None:
-    """`python -m producers ARGS`, wherever it is installed: generate, flights, replay, sentinels."""
+    """`python -m producers ARGS`, wherever it is installed: generate, flights, samples, replay, sentinels."""
     import subprocess
     import sys
 

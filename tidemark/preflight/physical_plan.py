@@ -56,7 +56,8 @@ class SidePlan:
 
     ``filters`` are the conjuncts of all filters below the join, ``only`` those of the join's condition that name this
     side alone, ``cleanup`` is ``key`` or ``value`` (what the state watermark is compared with) or ``None`` where state
-    is never removed, ``ids`` the ids of all columns of this side, ``stateful`` the other stateful operators in it.
+    is never removed, ``ids`` the ids of all columns of this side, ``stateful`` the other stateful operators in it,
+    ``leaves`` the relations that it reads.
     ``time_left_out``: it has a watermark, and no column that reaches the join carries it. Neither the join nor what is
     above it reads the time, so the optimizer took it away below; and a join drops late rows by such a column only
     (``StreamingSymmetricHashJoinExec`` looks for it among its ``inputAttributes``).
@@ -70,6 +71,7 @@ class SidePlan:
     ids: frozenset[str]
     stateful: tuple[str, ...]
     time_left_out: bool
+    leaves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,15 @@ class JoinPlan:
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """All joins of a query, the last first; ``stateful``: other stateful operators, wherever they are."""
+    """All joins of a query, the last first; ``stateful``: other stateful operators, wherever they are.
+
+    ``selected`` are the expressions of the last projection, if nothing else is above it.
+    """
 
     joins: tuple[JoinPlan, ...]
     stateful: tuple[str, ...]
     columns: PlanColumns
+    selected: tuple[str, ...] = ()
 
 
 @dataclass
@@ -119,6 +125,7 @@ def read_plan(text: str) -> QueryPlan:
         joins=tuple(_join(node, root) for node in nodes if node.operator == JOIN),
         stateful=_stateful(root),
         columns=PlanColumns(projections, (node.text for node in nodes if not node.children)),
+        selected=tuple(_items(root)) if root.operator == "Project" else (),
     )
 
 
@@ -178,6 +185,7 @@ def _side(node: _Node, keys: list[str], only: str, cleanup: str) -> SidePlan:
         ids=frozenset(ids),
         stateful=_stateful(node),
         time_left_out=_leaves_time_out(node),
+        leaves=tuple(one.text for one in nodes if not one.children),
     )
 
 

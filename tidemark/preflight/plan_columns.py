@@ -6,7 +6,7 @@ Free of I/O.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tidemark.preflight.plan_expressions import (
@@ -53,16 +53,46 @@ class PlanColumns:
     def __init__(self, projections: Iterable[str], relations: Iterable[str]) -> None:
         self._inputs = {found["id"] for text in relations for found in ATTRIBUTE.finditer(text)}
         self._definitions: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         for text in projections:
             definition, alias, name = text.rpartition(" AS ")
             attribute = ATTRIBUTE.fullmatch(name)
             if alias and attribute is not None:
                 self._definitions[attribute["id"]] = definition
+                self._names[attribute["id"]] = attribute["name"]
 
     def fields(self, ids: Iterable[str]) -> set[str]:
         """The fields of the record that columns with these ids are."""
         found = (self.source(f"_#{number}").field for number in ids if number in self._definitions)
         return {field for field in found if field is not None}
+
+    def is_input(self, column: Column) -> bool:
+        """Whether a column is one of a relation, as the ``partition`` of Kafka's source is, and not of the record."""
+        return column.id in self._inputs
+
+    def names(self, ids: Iterable[str]) -> dict[str, str]:
+        """The columns with these ids that projections made: name -> the column, ``name#id``."""
+        return {self._names[one]: f"{self._names[one]}#{one}" for one in self._definitions if one in set(ids)}
+
+    def below(self, text: str, ids: Collection[str]) -> str:
+        """A column that a projection above a join made, as an expression of columns below it, which have ``ids``."""
+        attribute = ATTRIBUTE.fullmatch(text)
+        while attribute is not None and attribute["id"] not in ids and attribute["id"] in self._definitions:
+            text = bare(self._definitions[attribute["id"]])
+            attribute = ATTRIBUTE.fullmatch(text)
+        return text
+
+    def expression(self, text: str) -> str:
+        """What a column was made of, without the names that it was given on the way."""
+        text = bare(text)
+        attribute = ATTRIBUTE.fullmatch(text)
+        definition = None if attribute is None else self._definitions.get(attribute["id"])
+        if attribute is None or definition is None:
+            return text
+        if attribute["path"]:
+            made = self.expression(definition)
+            return f"{made}{attribute['path']}" if call(made, "from_json") is not None else text
+        return self.expression(definition)
 
     def source(self, text: str) -> Column:
         """Follow an expression down to the record."""

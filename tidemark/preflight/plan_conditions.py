@@ -34,7 +34,7 @@ def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
     ]
     limits = time_limits(laid)
     read = {limit.text for limit in limits}
-    unread = [text for text in laid.both if text not in read and _two_fields(text, laid) is None]
+    unread = [text for text in laid.both if text not in read and two_fields(text, laid) is None]
     unread += [
         " = ".join(pair)
         for pair in laid.keys
@@ -46,7 +46,7 @@ def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
     columns = [*equal, *((limit.left, limit.right) for limit in limits)]
     if columns and not _compare_windows(contract.bound, columns, laid, notes):
         return
-    lower, upper = _tightest(limits)
+    lower, upper = tightest(limits)
     wanted = _ends(contract.bound)
     name = f"{contract.left.time} - {contract.right.time}"
     hint = "mend the times in the join's condition, or the contract's bound"
@@ -94,7 +94,8 @@ def _ends(bound: Bound) -> tuple[End | None, End | None]:
     )
 
 
-def _tightest(limits: Iterable[TimeLimit]) -> tuple[End | None, End | None]:
+def tightest(limits: Iterable[TimeLimit]) -> tuple[End | None, End | None]:
+    """The lower and the upper end that all limits leave; ``None``: it is open."""
     lowers = [limit.lower for limit in limits if limit.lower is not None]
     uppers = [limit.upper for limit in limits if limit.upper is not None]
     lower = max(lowers, key=lambda end: (end.us, end.strict), default=None)
@@ -262,7 +263,7 @@ def compare_terms(contract: Contract, laid: Laid, notes: Notes) -> None:
             or any(paired.owns(text) for paired in laid.sides)
         ):
             continue
-        read = _two_fields(text, laid)
+        read = two_fields(text, laid)
         if read is None:
             unread.append(tidy(text))
         else:
@@ -278,7 +279,8 @@ def compare_terms(contract: Contract, laid: Laid, notes: Notes) -> None:
         notes.skip(f"{part}: {text} is in the plan")
 
 
-def _two_fields(text: str, laid: Laid) -> tuple[str, str, str] | None:
+def two_fields(text: str, laid: Laid) -> tuple[str, str, str] | None:
+    """A conjunct that compares a field of each side: left field, operator, right field."""
     asked = relation(text)
     if asked is None or asked.op == "<=>":
         return None

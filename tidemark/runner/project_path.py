@@ -23,6 +23,7 @@ SOURCE = "src"
 
 def project_path(pipeline: str, project: Path | None = None) -> list[str]:
     """The folders for a pipeline that is a file or a module; none for a bundled one or a contract."""
+    pipeline, _ = file_and_name(pipeline)
     is_file = pipeline.endswith(".py")
     if not is_file and not is_module(pipeline):
         return []
@@ -33,6 +34,12 @@ def project_path(pipeline: str, project: Path | None = None) -> list[str]:
     folders += _of_project(paths.root_above(start))
     folders += _of_this_process()
     return list(dict.fromkeys(str(folder.resolve()) for folder in folders if folder.exists()))
+
+
+def file_and_name(pipeline: str) -> tuple[str, str]:
+    """A file, and ``:NAME`` behind it; of everything else nothing is parted."""
+    file, colon, name = pipeline.rpartition(":")
+    return (file, f":{name}") if colon and file.endswith(".py") else (pipeline, "")
 
 
 def is_module(pipeline: str) -> bool:
@@ -53,7 +60,8 @@ def is_installed(file: str) -> bool:
 
 def located(pipeline: str) -> str:
     """A pipeline as its program takes it: a file by its absolute path."""
-    return str(Path(pipeline).resolve()) if pipeline.endswith((".py", ".json")) else pipeline
+    file, name = file_and_name(pipeline)
+    return f"{Path(file).resolve()}{name}" if file.endswith((".py", ".json")) else pipeline
 
 
 def _of_project(root: Path) -> Iterator[Path]:

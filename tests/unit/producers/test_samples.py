@@ -1,0 +1,141 @@
+"""A trace made of one sample of each input has every case of the contract, in the form that the samples have."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from producers.samples import GROUPS, SLICES, sample_trace
+from tidemark.errors import UsageError
+from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Output, Side
+from tidemark.formats.events import Event, read_event
+from tidemark.formats.record_fields import Field
+from tidemark.formats.trace import Record
+
+LEFT = {"id": "o-1", "who": "ann", "at": "2026-03-01T12:00:00Z", "more": {"x": [1, 2.5]}}
+RIGHT = {"id": "p-1", "who": "ann", "at": "2026-03-01T12:00:00Z", "cents": 5}
+FORMS: dict[str, tuple[str, Any, int]] = {
+    "iso": ("iso", "2026-03-01T12:00:00Z", 1),
+    "epoch seconds": ("epoch-s", 1_772_366_400, 1_000),
+    "epoch milliseconds": ("epoch-ms", 1_772_366_400_000, 1),
+    "minutes": ("dd/MM/yyyy HH:mm", "01/03/2026 12:00", 60_000),
+}
+"""Form, a time in it, and the smallest difference in milliseconds."""
+
+
+def contract(**changes: Any) -> Contract:
+    given = Contract(
+        "paid", JoinKind.LEFT_OUTER, Side("orders", "id", ("who",), "at", 10_000),
+        Side("payments", "id", ("who",), "at", 10_000), Bound(-600_000, 0), Output("order", "payment"),
+    )  # fmt: skip
+    return replace(given, **changes)
+
+
+def events(described: Contract, left: Any = LEFT, right: Any = RIGHT) -> list[tuple[Record, Event]]:
+    _, records = sample_trace(described, {"orders": left, "payments": right})
+    found = [(record, read_event(record.value, described.side(record.topic))) for record in records]
+    assert None not in [event for _, event in found]
+    return [(record, event) for record, event in found if event is not None]
+
+
+def distances(found: list[tuple[Record, Event]]) -> Counter[int]:
+    """How long after a left record each right one of its key comes, in milliseconds; of the first slice."""
+    lefts = {event.key: event.time_us for record, event in found if record.topic == "orders"}
+    return Counter(
+        (event.time_us - lefts[event.key]) // 1000
+        for record, event in found
+        if record.topic == "payments" and record.slice == 0 and event.key in lefts
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pairs_are_within_at_and_just_beyond_the_ends_of_the_bound(form):
+    name, time, step_ms = FORMS[form]
+    described = contract()
+    sides = {
+        side: replace(getattr(described, side), time_format=name, watermark_delay_ms=60_000)
+        for side in ("left", "right")
+    }
+
+    found = distances(events(replace(described, **sides), {**LEFT, "at": time}, {**RIGHT, "at": time}))
+
+    assert set(found) == {-step_ms, 0, 300_000, 600_000, 600_000 + step_ms}
+    assert found[-step_ms] == found[600_000 + step_ms] == GROUPS
+
+
+@pytest.mark.parametrize(
+    ("bound", "first", "last"),
+    [
+        (Bound(-600_000, 0, lower_strict=True, upper_strict=True), 1, 599_999),
+        (Bound(-600_000, 300_000), -300_000, 600_000),
+        (Bound(None, 0), 0, 60_000),
+        (Bound(-5_000, None), -55_000, 5_000),
+        (Bound(), 0, 60_000),
+        (Bound(equal=True), 0, 0),
+    ],
+)
+def test_the_ends_are_those_of_the_bound(bound, first, last):
+    found = distances(events(contract(bound=bound)))
+
+    assert {first, last} <= set(found)
+    assert {first - 1, last + 1} <= set(found)
+
+
+def test_rows_without_a_partner_doubled_ones_and_other_keys_are_there():
+    found = events(contract(left=Side("orders", "id", ("who", "more.x[0]"), "at", 0),
+                            right=Side("payments", "id", ("who", "cents"), "at", 0)))  # fmt: skip
+
+    first = [(record.topic, event) for record, event in found if record.slice == 0]
+    keys = {topic: {event.key for of, event in first if of == topic} for topic in ("orders", "payments")}
+    assert len(keys["orders"] - keys["payments"]) == GROUPS * 3  # alone, and those of another key
+    assert len(keys["payments"] - keys["orders"]) == GROUPS * 3
+    firsts = {key[0] for key in keys["orders"] - keys["payments"]}
+    assert (
+        len(firsts & {key[0] for key in keys["payments"]}) == GROUPS
+    )  # of those only the second field differs
+    ids = Counter(event.id for topic, event in first if topic == "orders")
+    assert Counter(ids.values())[2] == GROUPS
+
+
+def test_late_records_come_last_and_are_older_than_the_watermark():
+    found = events(contract())
+
+    for number in range(2, SLICES):
+        *_, one, two = [event for record, event in found if record.slice == number]
+        before = max(event.time_us for record, event in found if record.slice < number - 1)
+        assert max(one.time_us, two.time_us) < before - 10_000_000
+
+
+def test_what_the_contract_does_not_name_is_as_in_the_sample_and_filters_pass():
+    described = contract(left=replace(contract().left, filters=(Filter("more.n", ">=", 7),)))
+
+    values = [json.loads(record.value) for record, _ in events(described) if record.topic == "orders"]
+
+    assert {json.dumps(value["more"]) for value in values} == {'{"x": [1, 2.5], "n": 7}'}
+
+
+def test_numbers_stay_numbers_and_text_stays_text():
+    fields = (Field("who", type="bigint"),)
+    described = contract(
+        left=replace(contract().left, fields=fields), right=replace(contract().right, fields=fields)
+    )
+
+    found = events(described, {**LEFT, "who": 7, "id": 3}, {**RIGHT, "who": "7"})
+
+    values = {record.topic: json.loads(record.value) for record, _ in found}
+    assert [type(values["orders"][name]) for name in ("who", "id")] == [int, int]
+    assert type(values["payments"]["who"]) is str
+
+
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [({"id": "o-1", "who": "ann"}, "is no event"), ({**LEFT, "at": "noon"}, "is no event")],
+)
+def test_a_sample_that_is_no_event_is_refused(left, says):
+    with pytest.raises(UsageError, match=says) as refused:
+        sample_trace(contract(), {"orders": left, "payments": RIGHT})
+    assert "at" in refused.value.detail

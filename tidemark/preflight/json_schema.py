@@ -1,0 +1,96 @@
+"""The schema that a plan asks Spark's JSON reader for, and the types and forms of the values that it makes of them.
+
+Free of I/O. A plan prints ``from_json(StructField(meta,StructType(StructField(at,LongType,true)),true), ..., value)``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidemark.formats.record_fields import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, STRING
+from tidemark.formats.time_forms import ISO
+from tidemark.preflight.plan_columns import PlanColumns
+from tidemark.preflight.plan_expressions import bare, call, split, split_path
+
+_TYPES = {
+    "StringType": STRING,
+    "LongType": BIGINT,
+    "IntegerType": BIGINT,
+    "ShortType": BIGINT,
+    "ByteType": BIGINT,
+    "DoubleType": DOUBLE,
+    "FloatType": DOUBLE,
+    "BooleanType": BOOLEAN,
+    "DateType": DATE,
+    "TimestampType": "timestamp",
+}
+_SQL_TYPES = {
+    "string": STRING,
+    "bigint": BIGINT,
+    "int": BIGINT,
+    "double": DOUBLE,
+    "boolean": BOOLEAN,
+    "date": DATE,
+}
+_PARTS = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_UNITS = {"timestamp_seconds": "epoch-s", "timestamp_millis": "epoch-ms", "timestamp_micros": "epoch-us"}
+
+
+def type_in_plan(columns: PlanColumns, text: str) -> str | None:
+    """The type that an expression is read as from the record, by its name in a contract; ``None``: not known.
+
+    A time of Spark is ``timestamp``, which no contract has.
+    """
+    text = columns.expression(text)
+    cast = call(text.removeprefix("try_"), "cast")
+    if cast is not None:
+        inner, _, kind = cast.rpartition(" as ")
+        made = _SQL_TYPES.get(kind) or (kind if kind.startswith(DECIMAL) else None)
+        return made if made is not None else type_in_plan(columns, inner)
+    if call(text, "get_json_object") is not None:
+        return STRING
+    parsed, path = split_path(text)
+    schema = call(parsed, "from_json")
+    return None if schema is None or not path else _type_at(schema, f".{path}")
+
+
+def time_form(columns: PlanColumns, text: str) -> tuple[str, str] | None:
+    """The form of an event time in the record and its zone, as a contract names them; ``None``: it cannot be read."""
+    text = columns.expression(text)
+    for function, form in _UNITS.items():
+        if call(text, function) is not None:
+            return form, "UTC"
+    parsed = call(text, "gettimestamp")
+    if parsed is not None:
+        _, pattern, *rest = split(parsed, ", ")
+        zone = next((found[1] for one in rest if (found := re.fullmatch(r"Some\((.+)\)", one))), "UTC")
+        return pattern, zone
+    cast = call(text.removeprefix("try_"), "cast")
+    if cast is not None and cast.endswith(" as timestamp"):
+        kind = type_in_plan(columns, cast.removesuffix(" as timestamp"))
+        return {STRING: (ISO, "UTC"), BIGINT: ("epoch-s", "UTC")}.get(kind or "")
+    return (ISO, "UTC") if type_in_plan(columns, text) == "timestamp" else None
+
+
+def _type_at(schema: str, path: str) -> str | None:
+    """The type of the value at a path of ``StructField(...), StructField(...), options, value``."""
+    kind = f"StructType({schema})"
+    for name, number in _PARTS.findall(path):
+        inner = call(kind, "ArrayType") if number else call(kind, "StructType")
+        if inner is None:
+            return None
+        if number:
+            kind = split(inner, ",")[0]
+            continue
+        fields = (call(one, "StructField") for part in split(inner, ", ") for one in split(part, ","))
+        kinds = {
+            found[0]: ",".join(found[1:-1])
+            for one in fields
+            if one is not None and len(found := split(one, ",")) > 2
+        }
+        if name not in kinds:
+            return None
+        kind = kinds[name]
+    kind = bare(kind)
+    decimal = call(kind, "DecimalType")
+    return f"{DECIMAL}({decimal})" if decimal is not None else _TYPES.get(kind)
