@@ -192,6 +192,11 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
         )
+    if options.driver and (options.jars or options.packages):
+        raise UsageError(
+            f"jars and packages cannot be added to the driver {options.driver!r}, which runs already",
+            hint="leave out `driver`: the run starts a driver of its own with them",
+        )
     if options.app and (given := [name for name in OF_A_PIPELINE if getattr(options, name)]):
         raise UsageError(
             f"--app is given, and {', '.join(given)}, which a job does not get",

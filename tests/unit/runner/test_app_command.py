@@ -72,6 +72,12 @@ def test_settings_that_a_job_does_not_get_are_refused(given):
         _must_be_possible(RunOptions("contract.json", app=WHOLE, sink="own", **given), StackSpec("local"))
 
 
+@pytest.mark.parametrize("given", [{"jars": (Path("a.jar"),)}, {"packages": ("g:a:1",)}])
+def test_a_driver_that_runs_already_gets_no_jars(given):
+    with pytest.raises(UsageError, match="cannot be added to the driver 'mine', which runs already"):
+        _must_be_possible(RunOptions("inner", driver="mine", **given), StackSpec("local"))
+
+
 def test_a_job_needs_processes_of_this_machine():
     with pytest.raises(UsageError, match="--app needs the backend local, and the stack is compose"):
         _must_be_possible(RunOptions("contract.json", app=WHOLE, sink="own"), StackSpec("compose"))
