@@ -13,6 +13,31 @@ SAMPLES = {
     "text.json": "no JSON\n",
     "other.json": '{"order_id": "o-17"}\n',
 }
+NESTED = '''"""Alarms with what acknowledged them, nested; the output has ids alone."""
+
+from pyspark.sql.functions import col, expr, from_json, timestamp_millis
+
+ALARM = "header STRUCT<eventId: STRING, ts: BIGINT>, plant STRUCT<site: STRING>, severity INT"
+ACK = "header STRUCT<ackId: STRING, ts: BIGINT>, target STRUCT<site: STRING>"
+
+
+def acknowledged(alarms, acks):
+    alarm = alarms.select(from_json(col("value").cast("string"), ALARM).alias("a")).select(
+        col("a.header.eventId").alias("alarm_id"), col("a.plant.site").alias("site"),
+        timestamp_millis("a.header.ts").alias("raised_at"), col("a.severity").alias("severity"),
+    ).where("raised_at IS NOT NULL AND severity >= 2")
+    ack = acks.select(from_json(col("value").cast("string"), ACK).alias("a")).select(
+        col("a.header.ackId").alias("ack_id"), col("a.target.site").alias("ack_site"),
+        timestamp_millis("a.header.ts").alias("acked_at"),
+    ).where("acked_at IS NOT NULL")
+    on = expr("site = ack_site AND acked_at BETWEEN raised_at AND raised_at + INTERVAL 30 MINUTES")
+    joined = alarm.withWatermark("raised_at", "10 minutes").join(ack.withWatermark("acked_at", "5 minutes"), on, "left")
+    return joined.select("alarm_id", "ack_id", "site", "raised_at", "acked_at")
+'''
+NESTED_SAMPLES = {
+    "alarms.json": '{"header": {"eventId": "e1", "ts": 1772366400000}, "plant": {"site": "x"}, "severity": 3}\n',
+    "acks.json": '{"header": {"ackId": "a1", "ts": 1772366400000}, "target": {"site": "x"}}\n',
+}
 GIVEN = ("--sample", "orders=orders.json", "--sample", "payments=payments.json")
 
 
@@ -36,6 +61,19 @@ def test_the_test_that_is_written_passes(function, stranger):
     again = stranger.run("init", function, "--name", "paid", *GIVEN)
     assert again.returncode == 2
     assert "is there already" in again.stderr
+
+
+def test_nested_records_and_an_output_of_ids_alone_are_judged_as_they_are_drafted(stack, tmp_path):
+    theirs = Stranger(tmp_path / "theirs", {"src/adteam/alarms.py": NESTED, **NESTED_SAMPLES})
+    samples = ("--sample", "alarms=alarms.json", "--sample", "acks=acks.json")
+
+    made = theirs.run("init", "adteam.alarms:acknowledged", "--name", "acked", "--no-ci", *samples)
+
+    assert made.returncode == 0, made.stderr
+    trace = ("--trace", "tests/acked.jsonl", "--run-dir", theirs.folder / "run")
+    done = theirs.run("run", "tests/acked.py", *trace)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "state compared rows after batches" in done.stdout
 
 
 @pytest.mark.parametrize(

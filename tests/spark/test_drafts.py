@@ -36,7 +36,14 @@ def wrong(draft: ContractDraft, name: str) -> list[str]:
         mine = getattr(contract, side)
         if mine.id == UNKNOWN and f"{side}.id" in draft.questions:
             wanted[side].pop("id")  # of a semi join Spark does not read the right one
-        found += [f"{side}.{one}" for one, value in wanted[side].items() if getattr(mine, one) != value]
+        paths = {one.name: one.column or one.name for one in mine.fields}
+        has = {
+            **vars(mine),
+            "id": paths.get(mine.id, mine.id),
+            "time": paths.get(mine.time, mine.time),
+            "keys": tuple(paths.get(key, key) for key in mine.keys),
+        }
+        found += [f"{side}.{one}" for one, value in wanted[side].items() if has[one] != value]
     return [part for part in found if part not in asked and "contract" not in asked]
 
 

@@ -92,6 +92,11 @@ class _Drafting:
         laid = lay(contract, self._plan, self._join)
         contract = replace(contract, bound=self._bound(laid))
         contract = self._conjuncts(contract, laid)
+        left, right = (
+            self._named(side, plan)
+            for side, plan in ((contract.left, self._join.left), (contract.right, self._join.right))
+        )
+        contract = replace(contract, left=left, right=right)
         made = ContractDraft(contract, self._notes)
         for about, question in self._questions:
             made.ask(about, question)
@@ -119,6 +124,31 @@ class _Drafting:
             fields=tuple(Field(path, type=kind) for path, kind in keys.items() if kind not in (STRING, None)),
             time_format=form, time_zone=zone,
         )  # fmt: skip
+
+    def _named(self, side: Side, plan: SidePlan) -> Side:
+        """A side whose id, keys and time are called as their columns are: by these names its state is compared."""
+        columns: dict[str, str] = {}
+        for text in (
+            *plan.keys,
+            *(mark.column for mark in plan.watermarks),
+            *self._columns.names(plan.ids).values(),
+        ):
+            path, attribute = self._field(text), ATTRIBUTE.fullmatch(text)
+            if path is not None and attribute is not None and not attribute["path"]:
+                columns.setdefault(path, attribute["name"])
+        wanted = {path: columns.get(path, path) for path in dict.fromkeys((side.id, *side.keys, side.time))}
+        taken = [*wanted.values(), *(one.name for one in side.fields if one.name not in wanted)]
+        names = {path: name if taken.count(name) == 1 else path for path, name in wanted.items()}
+        known = {one.name: one for one in side.fields}
+        fields = [one for one in side.fields if one.name not in names]
+        for path, name in names.items():
+            kind = known[path].type if path in known else None
+            if name != path:
+                fields.append(Field(name, column=path, type=kind))
+            elif path in known:
+                fields.append(known[path])
+        keys = tuple(names[key] for key in side.keys)
+        return replace(side, id=names[side.id], keys=keys, time=names[side.time], fields=tuple(fields))
 
     def _keys(self, name: str, plan: SidePlan) -> dict[str, str | None]:
         """The key fields, with their types; a time is the bound's."""

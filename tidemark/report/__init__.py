@@ -46,7 +46,7 @@ def print_verdict(
         console.print(Text(f"{'watermark':<15}").append(value, style="bold"))
     for line in _findings(verdict):
         console.print(line)
-    for note in notes(verdict):
+    for note in (*notes(verdict), *_not_compared(run_dir)):
         console.print(f"  {note}", markup=False)
     for reason in verdict.inconclusive:
         console.print(Text(f"  inconclusive because {reason}", style="yellow"))
@@ -171,15 +171,22 @@ def failure_lines(verdict: Verdict, run_dir: Path, command: str = "") -> Iterato
     first, *others = [*_what_is_wrong(verdict), *verdict.inconclusive] or [""]
     yield f"{verdict.pipeline} is {verdict.verdict}, judged as {verdict.delivery}: {first}"
     yield from (f"  {line}" for line in others)
-    for finding in verdict.findings:
-        if finding.property == "plan_differs":
-            yield f"  {finding.message}"
+    yield from (f"  {note}" for note in _not_compared(run_dir))
     if verdict.findings_total:
         totals = ", ".join(f"{name} {total:,}" for name, total in verdict.findings_total.items())
         yield f"  findings   {totals}"
     yield f"  evidence   {run_dir}"
     if command:
         yield f"  reproduce  {command}"
+
+
+def _not_compared(run_dir: Path) -> list[str]:
+    """What of the plan was not compared with the contract: a filter there may be why rows are wrong."""
+    try:
+        found = RunDirectory(run_dir).manifest.notes
+    except (BrokenEvidence, OSError):
+        return []
+    return [f"note: {note}" for note in found if note.startswith("not compared with the plan: ")]
 
 
 def _what_is_wrong(verdict: Verdict) -> list[str]:

@@ -64,14 +64,14 @@ def test_a_draft_has_paths_types_and_forms_of_times():
 
     left, right = contract.left, contract.right
     assert (left.id, left.keys, left.time, left.time_format) == (
-        "meta.id",
-        ("who[0].id",),
-        "meta.at",
-        "epoch-ms",
-    )
-    assert (right.id, right.keys, right.time_format) == ("meta.id", ("user_id",), "dd/MM/yyyy HH:mm")
+        "impression_id", ("viewer",), "shown_at", "epoch-ms",
+    )  # fmt: skip
+    assert (right.id, right.keys, right.time_format) == ("click_id", ("user_id",), "dd/MM/yyyy HH:mm")
     assert left.filters == (Filter("price", ">=", "0.50"),)
-    assert left.fields == (Field("price", type="decimal(12,2)"),)
+    assert left.fields == (
+        Field("price", type="decimal(12,2)"), Field("impression_id", "meta.id"), Field("viewer", "who[0].id"),
+        Field("shown_at", "meta.at"),
+    )  # fmt: skip
     assert contract.condition == (Term(">", left="price", right="price.net"),)
     assert contract.output == Output("impression_id", "click_id")
 

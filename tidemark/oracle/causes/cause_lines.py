@@ -132,7 +132,9 @@ def cause_lines(log: FindingLog, compared: Compared | None = None) -> list[Cause
 
 
 def _first(log: FindingLog, name: str, many: int) -> str:
-    """What the first finding of a property says."""
+    """What the first finding of a property says; of the plan all that differs."""
+    if name == "plan_differs":
+        return "; ".join(one.message for one in log.findings() if one.property == name)
     first = next(one.message for one in log.findings() if one.property == name and one.defect is None)
     return first if many == 1 else f"{many:,} findings; the first: {first}"
 
