@@ -48,7 +48,7 @@ def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
         return
     lower, upper = tightest(limits)
     wanted = _ends(contract.bound)
-    name = f"{contract.left.time} - {contract.right.time}"
+    name = _difference(contract)
     hint = "mend the times in the join's condition, or the contract's bound"
     if bool(equal) != contract.bound.equal or (_first(lower), _last(upper)) != (
         _first(wanted[0]),
@@ -56,6 +56,13 @@ def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
     ):
         says, has = _say(name, contract.bound.equal, *wanted), _say(name, bool(equal), lower, upper)
         notes.differs("bound", says, has, hint)
+
+
+def _difference(contract: Contract) -> str:
+    """``left time - right time``, with the topics where both times have one name."""
+    sides = (contract.left, contract.right)
+    is_one_name = contract.left.time == contract.right.time
+    return " - ".join(f"{side.topic}.{side.time}" if is_one_name else side.time for side in sides)
 
 
 def time_limits(laid: Laid) -> list[TimeLimit]:
@@ -257,11 +264,8 @@ def compare_terms(contract: Contract, laid: Laid, notes: Notes) -> None:
     wanted = {(term.left, term.op, term.right) for term in terms}
     found, unread = set(), []
     for text in (*laid.both, *laid.above):
-        if (
-            _names_times(text, laid)
-            or laid.time_limit(text)
-            or any(paired.owns(text) for paired in laid.sides)
-        ):
+        is_of_bound = text in laid.both and (_names_times(text, laid) or laid.time_limit(text) is not None)
+        if is_of_bound or any(paired.owns(text) for paired in laid.sides):
             continue
         read = two_fields(text, laid)
         if read is None:

@@ -261,6 +261,34 @@ def test_what_cannot_be_read_is_not_compared_and_no_alarm(given, name, says):
     assert any(says in sentence for sentence in found.not_compared), found.not_compared
 
 
+def test_two_times_of_one_name_are_told_apart_by_their_topics():
+    nested = contract(
+        "left_outer", bound=Bound(-10_000, 0), left={"time": "meta.at", "time_format": "epoch-ms"},
+        right={"time": "meta.at"},
+    )  # fmt: skip
+
+    [bound] = [one for one in compare(nested, plan("nested"), "min").mismatches if one.part == "bound"]
+
+    assert bound.plan == "-20000 ms <= impressions.meta.at - clicks.meta.at <= 0 ms"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "(isnull(click_id#12) OR (click_time#4-T20000ms > impression_time#5-T10000ms))",
+        "(click_time#4-T20000ms > impression_time#5-T10000ms + INTERVAL '05' SECOND)",
+    ],
+)
+def test_a_filter_above_the_join_over_the_times_of_both_sides_is_noted(asked):
+    heading, *lines = text("left_outer").splitlines()
+    lines = [f"*(5) Filter {asked}", f"+- {lines[0]}", *(f"   {line}" for line in lines[1:])]
+
+    found = compare(contract("left_outer"), read_plan("\n".join([heading, *lines])), "min")
+
+    assert found.mismatches == ()
+    assert [sentence for sentence in found.not_compared if "click_time > impression_time" in sentence]
+
+
 KEY_FILTERED = contract(
     "left_outer", left={"keys": ("price",), "filters": (Filter("price", ">=", 5),)}, right={"keys": ("price",)},
     condition=(Term(">", right="price", value=9),),

@@ -67,6 +67,8 @@ class StateComparison:
         self._words = Wording(history, prediction)
         self.inconclusive: list[str] = []
         """Why a comparison says less than that the state is right."""
+        self._counted: tuple[list[int], list[int]] = ([], [])
+        """Of each side the batches whose rows have no name of the contract."""
 
     def run(self, state: Iterable[StateRow], asked: Iterable[int]) -> list[int]:
         """Compare; ``asked`` are batches whose state was read, be it empty. Returns the batches that were compared."""
@@ -80,17 +82,24 @@ class StateComparison:
         for batch in comparable:
             for side in (LEFT, RIGHT):
                 self._compare(batch, side, read[batch][side])
+        self.inconclusive += [self._only_counted(side) for side in (LEFT, RIGHT) if self._counted[side]]
         return comparable
+
+    def _only_counted(self, side: int) -> str:
+        """That the rows of a side were counted and not compared, and what the contract can do about it."""
+        about, batches = self._history.described(side), self._counted[side]
+        after = f"batch {batches[0]}" if len(batches) == 1 else f"batches {', '.join(map(str, batches))}"
+        return (
+            f"Spark's state of the {NAMES[side]} side after {after} could not be compared, only counted: its columns"
+            f" have no name of the contract; name the fields of {about.topic} as the query names their columns:"
+            f' Field("COLUMN", column="{about.field(about.keys[0]).column or about.keys[0]}")'
+        )
 
     def _compare(self, batch: int, side: int, found: Sequence[StateRow]) -> None:
         known = self._fields(batch, side, found)
         where = f"Spark's state of the {NAMES[side]} side after batch {batch}"
         if not any(known):
-            why = (
-                "its rows have neither key nor time nor place by the names of the contract, and were only counted"
-                " (a field of the contract may have the name of its column)"
-            )
-            self.inconclusive.append(f"{where} could not be compared: {why}")
+            self._counted[side].append(batch)
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
         ours, theirs = Counter(rows.values()), Counter(as_kept(row, known) for row in found)
         for kept in (theirs - ours - self._optional(batch, side, known)).elements():
