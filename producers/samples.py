@@ -3,18 +3,19 @@
 Pure, without Kafka and Spark. The records are the samples with other ids, keys and times, in the form that the samples
 have, and with numbers that pass the filters of the contract; everything else in them is as it was. In each slice each
 group of a key of its own has one case: a pair within the bound, at each end of it and just beyond, rows without a
-partner, a key field that differs, a record that was sent twice. From the third slice on there are late records.
+partner, a key field that differs, a record that was sent twice, a value that does not pass a filter. From the third
+slice on there are late records.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from producers.sentinel_values import passing_values, raw_at, raw_value, time_value, with_value
+from producers.sentinel_values import failing_value, passing_values, raw_at, raw_value, time_value, with_value
 from producers.sentinels import asked_of, sides_of
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Bound, Contract, Side
@@ -42,6 +43,8 @@ class _Case:
     lefts: int = 1
     rights: tuple[int, ...] = ()
     other_key: int | None = None
+    failing: tuple[int, str] | None = None
+    """A side, and a field of it that does not pass the filters."""
 
 
 def sample_trace(contract: Contract, samples: Mapping[str, dict[str, Any]]) -> tuple[Header, list[Record]]:
@@ -82,8 +85,9 @@ class _Trace:
             for turn, side in enumerate(sides)
         ]
         self._samples = [samples[side.topic] for side in sides]
+        self._asked = [asked.get(side.topic, {}) for side in sides]
         self._step_ms = max(map(_step_ms, sides))
-        self._cases = _cases(contract, self._step_ms)
+        self._cases = _cases(contract, self._step_ms, self._asked)
         apart = [abs(after) for case in self._cases for after in case.rights]
         delays = [side.watermark_delay_ms or 0 for side in sides]
         spread = len(self._cases) * GROUPS * self._step_ms
@@ -111,14 +115,24 @@ class _Trace:
     def _of_case(self, case: _Case, time_ms: int, number: int) -> Iterator[Record]:
         self._keys += 1
         key = self._keys
-        lefts = [self._record(0, time_ms, number, key)] if case.lefts else []
+        lefts = [self._failing(case, 0, self._record(0, time_ms, number, key))] if case.lefts else []
         yield from lefts
         for record in lefts[: case.lefts - 1]:
             yield Record(
                 topic=record.topic, value=record.value, arrival_ms=0, event_ms=record.event_ms, slice=number
             )
         for after_ms in case.rights:
-            yield self._record(1, time_ms + after_ms, number, key, case.other_key)
+            yield self._failing(case, 1, self._record(1, time_ms + after_ms, number, key, case.other_key))
+
+    def _failing(self, case: _Case, side: int, record: Record) -> Record:
+        """The record, with a value that does not pass the filters if that is the case."""
+        if case.failing is not None and case.failing[0] == side:
+            name = case.failing[1]
+            field = next(one for one in self._sides[side].fields if one.name == name)
+            raw = failing_value(field, self._templates[side], self._asked[side][name])
+            found = with_value(json.loads(record.value or "{}"), field.path, raw)
+            record.value = json.dumps(found, separators=(",", ":"))
+        return record
 
     def _record(self, side: int, time_ms: int, number: int, key: int, other: int | None = None) -> Record:
         """A record of a side; ``other`` is the place of a key field that has another value than the left record's."""
@@ -139,7 +153,7 @@ class _Trace:
         )  # fmt: skip
 
 
-def _cases(contract: Contract, step_ms: int) -> list[_Case]:
+def _cases(contract: Contract, step_ms: int, asked: Sequence[Mapping[str, Any]]) -> list[_Case]:
     """The cases of one slice: distances of the right record from the left one, and what else decides."""
     first, last = _distances(contract.bound, step_ms)
     middle = (first + last) // (2 * step_ms) * step_ms
@@ -147,7 +161,10 @@ def _cases(contract: Contract, step_ms: int) -> list[_Case]:
     found += [_Case(lefts=0, rights=(middle,)), _Case(lefts=2, rights=(middle,)), _Case(rights=(first, last))]
     step_ms = contract.bound.window_ms or step_ms
     found += [_Case(rights=(first - step_ms,)), _Case(rights=(last + step_ms,))]
-    return found + [_Case(rights=(middle,), other_key=place) for place in range(len(contract.left.keys))]
+    found += [_Case(rights=(middle,), other_key=place) for place in range(len(contract.left.keys))]
+    sides = enumerate(zip(asked, (contract.left.keys, contract.right.keys), strict=True))
+    filtered = [(side, name) for side, (names, keys) in sides for name in names if name not in keys]
+    return found + [_Case(rights=(middle,), failing=one) for one in filtered]
 
 
 def _distances(bound: Bound, step_ms: int) -> tuple[int, int]:

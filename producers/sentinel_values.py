@@ -48,6 +48,13 @@ def passing_values(
     return result
 
 
+def failing_value(field: Field, template: dict[str, Any], filters: list[Filter]) -> Any:
+    """What a record has where a field is that does not pass, near a value that does; ``None``: nothing was found."""
+    now = value_reader(field)(template)
+    near = [one for one in _candidates(field, now, filters) if not _passes(one, field.made, filters)]
+    return raw_value(near[0], field, raw_at(template, field)) if near else None
+
+
 def raw_at(value: Any, field: Field) -> Any:
     """What a decoded record has where a field is, whatever its type; ``None``: nothing."""
     return path_reader(field.path, lambda raw: raw)(value)

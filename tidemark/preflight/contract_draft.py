@@ -92,11 +92,12 @@ class _Drafting:
         laid = lay(contract, self._plan, self._join)
         contract = replace(contract, bound=self._bound(laid))
         contract = self._conjuncts(contract, laid)
-        left, right = (
-            self._named(side, plan)
-            for side, plan in ((contract.left, self._join.left), (contract.right, self._join.right))
-        )
-        contract = replace(contract, left=left, right=right)
+        if not contract.output.has_refs:  # else its state is compared by the places of the records
+            contract = replace(
+                contract,
+                left=self._named(contract.left, self._join.left),
+                right=self._named(contract.right, self._join.right),
+            )
         made = ContractDraft(contract, self._notes)
         for about, question in self._questions:
             made.ask(about, question)

@@ -16,6 +16,10 @@ from tests.unit.oracle.other_query import Events, promised, run_of
 from tidemark.formats.contract import Bound, Contract, Filter, Output
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.causes.common_facts import Fact, Kind, duration, most_telling, sentence, written
+from tidemark.oracle.causes.row_facts import RowFacts
+from tidemark.oracle.expectation import prediction_of
+from tidemark.oracle.input.history import NO_BATCH, read_history
+from tidemark.oracle.sql.join_answer import ask
 
 PAIRS = 300
 HOUR = Bound(-3_600_000, 0)
@@ -175,6 +179,19 @@ def test_a_semi_row_that_comes_in_a_later_batch_is_named_by_how_much_later() -> 
     ]
     misplaced = next(one for one in judge(run).causes if one.property == "misplaced_rows")
     assert misplaced.message.endswith("in all 210, it came 1 batch too late")
+
+
+def test_a_row_whose_batch_is_not_known_is_neither_early_nor_late() -> None:
+    run = run_of(kept("inner"), *events())
+    history = read_history(run)
+    prediction = prediction_of(history, ask(history))
+    identity, due = next(iter(prediction.batch_of.items()))
+    facts = RowFacts(history, prediction, run.inputs())
+
+    assert [fact.name for fact in facts.of((identity, NO_BATCH)) if fact.kind is Kind.DEVIATION] == []
+    assert [fact.name for fact in facts.of((identity, due + 2)) if fact.kind is Kind.DEVIATION] == [
+        "it came 2 batches too late"
+    ]
 
 
 AGE = Fact("age")

@@ -121,7 +121,7 @@ class RowFacts:
         is_twice = any(self._sent[rows.side[one], rows.id[one]] > 1 for one in made_of)
         yield Fact("a producer sent one of its ids twice", Kind.STATEMENT), is_twice
         due = self._prediction.batch_of.get(identity, batch)
-        if due != batch:
+        if due != batch >= 0:
             batches = f"{abs(batch - due):,} batch{'' if abs(batch - due) == 1 else 'es'}"
             yield Fact(f"it came {batches} too {'late' if batch > due else 'early'}", Kind.DEVIATION), True
         late = [self._late_by(one) for one in made_of]
