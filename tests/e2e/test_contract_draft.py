@@ -99,3 +99,11 @@ def test_what_cannot_be_drafted_is_refused(function, says, stranger):
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert says in done.stderr
+
+
+@pytest.mark.parametrize("option", [("--conf", "a=b"), ("--jars", "a.jar"), ("--packages", "g:a:1")])
+def test_an_option_that_a_draft_is_made_without_is_refused(option, stranger):
+    done = stranger.run("contract", "--draft", "adteam.statement:pairs", *option)
+
+    assert done.returncode == 2, done.stderr
+    assert "which a draft is made without" in done.stderr

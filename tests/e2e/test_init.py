@@ -84,7 +84,7 @@ def test_nested_records_and_an_output_of_ids_alone_are_judged_as_they_are_drafte
         ((*GIVEN[:3], "payments=text.json"), "has no record"),
         (("--sample", "orders=other.json", *GIVEN[2:]), "the sample of 'orders' is no event"),
         ((*GIVEN, "--id", "bills=id"), "the join has no topic 'bills'"),
-        ((*GIVEN, "--sample", "nothing"), "cannot read --sample 'nothing'"),
+        ((*GIVEN, "--sample", "nothing"), "cannot read 'nothing'"),
     ],
 )
 def test_what_cannot_be_begun_is_refused_and_writes_nothing(options, says, stranger):

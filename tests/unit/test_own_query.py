@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -11,6 +9,7 @@ import pytest
 from pyspark import cloudpickle
 
 from pipelines.own_query import start_own
+from tests.support.elsewhere import printed_elsewhere
 from tidemark.errors import UsageError
 from tidemark.formats.contract import WatermarkPolicy
 
@@ -31,18 +30,9 @@ def test_a_function_for_spark_may_use_io_where_tidemark_is_not_installed(tmp_pat
     session = SimpleNamespace(conf=SimpleNamespace(set=lambda *_: None))
     with pytest.raises(UsageError, match="returned NoneType"):
         start_own(session, SimpleNamespace(CONTRACT=contract, start=start), ARGUMENTS)
-    program = (
-        "import pickle, sys; sys.modules['tidemark'] = sys.modules['tests'] = None\n"
-        "print(pickle.load(open(sys.argv[1], 'rb'))(None, 3))\n"
-    )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "function")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    printed, errors = printed_elsewhere(tmp_path / "function", "print(loaded(None, 3))")
 
-    assert done.stdout.strip() == (
-        "(3, 'broker:9092', 't-orders', {'processingTime': '100 milliseconds'})"
-    ), done.stderr
+    assert printed.strip() == ("(3, 'broker:9092', 't-orders', {'processingTime': '100 milliseconds'})"), (
+        errors
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.shared_options import AsJson, Jars, Packages, Pipeline, Project, PyFiles
-from tidemark.errors import EXIT_INVALID, EXIT_VALID
+from tidemark.errors import EXIT_INVALID, EXIT_VALID, UsageError
 
 if TYPE_CHECKING:
     from tidemark.formats.chain import Chain
@@ -57,6 +57,11 @@ def contract_command(
     jar_files, coordinates = tuple(jars or ()), tuple(packages or ())
     code = PipelineCode(pipeline, spark, project, tuple(py_files or ()), jar_files, coordinates)
     if draft:
+        if conf or jars or packages:
+            raise UsageError(
+                "--draft is given, and --conf, --jars or --packages, which a draft is made without",
+                hint="leave them out; `tidemark contract` compares the contract with the plan under them",
+            )
         _draft(code)
         return
     described = described_without_session(code)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.shared_options import Project, PyFiles
+from tidemark.cli.trace_commands import pair
 from tidemark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def init_command(
     from tidemark.runner.starter_files import Starter, with_ids, write_starter
     from tidemark.stack import lease, spec_to_lease
 
-    samples = {topic: Path(file) for topic, file in (_pair("--sample", one) for one in sample)}
+    samples = {topic: Path(file) for topic, file in map(pair, sample)}
     code = PipelineCode(function, spark, project, tuple(py_files or ()))
     code.arguments()  # what is not there is said before a stack is started
     for file in samples.values():
@@ -63,7 +64,7 @@ def init_command(
         draft = draft_of_function(code, stack)
     if name:
         draft.contract = replace(draft.contract, name=name)
-    draft = with_ids(draft, {**_asked(draft), **dict(_pair("--id", one) for one in identity)})
+    draft = with_ids(draft, {**_asked(draft), **dict(map(pair, identity))})
     written = write_starter(draft, function, samples, Starter(folder, ci))
     for path in written:
         typer.echo(f"written: {path}")
@@ -93,10 +94,3 @@ def _next(draft: ContractDraft, folder: Path) -> str:
         f"next:\n  1. {questions}: it says what the query does, and has to say what it should do\n"
         f"  2. tidemark contract {folder / name}.py\n  3. pytest {folder / f'test_{name}.py'}"
     )
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    topic, equals, value = text.partition("=")
-    if not (topic and equals and value):
-        raise UsageError(f"cannot read {option} {text!r}", hint=f"write {option} TOPIC=VALUE")
-    return topic, value

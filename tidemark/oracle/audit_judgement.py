@@ -24,7 +24,7 @@ from tidemark.oracle.audit.audited_words import AuditedWords, lateness
 from tidemark.oracle.audit.certainty import Expected, expect
 from tidemark.oracle.audit.restart_inference import WatermarkCheck, check_watermarks
 from tidemark.oracle.audit_account import AuditAccount, RowOfTable
-from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines
+from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.row_facts import RowFacts
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
@@ -100,9 +100,9 @@ class _AuditJudgement(Judgement):
             came = self.stage("the output", lambda: comparison.run(run.output())) or came
             counts = self._counts(expected, came, found)
             self._say_what_is_open(came.counts, expected)
+            answer, seen = expected, came
+            self.explain(lambda: self._compared(run, answer, seen))
         verdict = self.conclude(counts, (), {})
-        if expected is not None and self.finding_log.unexplained():
-            verdict.causes = self._causes(run, expected, came) or verdict.causes
         verdict.audit = AuditAccount(
             level=found.level,
             first_batch=self.about.first_batch,
@@ -119,8 +119,8 @@ class _AuditJudgement(Judgement):
             tables["late"] = self.stage("late rows", lambda: self._late_rows(expected)) or []
         return Audit(verdict, {name: tables.get(name, []) for name in TABLES})
 
-    def _causes(self, run: Evidence, expected: Expected, came: Came) -> list[Cause] | None:
-        """What wrong rows have in common, compared with those that came."""
+    def _compared(self, run: Evidence, expected: Expected, came: Came) -> Compared:
+        """What wrong rows are compared with for their cause."""
         history = self.audited.history
         marks = {one.plan.batch: one.plan.watermark_ms for one in history.batches}
         prediction = Prediction(
@@ -130,8 +130,7 @@ class _AuditJudgement(Judgement):
         )
         certain = expected.rows.certain
         rows = [(one, batch) for one, batch in expected.due.items() if one in came.first and one in certain]
-        facts = RowFacts(history, prediction, run.inputs())
-        return self.stage("causes", lambda: cause_lines(self.finding_log, Compared(facts, rows, {})))
+        return Compared(RowFacts(history, prediction, run.inputs()), rows, {})
 
     def _is_ours(self, found: OutputLevel) -> bool:
         """Whether the output has records of this query at all, where they say of which they are."""

@@ -15,7 +15,7 @@ from tidemark.formats.consistency import told_otherwise
 from tidemark.formats.contract import JoinKind
 from tidemark.formats.events import write_time
 from tidemark.oracle import chain_coverage
-from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines
+from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.chain_facts import ChainFacts
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
 from tidemark.oracle.coverage import Goals, waived_in_vain
@@ -93,7 +93,6 @@ class _ChainJudgement(Judgement):
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
-        causes: list[Cause] | None = None
         predicted = self.stage("the model", lambda: predict(history, rules_of(self.defects()), self.choice))
         if predicted is not None:
             if self.choice.unseen:
@@ -114,7 +113,7 @@ class _ChainJudgement(Judgement):
             history.resent = copies or frozenset()
             comparison = ChainComparison(history, self.output, predicted, defect, self.finding_log)
             seen = self.stage("the output", lambda: comparison.run(without)) or Counter[str]()
-            causes = self.stage("causes", lambda: self.causes(comparison))
+            self.explain(lambda: self.compared(comparison))
             counts = (
                 self.stage("counts", lambda: chain_coverage.tally(history, predicted, seen, faults)) or {}
             )
@@ -123,20 +122,16 @@ class _ChainJudgement(Judgement):
                     "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-        verdict = self.conclude(counts, asked, reached)
-        verdict.causes = causes or verdict.causes
-        return verdict
+        return self.conclude(counts, asked, reached)
 
-    def causes(self, comparison: ChainComparison) -> list[Cause]:
-        """What wrong rows have in common, compared with those that came as they had to."""
-        if not self.finding_log.unexplained():
-            return []
+    def compared(self, comparison: ChainComparison) -> Compared:
+        """What wrong rows are compared with for their cause: those that came as they had to."""
         first = len(comparison.values)
         facts = ChainFacts(
             self.history.chain, [*comparison.values, *(one.values for one in comparison.right)]
         )
         came = [(number, one.batch) for number, one in enumerate(comparison.right, first)]
-        return cause_lines(self.finding_log, Compared(facts, came, {}))
+        return Compared(facts, came, {})
 
     def defects(self) -> list[str]:
         """The known defects of the Spark that ran, of those that a chain can show."""

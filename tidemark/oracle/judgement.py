@@ -16,15 +16,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tidemark.formats.consistency import told_otherwise
-from tidemark.formats.contract import PRESERVED
 from tidemark.oracle import coverage as goals
-from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines
+from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.row_facts import RowFacts
+from tidemark.oracle.compare.explanations import if_it_never_came
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.expectation import defects_of, expect_of_unmodelled, prediction_of
-from tidemark.oracle.input.history import Evidence, History, read_history, right_of
+from tidemark.oracle.input.history import Evidence, History, read_history
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import OpenEngine
 from tidemark.oracle.large.reduction import reduced
@@ -107,26 +107,21 @@ class _JoinJudgement(Judgement):
                     lambda: goals.reached(history, prediction, counts, faults, seen),
                 )
                 reached = found or {}
+            self.explain(lambda: self._compared(run, prediction, seen))
         self.inconclusive += history.inconclusive
-        verdict = self.conclude(counts, asked, reached, spark_account)
-        if expected is not None and self.finding_log.unexplained():
-            verdict.causes = self._causes(run, expected[0], seen) or verdict.causes
-        return verdict
+        return self.conclude(counts, asked, reached, spark_account)
 
-    def _causes(self, run: Evidence, prediction: Prediction, seen: Seen) -> list[Cause] | None:
-        """What wrong rows have in common, compared with those that came."""
+    def _compared(self, run: Evidence, prediction: Prediction, seen: Seen) -> Compared:
+        """What wrong rows are compared with for their cause."""
         history, batch_of = self.history, prediction.batch_of
         of_trace = [identity for identity in batch_of if not history.is_of_sentinel(identity)]
         owed = Counter(
-            "missing_nulls"
-            if right_of(identity) is None and history.contract.kind in PRESERVED
-            else "lost_rows"
+            if_it_never_came(identity, history.contract.kind)
             for identity in of_trace
             if history.rest is None and history.batches[batch_of[identity]].plan.committed
         )
         came = [(identity, batch_of[identity]) for identity in of_trace if seen.came(identity)]
-        facts = RowFacts(history, prediction, run.inputs())
-        return self.stage("causes", lambda: cause_lines(self.finding_log, Compared(facts, came, owed)))
+        return Compared(RowFacts(history, prediction, run.inputs()), came, owed)
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
         """What had to come out, and what known defects change in it."""

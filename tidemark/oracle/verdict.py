@@ -19,7 +19,7 @@ import msgspec
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.formats.evidence import Manifest
 from tidemark.oracle.audit_account import AuditAccount
-from tidemark.oracle.causes.cause_lines import Cause, cause_lines, first_read
+from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines, first_read
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.contract_coverage import Exercised
 from tidemark.oracle.coverage import WAIVABLE
@@ -117,6 +117,7 @@ class Judgement:
         self.accept = accept
         self.finding_log = FindingLog()
         self.inconclusive = list(inconclusive)
+        self._causes: list[Cause] | None = None
         for difference in manifest.plan_differs:
             message = f"contract and plan differ in {difference}"
             self.finding_log.add(Finding(property="plan_differs", message=message))
@@ -130,6 +131,11 @@ class Judgement:
         except Exception as error:  # noqa: BLE001 (a check that raises gives UNKNOWN, never a lost run)
             self.inconclusive.append(f"{name} could not be judged: {type(error).__name__}: {error}")
             return None
+
+    def explain(self, compared: Callable[[], Compared]) -> None:
+        """Find what wrong rows have in common; to be called once all findings are there."""
+        if self.finding_log.unexplained():
+            self._causes = self.stage("causes", lambda: cause_lines(self.finding_log, compared()))
 
     def check_gaps(self, gaps: Sequence[tuple[int, str]]) -> None:
         """A gap in the batches ends the comparison, and is a finding."""
@@ -168,7 +174,7 @@ class Judgement:
             modelled=self.modelled,
             accept=list(self.accept),
             accepted_total=accepted(self.finding_log, self.accept),
-            causes=cause_lines(self.finding_log),
+            causes=self._causes or cause_lines(self.finding_log),
         )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from tidemark.formats.record_fields import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, STRING
+from tidemark.formats.record_fields import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, STRING, path_of
 from tidemark.formats.time_forms import ISO
 from tidemark.preflight.plan_columns import PlanColumns
 from tidemark.preflight.plan_expressions import bare, call, split, split_path
@@ -32,7 +32,6 @@ _SQL_TYPES = {
     "boolean": BOOLEAN,
     "date": DATE,
 }
-_PARTS = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _UNITS = {"timestamp_seconds": "epoch-s", "timestamp_millis": "epoch-ms", "timestamp_micros": "epoch-us"}
 
 
@@ -51,7 +50,7 @@ def type_in_plan(columns: PlanColumns, text: str) -> str | None:
         return STRING
     parsed, path = split_path(text)
     schema = call(parsed, "from_json")
-    return None if schema is None or not path else _type_at(schema, f".{path}")
+    return None if schema is None or not path else _type_at(schema, path)
 
 
 def time_form(columns: PlanColumns, text: str) -> tuple[str, str] | None:
@@ -75,11 +74,16 @@ def time_form(columns: PlanColumns, text: str) -> tuple[str, str] | None:
 def _type_at(schema: str, path: str) -> str | None:
     """The type of the value at a path of ``StructField(...), StructField(...), options, value``."""
     kind = f"StructType({schema})"
-    for name, number in _PARTS.findall(path):
-        inner = call(kind, "ArrayType") if number else call(kind, "StructType")
+    try:
+        parts = path_of(path)
+    except ValueError:  # a name that only quotes could tell from a path, which a plan does not print
+        return None
+    for name in parts:
+        is_entry = isinstance(name, int)
+        inner = call(kind, "ArrayType" if is_entry else "StructType")
         if inner is None:
             return None
-        if number:
+        if is_entry:
             kind = split(inner, ",")[0]
             continue
         fields = (call(one, "StructField") for part in split(inner, ", ") for one in split(part, ","))

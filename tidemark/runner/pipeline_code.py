@@ -88,22 +88,27 @@ def describe(pipeline: str | PipelineCode, python: Path | None = None) -> Contra
 
 def described_without_session(code: PipelineCode) -> Described | None:
     """What the program says, or ``None`` if the module has to be imported where a session is."""
-    answer = _inspected(code, [])
+    answer = _answer(code, "--inspect")
     return None if "needs_session" in answer else _described(answer)
 
 
 def described_on(stack: Stack, code: PipelineCode) -> Described:
     """What the program says where it has a session."""
+    return _described(answer_on(stack, code, "--inspect"))
+
+
+def answer_on(stack: Stack, code: PipelineCode, question: str) -> dict[str, Any]:
+    """What the program answers to an option where it has a session on the stack's driver."""
     driver, session_id = stack.driver(), str(uuid.uuid4())
     with stack.register_session(session_id, driver.name):
-        return _described(_inspected(code, [f"--remote={driver.remote}/;session_id={session_id}"]))
+        return _answer(code, question, f"--remote={driver.remote}/;session_id={session_id}")
 
 
 def _described(answer: dict[str, Any]) -> Described:
     return Described(read_contract(answer["contract"]), answer["imports_at_call"], answer["starts_query"])
 
 
-def _inspected(code: PipelineCode, more: list[str]) -> dict[str, Any]:
-    arguments = [*code.arguments(), "--inspect", *more]
+def _answer(code: PipelineCode, *options: str) -> dict[str, Any]:
+    arguments = [*code.arguments(), *options]
     answer: dict[str, Any] = json.loads(run_program(arguments, timeout_s=DESCRIBE_S, python=code.python))
     return answer

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import uuid
 from pathlib import Path
 
 from tidemark.errors import UsageError
 from tidemark.preflight import ContractDraft, UnreadablePlan, draft_contract, read_plan
-from tidemark.runner.pipeline_code import PipelineCode
-from tidemark.runner.plan_check import PLAN_S
-from tidemark.runner.programs import run_program
+from tidemark.runner.pipeline_code import PipelineCode, answer_on
 from tidemark.stack import Stack
 
 _PRINTED = "== Physical Plan =="
@@ -37,10 +33,7 @@ def draft_of_text(path: Path) -> ContractDraft:
 
 def draft_of_function(code: PipelineCode, stack: Stack) -> ContractDraft:
     """The draft of a function of a file or a module, of which a driver of the stack makes the plan."""
-    driver, session_id = stack.driver(), str(uuid.uuid4())
-    with stack.register_session(session_id, driver.name):
-        arguments = [*code.arguments(), "--draft", f"--remote={driver.remote}/;session_id={session_id}"]
-        answer = json.loads(run_program(arguments, timeout_s=PLAN_S, python=code.python))
+    answer = answer_on(stack, code, "--draft")
     name = re.sub(r"\.py(:|$)", r"\1", code.pipeline).removesuffix(":build").replace(":", "_")
     return _drafted(answer["plan"], _name_of(name), answer["topics"], answer["columns"])
 

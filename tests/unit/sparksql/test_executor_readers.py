@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from tests.support.elsewhere import printed_elsewhere
 from tidemark.formats.contract import Side
 from tidemark.sparksql.executor_readers import (
     PICKLED_BY_VALUE,
@@ -156,9 +156,8 @@ def test_the_readers_run_where_tidemark_is_not(tmp_path: Path) -> None:
         for module in modules:
             cloudpickle.unregister_pickle_by_value(module)
     program = (
-        "import pickle, sys; sys.modules['tidemark'] = None\n"
         "import pyarrow as pa\n"
-        "of_events, of_claims = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "of_events, of_claims = loaded\n"
         'text = \'{"id": "i", "at": "1970-01-01T00:00:01Z"}\'\n'
         "columns = {'n': [1], 'topic': ['a'], 'part': [0], 'value': [text], 'is_sentinel': [False]}\n"
         "columns['value_bytes'] = pa.array([None], pa.binary())\n"
@@ -169,11 +168,6 @@ def test_the_readers_run_where_tidemark_is_not(tmp_path: Path) -> None:
         "print(events.column('time_us')[0], claims.to_pydict())\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "readers")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    printed, errors = printed_elsewhere(tmp_path / "readers", program)
 
-    assert done.stdout == "1000000 {'o': [1], 'batch': [2]}\n", done.stderr
+    assert printed == "1000000 {'o': [1], 'batch': [2]}\n", errors

@@ -27,14 +27,15 @@ from functools import cached_property
 
 import msgspec
 
-from tidemark.formats.contract import PRESERVED, Delivery, JoinKind
+from tidemark.formats.contract import Delivery, JoinKind
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.audit.audited_history import AuditedHistory
 from tidemark.oracle.audit.audited_words import AuditedWords
 from tidemark.oracle.audit.certainty import Expected
 from tidemark.oracle.audit_account import Level, RowOfTable
+from tidemark.oracle.compare.explanations import if_it_never_came
 from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.input.history import NO_BATCH, right_of
+from tidemark.oracle.input.history import NO_BATCH
 from tidemark.oracle.input.output_rows import OutputReader
 from tidemark.oracle.spark.known_defects import has_defect
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
@@ -254,8 +255,7 @@ class AuditedOutput:
         if defect is not None and has_defect(self._manifest.versions, defect):
             self._add(self._words.lost(identity, batch, defect), identity, None, batch, defect=defect)
             return
-        is_null = right_of(identity) is None and self._audited.history.contract.kind in PRESERVED
-        name = "missing_nulls" if is_null else "lost_rows"
+        name = if_it_never_came(identity, self._audited.history.contract.kind)
         self._add((name, self._words.owed(identity, batch)), identity, None, batch)
 
     def _of_deleted(self, record: OutputRecord, place: str, problem: str, batch: int | None) -> None:

@@ -31,6 +31,11 @@ Reason = tuple[str, Why]
 """A property, and why."""
 
 
+def if_it_never_came(identity: int, kind: JoinKind) -> str:
+    """The property of a row that is owed and did not come."""
+    return "missing_nulls" if right_of(identity) is None and kind in PRESERVED else "lost_rows"
+
+
 class Explain:
     """Reasons for one run."""
 
@@ -59,7 +64,7 @@ class Explain:
         if defect == NULL_EVENT_TIME_NEVER_EVICTED:
             why = f"never came: without an event time it matches nothing, and stays in the state for ever ({defect})"
             return "missing_nulls", why
-        name = "missing_nulls" if right_of(identity) is None and self._kind in PRESERVED else "lost_rows"
+        name = if_it_never_came(identity, self._kind)
         if defect == FORMAT_4_MISSES_ROWS and name == "missing_nulls":
             why = "never came: it is not late, but at or before the state watermark that state format 4 had already"
             return name, f"{why} evicted by, and it stays in the state for ever ({defect})"

@@ -26,13 +26,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidemark.formats.contract import PRESERVED, Delivery, JoinKind
+from tidemark.formats.contract import Delivery, JoinKind
 from tidemark.formats.evidence import OutputRecord
-from tidemark.oracle.compare.explanations import Explain, Why
+from tidemark.oracle.compare.explanations import Explain, Why, if_it_never_came
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of, right_of
+from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of
 from tidemark.oracle.input.output_rows import OutputReader
 from tidemark.oracle.prediction import Prediction
 
@@ -189,8 +189,7 @@ class JoinComparison:
         """A row that is owed and did not come."""
         if self._history.is_of_sentinel(identity):
             return
-        is_null = right_of(identity) is None and self._history.contract.kind in PRESERVED
-        name = "missing_nulls" if is_null else "lost_rows"
+        name = if_it_never_came(identity, self._history.contract.kind)
         self._add(name, identity, lambda: self._explain.owed(identity, batch), OutputPosition(batch, None))
 
     def _judge_lost(self, identity: int) -> None:
