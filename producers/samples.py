@@ -9,17 +9,24 @@ slice on there are late records.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from producers.sentinel_values import failing_value, passing_values, raw_at, raw_value, time_value, with_value
+from producers.sentinel_values import (
+    failing_value,
+    json_text,
+    passing_values,
+    raw_at,
+    raw_value,
+    time_value,
+    with_value,
+)
 from producers.sentinels import asked_of, sides_of
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Bound, Contract, Side
-from tidemark.formats.events import read_event, time_reader
+from tidemark.formats.events import decode_object, read_event, time_reader
 from tidemark.formats.field_values import literal_of
 from tidemark.formats.record_fields import BOOLEAN, DATE, NUMBERS, Field
 from tidemark.formats.time_forms import NS_PER_UNIT
@@ -56,10 +63,10 @@ def sample_trace(contract: Contract, samples: Mapping[str, dict[str, Any]]) -> t
         )
     sides = sides_of(contract)
     for side in sides:
-        if read_event(json.dumps(samples[side.topic], default=str), side) is None:
+        if read_event(json_text(samples[side.topic]), side) is None:
             raise UsageError(
                 f"the sample of {side.topic!r} is no event of the contract",
-                detail=f"its time has to be at {side.time}, as {side.time_format}: {json.dumps(samples[side.topic])}",
+                detail=f"its time has to be at {side.time}, as {side.time_format}: {json_text(samples[side.topic])}",
                 hint="give a record as it is in the topic, or mend the contract",
             )
     made = list(_Trace(contract, sides, samples).records())
@@ -130,8 +137,7 @@ class _Trace:
             name = case.failing[1]
             field = next(one for one in self._sides[side].fields if one.name == name)
             raw = failing_value(field, self._templates[side], self._asked[side][name])
-            found = with_value(json.loads(record.value or "{}"), field.path, raw)
-            record.value = json.dumps(found, separators=(",", ":"))
+            record.value = json_text(with_value(decode_object(record.value) or {}, field.path, raw))
         return record
 
     def _record(self, side: int, time_ms: int, number: int, key: int, other: int | None = None) -> Record:
@@ -148,7 +154,7 @@ class _Trace:
         time = fields[about.time]
         found = with_value(found, time.path, time_value(about, time, time_ms))
         return Record(
-            topic=about.topic, value=json.dumps(found, separators=(",", ":"), default=float), arrival_ms=0,
+            topic=about.topic, value=json_text(found), arrival_ms=0,
             event_ms=time_ms, slice=number,
         )  # fmt: skip
 

@@ -8,14 +8,21 @@ of the contract. The keys differ between inputs, so sentinels match no row, not 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from producers.sentinel_values import number_of, passing_values, raw_at, raw_value, time_value, with_value
+from producers.sentinel_values import (
+    json_text,
+    number_of,
+    passing_values,
+    raw_at,
+    raw_value,
+    time_value,
+    with_value,
+)
 from tidemark.errors import UsageError
 from tidemark.formats.chain import STRING, Chain, Join, Window
 from tidemark.formats.contract import Bound, Contract, Filter, Side
@@ -161,7 +168,7 @@ def _sentinel(side: Side, values: dict[str, Any], time_ms: int, *, slice_index: 
     found = with_value(found, time.path, time_value(side, time, time_ms))
     return Record(
         topic=side.topic,
-        value=json.dumps(found, separators=(",", ":"), default=float),
+        value=json_text(found),
         key=f"sentinel-{side.topic}",
         arrival_ms=time_ms,
         event_ms=time_ms,

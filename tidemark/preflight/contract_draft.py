@@ -52,7 +52,7 @@ class ContractDraft:
 def draft_contract(
     plan: QueryPlan, name: str, topics: Sequence[str], columns: Sequence[str] = ()
 ) -> ContractDraft:
-    """ContractDraft the contract of a query's join.
+    """Draft the contract of a query's join.
 
     ``topics`` are those of its first and its second input, whichever the join has on its left; ``columns`` are those of
     its output, by default those of the last projection. Raises ``UnreadablePlan`` if the plan has no join of two

@@ -80,6 +80,19 @@ def test_a_numeric_key_stays_a_number_that_fits_an_int(tmp_path):
     assert fields["user_id"] < 2**31
 
 
+def test_a_sentinel_keeps_all_digits_of_the_numbers_of_its_record(tmp_path):
+    path = tmp_path / "digits.jsonl"
+    topics = {"impressions": TopicSpec(), "clicks": TopicSpec()}
+    value = (
+        '{"user_id":"u","ad_id":"a","impression_time":"2026-01-01T00:00:00Z",'
+        '"paid":{"amount":12345678901234567890.123456789,"factors":[1E+3,NaN]}}'
+    )
+    header = Header(tidemark_trace=2, pace="backlog", topics=topics)
+    write_trace(path, header, [Record(topic="impressions", value=value, arrival_ms=1)])
+    _, (left, _right) = make_sentinels(CONTRACT, path)
+    assert '"paid":{"amount":12345678901234567890.123456789,"factors":[1E+3,NaN]}' in left.value
+
+
 def test_a_trace_of_another_pipeline_is_refused(tmp_path):
     path = tmp_path / "other.jsonl"
     write_trace(path, Header(tidemark_trace=2, pace="backlog", topics={"flights": TopicSpec()}), [])
