@@ -28,6 +28,8 @@ from tidemark.oracle.large import reduction
 
 DOCUMENT = Path(__file__).parent / "results" / "HISTORIES.md"
 CHUNK = 50
+LINE_EVERY = 20
+"""After so many chunks a line says how far it is, where no bar is drawn."""
 
 
 class Outcome(NamedTuple):
@@ -97,12 +99,15 @@ def main() -> int:
             pool.submit(_some, first, min(CHUNK, args.first + args.histories // 2 - first), args.every)
             for first in seeds
         ]
-        for future in track(futures, description="histories", disable=not sys.stdout.isatty()):
+        is_drawn = sys.stdout.isatty()
+        for done, future in enumerate(track(futures, description="histories", disable=not is_drawn), 1):
             for outcome in future.result():
                 drew.update(outcome.drew)
                 problems += outcome.problems
                 for problem in outcome.problems:
                     print(problem, flush=True)
+            if not is_drawn and done % LINE_EVERY == 0:
+                print(f"{done * CHUNK:,} of {len(seeds) * CHUNK:,} seeds", flush=True)
     if problems:
         print(f"{len(problems)} disagreements")
         return 1

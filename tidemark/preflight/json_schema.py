@@ -9,7 +9,7 @@ import re
 
 from tidemark.formats.record_fields import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, STRING, path_of
 from tidemark.formats.time_forms import ISO
-from tidemark.preflight.plan_columns import PlanColumns
+from tidemark.preflight.plan_columns import EPOCH_FORMS, TIME_PARSER, PlanColumns
 from tidemark.preflight.plan_expressions import bare, call, split, split_path
 
 _TYPES = {
@@ -32,7 +32,6 @@ _SQL_TYPES = {
     "boolean": BOOLEAN,
     "date": DATE,
 }
-_UNITS = {"timestamp_seconds": "epoch-s", "timestamp_millis": "epoch-ms", "timestamp_micros": "epoch-us"}
 
 
 def type_in_plan(columns: PlanColumns, text: str) -> str | None:
@@ -56,10 +55,10 @@ def type_in_plan(columns: PlanColumns, text: str) -> str | None:
 def time_form(columns: PlanColumns, text: str) -> tuple[str, str] | None:
     """The form of an event time in the record and its zone, as a contract names them; ``None``: it cannot be read."""
     text = columns.expression(text)
-    for function, form in _UNITS.items():
+    for function, form in EPOCH_FORMS.items():
         if call(text, function) is not None:
             return form, "UTC"
-    parsed = call(text, "gettimestamp")
+    parsed = call(text, TIME_PARSER)
     if parsed is not None:
         _, pattern, *rest = split(parsed, ", ")
         zone = next((found[1] for one in rest if (found := re.fullmatch(r"Some\((.+)\)", one))), "UTC")

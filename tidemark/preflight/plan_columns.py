@@ -24,9 +24,13 @@ from tidemark.preflight.plan_expressions import (
 _WINDOW_END = re.compile(r"\+ (\d+)\), LongType, TimestampType\)+$")
 _WINDOW_SLIDE = re.compile(r"% (\d+)\)")
 _PATH = re.compile(r"(?:\.[^\s()\[\],.#]+|\[\d+\])+")
+EPOCH_FORMS = {"timestamp_seconds": "epoch-s", "timestamp_millis": "epoch-ms", "timestamp_micros": "epoch-us"}
+"""The form of a time, as a contract names it, by the function that makes a time of a number."""
+TIME_PARSER = "gettimestamp"
+"""The function that makes a time of text, of which a plan prints pattern and zone."""
+_OF_TEXT = f"{TIME_PARSER}|to_utc_timestamp"
 _IS_TIME = re.compile(
-    r"(?:timestamp_(?:seconds|millis|micros)|gettimestamp|to_utc_timestamp|CASE WHEN \(*unix_micros|CASE WHEN .*"
-    r" THEN (?:to_utc_timestamp|gettimestamp))\("
+    rf"(?:{'|'.join(EPOCH_FORMS)}|{_OF_TEXT}|CASE WHEN \(*unix_micros|CASE WHEN .* THEN (?:{_OF_TEXT}))\("
 )
 """How an expression begins that makes a time of a number or of text."""
 

@@ -34,10 +34,6 @@ def test_what_is_no_coordinate_is_refused(package, spark):
     assert "GROUP:ARTIFACT:VERSION" in refused.value.hint
 
 
-def test_without_packages_nothing_is_asked(spark):
-    assert resolve_packages(Path("no java"), spark, []) == []
-
-
 def test_what_was_resolved_is_not_asked_for_again_and_what_spark_has_is_left_out(spark):
     folder = paths.cache_dir() / "packages" / hashlib.sha256(AVRO.encode()).hexdigest()[:16]
     folder.mkdir(parents=True)

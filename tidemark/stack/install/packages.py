@@ -44,8 +44,6 @@ def resolve_packages(java: Path, spark: Spark, coordinates: Sequence[str]) -> li
                 f"{package!r} is no package",
                 hint="write GROUP:ARTIFACT:VERSION, for example org.apache.spark:spark-avro_2.13:4.2.0",
             )
-    if not coordinates:
-        return []
     digest = hashlib.sha256("\n".join(sorted(coordinates)).encode()).hexdigest()[:16]
     folder = paths.cache_dir() / "packages" / digest
     if not folder.is_dir():
