@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.query import build_for_draft, explain, print_plan
 from tests.spark.draft_queries import QUERIES, build, expected
-from tidemark.preflight import PlanComparison, compare, draft_contract, read_plan
+from tidemark.preflight import PlanComparison, PlanSource, compare, draft_contract, read_plan
 from tidemark.preflight.contract_draft import UNKNOWN, ContractDraft
 
 OF_CHOICE = ("left.id", "right.id", "output")
@@ -53,7 +53,7 @@ def drafts(session):
     made: dict[str, tuple[ContractDraft, PlanComparison]] = {}
     for name in QUERIES:
         text, topics, columns = plan_of(session, name)
-        draft = draft_contract(read_plan(text), "query", topics, columns)
+        draft = draft_contract(read_plan(text), "query", PlanSource(topics, columns))
         made[name] = draft, compare(draft.contract, read_plan(text))
     return made
 

@@ -19,6 +19,23 @@ if TYPE_CHECKING:
     from tidemark.runner import PipelineCode, PlanCheck
 
 
+Draft = Annotated[
+    bool,
+    typer.Option(
+        "--draft",
+        help="Print a contract as Python, drafted from the plan of FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
+        " (default: build), of a FILE.txt with what explain() printed, or of a query in Spark's event log.",
+    ),
+]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="With --draft of an event log that has several queries: the id or name of the query.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add ``contract`` to the command line."""
     app.command("contract")(contract_command)
@@ -26,14 +43,8 @@ def register(app: typer.Typer) -> None:
 
 def contract_command(
     pipeline: Pipeline,
-    draft: Annotated[
-        bool,
-        typer.Option(
-            "--draft",
-            help="Print a contract as Python, drafted from the plan of FILE.py:FUNCTION or PACKAGE.MODULE:FUNCTION"
-            " (default: build), or of a FILE.txt with what explain() printed.",
-        ),
-    ] = False,
+    draft: Draft = False,
+    query: Query = None,
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to plan on.")] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the Spark session; repeatable.")
@@ -62,8 +73,12 @@ def contract_command(
                 "--draft is given, and --conf, --jars or --packages, which a draft is made without",
                 hint="leave them out; `tidemark contract` compares the contract with the plan under them",
             )
-        _draft(code)
+        _draft(code, query)
         return
+    if query is not None:
+        raise UsageError(
+            "--query is given without --draft", hint="it names a query of an event log: --draft LOG"
+        )
     described = described_without_session(code)
     with lease(spec_to_lease(spark)) as stack:
         contract = (described or described_on(stack, code)).contract
@@ -75,21 +90,23 @@ def contract_command(
     raise typer.Exit(EXIT_INVALID if plan_check.comparison.mismatches else EXIT_VALID)
 
 
-def _draft(code: PipelineCode) -> None:
+def _draft(code: PipelineCode, query: str | None) -> None:
     """Print a draft, and on the standard error how many questions it has."""
     from tidemark.preflight import draft_text
-    from tidemark.runner.plan_draft import draft_of_function, draft_of_text
+    from tidemark.runner.plan_draft import draft_of_file, draft_of_function
+    from tidemark.sparkfiles.log_lines import is_event_log
     from tidemark.stack import lease, spec_to_lease
 
-    if code.pipeline.endswith(".txt"):
-        made = draft_of_text(Path(code.pipeline))
+    path = Path(code.pipeline)
+    if path.suffix == ".txt" or query is not None or is_event_log(path):
+        made = draft_of_file(path, query)
     else:
         code.arguments()  # what is not there is said before a stack is started
         with lease(spec_to_lease(code.python)) as stack:
             made = draft_of_function(code, stack)
     typer.echo(draft_text(made, code.pipeline), nl=False)
     many = sum(map(len, made.questions.values()))
-    typer.echo(f"{made.contract.name}: {many} questions in the draft", err=True)
+    typer.echo(f"{made.contract.name}: {many} question{'' if many == 1 else 's'} in the draft", err=True)
 
 
 def _print_json(contract: Contract | Chain, plan_check: PlanCheck) -> None:

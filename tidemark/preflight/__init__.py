@@ -8,7 +8,7 @@ be wrong. What cannot be read is *not compared*, with the reason; it is never an
 from __future__ import annotations
 
 from tidemark.preflight.chain_advice import advise_chain
-from tidemark.preflight.contract_draft import ContractDraft, draft_contract
+from tidemark.preflight.contract_draft import ContractDraft, PlanSource, draft_contract
 from tidemark.preflight.draft_text import draft_text
 from tidemark.preflight.join_lints import Advice, advise
 from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan, UnreadablePlan, read_plan
@@ -20,6 +20,7 @@ __all__ = [
     "JoinPlan",
     "Mismatch",
     "PlanComparison",
+    "PlanSource",
     "QueryPlan",
     "SidePlan",
     "UnreadablePlan",

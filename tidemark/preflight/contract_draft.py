@@ -20,15 +20,17 @@ from tidemark.formats.contract import (
     Output,
     Side,
     Term,
+    WatermarkPolicy,
 )
 from tidemark.formats.record_fields import BIGINT, DOUBLE, STRING, Field
 from tidemark.oracle.spark.time_ranges import US_PER_MS
+from tidemark.preflight.json_output import json_columns
 from tidemark.preflight.json_schema import time_form, type_in_plan
 from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan, UnreadablePlan
 from tidemark.preflight.plan_columns import Column, PlanColumns
 from tidemark.preflight.plan_comparison import compare
 from tidemark.preflight.plan_conditions import read_conjuncts, tightest, time_limits, two_fields
-from tidemark.preflight.plan_expressions import ATTRIBUTE, call, linear, relation, split, tidy
+from tidemark.preflight.plan_expressions import ATTRIBUTE, bare, call, linear, relation, split, tidy
 from tidemark.preflight.plan_sides import SPARKS_NAME, End, Laid, Paired, lay
 
 _KINDS = {name: kind for kind, name in SPARKS_NAME.items()}
@@ -49,14 +51,25 @@ class ContractDraft:
         self.questions.setdefault(about, []).append(question)
 
 
-def draft_contract(
-    plan: QueryPlan, name: str, topics: Sequence[str], columns: Sequence[str] = ()
-) -> ContractDraft:
+@dataclass(frozen=True)
+class PlanSource:
+    """What is known besides a plan.
+
+    ``topics`` are those of the query's first and its second input, whichever the join has on its left, or of the join's
+    left and right side if they ``are_sides``. ``columns`` are those of the output, by default those of the last
+    projection, or of the JSON that it writes. ``policy`` is the query's ``multipleWatermarkPolicy``.
+    """
+
+    topics: Sequence[str]
+    columns: Sequence[str] = ()
+    policy: str | None = None
+    are_sides: bool = False
+
+
+def draft_contract(plan: QueryPlan, name: str, source: PlanSource) -> ContractDraft:
     """Draft the contract of a query's join.
 
-    ``topics`` are those of its first and its second input, whichever the join has on its left; ``columns`` are those of
-    its output, by default those of the last projection. Raises ``UnreadablePlan`` if the plan has no join of two
-    streams, or more than one.
+    Raises ``UnreadablePlan`` if the plan has no join of two streams, or more than one.
     """
     if len(plan.joins) != 1:
         raise UnreadablePlan(
@@ -65,7 +78,7 @@ def draft_contract(
     [join] = plan.joins
     if join.kind not in _KINDS:
         raise UnreadablePlan(f"the plan has a join of kind {join.kind}, which no contract has")
-    return _Drafting(plan, join).draft(name, topics, columns)
+    return _Drafting(plan, join).draft(name, source)
 
 
 class _Drafting:
@@ -79,16 +92,18 @@ class _Drafting:
         self._notes: dict[str, str] = {"kind": f"the plan's join is {join.kind}"}
         self._questions: list[tuple[str, str]] = []
 
-    def draft(self, name: str, topics: Sequence[str], columns: Sequence[str]) -> ContractDraft:
+    def draft(self, name: str, source: PlanSource) -> ContractDraft:
         """All of it."""
         sides = [
             self._side(side, plan, topic)
             for side, plan, topic in zip(
-                ("left", "right"), (self._join.left, self._join.right), self._topics(topics), strict=True
+                ("left", "right"), (self._join.left, self._join.right), self._topics(source), strict=True
             )
         ]
-        left, right, output = self._output(sides[0], sides[1], columns)
-        contract = Contract(name, self._kind, left, right, Bound(), output)
+        left, right, output = self._output(sides[0], sides[1], source.columns)
+        contract = Contract(
+            name, self._kind, left, right, Bound(), output, policy=self._policy(source.policy)
+        )
         laid = lay(contract, self._plan, self._join)
         contract = replace(contract, bound=self._bound(laid))
         contract = self._conjuncts(contract, laid)
@@ -111,10 +126,16 @@ class _Drafting:
     def _ask(self, about: str, question: str) -> None:
         self._questions.append((about, question))
 
-    def _topics(self, topics: Sequence[str]) -> tuple[str, str]:
+    def _policy(self, name: str | None) -> WatermarkPolicy:
+        """The policy that the query had; of one that is not known the default of Spark."""
+        if name is not None:
+            self._notes["policy"] = f"the query ran with spark.sql.streaming.multipleWatermarkPolicy={name}"
+        return WatermarkPolicy.MIN if name is None else WatermarkPolicy(name)
+
+    def _topics(self, source: PlanSource) -> tuple[str, str]:
         """The topic of the join's left and right side: the source of the second input has headers."""
-        first, second = topics
-        left_is_second = any("headers#" in leaf for leaf in self._join.left.leaves)
+        first, second = source.topics
+        left_is_second = not source.are_sides and any("headers#" in leaf for leaf in self._join.left.leaves)
         return (second, first) if left_is_second else (first, second)
 
     def _side(self, name: str, plan: SidePlan, topic: str) -> Side:
@@ -369,12 +390,13 @@ class _Drafting:
 
     def _output_columns(self, columns: Sequence[str]) -> dict[str, str]:
         """The columns of the output: name -> the expression in the plan."""
-        items = {}
+        items, ids = {}, self._join.left.ids | self._join.right.ids
         for text in self._plan.selected:
             attribute = ATTRIBUTE.fullmatch(text.rpartition(" AS ")[2])
             if attribute is not None:
-                ids = self._join.left.ids | self._join.right.ids
                 items[attribute["name"]] = self._columns.below(attribute[0], ids)
+        if written := json_columns(self._columns.expression(items.get("value", ""))):
+            items = {name: self._columns.below(bare(text), ids) for name, text in written.items()}
         if not items:
             items = self._columns.names(self._join.left.ids)
             if self._kind is not JoinKind.LEFT_SEMI:

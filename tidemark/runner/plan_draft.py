@@ -1,4 +1,4 @@
-"""A contract drafted from the plan of a pipeline that has none yet, or from a plan that was printed."""
+"""A contract drafted from the plan of a pipeline that has none yet, or of a query that ran, or that was printed."""
 
 from __future__ import annotations
 
@@ -6,47 +6,69 @@ import re
 from pathlib import Path
 
 from tidemark.errors import UsageError
-from tidemark.preflight import ContractDraft, UnreadablePlan, draft_contract, read_plan
+from tidemark.preflight import ContractDraft, PlanSource, UnreadablePlan, draft_contract, read_plan
 from tidemark.runner.pipeline_code import PipelineCode, answer_on
+from tidemark.sparkfiles.event_plans import PLAN_HEADING, chosen_query, logged_queries
+from tidemark.sparkfiles.log_lines import is_event_log
 from tidemark.stack import Stack
 
-_PRINTED = "== Physical Plan =="
 TOPICS = ("left", "right")
 """Topics of a plan, which does not name them."""
 
 
-def draft_of_text(path: Path) -> ContractDraft:
-    """The draft of a plan that ``DataFrame.explain()`` printed into a file; raises ``UsageError``."""
+def draft_of_file(path: Path, query: str | None = None) -> ContractDraft:
+    """The draft of a query in Spark's event log (``query``: its id or name), or of a plan that ``explain()`` printed.
+
+    Raises ``UsageError``.
+    """
+    if is_event_log(path):
+        return _draft_of_event_log(path, query)
+    if query is not None:
+        raise UsageError(
+            f"{str(path)!r} is no event log of Spark, and --query {query!r} asks for a query of one",
+            hint="leave it out, or name the file or the folder of an event log (spark.eventLog.dir)",
+        )
+    return _draft_of_text(path)
+
+
+def _draft_of_event_log(path: Path, query: str | None) -> ContractDraft:
+    found = chosen_query(logged_queries(path), query)
+    topics = [topic or TOPICS[at] for at, topic in enumerate(found.topics[:2])]
+    if len(found.topics) != len(TOPICS) or len({*topics}) != len(TOPICS):
+        topics = [*TOPICS]
+    source = PlanSource(topics, policy=found.policy, are_sides=True)
+    return _drafted(found.plan, _name_of(found.name or "query"), source)
+
+
+def _draft_of_text(path: Path) -> ContractDraft:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"the plan {str(path)!r} cannot be read", detail=str(error), hint="give a file with what explain() printed"
         ) from error  # fmt: skip
-    if _PRINTED not in text:
+    if PLAN_HEADING not in text:
         raise UsageError(
-            f"{str(path)!r} has no plan", detail=f"there is no line {_PRINTED!r} in it",
+            f"{str(path)!r} has no plan", detail=f"there is no line {PLAN_HEADING!r} in it",
             hint="write there what explain() prints of the streaming query's data frame",
         )  # fmt: skip
-    return _drafted(text, _name_of(path.stem), TOPICS, ())
+    return _drafted(text, _name_of(path.stem), PlanSource(TOPICS))
 
 
 def draft_of_function(code: PipelineCode, stack: Stack) -> ContractDraft:
     """The draft of a function of a file or a module, of which a driver of the stack makes the plan."""
     answer = answer_on(stack, code, "--draft")
     name = re.sub(r"\.py(:|$)", r"\1", code.pipeline).removesuffix(":build").replace(":", "_")
-    return _drafted(answer["plan"], _name_of(name), answer["topics"], answer["columns"])
+    return _drafted(answer["plan"], _name_of(name), PlanSource(answer["topics"], answer["columns"]))
 
 
 def _name_of(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "_", Path(text).name).strip("_") or "pipeline"
 
 
-def _drafted(
-    text: str, name: str, topics: list[str] | tuple[str, ...], columns: list[str] | tuple[str, ...]
-) -> ContractDraft:
+def _drafted(text: str, name: str, source: PlanSource) -> ContractDraft:
     try:
-        return draft_contract(read_plan(text), name, topics, columns)
+        return draft_contract(read_plan(text), name, source)
     except UnreadablePlan as error:
         raise UsageError(
             "no contract can be drafted from the plan", detail=str(error),

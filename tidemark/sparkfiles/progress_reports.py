@@ -1,29 +1,23 @@
 """Reads Spark's progress reports of a query, wherever they were kept: as JSON Lines, or in Spark's event log.
 
 Free of Spark. A line is a report, as ``StreamingQueryProgress.json`` gives it to a listener, or an event of Spark's
-event log, of which the progress events are taken. A file may be compressed with zstd, as event logs are by default
-since Spark 4.0; a folder stands for all files in it, as event logs are rolled by default since then. The last line of a
-log whose program was killed may be cut: it is left out.
+event log, of which the progress events are taken (``tidemark.sparkfiles.log_lines``).
 
 Spark makes a report once a batch is committed. A trigger that ran no batch has one, too, which says nothing of a batch.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-
-import zstandard
+from typing import Any, NamedTuple
 
 from tidemark.errors import UsageError
 from tidemark.formats.consistency import ran_no_batch
 from tidemark.formats.events import read_time_us
+from tidemark.sparkfiles.log_lines import EVENT, broken_line, log_files, log_lines, parsed_line
 
-_MAGIC = b"\x28\xb5\x2f\xfd"
-_EVENT = b'{"Event":'
 _PROGRESS = b"StreamingQueryListener$QueryProgressEvent"
 _HEAD = 200
 """A line of an event log names its event within so many bytes."""
@@ -50,7 +44,7 @@ def read_reports(paths: Iterable[Path], query_id: str) -> list[BatchReport]:
 
     Raises ``UsageError`` for a file that cannot be read, and if there is no report of this query.
     """
-    files = [file for path in paths for file in _files(path)]
+    files = [file for path in paths for file in log_files(path)]
     found: list[BatchReport] = []
     others: set[str] = set()
     for file in files:
@@ -69,68 +63,18 @@ def read_reports(paths: Iterable[Path], query_id: str) -> list[BatchReport]:
     return found
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file() and not file.name.startswith((".", "appstatus_", "_"))
-    )
-
-
 def _reports(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The reports of a file, each with the number of its line."""
-    for number, line in _lines(file):
-        if line.startswith(_EVENT):
+    for number, line in log_lines(file):
+        if line.startswith(EVENT):
             if _PROGRESS not in line[:_HEAD]:
                 continue
-            report = _parsed(file, number, line).get("progress")
+            report = parsed_line(file, number, line).get("progress")
         else:
-            report = _parsed(file, number, line)
+            report = parsed_line(file, number, line)
         if not isinstance(report, dict) or "batchId" not in report:
-            raise _broken(file, number, "it is neither a progress report nor an event of Spark")
+            raise broken_line(file, number, "it is neither a progress report nor an event of Spark")
         yield number, report
-
-
-def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank; a last line without an end is left out if it is no JSON."""
-    number = 0
-    try:
-        with _opened(file) as opened:
-            for number, line in enumerate(opened, 1):
-                if not line.isspace() and (line.endswith(b"\n") or _is_whole(line)):
-                    yield number, line
-    except zstandard.ZstdError:
-        return  # the program that wrote it was killed: its last frame has no end
-    except OSError as error:
-        raise _broken(file, number + 1, str(error)) from error
-
-
-def _opened(file: Path) -> IO[bytes]:
-    opened = file.open("rb")
-    head = opened.read(len(_MAGIC))
-    opened.seek(0)
-    if head != _MAGIC:
-        return opened
-    content = zstandard.ZstdDecompressor().stream_reader(opened, read_across_frames=True, closefd=True)
-    return io.BufferedReader(content)
-
-
-def _is_whole(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _parsed(file: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError as error:
-        raise _broken(file, number, str(error)) from error
-    return found if isinstance(found, dict) else {}
 
 
 def _batch_report(file: Path, number: int, report: dict[str, Any]) -> BatchReport:
@@ -148,7 +92,7 @@ def _batch_report(file: Path, number: int, report: dict[str, Any]) -> BatchRepor
             end_offsets=_offsets(source.get("endOffset") for source in sources),
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise _broken(file, number, f"{type(error).__name__}: {error}") from error
+        raise broken_line(file, number, f"{type(error).__name__}: {error}") from error
 
 
 def _offsets(ends: Iterable[Any]) -> Offsets:
@@ -163,11 +107,3 @@ def _offsets(ends: Iterable[Any]) -> Offsets:
                 if isinstance(parts, dict)
             }
     return found
-
-
-def _broken(file: Path, number: int, why: str) -> UsageError:
-    return UsageError(
-        f"line {number} of {str(file)!r} cannot be read as a progress report of Spark",
-        detail=why,
-        hint="a line of JSON for each report, or an event log of Spark, plain or compressed with zstd",
-    )

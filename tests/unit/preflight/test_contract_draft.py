@@ -7,7 +7,7 @@ import pytest
 from tests.unit.preflight.plans import RECORDED, plan
 from tidemark.formats.contract import Bound, Filter, Output, Term
 from tidemark.formats.record_fields import Field
-from tidemark.preflight import UnreadablePlan, compare, draft_contract, draft_text
+from tidemark.preflight import PlanSource, UnreadablePlan, compare, draft_contract, draft_text
 from tidemark.preflight.contract_draft import ContractDraft
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.txt"))
@@ -32,7 +32,7 @@ OF_CHOICE = ("left.id", "right.id", "output")
 
 
 def drafted(name: str) -> ContractDraft:
-    return draft_contract(plan(name), name, ("impressions", "clicks"))
+    return draft_contract(plan(name), name, PlanSource(("impressions", "clicks")))
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {*UNDECIDED, "two_joins"}))
