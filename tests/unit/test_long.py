@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -165,11 +166,11 @@ def test_the_document_has_each_part_with_its_command_time_and_counts(tmp_path, m
     chosen = [part(tmp_path, "one"), part(tmp_path, "two", read=noted)]
 
     assert long.carry_out(chosen, tmp_path, document) == 0
-    text = document.read_text()
+    text = re.sub(r"\b\d+ s\b", "N s", document.read_text())
     assert "Made by `make long`" in text
-    assert "2 cores: **0 s**" in text
-    assert "| one | the one | 0 s | 3 passed |" in text
-    assert "| two | the two | 0 s | 1,200 passed |" in text
+    assert "2 cores: **N s**" in text
+    assert "| one | the one | N s | 3 passed |" in text
+    assert "| two | the two | N s | 1,200 passed |" in text
     assert "- two: skipped, 1: no engine" in text
     assert "- one: `python -c ''`" in text
 
