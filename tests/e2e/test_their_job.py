@@ -69,21 +69,25 @@ APP = (
 
 
 @pytest.fixture
-def stranger(stack, tmp_path):
-    if stack.spec.backend != "local":
-        pytest.skip("a job is a process of this machine")
+def project(tmp_path):
     made = Stranger(tmp_path / "theirs", {"src/adteam/job.py": JOB})
     made.write("orders_paid.json", json.dumps(CONTRACT))
     return made
 
 
-def run(stranger, *options):
+@pytest.fixture
+def stranger(stack, project):
+    if stack.spec.backend != "local":
+        pytest.skip("a job is a process of this machine")
+    return project
+
+
+def run(stranger, *options, app=APP):
     """A run of the job; its directory."""
     directory = stranger.folder / "run"
     done = stranger.run(
-        "run", "orders_paid.json", "--trace", "trace.jsonl", "--run-dir", directory, "--app", APP, *options,
-        TIDEMARK_BACKEND="local",
-    )  # fmt: skip
+        "run", "orders_paid.json", "--trace", "trace.jsonl", "--run-dir", directory, "--app", app, *options
+    )
     return done, RunDirectory(directory)
 
 
@@ -100,6 +104,36 @@ def test_a_job_is_judged_as_it_is_and_goes_on_after_its_driver_was_killed(strang
     assert len({report["runId"] for report in evidence.progress()}) == 2
     assert not [name for name in stack.components() if name.startswith("orders_paid")]
     assert current() is not None
+    must_be_drafted_from_its_event_log(stranger, stack, evidence)
+
+
+def must_be_drafted_from_its_event_log(stranger, stack, evidence):
+    query = json.loads((evidence.path / "manifest.json").read_text())["query_id"]
+    logs = [*(stack.state_dir / "event-logs").glob("orders_paid-*/*")]
+    log = next(path for path in logs if query.encode() in path.read_bytes())
+    drafted = stranger.run("contract", "--draft", str(log), "--query", query)
+
+    assert drafted.returncode == 0, drafted.stderr
+    for line in ('id="order_id"', 'keys=("customer",)', "bound=Bound(lower_ms=-60_000, upper_ms=0)",
+                 "kind=JoinKind.LEFT_OUTER", 'right_id="payment_id"', "watermark_delay_ms=10_000"):  # fmt: skip
+        assert line in drafted.stdout
+    topics = [line.strip() for line in drafted.stdout.splitlines() if "topic=" in line]
+    assert [line.partition("-")[2].rpartition("-")[2] for line in topics] == ['orders",', 'payments",']
+
+
+def test_a_connect_program_is_judged_as_it_is_and_started_again_with_its_driver(project, stack):
+    project.change("src/adteam/job.py", '("brokers",', '("remote", "brokers",')
+    project.change("src/adteam/job.py", 'appName("orders-paid")', "remote(args.remote)")
+    project.change("src/adteam/job.py", 'udf(tidy)("o.customer")', 'expr("lower(o.customer)")')
+
+    done, evidence = run(project, "--faults", "driver@planned", app=f"{APP} --remote {{connect}}")
+
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    [fault] = evidence.faults()
+    assert (fault.component, fault.injected) == ("driver", True)
+    assert [batch.batch for batch in evidence.batches() if batch.restarted] == [fault.batch]
+    assert len({report["runId"] for report in evidence.progress()}) == 2
+    assert not [name for name in stack.components() if name.startswith("orders_paid")]
 
 
 def test_a_job_that_fails_is_the_line_of_its_error_and_its_place(stranger):

@@ -1,6 +1,7 @@
-"""The command that starts a user's job, a program with its own driver; topics and checkpoint are arguments of it.
+"""The command that starts a user's job, a program with a driver of its own; topics and checkpoint are arguments of it.
 
-``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace.
+``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace. A
+Spark Connect program has ``{connect}``, too: the address of a driver that the run starts for it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from tidemark.runner.project_path import is_module, project_path
 
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 PYTHONS = ("python", "python3")
+CONNECT = "connect"
+"""The field of a Spark Connect program."""
+
+
+def uses_connect(command: str) -> bool:
+    """Whether a command has the field of a Spark Connect program."""
+    return any(found[1] == CONNECT for found in _FIELD.finditer(command))
 
 
 def app_words(command: str, values: Mapping[str, str], code: PipelineCode) -> list[str]:

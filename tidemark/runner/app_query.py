@@ -1,7 +1,7 @@
 """The query of a user's job over all of its runs: a program with its own driver, started again if that dies.
 
-The job is a component of the stack, so that faults find it by its name. What it does is read from its checkpoint: it
-answers no questions. A run with faults starts it again also if it ends by itself.
+What the job does is read from its checkpoint: it answers no questions. A run with faults starts it again also if it
+ends by itself.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tidemark.errors import PipelineFailed, TestbedError, TidemarkError
+from tidemark.runner.app_jobs import AppJob
 from tidemark.runner.project_path import is_installed
 from tidemark.runner.query_runs import FRUITLESS_RUNS, QueryRun
 from tidemark.sparkfiles.checkpoint import Checkpoint
@@ -29,33 +30,26 @@ IDLE = {"isTriggerActive": False, "message": "Waiting for next trigger"}
 BUSY = {"isTriggerActive": True, "message": "Processing new data"}
 
 
-@dataclass(frozen=True)
-class AppStart:
-    """How a job is started, as a component of which name, and the file that gets its log at the end."""
-
-    component: str
-    start: Callable[[], object]
-    log: Path
-
-
 class AppQuery:
     """A job as the query of a run. A context manager; not for several threads at once."""
 
-    def __init__(self, stack: Stack, checkpoint: Checkpoint, job: AppStart, *, again: bool = False) -> None:
-        """``again``: start the job again also if it has ended by itself."""
+    def __init__(
+        self, stack: Stack, checkpoint: Checkpoint, job: AppJob, log: Path, *, again: bool = False
+    ) -> None:
+        """``again``: start the job again also if it has ended by itself; ``log`` has in the end what it printed."""
         self.runs: list[QueryRun] = []
         self.failures: list[str] = []
         self.query_id: str | None = None
-        self.driver_name = job.component
+        self.driver_name = job.driver_name
         self._stack = stack
         self._checkpoint = checkpoint
-        self._start = job.start
+        self._job = job
         self._again = again
         self._is_started = False
         self._seen = 0
         self._firsts: list[int] = []
         """The first batch of each start, also of one that failed at once."""
-        self._file = job.log
+        self._file = log
 
     def __enter__(self) -> Self:
         return self
@@ -66,13 +60,12 @@ class AppQuery:
         if self._is_started:
             try:
                 self._note_event_log()
-                self._file.write_text(self._stack.logs(self.driver_name, None), encoding="utf-8")
             finally:
-                self._stack.stop(self.driver_name)
+                self._job.close()
 
     def start(self) -> None:
         """Start the job, and wait until it has planned a batch."""
-        self._open(self._start)
+        self._open(self._job.start)
         self.query_id = self._checkpoint.query_id()
 
     def plan(self) -> dict[str, Any]:
@@ -86,7 +79,7 @@ class AppQuery:
                 return {"event": "plan", "plan": "", "policy": "", "sources": {}}
             case "stop":
                 self._note_event_log()
-                self._stack.kill(self.driver_name)
+                self._job.kill()
                 return {"event": "stopped", "progress": []}
         if not self._lives():
             self._go_on()
@@ -113,11 +106,11 @@ class AppQuery:
         self._firsts.append(first)
         try:
             start()
-            driver = self._stack.driver(self.driver_name)
+            driver = self._job.driver()
         except TestbedError:
             raise self._ended() from None
-        # Its event log is not there yet: it is noted once it has ended (`_note_event_log`).
-        self.runs.append(QueryRun(driver, 0, first, replays))
+        # That of a classic program is not there yet: it is noted once it has ended (`_note_event_log`).
+        self.runs.append(QueryRun(driver, self._job.log_start(), first, replays))
         wait_until(
             lambda: self._checkpoint.next_batch() > first or self._has_planned(first),
             START_S,
@@ -143,7 +136,7 @@ class AppQuery:
                 self.failures.append(self._ended().message)
             self._seen += len(log)
             try:
-                self._open(lambda: self._stack.start(self.driver_name))
+                self._open(self._job.start_again)
             except PipelineFailed:
                 continue  # it was killed once more, or fails each time
 
@@ -153,7 +146,7 @@ class AppQuery:
 
     def _lives(self) -> bool:
         try:
-            self._stack.driver(self.driver_name)
+            self._job.driver()
         except TidemarkError:
             return False
         return True
@@ -174,7 +167,7 @@ class AppQuery:
 
     def _log(self) -> str:
         """The log of the current run."""
-        return self._stack.logs(self.driver_name, None)[self._seen :]
+        return self._job.said()[self._seen :]
 
     def _event_log(self) -> Path | None:
         folder = self._stack.state_dir / "event-logs" / self.driver_name

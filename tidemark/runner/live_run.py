@@ -26,8 +26,9 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import PROJECT, keep_project
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
-from tidemark.runner.app_command import app_path, app_words, sources_of_app
-from tidemark.runner.app_query import AppQuery, AppStart
+from tidemark.runner.app_command import CONNECT, app_path, app_words, sources_of_app, uses_connect
+from tidemark.runner.app_jobs import AppJob, ClassicJob, ConnectJob
+from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
 from tidemark.runner.own_driver import must_take_jars, own_driver
@@ -79,7 +80,7 @@ class LiveRun:
         with Cleanup() as cleanup:
             cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
             self._create_topics(cleanup)
-            query = self._app() if self._options.app else self._on_driver(cleanup)
+            query = self._app(cleanup) if self._options.app else self._on_driver(cleanup)
             places = Places(self._trace, self._inputs, self._output, self._checkpoint, query)
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
             cleanup.callback(collector.finish)
@@ -93,11 +94,15 @@ class LiveRun:
         again = bool(self._options.fault_specs)
         return Query(self._stack, driver, self._checkpoint, self._pipeline, again=again)
 
-    def _app(self) -> AppQuery:
+    def _app(self, cleanup: Cleanup) -> AppQuery:
         """The query of a user's job, which has a driver of its own."""
         command, code = self._options.app, self._options.code
+        driver = None
+        if uses_connect(command):
+            driver = cleanup.enter_context(own_driver(self._stack, self._name, code))
         values = {
-            "bootstrap": self._stack.bootstrap_servers,
+            "bootstrap": self._stack.bootstrap_servers if driver is None else self._stack.bootstrap_inside,
+            **({} if driver is None else {CONNECT: driver.remote}),
             **{f"topic:{name}": topic for name, topic in self._inputs.items()},
             "output": self._output,
             "checkpoint": str(self._checkpoint.path),
@@ -108,9 +113,13 @@ class LiveRun:
         environment["PYTHONPATH"] = os.pathsep.join([*app_path(command, code), *theirs])
         environment["PYTHONUNBUFFERED"] = "1"
         keep_project(sources_of_app(command, code), self._directory.path / PROJECT)
-        start = lambda: self._stack.start_app(self._name, words, environment, Path.cwd())  # noqa: E731
-        job = AppStart(self._name, start, self._directory.path / "logs" / "app.log")
-        return AppQuery(self._stack, self._checkpoint, job, again=bool(self._options.fault_specs))
+        log = self._directory.path / "logs" / "app.log"
+        job: AppJob
+        if driver is None:
+            job = ClassicJob(self._stack, self._name, words, environment, log)
+        else:
+            job = ConnectJob(self._stack, driver, words, environment, log)
+        return AppQuery(self._stack, self._checkpoint, job, log, again=bool(self._options.fault_specs))
 
     def _query(self, collector: Collector, query: Query | AppQuery) -> None:
         """Start the query, publish the trace at its pace with faults on the way, flush, drain."""

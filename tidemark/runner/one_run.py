@@ -27,6 +27,7 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.report import failure_lines
+from tidemark.runner.app_command import uses_connect
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.decoded_run import DecodedRun, make_decoded, make_sentinels
 from tidemark.runner.live_run import LiveRun
@@ -41,6 +42,8 @@ BATCHES_PER_FAULT = 2
 
 OF_A_PIPELINE = ("conf", "jars", "packages", "py_files", "driver")
 """Options that a job with a driver of its own does not get."""
+OF_A_DRIVER = ("jars", "packages")
+"""Those that the driver of a Spark Connect program does get."""
 
 EXACTLY_ONCE_SINCE = (4, 1)
 """The first Spark with what the exactly-once sink is made of."""
@@ -197,17 +200,9 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             f"jars and packages cannot be added to the driver {options.driver!r}, which runs already",
             hint="leave out `driver`: the run starts a driver of its own with them",
         )
-    if options.app and (given := [name for name in OF_A_PIPELINE if getattr(options, name)]):
-        raise UsageError(
-            f"--app is given, and {', '.join(given)}, which a job does not get",
-            hint="hand it to the job on its own command line",
-        )
-    if options.app and spec.backend != "local":
-        raise UsageError(
-            f"--app needs the backend local, and the stack is {spec.backend}",
-            detail="a job is a process of this machine, and reaches no Spark master in containers or elsewhere",
-            hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
-        )
+    if options.app:
+        _must_run_a_job(options, spec)
+
     if options.sink == OWN_SINK:
         _must_not_ask_the_sink(options)
     if options.python is not None and options.sink == SINKS[0]:
@@ -218,6 +213,30 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
                 detail=f"it is a data source with Arrow writers, which the one of {str(options.python)!r} has not",
                 hint="add --sink spark, Spark's own Kafka sink (at-least-once); or take PySpark 4.1 or newer",
             )
+
+
+def _must_run_a_job(options: RunOptions, spec: StackSpec) -> None:
+    """Refuse options that a job does not get, and stacks on which it cannot run."""
+    is_client = uses_connect(options.app)
+    refused = [name for name in OF_A_PIPELINE if not (is_client and name in OF_A_DRIVER)]
+    if given := [name for name in refused if getattr(options, name)]:
+        raise UsageError(
+            f"--app is given, and {', '.join(given)}, which a job does not get",
+            hint="hand it to the job on its own command line",
+        )
+    if is_client and "processes" not in POWERS[spec.backend]:
+        raise UsageError(
+            f"--app with {{connect}} starts a driver, and the stack is {spec.backend}",
+            detail="its processes belong to somebody else",
+            hint="take a stack of your own: `tidemark up --backend local`",
+        )
+    if not is_client and spec.backend != "local":
+        raise UsageError(
+            f"--app needs the backend local, and the stack is {spec.backend}",
+            detail="a job is a process of this machine, and reaches no Spark master in containers or elsewhere",
+            hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local; a Spark Connect"
+            " program has the field {connect} in its command, and runs on any stack of tidemark",
+        )
 
 
 def _must_not_ask_the_sink(options: RunOptions) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from tidemark.errors import UsageError
 from tidemark.runner import PipelineCode, RunOptions
-from tidemark.runner.app_command import app_path, app_words, module_of_app, sources_of_app
+from tidemark.runner.app_command import app_path, app_words, module_of_app, sources_of_app, uses_connect
 from tidemark.runner.one_run import _must_be_possible
 from tidemark.stack import StackSpec
+from tidemark.stack.spec import External
 
 VALUES = {"bootstrap": "b:9092", "topic:orders": "run-orders", "output": "run-output", "checkpoint": "/c"}
 CODE = PipelineCode("contract.json")
@@ -88,3 +89,29 @@ def test_the_command_of_a_run_has_the_job():
         "--app 'python job.py {output}'"
         in RunOptions("c.json", app="python job.py {output}", sink="own").command()
     )
+
+
+CLIENT = "python -m adteam.job --remote {connect} --out {output}"
+
+
+def test_a_connect_program_has_the_address_of_a_driver():
+    assert uses_connect(CLIENT)
+    assert not uses_connect("python job.py {{connect}} {output}")
+
+
+@pytest.mark.parametrize("backend", ["local", "compose"])
+def test_a_connect_program_runs_on_each_backend_and_its_driver_gets_jars(backend):
+    _must_be_possible(
+        RunOptions("c.json", app=CLIENT, sink="own", jars=(Path("a.jar"),), packages=("g:a:1",)),
+        StackSpec(backend),
+    )
+    with pytest.raises(UsageError, match="--app is given, and conf, which a job does not get"):
+        _must_be_possible(RunOptions("c.json", app=CLIENT, sink="own", conf=("a=b",)), StackSpec(backend))
+
+
+def test_a_connect_program_needs_a_driver_of_its_own(tmp_path):
+    theirs = StackSpec("external", external=External("b:9092", "sc://d:1", str(tmp_path)))
+    with pytest.raises(
+        UsageError, match=r"--app with \{connect\} starts a driver, and the stack is external"
+    ):
+        _must_be_possible(RunOptions("c.json", app=CLIENT, sink="own"), theirs)

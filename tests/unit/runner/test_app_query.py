@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 
 import pytest
 
 from tidemark.errors import PipelineFailed, TestbedError
-from tidemark.runner.app_query import AppQuery, AppStart
+from tidemark.runner.app_jobs import ClassicJob, ConnectJob
+from tidemark.runner.app_query import AppQuery
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver
 
@@ -45,6 +47,9 @@ class MadeUpStack:
         (self.checkpoint / "metadata").write_text('{"id": "q"}')
         self.lives = True
 
+    def start_app(self, _name, _words, _environment, _cwd):
+        self.start()
+
     def die(self, said=""):
         self.lives, self.log = False, self.log + said
 
@@ -69,8 +74,9 @@ class MadeUpStack:
 def made(tmp_path):
     def make(*, again=False, fails=False):
         stack = MadeUpStack(tmp_path, fails=fails)
-        job = AppStart("job", stack.start, tmp_path / "app.log")
-        return stack, AppQuery(stack, Checkpoint(stack.checkpoint), job, again=again)
+        log = tmp_path / "app.log"
+        job = ClassicJob(stack, "job", [], {}, log)
+        return stack, AppQuery(stack, Checkpoint(stack.checkpoint), job, log, again=again)
 
     return make
 
@@ -141,3 +147,75 @@ def test_a_job_that_never_commits_is_given_up(made):
             query.ask("status", 1.0)
 
     assert stack.starts < 10
+
+
+BATCH = """mkdir -p {checkpoint}/offsets {checkpoint}/commits
+number=$(ls {checkpoint}/commits | wc -l)
+touch {checkpoint}/offsets/$number {checkpoint}/commits/$number
+echo '{{"id": "q"}}' > {checkpoint}/metadata
+echo batch $number
+exec sleep 600
+"""
+
+
+class OneDriver:
+    """A stack with one driver, which may die and be started again."""
+
+    def __init__(self, folder):
+        self.state_dir, self.number, self.lives = folder, 1, True
+        self._make_log()
+
+    def _make_log(self):
+        log = self.state_dir / "event-logs" / "mine" / f"app-{self.number}"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("x" * 100)
+        os.utime(log, (self.number, self.number))
+
+    def start(self, _name, *, warm):
+        assert not warm
+        if not self.lives:
+            self.number, self.lives = self.number + 1, True
+            self._make_log()
+
+    def driver(self, name):
+        if not self.lives:
+            raise TestbedError("it does not run", hint="start it")
+        folder = self.state_dir / "event-logs" / "mine"
+        return Driver(name, "sc://here:1", f"app-{self.number}", folder / f"app-{self.number}")
+
+
+@pytest.fixture
+def connected(tmp_path):
+    stack, log, checkpoint = OneDriver(tmp_path), tmp_path / "app.log", tmp_path / "checkpoint"
+    words = ["sh", "-c", BATCH.format(checkpoint=checkpoint)]
+    job = ConnectJob(stack, stack.driver("mine"), words, {"PATH": os.environ["PATH"]}, log)
+    return stack, job, AppQuery(stack, Checkpoint(checkpoint), job, log, again=True)
+
+
+def test_a_connect_program_is_started_again_with_its_driver_and_ends_with_the_run(connected, tmp_path):
+    stack, job, query = connected
+    with query:
+        query.start()
+        stack.lives = False
+        assert query.ask("status", 1.0)["event"] == "status"
+        assert stack.lives
+        living = job.driver()
+    assert (query.driver_name, living.app_id, query.query_id) == ("mine", "app-2", "q")
+    assert [(run.driver.app_id, run.first_batch, run.log_start) for run in query.runs] == [
+        ("app-1", 0, 100),
+        ("app-2", 1, 100),
+    ]
+    assert (tmp_path / "app.log").read_text() == "batch 0\nbatch 1\n"
+    with pytest.raises(TestbedError, match="the job has ended"):
+        job.driver()
+
+
+def test_a_connect_program_that_ends_is_started_again_on_the_driver_that_lives(connected):
+    stack, job, query = connected
+    with query:
+        query.start()
+        job.kill()
+        query.ask("status", 1.0)
+
+    assert [run.driver.app_id for run in query.runs] == ["app-1", "app-1"]
+    assert stack.number == 1
