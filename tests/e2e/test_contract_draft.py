@@ -86,24 +86,11 @@ def test_the_draft_of_a_statement_of_sql_is_a_contract_that_holds(stranger):
         ("adteam.statement:nothing", "the function nothing returned NoneType"),
         ("adteam.statement:wrong", "src/adteam/statement.py:35: return orders.select"),
         ("adteam.statement:alone", "the plan has 0 joins of two streams"),
-        ("src/adteam/none.py", "there is no pipeline file"),
-        ("none.txt", "the plan 'none.txt' cannot be read"),
-        ("pyproject.toml.txt", "has no plan"),
     ],
 )
 def test_what_cannot_be_drafted_is_refused(function, says, stranger):
-    stranger.write("pyproject.toml.txt", "no plan\n")
-
     done = stranger.run("contract", "--draft", function)
 
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert says in done.stderr
-
-
-@pytest.mark.parametrize("option", [("--conf", "a=b"), ("--jars", "a.jar"), ("--packages", "g:a:1")])
-def test_an_option_that_a_draft_is_made_without_is_refused(option, stranger):
-    done = stranger.run("contract", "--draft", "adteam.statement:pairs", *option)
-
-    assert done.returncode == 2, done.stderr
-    assert "which a draft is made without" in done.stderr
