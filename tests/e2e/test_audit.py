@@ -337,11 +337,11 @@ def test_a_table_is_judged_batch_by_batch_and_files_of_a_failed_attempt_are_not_
     query.run_with_a_kill(orders=150)
     before = cluster_state(query.bootstrap)
 
-    verdict = query.audit(tmp_path / "audit", delivery="exactly-once").verdict
+    verdict = query.audit(tmp_path / "audit").verdict
 
     assert cluster_state(query.bootstrap) == before
     assert (verdict.verdict, verdict.findings_total, verdict.inconclusive) == ("VALID", {}, [])
-    assert verdict.audit.level == "batches"
+    assert (verdict.audit.level, verdict.delivery) == ("batches", "exactly-once")
     counts = verdict.counts
     assert (
         counts["joined_rows"] + counts["null_rows"]

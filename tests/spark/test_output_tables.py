@@ -17,10 +17,10 @@ import pytest
 
 from tests.spark.table_query import ROWS, START_MS, STEP_MS
 from tests.support.environment import classic_environment
-from tidemark.auditor.output_tables import OutputTable, open_table
 from tidemark.formats.events import write_time
 from tidemark.processes import tail
 from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.output_tables import OutputTable, open_table
 from tidemark.stack.install.jars import provide
 from tidemark.stack.install.toolchain import find_java, find_spark
 from tidemark.waiting import wait_until

@@ -32,7 +32,8 @@ class AuditOptions:
     ``contract`` is a file. ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
     ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
-    ``at-least-once``. ``deleted_until`` is an event time: the caller states that no deleted record has a later one.
+    ``at-least-once`` for a topic, and for a table what its log promises. ``deleted_until`` is an event time: the caller
+    states that no deleted record has a later one.
     ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
     ``progress`` are files and folders with progress reports of Spark, or event logs.
     ``read_state``: where the log was trimmed, the state that is left of the batches before is read, too.
@@ -130,8 +131,13 @@ def read_single_join(path: Path) -> Contract:
     return contract
 
 
-def delivery_of(options: AuditOptions, contract: Contract) -> Delivery:
-    """The promise that the query is judged by; raises ``UsageError`` where option and contract contradict."""
+def delivery_of(
+    options: AuditOptions, contract: Contract, of_output: Delivery = Delivery.AT_LEAST_ONCE
+) -> Delivery:
+    """The promise that the query is judged by: the contract's, the caller's, or else that of its output.
+
+    Raises ``UsageError`` where option and contract contradict.
+    """
     asked = options.delivery
     if asked and asked not in DELIVERIES:
         raise UsageError(f"there is no delivery {asked!r}", hint=f"choose one of {', '.join(DELIVERIES)}")
@@ -140,7 +146,7 @@ def delivery_of(options: AuditOptions, contract: Contract) -> Delivery:
             f"the contract promises {contract.delivery}, and --delivery says {asked}",
             hint="leave out --delivery, or change the contract",
         )
-    return contract.delivery or (Delivery(asked) if asked else Delivery.AT_LEAST_ONCE)
+    return contract.delivery or (Delivery(asked) if asked else of_output)
 
 
 def range_of(text: str) -> tuple[int | None, int | None]:

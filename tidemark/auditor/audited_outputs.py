@@ -9,13 +9,17 @@ import msgspec
 
 from tidemark.auditor.audit_options import Report
 from tidemark.auditor.audited_topics import REPORT_EVERY, AuditedTopics
-from tidemark.auditor.output_tables import open_table
 from tidemark.formats.audited_query import AuditedQuery
+from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import OutputRecord, RunDirectory
+from tidemark.sparkfiles.output_tables import open_table
 
 
 class TopicOutput:
     """The records of a topic, from where it begins to where it ended when this was made."""
+
+    delivery = Delivery.AT_LEAST_ONCE
+    """Nothing in a topic promises more."""
 
     def __init__(self, topics: AuditedTopics, topic: str) -> None:
         self._topics = topics
@@ -46,33 +50,24 @@ class TableOutput:
         self._table = open_table(folder)
         self._report = report
 
+    @property
+    def delivery(self) -> Delivery:
+        """What the table's log promises."""
+        return self._table.delivery
+
     def write(self, directory: RunDirectory, query: str) -> None:
-        """Write them. If the batch of one row is not known, no row has headers: the table is judged without batches."""
+        """Write them."""
         directory.write_lines("output", self._rows(query))
 
     def _rows(self, query: str) -> Iterator[OutputRecord]:
         done = 0
-        for done, record in enumerate(self._table.records(query), 1):
+        for done, record in enumerate(self._table.judged_records(query), 1):
             if done % REPORT_EVERY == 0:
                 self._report("output", done, 0)
-            yield record if self._table.knows_batches else msgspec.structs.replace(record, headers=[])
+            yield record
         self._report("output", done, done)
 
     def told_in(self, about: AuditedQuery) -> AuditedQuery:
         """Which table was read, and what its log says is gone, or cannot say."""
-        table = self._table
-        files = [
-            f"partition {number} is the file {file.name}" for number, file in enumerate(table.files[:_FILES])
-        ]
-        if len(table.files) > _FILES:
-            files.append(f"{len(table.files) - _FILES:,} more files follow, in the order of the table's log")
-        return msgspec.structs.replace(
-            about,
-            output_table=str(table.folder),
-            output_removals=list(table.removals),
-            output_notes=[*table.notes, *files],
-        )
-
-
-_FILES = 20
-"""So many files are named."""
+        told = self._table.told_in(about)
+        return msgspec.structs.replace(told, output_notes=[*told.output_notes, *self._table.named_files()])

@@ -34,7 +34,7 @@ from tidemark.auditor.checkpoint_store import FULL_DISK, CheckpointCopy, opened_
 from tidemark.auditor.reported_batches import ReportedBatches, with_reports
 from tidemark.auditor.state_before import StateWanted, is_read, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
-from tidemark.formats.contract import Contract
+from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import FORMAT, Batch, Manifest, RunDirectory, StateInfo
 from tidemark.formats.jsonlines import write_lines
 from tidemark.formats.seal import seal
@@ -121,7 +121,7 @@ def _collect(
         deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
     )
     manifest = msgspec.structs.replace(
-        _manifest(options, contract, log, directory),
+        _manifest(options, contract, output.delivery, log, directory),
         inputs=plan.inputs,
         state=state,
         audit=about,
@@ -183,11 +183,13 @@ def _fetched(checkpoint: CheckpointCopy, batch: int) -> str | None:
     return None
 
 
-def _manifest(options: AuditOptions, contract: Contract, log: QueryLog, directory: RunDirectory) -> Manifest:
+def _manifest(
+    options: AuditOptions, contract: Contract, of_output: Delivery, log: QueryLog, directory: RunDirectory
+) -> Manifest:
     return Manifest(
         tidemark_evidence=FORMAT,
         contract=contract.to_json(),
-        delivery=delivery_of(options, contract),
+        delivery=delivery_of(options, contract, of_output),
         inputs={},
         versions={"spark": options.spark_version} if options.spark_version else {},
         code_sha256=paths.code_sha256(),

@@ -48,7 +48,7 @@ Batches = Annotated[
 Delivery = Annotated[
     str,
     typer.Option(
-        metavar="PROMISE", help="exactly-once or at-least-once; default: the contract's, or at-least-once."
+        metavar="PROMISE", help="exactly-once or at-least-once; default: the contract's, or the output's."
     ),
 ]
 DeletedUntil = Annotated[

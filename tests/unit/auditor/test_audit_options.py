@@ -95,6 +95,9 @@ def test_the_delivery_is_the_contracts_or_the_options_and_they_must_not_differ(t
     assert delivery_of(options(tmp_path), contract()) is Delivery.AT_LEAST_ONCE
     assert delivery_of(options(tmp_path, delivery="exactly-once"), contract()) is Delivery.EXACTLY_ONCE
     assert delivery_of(options(tmp_path), promised) is Delivery.EXACTLY_ONCE
+    assert delivery_of(options(tmp_path), contract(), Delivery.EXACTLY_ONCE) is Delivery.EXACTLY_ONCE
+    asked = options(tmp_path, delivery="at-least-once")
+    assert delivery_of(asked, contract(), Delivery.EXACTLY_ONCE) is Delivery.AT_LEAST_ONCE
     for asked, said in (
         ("at-least-once", "--delivery says at-least-once"),
         ("maybe", "there is no delivery"),

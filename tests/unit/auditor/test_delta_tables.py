@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from tidemark.auditor.output_tables import open_table, read_delta
 from tidemark.errors import BrokenTable, UsageError
+from tidemark.sparkfiles.output_tables import open_table, read_delta
 
 QUERY = "b2f0-query"
 Came = dict[str, tuple[str | None, str | None]]

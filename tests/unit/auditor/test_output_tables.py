@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.auditor.output_tables import open_table, output_kind, read_delta, read_parquet_sink
 from tidemark.errors import EXIT_USAGE, BrokenTable
 from tidemark.formats.events import read_time_us
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle.input.output_rows import header_problem
+from tidemark.sparkfiles.output_tables import open_table, output_kind, read_delta, read_parquet_sink
 
 HERE = "file:///data/elsewhere/out"
 

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from tidemark.auditor.table_files import DELTA_LOG, TableFile, TableFiles, find_file, gone, path_parts
-from tidemark.auditor.table_rows import json_value
 from tidemark.errors import BrokenTable, UsageError
 from tidemark.formats.events import read_time_us, write_time
+from tidemark.sparkfiles.table_files import DELTA_LOG, TableFile, TableFiles, find_file, gone, path_parts
+from tidemark.sparkfiles.table_rows import json_value
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

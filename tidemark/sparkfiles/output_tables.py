@@ -16,17 +16,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from tidemark.auditor.delta_log import read_delta_files
-from tidemark.auditor.file_sink_log import read_sink_files
-from tidemark.auditor.table_files import DELTA_LOG, SINK_LOG, TableFile, TableFiles
-from tidemark.auditor.table_rows import read_rows
+import msgspec
+
 from tidemark.errors import BrokenTable
+from tidemark.formats.audited_query import AuditedQuery
+from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import OutputRecord
+from tidemark.sparkfiles.delta_log import read_delta_files
+from tidemark.sparkfiles.file_sink_log import read_sink_files
+from tidemark.sparkfiles.table_files import DELTA_LOG, SINK_LOG, TableFile, TableFiles
+from tidemark.sparkfiles.table_rows import count_rows, read_rows
 
 TableKind = Literal["parquet", "delta"]
+KINDS: dict[TableKind, str] = {
+    "parquet": "Parquet files of Spark's file sink",
+    "delta": "files of a Delta table",
+}
+NAMED_FILES = 20
+"""So many files are named for a report."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +54,47 @@ class OutputTable:
     removals: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def knows_batches(self) -> bool:
         """Whether the batch of each row is known."""
         return all(file.batch is not None for file in self.files)
+
+    @property
+    def delivery(self) -> Delivery:
+        """What its log promises. The file sink's has each batch once, and so has Delta's if it says every batch."""
+        is_once = self.kind == "parquet" or self.knows_batches
+        return Delivery.EXACTLY_ONCE if is_once else Delivery.AT_LEAST_ONCE
+
+    @property
+    def most_rows(self) -> int:
+        """At most so many rows are in it: rows that were deleted from a file are counted. Raises ``BrokenTable``."""
+        return sum(map(count_rows, self.files))
+
+    def told_in(self, about: AuditedQuery) -> AuditedQuery:
+        """What is known of an audited query, with what this table is, what its log says is gone, or cannot say."""
+        return msgspec.structs.replace(
+            about,
+            output_table=str(self.folder),
+            output_removals=list(self.removals),
+            output_notes=[f"{self.folder} has {KINDS[self.kind]}: {len(self.files):,}", *self.notes],
+        )
+
+    def named_files(self) -> list[str]:
+        """Which file is which partition, for the first ones."""
+        named = [
+            f"partition {number} is the file {file.name}"
+            for number, file in enumerate(self.files[:NAMED_FILES])
+        ]
+        left = len(self.files) - NAMED_FILES
+        return [
+            *named,
+            *([f"{left:,} more files follow, in the order of the table's log"] if left > 0 else []),
+        ]
+
+    def judged_records(self, query: str | None) -> Iterator[OutputRecord]:
+        """The rows as they are judged: if the batch of one is not known, none has headers."""
+        for record in self.records(query):
+            yield record if self.knows_batches else msgspec.structs.replace(record, headers=[])
 
     def records(self, query: str | None = None) -> Iterator[OutputRecord]:
         """Each row of the table, file after file. ``query`` is the id of the query, where a file names none.

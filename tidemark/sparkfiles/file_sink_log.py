@@ -15,8 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from tidemark.auditor.table_files import SINK_LOG, TableFile, TableFiles, find_file, gone, partition_columns
 from tidemark.errors import BrokenTable
+from tidemark.sparkfiles.table_files import (
+    SINK_LOG,
+    TableFile,
+    TableFiles,
+    find_file,
+    gone,
+    partition_columns,
+)
 
 VERSION = "v1"
 COMPACT = ".compact"
@@ -65,6 +72,12 @@ def read_sink_files(folder: Path) -> TableFiles:
             f"{begin}{COMPACT} does not say it"
         )
     return found
+
+
+def last_batch(folder: Path) -> int:
+    """The last batch that the log of a table has; -1 if it has none."""
+    names = (_is_log(path.name) for path in (folder / SINK_LOG).iterdir())
+    return max((int(name[1]) for name in names if name is not None), default=-1)
 
 
 def _read_log(folder: Path) -> _Log:

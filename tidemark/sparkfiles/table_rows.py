@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidemark.auditor.table_files import TableFile
 from tidemark.errors import BrokenTable
 from tidemark.formats.events import write_time
 from tidemark.formats.time_forms import EPOCH
+from tidemark.sparkfiles.table_files import TableFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,13 +32,26 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 def read_rows(file: TableFile) -> Iterator[tuple[int, str]]:
     """The number and the value of each row that counts; raises ``BrokenTable``."""
+    with _opened(file) as parquet:
+        yield from _read(file, parquet)
+
+
+def count_rows(file: TableFile) -> int:
+    """The number of rows in the file, those that do not count included; raises ``BrokenTable``."""
+    with _opened(file) as parquet:
+        return int(parquet.metadata.num_rows)
+
+
+@contextmanager
+def _opened(file: TableFile) -> Iterator[pq.ParquetFile]:
+    """The file, open; what goes wrong with it in the block is ``BrokenTable``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         # A time of the year 9999 does not fit into 64 bits of nanoseconds, which is what INT96 is read into otherwise.
         with pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as parquet:
-            yield from _read(file, parquet)
+            yield parquet
     except (OSError, pa.ArrowException, OverflowError, ValueError) as error:
         raise BrokenTable(
             f"the data file {str(file.path)!r} cannot be read as Parquet",
