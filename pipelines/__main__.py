@@ -188,6 +188,7 @@ def _arguments() -> argparse.Namespace:
         "--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC; once for each input"
     )
     parser.add_argument("--output", help="the output topic")
+    parser.add_argument("--table", default="", help="a folder that may be written in its place")
     parser.add_argument("--sink", choices=SINKS, default=SINKS[0], help="the sink (default: %(default)s)")
     parser.add_argument("--checkpoint", help="the checkpoint folder, as a path on the driver")
     parser.add_argument("--query-name", default="tidemark", help="the query's name in Spark")

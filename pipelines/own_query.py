@@ -28,6 +28,7 @@ def run_io(args: Namespace) -> RunIO:
         checkpoint=args.checkpoint,
         trigger_ms=args.trigger_ms,
         max_offsets={name: int(limit) for name, limit in args.max_offsets},
+        table=args.table,
     )
 
 

@@ -15,14 +15,14 @@ from tidemark.formats.contract import WatermarkPolicy
 
 ARGUMENTS = Namespace(
     bootstrap="broker:9092", input=[("orders", "t-orders")], output="t-out", checkpoint="/none", trigger_ms=100,
-    max_offsets=[("orders", "7")], conf=[],
+    max_offsets=[("orders", "7")], conf=[], table="/table",
 )  # fmt: skip
 
 
 def test_a_function_for_spark_may_use_io_where_tidemark_is_not_installed(tmp_path):
     def start(_session, io):
         def write(_batch, number):
-            return number, io.bootstrap, io.source("orders")["subscribe"], io.trigger
+            return number, io.bootstrap, io.source("orders")["subscribe"], io.trigger, io.table
 
         (tmp_path / "function").write_bytes(cloudpickle.dumps(write))
 
@@ -33,6 +33,6 @@ def test_a_function_for_spark_may_use_io_where_tidemark_is_not_installed(tmp_pat
 
     printed, errors = printed_elsewhere(tmp_path / "function", "print(loaded(None, 3))")
 
-    assert printed.strip() == ("(3, 'broker:9092', 't-orders', {'processingTime': '100 milliseconds'})"), (
-        errors
-    )
+    assert printed.strip() == (
+        "(3, 'broker:9092', 't-orders', {'processingTime': '100 milliseconds'}, '/table')"
+    ), errors

@@ -69,7 +69,8 @@ App = Annotated[
     typer.Option(
         metavar="COMMAND",
         help="Run this job with its own driver in the place of the pipeline, of which the contract is taken:"
-        " python -m adteam.job --brokers {bootstrap} --orders {topic:orders} --out {output} --checkpoint {checkpoint}.",
+        " python -m adteam.job --brokers {bootstrap} --orders {topic:orders} --out {output} --checkpoint {checkpoint}."
+        " {table}, a folder, in the place of {output} if the job writes a table.",
     ),
 ]
 EvidenceFormat = Annotated[

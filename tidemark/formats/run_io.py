@@ -29,7 +29,8 @@ class RunIO:
     ``bootstrap`` is Kafka's address. ``topics`` has the Kafka topic of each topic of the contract, ``output`` is the
     topic that is judged, ``checkpoint`` the folder of the query that is judged. ``trigger_ms`` is the interval of its
     trigger. ``max_offsets`` has, by topic of the contract, so many records for each batch; it is empty but for the pace
-    ``backlog``.
+    ``backlog``. ``table`` is a folder that may be written in the place of ``output``: by Spark's file sink in Parquet,
+    or by Delta.
     """
 
     bootstrap: str
@@ -38,6 +39,7 @@ class RunIO:
     checkpoint: str
     trigger_ms: int
     max_offsets: Mapping[str, int] = field(default_factory=dict)
+    table: str = ""
 
     def source(self, topic: str) -> dict[str, str]:
         """Options of Spark's Kafka source for a topic of the contract; it has to begin with the earliest record."""

@@ -1,7 +1,8 @@
 """The command that starts a user's job, a program with a driver of its own; topics and checkpoint are arguments of it.
 
-``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace. A
-Spark Connect program has ``{connect}``, too: the address of a driver that the run starts for it.
+``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace. In
+the place of ``{output}``, the topic that is judged, a job may write ``{table}``, a folder. A Spark Connect program has
+``{connect}``, too: the address of a driver that the run starts for it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 PYTHONS = ("python", "python3")
 CONNECT = "connect"
 """The field of a Spark Connect program."""
+OUTPUTS = ("output", "table")
 
 
 def uses_connect(command: str) -> bool:
@@ -28,12 +30,26 @@ def uses_connect(command: str) -> bool:
     return any(found[1] == CONNECT for found in _FIELD.finditer(command))
 
 
+def output_field(command: str) -> str:
+    """The field of the job's output: ``output`` or ``table``. Raises ``UsageError`` if it uses both, or none."""
+    fields = {match[1] for match in _FIELD.finditer(command)}
+    used = [name for name in OUTPUTS if name in fields]
+    if len(used) == 1:
+        return used[0]
+    raise UsageError(
+        f"--app uses {' and '.join(f'{{{name}}}' for name in used) or 'neither {output} nor {table}'}",
+        detail="one output is judged: the records of the topic {output}, or the rows of the table {table}",
+        hint="use one of them: … --out {output}, or … --out {table}",
+    )
+
+
 def app_words(command: str, values: Mapping[str, str], code: PipelineCode) -> list[str]:
     """The words of the command with its fields replaced; ``values`` has each by its name.
 
     Raises ``UsageError`` for a field that there is not, for one that is not used, and for a program that is not there.
+    One of ``output`` and ``table`` is not used.
     """
-    used: set[str] = set()
+    used = {name for name in OUTPUTS if name != output_field(command)}
 
     def value(match: re.Match[str]) -> str:
         name = match[1]

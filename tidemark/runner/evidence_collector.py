@@ -43,13 +43,18 @@ from tidemark.runner.own_driver import jar_digests
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
 from tidemark.runner.state_reader import read_state, what_ran
+from tidemark.runner.table_output import TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.eventlog import QueryEvents
+from tidemark.sparkfiles.output_tables import OutputTable
 from tidemark.stack import Stack
 from tidemark.waiting import wait_until
 
 LOG_S = 90.0
 """Calibration: Spark's listener bus logs the end of a job within milliseconds; it may lag on a busy machine."""
+
+STATUS_S = 60.0
+"""Calibration: a driver answers in milliseconds."""
 
 _OF_SINK = {
     "exactly-once": Delivery.EXACTLY_ONCE,
@@ -58,21 +63,22 @@ _OF_SINK = {
 }
 
 
-def promised(contract: Contract | Chain, sink: str) -> Delivery:
-    """The delivery guarantee that a run is judged by: the contract's, or else the sink's."""
+def promised(contract: Contract | Chain, sink: str, table: OutputTable | None = None) -> Delivery:
+    """The delivery guarantee that a run is judged by: the contract's, or else that of the table, or of the sink."""
     own = None if isinstance(contract, Chain) else contract.delivery
-    return own or _OF_SINK[sink]
+    return own or (_OF_SINK[sink] if table is None else table.delivery)
 
 
 @dataclass(frozen=True)
 class Places:
-    """Trace, topics (``inputs`` by logical name), checkpoint and query of a run."""
+    """Trace, topics (``inputs`` by logical name), checkpoint and query of a run; ``table`` may be the output, too."""
 
     trace: Path
     inputs: dict[str, str]
     output: str
     checkpoint: Checkpoint
     query: Query | AppQuery
+    table: TableFolder | None = None
 
 
 class Collector:
@@ -95,6 +101,8 @@ class Collector:
         self._output = places.output
         self._checkpoint = places.checkpoint
         self._query = places.query
+        self._folder = places.table
+        self._table: OutputTable | None = None
         self._started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._faults: list[Fault] = []
         self._last_progress: list[dict[str, Any]] = []
@@ -124,7 +132,9 @@ class Collector:
         self._notes.append(text)
 
     def drain(self) -> None:
-        """Read the output until no more records arrive, and write it as it comes."""
+        """Read the output until no more records arrive, or a table once it is complete; write it as it comes."""
+        if self._folder is not None and self._folder.is_written(self._most_records()):
+            self._folder.await_complete(lambda: self._query.ask("status", STATUS_S))
         self._write_output(kafka.drain)
 
     def finish(self) -> None:
@@ -164,12 +174,21 @@ class Collector:
         keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
 
     def _write_output(self, read: Callable[[str, str], Iterator[OutputRecord]]) -> None:
-        bootstrap = self._stack.bootstrap_servers
-        # At most as many: aborted records, and those that say that a transaction has ended, are not read.
-        most = sum(kafka.end_offsets(bootstrap, [self._output])[self._output].values())
+        most, query = self._most_records(), self._query.query_id
+        if self._folder is not None and self._folder.is_written(most):
+            self._table = self._folder.read(query)
+            most, records = self._table.most_rows, self._table.judged_records(query)
+        else:
+            records = read(self._stack.bootstrap_servers, self._output)
+            if self._folder is not None and self._folder.is_asked:
+                self.note(f"nothing was written to {{table}}, the folder {self._folder.path}")
         path = self._directory.path / f"output.{self._options.storage_of(most)}"
-        write_records(path, OutputRecord, read(bootstrap, self._output))
+        write_records(path, OutputRecord, records)
         self._is_drained = True
+
+    def _most_records(self) -> int:
+        """At most so many are in the topic: what was aborted, and what ends a transaction, is counted, too."""
+        return sum(kafka.end_offsets(self._stack.bootstrap_servers, [self._output])[self._output].values())
 
     def _store_state(self) -> None:
         """Store the state as the run was asked to; the query's program writes it as JSON Lines."""
@@ -234,7 +253,7 @@ class Collector:
         return Manifest(
             tidemark_evidence=FORMAT,
             contract=self._contract.to_json(),
-            delivery=promised(self._contract, self._options.sink),
+            delivery=promised(self._contract, self._options.sink, self._table),
             pace=self._options.pace or header.pace,
             inputs=inputs,
             goals=["flushed", "all_input_read", *header.goals, *self._fault_goals()],
@@ -263,25 +282,29 @@ class Collector:
         )
 
     def _audit(self) -> AuditedQuery | None:
-        """That a query with a sink of its own is judged as an audit does, if its records name no batch."""
+        """That a query with a sink of its own is judged as an audit does, if its records name no batch.
+
+        A table is, whether its log names batches or not.
+        """
         planned, committed = self._checkpoint.planned(), self._checkpoint.committed()
         if self._options.sink != OWN_SINK or not planned:
             return None
         first = next(self._directory.output(), None) if self._is_drained else None
-        if first is not None and first.header("batch") is not None:
+        if self._table is None and first is not None and first.header("batch") is not None:
             return None
         last = planned[-1]
         begin = planned[0] + 1 if planned[0] else 0  # a job may let Spark trim its log
-        return AuditedQuery(
+        about = AuditedQuery(
             first_batch=begin,
             from_batch=begin,
             to_batch=last,
             owed_to=committed[-1] if committed else -1,
             next_watermark_ms=self._checkpoint.next_watermark_ms(last) if last in committed else None,
             time_zone=self._checkpoint.conf().get("spark.sql.session.timeZone"),
-            output_topic=self._output,
+            output_topic=self._output if self._table is None else None,
             reported=(0, last),
         )
+        return about if self._table is None else self._table.told_in(about)
 
     def _read_inputs(self) -> dict[str, InputTopic]:
         """The input topics up to the last planned batch; at least these records were published."""

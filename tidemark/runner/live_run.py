@@ -26,7 +26,14 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import PROJECT, keep_project
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
-from tidemark.runner.app_command import CONNECT, app_path, app_words, sources_of_app, uses_connect
+from tidemark.runner.app_command import (
+    CONNECT,
+    app_path,
+    app_words,
+    output_field,
+    sources_of_app,
+    uses_connect,
+)
 from tidemark.runner.app_jobs import AppJob, ClassicJob, ConnectJob
 from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import Cleanup, add_later
@@ -37,6 +44,7 @@ from tidemark.runner.plan_check import check_plan
 from tidemark.runner.programs import Program, program_environment
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
+from tidemark.runner.table_output import TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.query_log import read_query_log
 from tidemark.stack import DRIVER, POWERS, Driver, Stack
@@ -73,6 +81,7 @@ class LiveRun:
         self._pace = options.pace or self._header.pace
         self._inputs = {topic: f"{self._name}-{topic}" for topic in self._header.topics}
         self._output = f"{self._name}-output"
+        self._table = self._table_folder()
         self._reads_all = False
 
     def go(self) -> None:
@@ -81,10 +90,17 @@ class LiveRun:
             cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
             self._create_topics(cleanup)
             query = self._app(cleanup) if self._options.app else self._on_driver(cleanup)
-            places = Places(self._trace, self._inputs, self._output, self._checkpoint, query)
+            places = Places(self._trace, self._inputs, self._output, self._checkpoint, query, self._table)
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
             cleanup.callback(collector.finish)
             self._query(collector, query)
+
+    def _table_folder(self) -> TableFolder | None:
+        """The folder in which the output may be; ``None`` if no query is told of one."""
+        command = self._options.app
+        if self._options.sink != OWN_SINK or (command and output_field(command) != "table"):
+            return None
+        return TableFolder(self._checkpoint.path.parent / "table", self._checkpoint, is_asked=bool(command))
 
     def _on_driver(self, cleanup: Cleanup) -> Query:
         """The query of a pipeline, on a driver."""
@@ -105,6 +121,7 @@ class LiveRun:
             **({} if driver is None else {CONNECT: driver.remote}),
             **{f"topic:{name}": topic for name, topic in self._inputs.items()},
             "output": self._output,
+            "table": "" if self._table is None else str(self._table.path),
             "checkpoint": str(self._checkpoint.path),
         }
         words = app_words(command, values, code)
@@ -250,6 +267,7 @@ class LiveRun:
             *self._limits(), *(f"--conf={pair}" for pair in self._options.conf),
             *(["--send"] if self._options.sends_code else []),
             *([f"--sink={self._options.sink}"] if self._options.sink != OWN_SINK else []),
+            *([f"--table={self._table.path}"] if self._table is not None else []),
         ]  # fmt: skip
         log = self._directory.path / "logs" / "pipeline.log"
         return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)

@@ -27,7 +27,7 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.report import failure_lines
-from tidemark.runner.app_command import uses_connect
+from tidemark.runner.app_command import output_field, uses_connect
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.decoded_run import DecodedRun, make_decoded, make_sentinels
 from tidemark.runner.live_run import LiveRun
@@ -153,6 +153,8 @@ def run_pipeline(
     """
     _ = options.fault_specs  # a schedule that is none is refused before anything is made
     _must_be_waivable(options.waive)
+    if options.app:
+        output_field(options.app)
     with ExitStack() as leased:
         described = described_without_session(options.code)
         if described is None:

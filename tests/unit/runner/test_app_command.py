@@ -10,12 +10,21 @@ import pytest
 
 from tidemark.errors import UsageError
 from tidemark.runner import PipelineCode, RunOptions
-from tidemark.runner.app_command import app_path, app_words, module_of_app, sources_of_app, uses_connect
-from tidemark.runner.one_run import _must_be_possible
+from tidemark.runner.app_command import (
+    app_path,
+    app_words,
+    module_of_app,
+    output_field,
+    sources_of_app,
+    uses_connect,
+)
+from tidemark.runner.one_run import _must_be_possible, run_pipeline
 from tidemark.stack import StackSpec
 from tidemark.stack.spec import External
 
-VALUES = {"bootstrap": "b:9092", "topic:orders": "run-orders", "output": "run-output", "checkpoint": "/c"}
+VALUES = {
+    "bootstrap": "b:9092", "topic:orders": "run-orders", "output": "run-output", "table": "/t a", "checkpoint": "/c",
+}  # fmt: skip
 CODE = PipelineCode("contract.json")
 WHOLE = (
     'python -m adteam.job --in {bootstrap}/{topic:orders} --out {output} \'--conf={{"c": "{checkpoint}"}}\''
@@ -29,6 +38,25 @@ def test_fields_are_replaced_inside_of_words_and_doubled_braces_are_one():
     ]  # fmt: skip
 
 
+def test_a_table_is_one_word_in_the_place_of_the_output():
+    assert app_words(WHOLE.replace("{output}", "{table}"), VALUES, CODE)[5:7] == ["--out", "/t a"]
+    assert [output_field(WHOLE.replace("{output}", name)) for name in ("{output}", "{table}")] == [
+        "output",
+        "table",
+    ]
+
+
+@pytest.mark.parametrize("out", ["{output}/{table}", "out", "{{output}}"])
+def test_a_job_with_both_outputs_or_none_is_refused_before_anything_is_made(out, tmp_path):
+    asked = RunOptions("contract.json", app=WHOLE.replace("{output}", out), run_dir=tmp_path / "run")
+
+    with pytest.raises(UsageError, match=r"--app uses (neither )?\{output\}") as refused:
+        run_pipeline(asked)
+
+    assert "use one of them" in refused.value.hint
+    assert not list(tmp_path.iterdir())
+
+
 def test_python_is_the_interpreter_of_the_run_and_any_other_program_is_its_own():
     assert app_words(WHOLE, VALUES, CODE)[0] == sys.executable
     assert app_words(WHOLE, VALUES, replace(CODE, python=Path("/bin/sh")))[0] == "/bin/sh"
@@ -39,7 +67,8 @@ def test_python_is_the_interpreter_of_the_run_and_any_other_program_is_its_own()
     ("command", "says"),
     [
         (WHOLE + " {topic:clicks}", "the field {topic:clicks}, which there is not"),
-        (WHOLE.replace("{output}", "out"), "does not use {output}"),
+        (WHOLE.replace("{output}", "out"), "uses neither {output} nor {table}"),
+        (WHOLE + " --table {table}", "uses {output} and {table}"),
         (WHOLE.replace("{topic:orders}", "orders"), "does not use {topic:orders}"),
         (WHOLE + " 'open", "is no command"),
         (WHOLE.replace("python", "no-such-program"), "there is no program 'no-such-program'"),

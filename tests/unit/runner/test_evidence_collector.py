@@ -5,6 +5,7 @@ error.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from tidemark.runner import evidence_collector, run_options
 from tidemark.runner.evidence_collector import Collector, Places
 from tidemark.runner.query_runs import QueryRun
 from tidemark.runner.run_options import RunOptions
+from tidemark.runner.table_output import TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver
 
@@ -90,11 +92,17 @@ class Run:
         places = Places(
             trace, {name: f"t-{name}" for name in ENDS}, "out", Checkpoint(self._checkpoint), query
         )
-        self._of = lambda options: Collector(options, CONTRACT, self.directory, stack, places)
+        self._of = lambda options, places=places: Collector(options, CONTRACT, self.directory, stack, places)
+        self.places = places
         self.collector = self._of(RunOptions("left_outer"))
 
     def stored_as(self, evidence_format):
         self.collector = self._of(RunOptions("left_outer", evidence_format=evidence_format))
+
+    def with_a_table(self, folder, **more):
+        """A run of a query of the user's own that may write this folder."""
+        table = TableFolder(folder, self.places.checkpoint, **more)
+        self.collector = self._of(RunOptions("left_outer", sink="own"), replace(self.places, table=table))
 
     def _write(self, name, text):
         path = self._checkpoint / name
