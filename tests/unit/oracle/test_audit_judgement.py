@@ -274,6 +274,25 @@ def test_a_watermark_that_only_a_restart_explains_is_no_finding():
     assert any(note.startswith("restart inferred at batch 1: ") for note in verdict.audit.notes)
 
 
+@pytest.mark.parametrize(
+    ("about", "restarts"),
+    [
+        ({"output_table": "/out"}, [0]),
+        ({"output_table": "/out", "reported": (0, 2)}, None),  # the reports have no restart
+        ({}, None),  # a sink without a log runs the batch again
+    ],
+)
+def test_a_batch_that_a_table_had_before_a_restart_need_not_move_the_watermark(about, restarts):
+    run = Run("left_outer", delays_s=(0, 0)).batch("i1 a 10", "c1 a 10", out="i1 c1", watermark=0)
+    run.batch("i2 b 20", "c2 y 20", watermark=0).batch("i3 c 31", "c3 y 31", watermark=20)
+
+    verdict = AuditOf(run, "rows", **about).verdict()
+    if restarts is None:
+        assert verdict.findings_total == {"wrong_watermarks": 1}
+    else:
+        assert (verdict.findings_total, verdict.audit.restarts) == ({}, restarts)
+
+
 def test_another_wrong_watermark_is_a_finding():
     run = Run("left_outer").batch("i1 a 10", "c1 x 30", watermark=0).batch("i2 b 20", watermark=12)
 

@@ -5,6 +5,9 @@ Free of I/O. A query that is started again keeps its watermark and forgets the l
 each batch a restart, or none. A history that gives another watermark than the log is dropped; of those that are left
 the one with the fewest restarts explains the log. If none is left, the watermark is wrong.
 
+A batch that a table has already is committed after a restart without being run (``FileStreamSink.addBatch``, Delta's
+``txn``), so the watermark is not told of its rows: of a table that is followed, too.
+
 Bounds take the place of times that are not known: before a trimmed log an input may have shown anything up to what the
 topics still hold, and anything at all if records were deleted; rows that Spark may drop below the watermark
 (``History.optional``) count in the upper bound only.
@@ -73,9 +76,12 @@ def check_watermarks(audited: AuditedHistory) -> WatermarkCheck:
     explained: dict[Shown, tuple[int, ...]] = {_at_first(audited): ()}
     wrong: list[tuple[BatchRows, Bounds, int]] = []
     for batch, next_ms in zip(batches, after_ms, strict=False):
-        explained = _started_again(explained, batch.plan.batch)
-        seen = _shown_by(audited, batch)
-        explained = _fewest((_both(shown, seen), restarts) for shown, restarts in explained.items())
+        number, seen = batch.plan.batch, _shown_by(audited, batch)
+        not_run = _not_run(audited, explained, number)
+        explained = _started_again(explained, number)
+        explained = _fewest(
+            [*((_both(shown, seen), restarts) for shown, restarts in explained.items()), *not_run]
+        )
         now_ms = batch.plan.watermark_ms
         fits = {
             shown: restarts
@@ -143,6 +149,17 @@ def _started_again(explained: dict[Shown, tuple[int, ...]], batch: int) -> dict[
     """With a restart before this batch, too, from the history with the fewest."""
     fewest = min(explained.values(), key=len)
     return _fewest([*explained.items(), ((NOTHING, NOTHING), (*fewest, batch))])
+
+
+def _not_run(
+    audited: AuditedHistory, explained: dict[Shown, tuple[int, ...]], batch: int
+) -> list[tuple[Shown, tuple[int, ...]]]:
+    """With a restart at this batch that did not run it, because the table had it: nothing of it was shown."""
+    about = audited.about
+    is_told = about.reported is not None and about.reported[0] <= batch <= about.reported[1]
+    if about.output_table is None or (is_told and batch not in audited.restarted):
+        return []
+    return [((NOTHING, NOTHING), (*min(explained.values(), key=len), batch))]
 
 
 def _fewest(histories: Iterable[tuple[Shown, tuple[int, ...]]]) -> dict[Shown, tuple[int, ...]]:
