@@ -1,8 +1,8 @@
 """The command that starts a user's job, a program with a driver of its own; topics and checkpoint are arguments of it.
 
-``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace. In
-the place of ``{output}``, the topic that is judged, a job may write ``{table}``, a folder. A Spark Connect program has
-``{connect}``, too: the address of a driver that the run starts for it.
+``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace.
+In the place of ``{output}``, the topic that is judged, a job may write ``{table}``, a folder. A Spark Connect program
+has ``{connect}``, too: the address of a driver that the run starts for it.
 """
 
 from __future__ import annotations
