@@ -13,8 +13,10 @@ from pathlib import Path
 
 from tidemark.errors import PipelineFailed
 from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.delta_log import has_commits
 from tidemark.sparkfiles.file_sink_log import last_batch
 from tidemark.sparkfiles.output_tables import OutputTable, open_table, output_kind
+from tidemark.sparkfiles.table_files import DELTA_LOG
 from tidemark.waiting import wait_until
 
 COMPLETE_S = 60.0
@@ -35,9 +37,15 @@ class TableFolder:
     def is_written(self, records: int) -> bool:
         """Whether the output is in this folder; ``records`` are in the topic.
 
-        Raises ``PipelineFailed`` if rows were written to both.
+        Files of a first batch that Delta has not committed are nothing. Raises ``PipelineFailed`` if rows were written
+        to both.
         """
-        if not self.path.is_dir() or not any(self.path.iterdir()):
+        delta = self.path / DELTA_LOG
+        if (
+            not self.path.is_dir()
+            or not any(self.path.iterdir())
+            or (delta.is_dir() and not has_commits(delta))
+        ):
             return False
         if records:
             raise PipelineFailed(

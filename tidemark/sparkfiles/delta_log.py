@@ -240,6 +240,11 @@ def _file(folder: Path, path: Path, columns: dict[str, Any], names: _Columns) ->
     return TableFile(path=path, name=inside.as_posix(), columns=columns, renamed=names.renamed)
 
 
+def has_commits(log: Path) -> bool:
+    """Whether a folder ``_delta_log`` has a commit, or a checkpoint of some."""
+    return any(path.name[:20].isdecimal() for path in log.iterdir())
+
+
 def _commit_files(folder: Path, version: int) -> Iterator[tuple[int, Path]]:
     """The commits up to a version that the log still has."""
     for path in sorted((folder / DELTA_LOG).glob("*.json")):

@@ -40,6 +40,15 @@ def test_a_folder_is_the_output_if_something_was_written_to_it(table):
     assert table.is_written(0)
 
 
+def test_a_delta_table_without_a_commit_is_no_output_yet(table):
+    (table.path / "_delta_log").mkdir(parents=True)
+    (table.path / "_delta_log" / ".tmp").touch()
+    (table.path / "part-0.parquet").touch()
+    assert not table.is_written(7)
+    commit(table.path, 0, "a")
+    assert table.is_written(0)
+
+
 def test_a_query_that_wrote_to_its_topic_and_to_its_table_has_failed(table):
     table.path.mkdir()
     sink(table.path, 1)
