@@ -1,7 +1,10 @@
-"""Decodes and encodes records with the functions of a pipeline's file: ``python -m pipelines.codec``.
+"""Decodes and encodes records with the functions that a contract names: ``python -m pipelines.codec``.
 
-``decode PIPELINE TRACE OUT``  the trace with the values that the functions read: JSON, or text that says why not.
-``encode PIPELINE EVENTS TRACE OUT``  the records of events; each is made like the last record of its topic.
+``decode CONTRACT FILE TRACE OUT``  the trace with the values that the functions read: JSON, or text that says why not.
+``check CONTRACT FILE``  nothing but whether the functions are there that decode.
+``encode CONTRACT FILE EVENTS TRACE OUT``  the records of events; each is made like the last record of its topic.
+
+``CONTRACT`` is JSON, ``FILE`` the file or the module with the functions.
 
 Traces are JSON Lines that are not compressed (``tidemark.formats.trace``). No session is
 opened: any interpreter runs it that runs the pipeline. Topics of which the contract names no functions stay as
@@ -20,9 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from pipelines.pipeline_loader import load
+from pipelines.pipeline_loader import load_module
 from pipelines.project_modules import add_to_path
 from tidemark.errors import TidemarkError, UsageError
+from tidemark.formats.chain import Chain, decoders_of, read_contract
 from tidemark.formats.contract import Contract
 from tidemark.formats.kafka_record import KafkaRecord
 
@@ -34,28 +38,25 @@ if TYPE_CHECKING:
     Line = dict[str, Any]
 
 SHOWN = 60
-"""So many characters of what went wrong are in the place of a value."""
+"""So many characters of what went wrong, and so many bytes of the value, are in the place of what was read."""
 
 
 class Codec:
-    """The functions of one file, by topic."""
+    """The functions of one file that a contract names, by topic; those that encode only where something is encoded."""
 
-    def __init__(self, pipeline: str) -> None:
-        loaded = load(pipeline, contract_only=True)
-        contract, module = loaded.CONTRACT, sys.modules.get(getattr(loaded, "MODULE", ""), loaded)
-        sides = (contract.left, contract.right) if isinstance(contract, Contract) else ()
+    def __init__(self, contract: Contract | Chain, file: str, *, encodes: bool = True) -> None:
+        module = load_module(file)
         self._decoders: dict[str, tuple[str, Decode]] = {}
         self._encoders: dict[str, tuple[str, Encode]] = {}
-        for side in sides:
-            if side.decode is not None:
-                self._decoders[side.topic] = side.decode, _function(module, pipeline, side.decode)
-            if side.encode is not None:
-                self._encoders[side.topic] = side.encode, _function(module, pipeline, side.encode)
+        for topic, (decode, encode) in decoders_of(contract).items():
+            self._decoders[topic] = decode, _function(module, file, decode)
+            if encodes:
+                self._encoders[topic] = encode, _function(module, file, encode)
 
     def decode(self, line: Line) -> Line:
-        """A line of a trace with the value that was read of it."""
+        """A line of a trace with the value that was read of it; an offset without a record has none."""
         found = self._decoders.get(line["topic"])
-        if found is None:
+        if found is None or _is_no_record(line):
             return line
         kept = {name: value for name, value in line.items() if name not in ("value", "value_base64")}
         return kept | {"value": _text(*found, as_record(line))}
@@ -92,14 +93,21 @@ class Codec:
         return _with_value(line, made, record, name)
 
 
-def _function(module: Any, pipeline: str, name: str) -> Any:
+def _function(module: Any, file: str, name: str) -> Any:
     found = getattr(module, name, None)
     if not callable(found):
         raise UsageError(
-            f"pipeline {pipeline!r} has no function {name}",
-            hint="the contract names it in `decode` or `encode`; define it in the same file",
+            f"{file!r} has no function {name}",
+            hint="the contract names it in `decode` or `encode`; define it there, or name the file that has it:"
+            " --functions FILE.py",
         )
     return found
+
+
+def _is_no_record(line: Line) -> bool:
+    """Whether a topic has no record at this offset, which the trace of an audit says by a line without anything."""
+    names = ("value", "value_base64", "key", "key_base64", "headers", "arrival_ms")
+    return not any(line.get(name) for name in names)
 
 
 def as_record(line: Line) -> KafkaRecord:
@@ -133,9 +141,12 @@ def _text(name: str, decode: Decode, record: KafkaRecord) -> str:
         found = decode(record)
         if isinstance(found, dict):
             return json.dumps(found, default=_plain, ensure_ascii=False)
-        return f"{name} returned {'None' if found is None else f'no dictionary: {found!r}'[:SHOWN]}"
+        why = f"{name} returned {'None' if found is None else f'no dictionary: {found!r}'[:SHOWN]}"
     except Exception as error:  # noqa: BLE001 (whatever it is, the record is no event)
-        return f"{name} raised {type(error).__name__}: {error}"[: 2 * SHOWN]
+        why = f"{name} raised {type(error).__name__}: {error}"[: 2 * SHOWN]
+    if record.value is None:
+        return why
+    return f"{why}; its value is {record.value[:SHOWN]!r}{' …' if len(record.value) > SHOWN else ''}"
 
 
 def _plain(value: object) -> str:
@@ -241,14 +252,18 @@ def _encoded(codec: Codec, events: Path, trace: Path) -> Iterator[Line]:
 def main() -> int:
     """Parse the command line, decode or encode, return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.codec", description=__doc__)
-    parser.add_argument("what", choices=("decode", "encode"))
-    parser.add_argument("pipeline", help="the file with the functions")
+    parser.add_argument("what", choices=("check", "decode", "encode"))
+    parser.add_argument("contract", type=Path, help="the contract, in JSON")
+    parser.add_argument("file", help="the file or the module with the functions")
     parser.add_argument("--path", action="append", default=[], help="a folder in which its modules are found")
-    parser.add_argument("files", nargs="+", type=Path, help="what is read, and last what is written")
+    parser.add_argument("files", nargs="*", type=Path, help="what is read, and last what is written")
     args = parser.parse_args()
     add_to_path(args.path)
     try:
-        codec = Codec(args.pipeline)
+        contract = read_contract(json.loads(args.contract.read_bytes()))
+        codec = Codec(contract, args.file, encodes=args.what == "encode")
+        if args.what == "check":
+            return 0
         *read, out = args.files
         _write(out, _decoded(codec, *read) if args.what == "decode" else _encoded(codec, *read))
     except TidemarkError as error:

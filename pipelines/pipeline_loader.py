@@ -78,6 +78,14 @@ def load(name: str, *, contract_only: bool = False) -> ModuleType | SimpleNamesp
     return SimpleNamespace(**own, CONTRACT=getattr(found, contract), MODULE=imported.__name__)
 
 
+def load_module(name: str) -> ModuleType:
+    """The module of a file or a package, whatever is in it; raises ``UsageError`` as ``load`` does."""
+    if name in names():
+        return importlib.import_module(f"pipelines.{name}")
+    module, _ = _named(name)
+    return _import_file(name) if module is None else _import_module(module)
+
+
 def load_function(name: str) -> tuple[Callable[..., DataFrame], str]:
     """The function of a file or a module that joins two streams, ``build`` or the one after the colon; its module.
 

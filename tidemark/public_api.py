@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     py_files: Sequence[str | Path]
     send_modules: bool
     app: str
+    functions: str
     jars: Sequence[str | Path]
     packages: Sequence[str]
     evidence_format: str
@@ -140,6 +141,10 @@ class AuditChoices(TypedDict, total=False):
     accept: Sequence[str]
     progress: Sequence[str | Path]
     read_state: bool
+    functions: str
+    python: str | Path | None
+    project: str | Path | None
+    py_files: Sequence[str | Path]
     may_create_offsets_topic: bool
     report: AuditReport
 
@@ -150,21 +155,22 @@ def audit(
     """Judge a query that tidemark did not start, read-only: what ``tidemark audit`` does.
 
     ``checkpoint`` is the query's folder, or a URL of a store (``s3://bucket/path``), ``contract`` a file with the
-    contract of one join, ``bootstrap`` a broker, and ``output`` the topic that the query writes. Raises ``UsageError``
-    for what is no checkpoint, no contract or no such
-    topic, and ``TestbedError`` where no broker answers. A query that is wrong is no error but a verdict.
+    contract of one join, or a pipeline that has it, ``bootstrap`` a broker, and ``output`` the topic that the query
+    writes. Raises ``UsageError`` for what is no checkpoint, no contract or no such topic, and ``TestbedError`` where no
+    broker answers. A query that is wrong is no error but a verdict.
     """
     from tidemark.auditor import AuditOptions, run_audit
     from tidemark.runner.run_options import names_of
 
     given: dict[str, Any] = dict(options)
-    for name in ("kafka_conf", "run_dir"):
+    for name in ("kafka_conf", "run_dir", "python", "project"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
     given["accept"] = names_of(given.get("accept", ()))
-    given["progress"] = tuple(map(Path, given.get("progress", ())))
+    for name in ("progress", "py_files"):
+        given[name] = tuple(map(Path, given.get(name, ())))
     return run_audit(
         AuditOptions(
-            checkpoint=str(checkpoint), contract=Path(contract), bootstrap=bootstrap, output=output, **given
+            checkpoint=str(checkpoint), contract=str(contract), bootstrap=bootstrap, output=output, **given
         )
     )

@@ -55,6 +55,7 @@ HEADER = Header(
     tidemark_trace=2, pace="backlog", topics={"impressions": TopicSpec(), "clicks": TopicSpec()}, slices=1
 )
 CLICK = Record(topic="clicks", value="{}", arrival_ms=2)
+CLICK_LINE = {"topic": "clicks", "value": "{}", "arrival_ms": 2}
 RECORDS = [
     Record(
         topic="impressions", value="i1|2026-01-01T00:00:00+00:00|1.50", key="u1", headers=[("ad", "a1")], arrival_ms=1
@@ -71,6 +72,7 @@ DECODED = replace(CONTRACT, left=replace(CONTRACT.left, decode="decode", encode=
 def pipeline(tmp_path: Path) -> Path:
     path = tmp_path / "pipeline.py"
     path.write_text(FUNCTIONS)
+    (tmp_path / "contract.json").write_text(json.dumps(DECODED.to_json()))
     write_trace(tmp_path / "trace.jsonl", HEADER, RECORDS)
     return path
 
@@ -82,7 +84,15 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 
 def test_what_functions_said_is_kept_in_the_place_of_each_value(pipeline, tmp_path, monkeypatch):
     assert (
-        run(monkeypatch, "decode", pipeline, tmp_path / "trace.jsonl", tmp_path / "decoded_trace.jsonl") == 0
+        run(
+            monkeypatch,
+            "decode",
+            tmp_path / "contract.json",
+            pipeline,
+            tmp_path / "trace.jsonl",
+            tmp_path / "decoded_trace.jsonl",
+        )
+        == 0
     )
 
     with TraceReader(tmp_path / "decoded_trace.jsonl") as reader:
@@ -93,6 +103,7 @@ def test_what_functions_said_is_kept_in_the_place_of_each_value(pipeline, tmp_pa
     }  # fmt: skip
     assert found[1] == CLICK
     assert found[2].value.startswith("decode raised ValueError: Invalid isoformat string")
+    assert found[2].value.endswith("; its value is b'i2|soon|1.50'")
     assert found[3].value == "decode returned None"
     assert found[4].value.startswith("decode raised ValueError: not enough values")
 
@@ -106,7 +117,7 @@ def test_a_sentinel_is_made_like_the_last_record_that_was_read(pipeline, tmp_pat
     write_trace(tmp_path / "events.jsonl", HEADER, events)
 
     files = [tmp_path / name for name in ("events.jsonl", "trace.jsonl", "flush.jsonl")]
-    assert run(monkeypatch, "encode", pipeline, *files) == 0
+    assert run(monkeypatch, "encode", tmp_path / "contract.json", pipeline, *files) == 0
 
     with TraceReader(tmp_path / "flush.jsonl") as reader:
         made, click = list(reader)
@@ -121,14 +132,15 @@ def test_functions_are_found_beside_a_contract_alone(
 ) -> None:
     pipeline.write_text(FUNCTIONS.replace("build = None", ""))
 
-    assert run(monkeypatch, "decode", pipeline, tmp_path / "trace.jsonl", tmp_path / "decoded.jsonl") == 0
+    files = [tmp_path / name for name in ("contract.json", "pipeline.py", "trace.jsonl", "decoded.jsonl")]
+    assert run(monkeypatch, "decode", *files) == 0
 
 
 def test_a_function_that_fails_to_encode_is_named_with_the_event(pipeline, tmp_path, monkeypatch, capsys):
     write_trace(tmp_path / "events.jsonl", HEADER, [Record(topic="impressions", value="{}", arrival_ms=9)])
     files = [tmp_path / name for name in ("events.jsonl", "trace.jsonl", "flush.jsonl")]
 
-    assert run(monkeypatch, "encode", pipeline, *files) == UsageError.exit_code
+    assert run(monkeypatch, "encode", tmp_path / "contract.json", pipeline, *files) == UsageError.exit_code
 
     assert "encode raised KeyError: 'impression_time'" in capsys.readouterr().err
 
@@ -136,8 +148,29 @@ def test_a_function_that_fails_to_encode_is_named_with_the_event(pipeline, tmp_p
 def test_a_function_that_is_not_there_is_named(pipeline):
     pipeline.write_text(FUNCTIONS.replace("def decode", "def other"))
 
-    with pytest.raises(UsageError, match="has no function decode"):
-        Codec(str(pipeline))
+    with pytest.raises(UsageError, match="has no function decode") as caught:
+        Codec(DECODED, str(pipeline))
+    assert "--functions FILE.py" in caught.value.hint
+
+
+def test_a_function_that_encodes_is_asked_for_only_where_something_is_encoded(
+    pipeline, tmp_path, monkeypatch, capsys
+):
+    pipeline.write_text(FUNCTIONS.replace("def encode", "def other"))
+    contract = tmp_path / "contract.json"
+
+    assert run(monkeypatch, "check", contract, pipeline) == 0
+    with pytest.raises(UsageError, match="has no function encode"):
+        Codec(DECODED, str(pipeline))
+
+
+def test_functions_are_found_in_a_file_without_a_contract(pipeline, tmp_path, monkeypatch):
+    only = FUNCTIONS.replace("CONTRACT = replace(GIVEN", "_ = replace(GIVEN")
+    assert "CONTRACT =" not in only
+    pipeline.write_text(only)
+
+    assert run(monkeypatch, "check", tmp_path / "contract.json", pipeline) == 0
+    assert Codec(DECODED, str(pipeline)).decode(CLICK_LINE) == CLICK_LINE
 
 
 def test_an_event_has_the_types_of_the_one_that_it_is_made_like():

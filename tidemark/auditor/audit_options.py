@@ -13,6 +13,8 @@ from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.events import read_time_us
 from tidemark.kafka.client_settings import read_client_settings
+from tidemark.runner.pipeline_code import PipelineCode, described_without_session
+from tidemark.runner.project_path import is_module
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; cheap to call."""
@@ -29,7 +31,10 @@ class AuditOptions:
 
     ``checkpoint`` is a folder or, in a store that fsspec reads, a URL.
     ``output`` is a topic or, if there is a ``/`` in it, the folder of a table.
-    ``contract`` is a file. ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
+    ``contract`` is a file in JSON, or a pipeline that has it: ``FILE.py``, ``PACKAGE.MODULE:CONTRACT``.
+    ``functions`` is the file or the module with the functions that the contract names (``decode``), if that pipeline
+    has not; ``python`` is the interpreter that imports them, ``project`` and ``py_files`` are where their modules are.
+    ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
     ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
     in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
     ``at-least-once`` for a topic, and for a table what its log promises. ``deleted_until`` is an event time: the caller
@@ -41,7 +46,7 @@ class AuditOptions:
     """
 
     checkpoint: str
-    contract: Path
+    contract: str
     bootstrap: str
     output: str
     kafka_conf: Path | None = None
@@ -54,12 +59,16 @@ class AuditOptions:
     accept: tuple[str, ...] = ()
     progress: tuple[Path, ...] = ()
     read_state: bool = False
+    functions: str = ""
+    python: Path | None = None
+    project: Path | None = None
+    py_files: tuple[Path, ...] = ()
     may_create_offsets_topic: bool = False
     report: Report = field(default=report_nothing, compare=False)
 
     def command(self) -> str:
         """The command that does this audit again."""
-        parts = ["tidemark", "audit", "--checkpoint", self.checkpoint, "--contract", str(self.contract)]
+        parts = ["tidemark", "audit", "--checkpoint", self.checkpoint, "--contract", self.contract]
         parts += ["--bootstrap", self.bootstrap, "--output", self.output]
         parts += ["--kafka-conf", str(self.kafka_conf)] if self.kafka_conf else []
         for name, topic in self.topics.items():
@@ -69,15 +78,25 @@ class AuditOptions:
             ("--delivery", self.delivery),
             ("--deleted-until", self.deleted_until),
             ("--spark-version", self.spark_version),
+            ("--functions", self.functions),
+            ("--spark", str(self.python or "")),
+            ("--project", str(self.project or "")),
         ):
             parts += [option, value] if value else []
         for defect in self.accept:
             parts += ["--accept", defect]
+        for package in self.py_files:
+            parts += ["--py-files", str(package)]
         for path in self.progress:
             parts += ["--progress", str(path)]
         parts += ["--read-state"] if self.read_state else []
         parts += ["--may-create-offsets-topic"] if self.may_create_offsets_topic else []
         return shlex.join(parts)
+
+    @property
+    def code(self) -> PipelineCode:
+        """What the program needs that imports the contract, or its functions."""
+        return PipelineCode(self.contract, self.python, self.project, self.py_files, contract_only=True)
 
     @property
     def deleted_until_ms(self) -> int | None:
@@ -104,10 +123,23 @@ class AuditOptions:
         return {**settings, "bootstrap.servers": self.bootstrap}
 
 
-def read_single_join(path: Path) -> Contract:
-    """The contract of one join; raises ``UsageError`` for a chain, and for a file that is no contract."""
+def read_single_join(options: AuditOptions) -> Contract:
+    """The contract of one join; raises ``UsageError`` for a chain, and for what is no contract."""
+    name = options.contract
+    is_imported = name.endswith(".py") or (is_module(name) and not Path(name).is_file())
+    contract = _imported(options) if is_imported else _read(Path(name))
+    if isinstance(contract, Chain):
+        raise UsageError(
+            f"{name!r} is the contract of a chain",
+            detail="only single joins are audited so far",
+            hint="run it as a pipeline (`tidemark run`), or audit a query that is one join",
+        )
+    return contract
+
+
+def _read(path: Path) -> Contract | Chain:
     try:
-        contract: Contract | Chain = read_contract(json.loads(path.read_bytes()))
+        return read_contract(json.loads(path.read_bytes()))
     except BrokenContract:
         raise
     except (OSError, ValueError) as error:
@@ -116,19 +148,18 @@ def read_single_join(path: Path) -> Contract:
             detail=str(error),
             hint="`python -m pipelines NAME --describe` prints one; docs/reference/contract.md describes it",
         ) from error
-    if isinstance(contract, Chain):
+
+
+def _imported(options: AuditOptions) -> Contract | Chain:
+    """The contract of a pipeline, as its program says it."""
+    described = described_without_session(options.code)
+    if described is None:
         raise UsageError(
-            f"{str(path)!r} is the contract of a chain",
-            detail="only single joins are audited so far",
-            hint="run it as a pipeline (`tidemark run`), or audit a query that is one join",
+            f"the contract of {options.contract!r} can be imported only where a Spark session is",
+            detail="an audit has none",
+            hint="write the contract as JSON, or into a module of its own",
         )
-    if contract.is_decoded:
-        raise UsageError(
-            f"the contract {str(path)!r} has functions that decode records",
-            detail="an audit has no pipeline's file in which they are",
-            hint="describe the records by paths and types (docs/howto/read-my-records.md)",
-        )
-    return contract
+    return described.contract
 
 
 def delivery_of(

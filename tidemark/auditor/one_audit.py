@@ -42,6 +42,13 @@ from tidemark.oracle.audit_account import RowOfTable
 from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
+from tidemark.runner.decoded_run import (
+    DecodedRun,
+    code_of_functions,
+    decode_trace,
+    keep_functions,
+    must_have_decoders,
+)
 from tidemark.sparkfiles.progress_reports import read_reports
 from tidemark.sparkfiles.query_log import QueryLog, committed_batches, read_query_log
 
@@ -60,7 +67,8 @@ class AuditResult:
 
 def run_audit(options: AuditOptions) -> AuditResult:
     """Audit a query. Raises ``TidemarkError``; nothing is left behind then, nor after Ctrl-C."""
-    contract = read_single_join(options.contract)
+    contract = read_single_join(options)
+    code_of_functions(options.code, options.functions, contract)
     contract = replace(contract, accept=known((*contract.accept, *options.accept)))
     delivery_of(options, contract)
     range_of(options.batches)
@@ -95,6 +103,7 @@ def _collect(
     options: AuditOptions, checkpoint: CheckpointCopy, contract: Contract, directory: RunDirectory
 ) -> None:
     """Write the evidence; the manifest is last, so that what is not complete is no run directory."""
+    functions = _functions(options, contract, directory)
     topics = AuditedTopics(options.broker, options.report)
     names = _topics(options, contract)
     if not options.may_create_offsets_topic:
@@ -114,6 +123,10 @@ def _collect(
     restarts = frozenset[int]() if reported is None else reported.restarts
     directory.write_lines("batches", (_marked(batch, restarts) for batch in plan.batches))
     directory.write_json("contract", contract.to_json())
+    if functions is not None:
+        options.report("decode", 0, 1)
+        decode_trace(functions, directory.path / "trace.jsonl")
+        options.report("decode", 1, 1)
     about = msgspec.structs.replace(
         output.told_in(plan.about),
         reported=None if reported is None else (reported.first, reported.last),
@@ -129,6 +142,18 @@ def _collect(
         plan_differs=differences,
     )
     directory.write_json("manifest", manifest)
+
+
+def _functions(options: AuditOptions, contract: Contract, directory: RunDirectory) -> DecodedRun | None:
+    """The functions that decode records, which are there; ``None`` if the contract names none."""
+    if not contract.is_decoded:
+        return None
+    code = code_of_functions(options.code, options.functions, contract)
+    directory.write_json("contract", contract.to_json())
+    keep_functions(code.pipeline, directory.path)
+    run = DecodedRun(code, contract, directory.path)
+    must_have_decoders(run)
+    return run
 
 
 def _log_of(options: AuditOptions, folder: Path) -> tuple[QueryLog, ReportedBatches | None]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.run_commands import check_choice, progress_shown, was_interrupted
-from tidemark.cli.shared_options import Accept, AsJson, Evidence, KafkaConf
+from tidemark.cli.shared_options import Accept, AsJson, Evidence, Functions, KafkaConf, Project, PyFiles
 from tidemark.cli.trace_commands import pair
 from tidemark.errors import EXIT_INTERRUPTED
 
@@ -28,7 +28,12 @@ Checkpoint = Annotated[
     ),
 ]
 ContractFile = Annotated[
-    Path, typer.Option(metavar="FILE", help="The contract of the join, in JSON; a chain is not audited.")
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="The contract of the join: FILE.json, or a pipeline that has it (FILE.py, PACKAGE.MODULE:CONTRACT);"
+        " a chain is not audited.",
+    ),
 ]
 Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="A broker of the cluster.")]
 Output = Annotated[
@@ -76,6 +81,14 @@ ReadState = Annotated[
         help="Where the log was trimmed, read the state before it, too, in a Spark session (needs Java).",
     ),
 ]
+Interpreter = Annotated[
+    Path | None,
+    typer.Option(
+        "--spark",
+        metavar="PYTHON",
+        help="The interpreter with PySpark that imports --functions and a contract in Python; default: tidemark's.",
+    ),
+]
 MayCreate = Annotated[
     bool,
     typer.Option(
@@ -105,6 +118,10 @@ def audit_command(
     run_dir: Evidence = None,
     progress: Progress = None,
     read_state: ReadState = False,
+    functions: Functions = "",
+    spark: Interpreter = None,
+    project: Project = None,
+    py_files: PyFiles = None,
     may_create_offsets_topic: MayCreate = False,
     as_json: AsJson = False,
 ) -> None:
@@ -122,7 +139,8 @@ def audit_command(
         checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
         topics=dict(map(pair, topic or ())), batches=batches, delivery=delivery, deleted_until=deleted_until,
         spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()),
-        progress=tuple(progress or ()), read_state=read_state, may_create_offsets_topic=may_create_offsets_topic,
+        progress=tuple(progress or ()), read_state=read_state, functions=functions, python=spark,
+        project=project, py_files=tuple(py_files or ()), may_create_offsets_topic=may_create_offsets_topic,
     )  # fmt: skip
     _audit_and_show(options, as_json=as_json)
 

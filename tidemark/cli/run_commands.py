@@ -18,6 +18,7 @@ from tidemark.cli.shared_options import (
     AsJson,
     Conf,
     Evidence,
+    Functions,
     Generate,
     Jars,
     Packages,
@@ -44,6 +45,7 @@ STEPS = {
     "drain": "output drained",
     "inputs": "input records read",
     "output": "output records read",
+    "decode": "records decoded",
     "state": "state read",
     "judge": "judged",
 }
@@ -106,6 +108,7 @@ def run_command(
     spark: Annotated[Path | None, typer.Option(help="Interpreter with another PySpark to run on.")] = None,
     conf: Conf = None,
     app: App = "",
+    functions: Functions = "",
     project: Project = None,
     py_files: PyFiles = None,
     jars: Jars = None,
@@ -126,7 +129,7 @@ def run_command(
         faults=with_kills(faults, kill_executors, kill_drivers), sink=sink, python=spark,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
-        app=app, project=project, py_files=tuple(py_files or ()),
+        app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
         jars=tuple(jars or ()), packages=tuple(packages or ()),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)

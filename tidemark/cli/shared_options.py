@@ -28,6 +28,14 @@ PyFiles = Annotated[
         metavar="FILE", help="A .py, .zip or .whl that the pipeline needs, on the executors too; repeatable."
     ),
 ]
+Functions = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.py",
+        help="Where the functions are that the contract names in decode and encode: a file, or PACKAGE.MODULE;"
+        " default: the pipeline's own.",
+    ),
+]
 Jars = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="A jar for driver and executors; repeatable.")
 ]

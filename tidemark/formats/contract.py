@@ -40,7 +40,8 @@ Names of a side are paths into the records' JSON, or fields that the side descri
              "filters": [{"field": "amount", "op": ">=", "value": "0.50"}]}
 
 What is no JSON, or no description fits, is read by two functions of the pipeline's file, ``"decode": "decode_order"``
-and ``"encode": "encode_order"`` (``tidemark.formats.kafka_record``); names are those of what ``decode`` returns.
+and ``"encode": "encode_order"``, or of the file that ``--functions`` names (``tidemark.formats.kafka_record``). Names
+are those of what ``decode`` returns.
 
 A conjunct reads ``left op right``, with ``value`` in the place of the operand that is left out:
 ``{"op": "<", "right": "price", "value": 8}`` is ``8 < price`` of the right side; ``price < 8`` of the right side is
@@ -382,6 +383,13 @@ def _objections(contract: Contract) -> Iterator[tuple[str, str]]:
     yield from _objections_to_fields(contract)
 
 
+def functions_problem(decode: str | None, encode: str | None) -> str:
+    """What is wrong with the names of the functions that read and make the records of a topic; empty: nothing."""
+    functions = [one for one in (decode, encode) if one is not None]
+    is_pair = len(functions) != 1 and all(map(str.isidentifier, functions))
+    return "" if is_pair else f"decode is {decode!r} and encode {encode!r}"
+
+
 def _objections_to_fields(contract: Contract) -> Iterator[tuple[str, str]]:
     """What is wrong with paths, types and times."""
     described = "the docstring of tidemark/formats/record_fields.py says how fields are described"
@@ -400,10 +408,9 @@ def _objections_to_fields(contract: Contract) -> Iterator[tuple[str, str]]:
                 f"{side.topic}: the join key {doubles[0]!r} is a double",
                 "cast it to a decimal or a bigint: of doubles that are keys Spark joins NULL with NULL",
             )
-        functions = [one for one in (side.decode, side.encode) if one is not None]
-        if len(functions) == 1 or not all(map(str.isidentifier, functions)):
+        if problem := functions_problem(side.decode, side.encode):
             yield (
-                f"{side.topic}: decode is {side.decode!r} and encode {side.encode!r}",
+                f"{side.topic}: {problem}",
                 "name two functions of the pipeline's file: one reads records, its inverse makes the sentinels",
             )
         if problem := _wrong_time(side):

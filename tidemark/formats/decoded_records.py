@@ -1,7 +1,7 @@
-"""What functions of a pipeline's file have read of the records of a trace (``tidemark.formats.kafka_record``).
+"""What functions of a user's file have read of the records of a trace (``tidemark.formats.kafka_record``).
 
-Free of Kafka and Spark. A run keeps it beside the trace, in the same format and the same order: the value of a record
-is JSON then, or text that says why there is none.
+Free of Kafka and Spark. A run or an audit keeps it beside the trace, in the same format and the same order: the value
+of a record is JSON then, or text that says why there is none.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import BrokenEvidence
-from tidemark.formats.chain import read_contract
-from tidemark.formats.contract import Contract
+from tidemark.formats.chain import decoders_of, read_contract
 from tidemark.formats.trace import Record, TraceReader
 
 Value = str | bytes | None
@@ -30,9 +29,7 @@ def decoded_values(trace: Path, contract: Mapping[str, Any]) -> Iterator[Callabl
 
     Raises ``BrokenTrace`` and ``BrokenEvidence`` if what was decoded is not there, or of other records.
     """
-    described = read_contract(contract)
-    sides = (described.left, described.right) if isinstance(described, Contract) else ()
-    topics = {side.topic for side in sides if side.decode is not None}
+    topics = decoders_of(read_contract(contract))
     if not topics:
         yield Record.text_or_bytes
         return

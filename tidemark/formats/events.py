@@ -106,7 +106,7 @@ def decode_object(value: bytes | str | None) -> dict[str, Any] | None:
 
 
 class TimedSource(Protocol):
-    """What a contract or a chain says of a topic, and of its event time."""
+    """What a contract or a chain says of a topic, and of its event time; ``decode`` names a function that reads it."""
 
     @property
     def topic(self) -> str:
@@ -120,10 +120,16 @@ class TimedSource(Protocol):
     def time_format(self) -> str:
         """How it is written."""
 
+    @property
+    def decode(self) -> str | None:
+        """The function that reads its records."""
+
 
 def why_unreadable(value: bytes | str | None, source: TimedSource) -> str:
     """Why a value is no event of this source: a clause for a message; at most 80 characters of a value."""
     fields = decode_object(value)
+    if fields is None and source.decode is not None and isinstance(value, str):
+        return value  # the function's own reason
     if fields is None:
         try:
             msgspec.json.decode(value or b"")

@@ -1,7 +1,8 @@
 """A record as a pair of functions of a user's file gets it, and gives it: to read what no contract can describe.
 
 Free of everything but the standard library, because it also runs in another interpreter (``--spark PYTHON``). The side
-of a contract names two functions of the pipeline's file::
+of a contract, or the source of a chain, names two functions. They are in the pipeline's file, or in the file or module
+that ``--functions`` names::
 
     Side("orders", id="order_id", keys=("customer",), time="ordered_at", watermark_delay_ms=10_000,
          decode="decode_order", encode="encode_order")
@@ -17,7 +18,7 @@ event.
 ``encode`` is the inverse. It makes the sentinels that end a run: ``event`` is what ``decode`` returned for another
 record of the topic, with an id, keys, a time and compared values of its own, of the same types; ``like`` is that record
 (``None`` if the topic has none). It returns a record, or the bytes or the text of its value alone. What it makes is
-decoded again, and has to say the same.
+decoded again, and has to say the same. An audit makes no sentinels, and does not call it.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from tidemark.formats.record_files import JSON_LINES, PARQUET, BrokenParquet, co
 NAME, FORMAT = "seal.json", 1
 UNSEALED = (NAME, "verdict.json")
 READ_BY_NAME = (
-    "manifest", "contract", "pipeline", "trace", "flush", "decoded_trace", "decoded_flush", "batches", "output",
-    "state", "executors", "faults", "progress", "project",
+    "manifest", "contract", "pipeline", "functions", "trace", "flush", "decoded_trace", "decoded_flush", "batches",
+    "output", "state", "executors", "faults", "progress", "project",
 )  # fmt: skip
 """Stems of files that say what a run was: one of these that the seal does not have was added afterwards."""
 _SHOWN = 5

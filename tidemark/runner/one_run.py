@@ -15,7 +15,7 @@ import msgspec
 from tidemark import paths
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import write_schedule
-from tidemark.formats.chain import Chain, topics_of
+from tidemark.formats.chain import Chain, decoders_of, topics_of
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import CommitPoint
@@ -29,7 +29,13 @@ from tidemark.oracle.spark.known_defects import known, minor_version
 from tidemark.report import failure_lines
 from tidemark.runner.app_command import output_field, uses_connect
 from tidemark.runner.cleanup import first_error_kept
-from tidemark.runner.decoded_run import DecodedRun, make_decoded, make_sentinels
+from tidemark.runner.decoded_run import (
+    DecodedRun,
+    code_of_functions,
+    keep_functions,
+    make_decoded,
+    make_sentinels,
+)
 from tidemark.runner.live_run import LiveRun
 from tidemark.runner.pipeline_code import described_on, described_without_session
 from tidemark.runner.programs import PROGRAM_S, run_program, write_code_zip
@@ -160,6 +166,7 @@ def run_pipeline(
         if described is None:
             stack = stack or leased.enter_context(lease(spec_to_lease(options.python)))
             described = described_on(stack, options.code)
+        _must_have_functions(options, described.contract)
         directory = new_run_directory(options, described.contract)
         made(directory.path)
         asked = replace(
@@ -175,6 +182,18 @@ def _keep_pipeline(options: RunOptions, directory: RunDirectory) -> None:
     kept = options.kept_pipeline(directory.path)
     if kept is not None:
         shutil.copyfile(options.pipeline, kept)
+    keep_functions(options.functions, directory.path)
+
+
+def _must_have_functions(options: RunOptions, contract: Contract | Chain) -> None:
+    """Refuse a contract whose functions are nowhere, and one that would be its own query and cannot decode."""
+    code_of_functions(options.code, options.functions, contract)
+    if decoders_of(contract) and options.pipeline.endswith(".json") and not options.app:
+        raise UsageError(
+            f"the contract {contract.name!r} alone is no query: its records are decoded by functions",
+            detail="the query that is made of a contract reads JSON",
+            hint="give a pipeline with a function build, or the command of a job: --app",
+        )
 
 
 def _must_be_waivable(waive: Sequence[str]) -> None:
@@ -287,8 +306,9 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
         trace = _keep_topics(trace, wanted)
     trace = _stored(options, trace)
     flush = directory.path / "flush.jsonl"
-    if isinstance(contract, Contract) and contract.is_decoded:
-        make_decoded(DecodedRun(options, contract, directory.path), trace)
+    if decoders_of(contract):
+        code = code_of_functions(options.code, options.functions, contract)
+        make_decoded(DecodedRun(code, contract, directory.path), trace)
     else:
         make_sentinels(directory.path, trace, flush)
     _stored(options, flush)

@@ -54,9 +54,9 @@ class RunOptions:
     pipeline's modules are found first; ``py_files`` are packages that its functions need on driver and executors,
     ``send_modules`` sends them the project's modules, ``jars`` and ``packages`` (Maven coordinates) go on their class
     path: with any of these a run has a driver of its own. ``app`` is the command of a job that is run in the place of
-    the pipeline, of which only the contract is read (:mod:`tidemark.runner.app_command`).
-    ``evidence_format`` is how trace,
-    output and state are stored (:data:`EVIDENCE_FORMATS`).
+    the pipeline, of which only the contract is read (:mod:`tidemark.runner.app_command`). ``functions`` is the file or
+    the module that has the functions which the contract names (``decode``), if the pipeline has not.
+    ``evidence_format`` is how trace, output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
 
     pipeline: str
@@ -78,6 +78,7 @@ class RunOptions:
     py_files: tuple[Path, ...] = ()
     send_modules: bool = False
     app: str = ""
+    functions: str = ""
     jars: tuple[Path, ...] = ()
     packages: tuple[str, ...] = ()
     evidence_format: str = EVIDENCE_FORMATS[0]
@@ -131,6 +132,7 @@ class RunOptions:
             parts += ["--impressions", str(self.impressions)]
             parts += ["--generate", shlex.join(self.generator)] if self.generator else []
         parts += ["--app", self.app] if self.app else []
+        parts += ["--functions", self.functions] if self.functions else []
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
         parts += ["--sink", self.sink] if self.sink not in (SINKS[0], OWN_SINK) else []

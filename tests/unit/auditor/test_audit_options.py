@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ def options(folder: Path, **changes) -> AuditOptions:
         path.write_text(json.dumps(contract().to_json()))
     given = {
         "checkpoint": str(folder / "checkpoint"),
-        "contract": path,
+        "contract": str(path),
         "bootstrap": "127.0.0.1:9",
         "output": "out",
     }
@@ -64,29 +63,31 @@ def test_a_line_that_is_no_setting_is_named(tmp_path):
         read_client_settings(tmp_path / "none")
 
 
-def test_a_contract_with_functions_is_not_audited(tmp_path):
-    plain = contract("left_outer")
-    decoded = replace(plain, left=replace(plain.left, decode="read", encode="write"))
-    (tmp_path / "decoded.json").write_text(json.dumps(decoded.to_json()))
-
-    with pytest.raises(UsageError, match="has functions that decode records"):
-        read_single_join(tmp_path / "decoded.json")
-
-
 def test_a_chain_is_not_audited(tmp_path):
     (tmp_path / "chain.json").write_text(json.dumps(CHAIN))
 
     with pytest.raises(UsageError) as caught:
-        read_single_join(tmp_path / "chain.json")
+        read_single_join(options(tmp_path, contract=str(tmp_path / "chain.json")))
     assert "is the contract of a chain" in caught.value.message
     assert caught.value.detail == "only single joins are audited so far"
 
 
 def test_a_file_that_is_no_contract_is_refused(tmp_path):
     (tmp_path / "contract.json").write_text("nonsense")
+    (tmp_path / "odd.name").write_text("nonsense")
 
-    with pytest.raises(UsageError, match="is no contract"):
-        read_single_join(tmp_path / "contract.json")
+    for name in ("contract.json", "odd.name"):
+        with pytest.raises(UsageError, match="is no contract"):
+            read_single_join(options(tmp_path, contract=str(tmp_path / name)))
+
+
+def test_a_contract_may_be_that_of_a_python_file(tmp_path):
+    (tmp_path / "mine.py").write_text("from pipelines.left_outer import CONTRACT\n")
+
+    assert read_single_join(options(tmp_path, contract=str(tmp_path / "mine.py"))).name == "left_outer"
+    (tmp_path / "mine.py").write_text("import nothing_of_this_name\n")
+    with pytest.raises(UsageError, match="cannot be imported"):
+        read_single_join(options(tmp_path, contract=str(tmp_path / "mine.py")))
 
 
 def test_the_delivery_is_the_contracts_or_the_options_and_they_must_not_differ(tmp_path):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,8 @@ def asked(tmp_path) -> AuditOptions:
     (tmp_path / "in" / "contract.json").write_text(json.dumps(described))
     (tmp_path / "out").mkdir()
     return AuditOptions(
-        checkpoint=str(checkpoint), contract=tmp_path / "in" / "contract.json", bootstrap="127.0.0.1:9", output="out",
-        run_dir=tmp_path / "out" / "audit",
+        checkpoint=str(checkpoint), contract=str(tmp_path / "in" / "contract.json"), bootstrap="127.0.0.1:9",
+        output="out", run_dir=tmp_path / "out" / "audit",
     )  # fmt: skip
 
 
@@ -272,3 +273,106 @@ def test_a_directory_that_has_anything_in_it_is_refused(cluster, asked):
     with pytest.raises(UsageError, match="is not empty"):
         run_audit(asked)
     assert (asked.run_dir / "mine").read_text() == "kept"
+
+
+FUNCTIONS = """
+def decode(record):
+    name, second = record.value.decode().split("|")
+    return {"iid": name, "user": "a", "time": f"2026-01-01T00:00:{second}Z"}
+"""
+DECODED = {"decode": "decode", "encode": "encode"}
+
+
+@pytest.fixture
+def decoded(cluster: Cluster, asked: AuditOptions, tmp_path: Path) -> AuditOptions:
+    """The same audit of impressions that are no JSON, with the file of the function that reads them."""
+    cluster.records["impressions"] = {0: "i1|10", 1: "i2|30"}
+    path = Path(asked.contract)
+    described = json.loads(path.read_text())
+    described["left"] |= DECODED
+    path.write_text(json.dumps(described))
+    (tmp_path / "in" / "readers.py").write_text(FUNCTIONS)
+    return replace(asked, functions=str(tmp_path / "in" / "readers.py"))
+
+
+def test_records_that_a_function_decodes_are_audited_and_judged_again_without_it(cluster, decoded):
+    before = files(Path(decoded.checkpoint))
+
+    result = run_audit(decoded)
+
+    assert (result.verdict.verdict, result.verdict.findings_total) == ("VALID", {})
+    assert result.verdict.counts["unreadable"] == 0
+    assert f"--functions {decoded.functions}" in result.command
+    assert (result.run_dir / "functions.py").read_text() == FUNCTIONS
+    assert files(Path(decoded.checkpoint)) == before
+    Path(decoded.functions).unlink()
+    assert tidemark.check(result.run_dir) == result.verdict
+    assert '{\\"iid\\": \\"i1\\"' in (result.run_dir / "decoded_trace.jsonl").read_text()
+
+
+def test_an_offset_without_a_record_is_not_decoded(cluster, decoded):
+    cluster.records["impressions"] = {1: "i2|30"}
+
+    run = RunDirectory(run_audit(decoded).run_dir)
+
+    values = [one.value for one in run.inputs() if one.topic == "impressions"]
+    assert values[0] is None
+    assert json.loads(values[1] or "")["iid"] == "i2"
+    assert "unreadable" not in " ".join(run.manifest.notes)
+
+
+def test_a_record_for_which_the_function_raises_is_unreadable_and_named_with_the_reason(cluster, decoded):
+    cluster.records["impressions"] = {0: "no time", 1: "i2|x|y"}
+
+    verdict = run_audit(decoded).verdict
+
+    assert verdict.counts["unreadable"] == 2
+    [said] = [one for one in verdict.inconclusive if "nothing of topic 'impressions'" in one]
+    assert "(partition 0, offset 0): decode raised ValueError: not enough values to unpack" in said
+    assert "its value is b'no time'" in said
+
+
+def test_the_contract_may_be_that_of_a_python_file_which_has_the_functions(cluster, decoded, tmp_path):
+    described = json.loads(Path(decoded.contract).read_text())
+    own = tmp_path / "in" / "pipeline.py"
+    own.write_text(
+        f"from tidemark import Contract\n\nCONTRACT = Contract.from_json({described!r})\n{FUNCTIONS}"
+    )
+
+    result = run_audit(
+        replace(decoded, contract=str(own), functions="", python=Path(sys.executable), project=tmp_path)
+    )
+
+    assert (result.verdict.verdict, result.verdict.findings_total) == ("VALID", {})
+    for words in (f"--contract {own}", f"--spark {sys.executable}", f"--project {tmp_path}"):
+        assert words in result.command
+
+
+@pytest.mark.parametrize(
+    ("functions", "text", "said"),
+    [
+        ("", FUNCTIONS, "names functions that decode records, and .* has none"),
+        ("nowhere.py", FUNCTIONS, "there is no file 'nowhere.py'"),
+        (None, FUNCTIONS.replace("def decode", "def other"), "has no function decode"),
+        (None, "import nothing_of_this_name", "cannot be imported"),
+        ("adteam.nowhere", FUNCTIONS, "there is no module 'adteam'"),
+    ],
+)
+def test_functions_that_are_not_there_are_refused_before_kafka_is_asked(
+    cluster, decoded, functions, text, said
+):
+    Path(decoded.functions).write_text(text)
+    asked = decoded if functions is None else replace(decoded, functions=functions)
+
+    with pytest.raises(UsageError, match=said) as caught:
+        run_audit(asked)
+
+    assert caught.value.hint
+    assert cluster.asked == []
+    assert decoded.run_dir is not None
+    assert list(decoded.run_dir.parent.iterdir()) == []
+
+
+def test_functions_for_a_contract_that_names_none_are_refused(asked):
+    with pytest.raises(UsageError, match="names no functions"):
+        run_audit(replace(asked, functions="readers.py"))

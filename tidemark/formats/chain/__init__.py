@@ -13,7 +13,8 @@ the contract in
 
 ==============  ======================================================================================================
 ``source``      Records of a topic: their ``fields`` (``tidemark.formats.record_fields``; strings or bigints in the end)
-                and their event ``time``. A record that cannot be read, has NULL in a ``required`` field or does not
+                and their event ``time``; what is no JSON is read by functions (``decode``, ``encode``), as for the
+                side of a contract. A record that cannot be read, has NULL in a ``required`` field or does not
                 pass ``filters`` does not reach the watermark. A topic may be read by several sources.
 ``window``      Replaces the event time by its tumbling window, which is identified by its end.
 ``aggregate``   One row for each value of ``keys`` and of the event time.
@@ -38,7 +39,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.errors import BrokenContract
-from tidemark.formats.chain.problems import problem
+from tidemark.formats.chain.problems import problem, problem_of_sources
 from tidemark.formats.chain.steps import (
     TIME,
     Aggregate,
@@ -78,6 +79,7 @@ __all__ = [
     "Value",
     "Where",
     "Window",
+    "decoders_of",
     "inputs_of",
     "is_chain",
     "is_window",
@@ -110,6 +112,8 @@ class Chain:
             told = problem(step, is_last=step is self.last)
             if told:
                 self._refuse(f"{type(step).__name__.lower()}: {told}")
+        if told := problem_of_sources(self.sources):
+            self._refuse(told)
         unknown = [name for name in self.output if name not in types_of(self.last)]
         if unknown or not self.output:
             self._refuse(
@@ -172,3 +176,9 @@ def read_contract(data: Mapping[str, Any]) -> Contract | Chain:
 def topics_of(contract: Contract | Chain) -> tuple[str, ...]:
     """The logical topics that a pipeline reads, in the order in which ``build`` takes them."""
     return contract.topics if isinstance(contract, Chain) else (contract.left.topic, contract.right.topic)
+
+
+def decoders_of(contract: Contract | Chain) -> dict[str, tuple[str, str]]:
+    """The names of the functions that decode and encode the records of a topic, by topic; of other topics nothing."""
+    inputs = contract.sources if isinstance(contract, Chain) else (contract.left, contract.right)
+    return {one.topic: (one.decode, one.encode) for one in inputs if one.decode and one.encode}

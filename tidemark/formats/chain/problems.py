@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidemark.formats.chain.steps import (
     FUNCTIONS,
@@ -19,7 +19,7 @@ from tidemark.formats.chain.steps import (
     time_of,
     types_of,
 )
-from tidemark.formats.contract import COMPARISONS, JoinKind
+from tidemark.formats.contract import COMPARISONS, JoinKind, functions_problem
 from tidemark.formats.record_fields import BIGINT, STRING, field_problem
 from tidemark.formats.time_forms import form_problem
 
@@ -71,12 +71,23 @@ def _problem_of_source(step: Source) -> str:
         return f"a field is {STRING} or {BIGINT}, or is cast to it"
     if wrong := form_problem(step.time_format, step.time_zone):
         return wrong
+    if wrong := functions_problem(step.decode, step.encode):
+        return wrong
     numbers = {field.name for field in step.fields if field.made.kind == BIGINT}
     if any(one.field not in numbers or one.op not in COMPARISONS for one in step.filters):
         return "a filter compares a bigint field with a number"
     if not set(step.required) <= set(names):
         return f"required {step.required}: it has the fields {names}"
     return "" if (step.watermark_delay_ms or 0) >= 0 else "its watermark delay is negative"
+
+
+def problem_of_sources(sources: Sequence[Source]) -> str:
+    """The error of sources of one topic that read its records by different functions; empty if there is none."""
+    functions = {source.topic: (source.decode, source.encode) for source in sources}
+    for source in sources:
+        if functions[source.topic] != (source.decode, source.encode):
+            return f"sources of {source.topic!r} name different functions in `decode` and `encode`"
+    return ""
 
 
 def _problem_of_limit(limited: Step) -> str:

@@ -27,7 +27,8 @@ class Value:
 class Source:
     """Records of a topic; ``time_column`` is the path of the event time in the record (default: ``time``).
 
-    ``time_format`` and ``time_zone`` say how it is written, as for the side of a contract.
+    ``time_format`` and ``time_zone`` say how it is written, ``decode`` and ``encode`` name functions that read and make
+    records, as for the side of a contract. Sources of one topic name the same functions.
     """
 
     topic: str
@@ -39,6 +40,8 @@ class Source:
     time_column: str | None = None
     time_format: str = ISO
     time_zone: str = "UTC"
+    decode: str | None = None
+    encode: str | None = None
 
     @property
     def time_field(self) -> Field:
