@@ -3,7 +3,8 @@
 A left outer join of two topics with Spark's own source and sink, in a classic session, without a line of tidemark. It
 runs until it is killed. ``slow.ms=N`` makes the sink wait before each row, so that a batch can be killed between its
 first row and its last; ``format=parquet`` or ``delta`` writes a table into the folder OUTPUT; others are settings of
-the session. If these ask for source or sink evolution, the sources or the sink have the names that Spark then needs.
+the session. ``orders=text`` reads orders that are no JSON: number and time are in the value, the customer is the key.
+If settings ask for source or sink evolution, the sources or the sink have the names that Spark then needs.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ def main(bootstrap: str, orders: str, payments: str, output: str, checkpoint: st
     threading.Thread(target=lambda: os._exit(len(sys.stdin.read())), daemon=True).start()
     conf = dict(pair.split("=", 1) for pair in pairs)
     slow_ms, form = int(conf.pop("slow.ms", "0")), conf.pop("format", "kafka")
+    read = texts if conf.pop("orders", "json") == "text" else events
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     for name, value in {"spark.sql.shuffle.partitions": "2", **conf}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    left = events(session, bootstrap, orders, ORDERS).withWatermark("ordered_at", "10 seconds")
+    left = read(session, bootstrap, orders, ORDERS).withWatermark("ordered_at", "10 seconds")
     right = events(session, bootstrap, payments, PAYMENTS).withWatermark("paid_at", "20 seconds")
     joined = left.alias("o").join(right.alias("p"), expr(SOON), "leftOuter")
     row = to_json(struct("order_id", "payment_id")).alias("value")
@@ -51,12 +53,29 @@ def main(bootstrap: str, orders: str, payments: str, output: str, checkpoint: st
 
 def events(session: SparkSession, bootstrap: str, topic: str, schema: str) -> DataFrame:
     """The events of a topic; a record without an event time is none."""
+    fields = from_json(col("value").cast("string"), schema).alias("event")
+    records = source_of(session, bootstrap, topic, schema)
+    return records.select(fields).select("event.*").where(f"{schema.split()[-2]} IS NOT NULL")
+
+
+def texts(session: SparkSession, bootstrap: str, topic: str, schema: str) -> DataFrame:
+    """The same of records whose value is ``ID|TIME`` and whose key is the customer."""
+    name, key, time = schema.split()[::2]
+    parts = "split(CAST(value AS STRING), '[|]')"
+    fields = (
+        f"get({parts}, 0) AS {name}",
+        f"CAST(key AS STRING) AS {key}",
+        f"try_cast(get({parts}, 1) AS TIMESTAMP) AS {time}",
+    )
+    return source_of(session, bootstrap, topic, schema).selectExpr(*fields).where(f"{time} IS NOT NULL")
+
+
+def source_of(session: SparkSession, bootstrap: str, topic: str, schema: str) -> DataFrame:
+    """The records of a topic, from its beginning."""
     source = session.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
     if evolves(session, "Source"):
         source = source.name(schema.split(maxsplit=1)[0])
-    records = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
-    fields = from_json(col("value").cast("string"), schema).alias("event")
-    return records.select(fields).select("event.*").where(f"{schema.split()[-2]} IS NOT NULL")
+    return source.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
 
 def evolves(session: SparkSession, what: str) -> bool:

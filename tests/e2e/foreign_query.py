@@ -48,6 +48,15 @@ CONTRACT = {
 }  # fmt: skip
 
 
+READERS = '''"""Reads orders whose value is number and time, and whose key is the customer."""
+
+
+def decode_order(record):
+    name, time = record.value.decode().split("|")
+    return {"order_id": name, "customer": record.key.decode(), "ordered_at": time}
+'''
+TEXT = {**CONTRACT, "left": {**CONTRACT["left"], "decode": "decode_order", "encode": "not_needed"}}
+"""The same join of orders that are no JSON."""
 DELTA = Path(__file__).parents[1] / "spark" / "delta.lock"
 IN_DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -81,6 +90,8 @@ class ForeignQuery:
     ``form`` is what it writes: ``kafka`` to a topic, ``parquet`` or ``delta`` to a folder.
     """
 
+    texts = False
+
     def __init__(
         self,
         bootstrap: str,
@@ -100,7 +111,9 @@ class ForeignQuery:
         self.checkpoint = Checkpoint(folder / "checkpoint")
         self.events = folder / "events"
         self.contract = folder / "orders_paid.json"
-        self.contract.write_text(json.dumps(CONTRACT))
+        self.contract.write_text(json.dumps(TEXT if self.texts else CONTRACT))
+        self.readers = folder / "readers.py"
+        self.readers.write_text(READERS)
         self._random = random.Random(seed)
         self.audits: dict[str, AuditResult] = {}
         self._now_s = 1_767_225_600
@@ -125,6 +138,8 @@ class ForeignQuery:
         }
         if self.form != "kafka":
             named["format"] = self.form
+        if self.texts:
+            named["orders"] = "text"
         if self.form == "delta":
             found = jars.provide(java, find_spark(Path(sys.executable)), ("delta",), print, lock=DELTA)
             path = ":".join([path, *(str(jar) for some in found.values() for jar in some)])
@@ -199,7 +214,10 @@ class ForeignQuery:
             at_s = self._now_s + self._random.uniform(0, 10) - (60 if self._random.random() < 0.1 else 0)
             customer = f"c{self._random.randrange(orders)}-{self._now_s}"
             order = {"order_id": f"o{self._orders}", "customer": customer, "ordered_at": moment(at_s)}
-            producer.produce(self.orders, json.dumps(order).encode(), partition=self._orders % 2)
+            value, key = json.dumps(order), None
+            if self.texts:
+                value, key = f"o{self._orders}|{moment(at_s)}", customer
+            producer.produce(self.orders, value.encode(), key, partition=self._orders % 2)
             if payments and self._random.random() < 0.5:
                 self._payments += 1
                 paid_s = at_s + self._random.uniform(0, 25)
@@ -284,6 +302,12 @@ class ForeignQuery:
         """Delete its topics."""
         outputs = [self.output] if self.form == "kafka" else []
         kafka.delete_topics(self.bootstrap, [self.orders, self.payments, *outputs])
+
+
+class ForeignTexts(ForeignQuery):
+    """A query whose orders are no JSON, and which ``READERS`` reads."""
+
+    texts = True
 
 
 def moment(seconds: float) -> str:

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 import tidemark
-from tests.e2e.foreign_query import START_S, ForeignQuery, cluster_state
+from tests.e2e.foreign_query import START_S, ForeignQuery, ForeignTexts, cluster_state
 from tests.e2e.own_broker import commit_an_offset, own_broker
 from tests.e2e.typed_query import COMMAND, Place
 from tests.support.s3_server import s3_server
@@ -216,6 +217,32 @@ def test_a_trimmed_log_leaves_rows_undetermined_and_finds_the_same(trimmed, tmp_
     assert verdict.counts["undetermined"] > 0
     assert verdict.counts["expected_rows"] > 0
     must_have_found_the_repeats(trimmed, verdict)
+
+
+def test_orders_that_are_no_json_are_judged_by_a_function_that_decodes_them(broker, tmp_path, request):
+    query = ForeignTexts(broker, tmp_path, seed=9)
+    request.addfinalizer(query.drop)
+    with query.running() as program:
+        query.read_slices(program, 1)
+        producer = Producer({"bootstrap.servers": broker})
+        producer.produce(query.orders, b"\xff no order", b"ann", partition=0)
+        assert producer.flush(60) == 0
+        query.read_slices(program, 1)
+    before = cluster_state(query.bootstrap), files_of(query.checkpoint.path)
+
+    done = command(
+        query, "--functions", str(query.readers), "--delivery", "exactly-once", "--run-dir", str(tmp_path / "audit")
+    )  # fmt: skip
+
+    assert (cluster_state(query.bootstrap), files_of(query.checkpoint.path)) == before
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    query.readers.unlink()
+    verdict = tidemark.check(tmp_path / "audit")
+    assert (verdict.verdict, verdict.findings_total, verdict.inconclusive) == ("VALID", {}, [])
+    assert verdict.counts["unreadable"] == 1
+    assert verdict.counts["joined_rows"] > 5
+    decoded = (tmp_path / "audit" / "decoded_trace.jsonl").read_text()
+    assert "decode_order raised UnicodeDecodeError" in decoded
 
 
 @pytest.mark.long

@@ -148,6 +148,51 @@ def test_a_job_that_fails_is_the_line_of_its_error_and_its_place(stranger):
     assert "UNRESOLVED_COLUMN" in (evidence.path / "logs" / "app.log").read_text()
 
 
+READERS = '''"""Reads orders of the trace: number and time in the value, the customer in the key."""
+
+
+def decode_order(record):
+    name, time = record.value.decode().split("|")
+    return {"order_id": name, "customer": record.key.decode(), "ordered_at": time}
+
+
+def encode_order(event, like):
+    value = "|".join((event["order_id"], event["ordered_at"]))
+    return like._replace(key=event["customer"].encode(), value=value.encode())
+'''
+OF_JSON = """    event = records.select(from_json(col("value").cast("string"), schema).alias("event")).select("event.*")
+"""
+OF_TEXT = f"""{OF_JSON}    if time == "ordered_at":
+        parts = "split(CAST(value AS STRING), '[|]')"
+        name, at = f"get({{parts}}, 0) AS order_id", f"try_cast(get({{parts}}, 1) AS TIMESTAMP) AS ordered_at"
+        event = records.selectExpr(name, "CAST(key AS STRING) AS customer", at)
+"""
+
+
+def test_a_job_whose_records_are_decoded_is_judged_by_its_contract_in_json(stranger):
+    stranger.write("src/adteam/readers.py", READERS)
+    stranger.change("src/adteam/job.py", OF_JSON, OF_TEXT)
+    functions = {"decode": "decode_order", "encode": "encode_order"}
+    stranger.write("orders_paid.json", json.dumps({**CONTRACT, "left": {**CONTRACT["left"], **functions}}))
+    lines = []
+    for line in map(json.loads, (stranger.folder / "trace.jsonl").read_text().splitlines()):
+        if line.get("topic") == "orders":
+            order = json.loads(line["value"])
+            line |= {"key": order["customer"], "value": f"{order['order_id']}|{order['ordered_at']}"}
+        lines.append(json.dumps(line))
+    stranger.write("trace.jsonl", "\n".join(lines))
+
+    refused, _ = run(stranger)
+    done, evidence = run(stranger, "--functions", "adteam.readers")
+
+    assert refused.returncode == 2
+    assert "names functions that decode records, and 'orders_paid.json' has none" in refused.stderr
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "VALID  orders_paid, judged as at-least-once" in done.stdout
+    assert "--functions adteam.readers" in evidence.manifest.command
+    assert evidence.file("flush").with_name("decoded_flush.jsonl").is_file()
+
+
 @pytest.mark.long
 def test_a_job_with_another_bound_is_invalid_and_the_row_is_named(stranger):
     stranger.change("src/adteam/job.py", "INTERVAL 60 SECONDS", "INTERVAL 15 SECONDS")

@@ -111,6 +111,63 @@ def test_functions_that_are_no_pair_are_refused_before_the_run(files, run_pipeli
     assert "the sentinel Event(" in caught.value.detail
 
 
+CLICKS = '''"""The number of clicks per user and 10 seconds; a click is text: user and time."""
+
+from pyspark.sql.functions import count, expr, window
+
+from tidemark import Aggregate, Chain, Field, Source, Value, Window
+
+SOURCE = Source(
+    "clicks", "at", (Field("user"),), watermark_delay_ms=10_000, required=("user",), decode="decode", encode="encode"
+)
+CONTRACT = Chain(
+    name="text_clicks",
+    last=Aggregate(Window(SOURCE, "until", 10_000), ("user",), (Value("clicks", "count"),)),
+    output=("user", "until", "clicks"),
+)
+
+
+def decode(record):
+    user, at = record.value.decode().split("|")
+    return {"user": user, "at": at}
+
+
+def encode(event, like):
+    return "|".join((event["user"], event["at"]))
+
+
+def build(clicks):
+    parts = "split(CAST(value AS STRING), '[|]')"
+    read = clicks.selectExpr(f"get({parts}, 0) AS user", f"try_cast(get({parts}, 1) AS TIMESTAMP) AS at")
+    counted = read.where("at IS NOT NULL").withWatermark("at", "10 seconds").groupBy("user", window("at", "10 seconds"))
+    return counted.agg(count("*").alias("clicks")).select("user", expr("window.end").alias("until"), "clicks")
+'''
+
+
+def test_records_of_a_chain_are_decoded_by_functions(tmp_path, run_pipeline):
+    (tmp_path / "clicks.py").write_text(CLICKS)
+    lines = [{"tidemark_trace": 2, "pace": "stepped", "slices": 3, "topics": {"clicks": {"partitions": 1}}}]
+    clicks = (
+        (0, "ann|12:00:01"),
+        (0, "ann|12:00:03"),
+        (0, "no click"),
+        (0, "bob|12:00:12"),
+        (1, "ann|12:01:00"),
+    )
+    for number, (part, text) in enumerate((*clicks, (2, "bob|12:00:14"), (2, "ann|12:01:09"))):
+        value = text.replace("|", "|2026-01-01T") + ("Z" if "|" in text else "")
+        lines.append(
+            {"topic": "clicks", "arrival_ms": 1_767_268_800_000 + number, "slice": part, "value": value}
+        )
+    (tmp_path / "clicks.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    verdict = run_pipeline(tmp_path / "clicks.py", trace=tmp_path / "clicks.jsonl").verdict
+
+    assert verdict.verdict == "VALID", (verdict.findings, verdict.inconclusive)
+    assert verdict.counts["unreadable"] == verdict.counts["late"] == 1
+    assert verdict.counts["joined_rows"] == 3
+
+
 VALUES = {
     "double": ("NaN", "-0.0", "0.0", "0", "1.5", '"Infinity"', "1e400", "null", '"x"', "-1e-5"),
     "decimal(12,2)": (

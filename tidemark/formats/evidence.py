@@ -72,10 +72,9 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
 ``verdict.json``    the verdict.
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
 ``logs/``           logs of the programs, Spark's event log of this query and, after faults, of driver and executors.
-``decoded_*.jsonl``  trace and flush, with what functions of a user's file read as the value of each record.
+``decoded_*.jsonl``  trace and flush as functions of a user's file read them (``functions.py``, if not the pipeline's).
 ``code.zip``        the code of tidemark that ran.
 ``pipeline.py``     the pipeline file that ran (``pipeline.json``: the contract file), unless it was a bundled pipeline.
-``functions.py``    the file of those functions (``--functions``), unless they are the pipeline's.
 ``project/``        what the pipeline imported of the user's project (``tidemark.formats.project_files``).
 ``contract.json``   the contract alone.
 
