@@ -317,6 +317,40 @@ def position_of_another_record(copy: Copy) -> None:
     copy.rewrite(index, value | {copy.columns(LEFT)[2]: value[copy.columns(LEFT)[2]] + 1})
 
 
+def made_unreadable(copy: Copy, side: int, partition: int, offset: int) -> None:
+    """Cut off an input record: what is left of it is no JSON."""
+    lines, topic = copy.trace.splitlines(keepends=True), (copy.contract.left, copy.contract.right)[side].topic
+    at = copy.manifest.inputs[topic].start_offsets.get(str(partition), 0)
+    for number, line in enumerate(lines[1:], 1):
+        record = json.loads(line)
+        if (record["topic"], record.get("partition", 0)) == (topic, partition):
+            if at == offset:
+                cut = record | {"value": record["value"][:-1]}
+                lines[number] = json.dumps(cut).encode() + b"\n"
+                copy.trace = b"".join(lines)
+                return
+            at += 1
+    raise AssertionError(f"{topic}/{partition} has no offset {offset}")
+
+
+def record_that_only_the_query_reads(copy: Copy) -> None:
+    """The record of a row that came is not what the contract describes."""
+    _, _, value = _any_row(copy)
+    _, partition, offset = copy.columns(LEFT)
+    made_unreadable(copy, LEFT, value[partition], value[offset])
+
+
+def record_of_ids_that_only_the_query_reads(copy: Copy) -> None:
+    """The same, where the output has ids only, and no other record has the id."""
+    history, (name, partition, offset) = read_history(copy.sound), copy.columns(LEFT)
+    found = [value for _, _, value in copy.rows(nulls=False)]
+    value = next(one for one in found if history.rows.id.count(one[name]) == 1)
+    copy.contract = replace(
+        copy.contract, output=replace(copy.contract.output, left_ref=None, right_ref=None)
+    )
+    made_unreadable(copy, LEFT, value[partition], value[offset])
+
+
 # Late rows
 
 
@@ -400,6 +434,10 @@ EVIDENCE = {
     ),
     "row of nothing": Damaged(row_of_nothing, "phantom_rows"),
     "position of another record": Damaged(position_of_another_record, "corrupt_rows"),
+    "record that only the query reads": Damaged(record_that_only_the_query_reads, "decoded_differently"),
+    "record of ids that only the query reads": Damaged(
+        record_of_ids_that_only_the_query_reads, "decoded_differently"
+    ),
     "late row joined": Damaged(late_row_joined, "late_rows_joined", late=True),
     "NULL row for a late row": Damaged(null_row_for_a_late_row, "late_rows_joined", OUTER, late=True),
     "delay promised shorter": Damaged(delay_promised_shorter, "wrong_watermarks"),

@@ -15,6 +15,20 @@ from tests.mutants.mutants import (
 
 UPPER = "c.click_time <= i.impression_time + INTERVAL 20 SECONDS"
 LOWER = "c.click_time >= i.impression_time"
+READ = 'read_json(impressions, "impression", IMPRESSION, "impression_time")'
+TIMED = '''
+def timed(records):
+    """Impressions; one without an event time gets that of its record."""
+    from pyspark.sql.functions import expr, from_json
+
+    places = "partition AS impression_partition", "offset AS impression_offset", "timestamp AS arrived"
+    event = from_json(expr("CAST(value AS STRING)"), IMPRESSION).alias("event")
+    read = records.select(event, *map(expr, places)).select("event.*", *(one.split()[-1] for one in places))
+    filled = read.withColumn("impression_time", expr("coalesce(impression_time, arrived)"))
+    return filled.drop("arrived").where("impression_id IS NOT NULL")
+'''
+UNREADABLE = (*ON_TIME, "--unreadable", "0.2")
+"""A fifth of all records is no JSON, or has no event time."""
 
 IN_WATERMARKS = {
     "watermark delay cut short": Mutant(
@@ -125,6 +139,10 @@ BESIDE_THE_JOIN = {
     ),
     "right column asked for after a left outer join": Mutant(
         {"left_outer": "missing_nulls"}, after='.where("click_id IS NOT NULL")', generator=ON_TIME,
+    ),
+    "event times that are missing filled in": Mutant(
+        {"inner": "decoded_differently", "left_outer": "decoded_differently"}, {READ: "timed(impressions)"},
+        added=TIMED, generator=UNREADABLE, every_day=True,
     ),
     "output ids exchanged": Mutant(
         {"inner": "corrupt_rows"},

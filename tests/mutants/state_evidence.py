@@ -5,7 +5,7 @@ Damage to a :class:`Copy` of the evidence of a real run, as in ``tests/mutants/e
 
 from __future__ import annotations
 
-from tests.mutants.evidence import EVERY, OUTER, Copy, Damaged, change
+from tests.mutants.evidence import EVERY, OUTER, Copy, Damaged, change, made_unreadable
 
 SIDES = ("left", "right")
 COUNTED = tuple(join for join in EVERY if join != "full_outer")
@@ -48,6 +48,13 @@ def flag_turned(copy: Copy) -> None:
     copy.state[at] = change(row, matched=not row.matched)
 
 
+def record_that_only_the_state_has(copy: Copy) -> None:
+    """The state has a record that is not what the contract describes."""
+    row = copy.state[len(copy.state) // 2]
+    assert row.ref is not None
+    made_unreadable(copy, SIDES.index(row.side), *row.ref)
+
+
 def _count(copy: Copy, metric: str, more: int) -> None:
     for report in copy.progress:
         for operator in report["stateOperators"]:
@@ -79,6 +86,9 @@ STATE_EVIDENCE = {
     "row stored twice": Damaged(row_stored_twice, "leaked_state"),
     "row in the state of the other side": Damaged(row_of_another_side, "leaked_state"),
     "event time in the state shifted": Damaged(time_shifted, "lost_state"),
+    "record in the state that only the query reads": Damaged(
+        record_that_only_the_state_has, "decoded_differently"
+    ),
     "matched flag turned": Damaged(flag_turned, "wrong_flags", OUTER),
     "late row not counted": Damaged(late_row_not_counted, "wrong_metrics", late=True),
     "stored row counted twice": Damaged(row_counted_twice, "wrong_metrics"),

@@ -26,6 +26,7 @@ from tidemark.oracle.audit.restart_inference import WatermarkCheck, check_waterm
 from tidemark.oracle.audit_account import AuditAccount, RowOfTable
 from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.row_facts import RowFacts
+from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
 from tidemark.oracle.input.history import ROW_MASK, Disposition, Evidence, alone
@@ -96,7 +97,8 @@ class _AuditJudgement(Judgement):
         if self._is_ours(found):
             expected = self.stage("the declarative answer", lambda: expect(self.audited))
         if expected is not None:
-            comparison = AuditedOutput(self.audited, expected, found.level, self.finding_log)
+            unread = UnreadRecords(self.audited.history, run.inputs)
+            comparison = AuditedOutput(self.audited, expected, found.level, self.finding_log, unread)
             came = self.stage("the output", lambda: comparison.run(run.output())) or came
             counts = self._counts(expected, came, found)
             self._say_what_is_open(came.counts, expected)

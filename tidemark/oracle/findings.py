@@ -18,6 +18,19 @@ directory.
     Usual causes: files of the checkpoint were deleted or changed; evidence was cut by hand.
     Next: ``tidemark check DIR --batches``, then compare with ``batches.jsonl``.
 
+``decoded_differently``
+    The query read a record that the judge cannot read: a row of it is in the output, or in Spark's state. Said only
+    where nothing else explains it: the row has an id that the judge does not read in the record, or is a pair or a
+    semi row of a join with a time bound, which takes an event time; or the state has the record with an event time.
+    The reverse, a record that the query drops because it cannot read it, looks like a row that a filter dropped:
+    ``lost_rows``, ``missing_nulls``, ``lost_state``.
+    Example: orders/0/7 is no JSON, and the pair of its order o7 came.
+    Usual causes: the contract's ``decode``, path, type or form of the time is not the query's; a function of the
+    query reads more than one form; a default of a parser, such as single quotes.
+    Next: ``tidemark check DIR --json``, and compare the values in the messages with what the query makes of them; if
+    functions decode, what they read is in ``DIR/decoded_trace.jsonl``. Wrong watermarks and missing rows in the same
+    verdict may come of it.
+
 ``wrong_watermarks``
     A batch ran with another watermark than its input gives. One finding names the first such batch and counts the
     others.
@@ -151,6 +164,7 @@ EXAMPLES_KEPT = 20
 PROPERTIES = (
     "plan_differs",
     "missing_batches",
+    "decoded_differently",
     "wrong_watermarks",
     "lost_rows",
     "missing_nulls",

@@ -22,6 +22,7 @@ from tidemark.oracle.causes.row_facts import RowFacts
 from tidemark.oracle.compare.explanations import if_it_never_came
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
+from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.expectation import defects_of, expect_of_unmodelled, prediction_of
 from tidemark.oracle.input.history import Evidence, History, read_history
@@ -91,7 +92,8 @@ class _JoinJudgement(Judgement):
             prediction, defects = expected
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
-            comparison = JoinComparison(history, prediction, defects, self.finding_log)
+            unread = UnreadRecords(history, run.inputs)
+            comparison = JoinComparison(history, prediction, defects, self.finding_log, unread)
             seen = self.stage("the output", lambda: comparison.run(run.output())) or Seen()
             if history.rest is not None:
                 seen.permitted.update(history.rest.permitted)

@@ -127,10 +127,23 @@ def write(run_drawn: Drawn, path: Path, rng: random.Random) -> RunDirectory:
     run.write_lines("output", [])
     history = read_history(run)
     run.write_lines("output", numbered(damaged(rows(history), rng), rng))
+    write_trace(path / "trace.jsonl", header, some_unread(records[:end], manifest.seed or 0))
     seal(path)
     if rng.random() < 0.3:
         store_run(path, "parquet")
     return run
+
+
+def some_unread(records: list[Any], seed: int) -> Iterator[Any]:
+    """The records; of every third run some are cut off or lose a field, so that the judge cannot read them."""
+    rng = random.Random(f"unread {seed} {len(records)}")
+    share = rng.choice((0.0, 0.0, 0.1))
+    for record in records:
+        text = record.value or ""
+        if rng.random() < share and text.startswith("{"):
+            fields = dict(list(json.loads(text).items())[:-1])
+            text = rng.choice((text[:-2], json.dumps(fields), json.dumps(dict.fromkeys(fields))))
+        yield msgspec.structs.replace(record, value=text or record.value)
 
 
 def rows(history: Any) -> Iterator[tuple[int, dict[str, Any]]]:

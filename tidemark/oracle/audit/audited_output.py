@@ -34,6 +34,7 @@ from tidemark.oracle.audit.audited_words import AuditedWords
 from tidemark.oracle.audit.certainty import Expected
 from tidemark.oracle.audit_account import Level, RowOfTable
 from tidemark.oracle.compare.explanations import if_it_never_came
+from tidemark.oracle.compare.unread_records import UnreadRecord, UnreadRecords
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH
 from tidemark.oracle.input.output_rows import OutputReader
@@ -88,12 +89,18 @@ class AuditedOutput:
     """One pass over the output, then a look at what never came."""
 
     def __init__(
-        self, audited: AuditedHistory, expected: Expected, level: Level, finding_log: FindingLog
+        self,
+        audited: AuditedHistory,
+        expected: Expected,
+        level: Level,
+        finding_log: FindingLog,
+        unread: UnreadRecords,
     ) -> None:
         self._audited = audited
         self._expected = expected
         self._is_named = level == "batches"
         self._finding_log = finding_log
+        self._unread = unread
         self._words = AuditedWords(audited, expected)
         self._manifest = audited.history.manifest
         self._reader = OutputReader(audited.history, self._choose)
@@ -119,10 +126,10 @@ class AuditedOutput:
                 self.came.counts["not_compared"] += 1
                 self.came.first.setdefault(identity, (place, batch))
             elif identity in self.came.first:
-                self._again(identity, place, batch)
+                self._again(identity, place, batch, record)
             else:
                 self.came.first[identity] = place, batch
-                self._first(identity, place, batch)
+                self._first(identity, place, batch, record)
         for identity in sorted(self._expected.owed.certain):
             if identity not in self.came.first and self._is_judged(identity):
                 self._missing(identity)
@@ -166,7 +173,7 @@ class AuditedOutput:
             key=lambda one: (one not in rows.possible, one in first, one not in rows.certain, one),
         )
 
-    def _first(self, identity: int, place: str, batch: int | None) -> None:
+    def _first(self, identity: int, place: str, batch: int | None, record: OutputRecord) -> None:
         """A row that comes for the first time."""
         expected = self._expected
         if identity in expected.rows.certain:
@@ -181,21 +188,25 @@ class AuditedOutput:
             self.came.keep("undetermined", self._row(identity, place, self._words.why_open(identity)))
             self._count_cause(identity)
         else:
-            self._unexpected(identity, place, batch)
+            self._unexpected(identity, place, batch, record)
 
-    def _unexpected(self, identity: int, place: str, batch: int | None) -> None:
+    def _unexpected(self, identity: int, place: str, batch: int | None, record: OutputRecord) -> None:
         """A row that is wrong whatever was trimmed or deleted."""
+        claimed = self._reader.claimed(record)
+        if (found := self._unread.read_by_query(identity, claimed)) is not None:
+            self._finding_log.add(self._unread.in_output(found, claimed, place, batch))
+            return
         defect = self._expected.defects.added.get(identity)
         if defect is not None and has_defect(self._manifest.versions, defect):
             self._add(self._words.added(identity, defect), identity, place, batch, defect=defect)
         else:
             self._add(self._words.unexpected(identity), identity, place, batch)
 
-    def _again(self, identity: int, place: str, batch: int | None) -> None:
+    def _again(self, identity: int, place: str, batch: int | None, record: OutputRecord) -> None:
         """A row that came before."""
         first, in_batch = self.came.first[identity]
         if identity not in self._expected.rows.possible:
-            self._unexpected(identity, place, batch)
+            self._unexpected(identity, place, batch, record)
             return
         if self._may_be_another:
             self._leave_open(self._row(identity, place, _ANOTHER))
@@ -340,9 +351,18 @@ class AuditedOutput:
         elif any(self._audited.deleted):
             self._of_deleted(record, place, problem, batch)
             return
+        elif (found := self._meant(record)) is not None:
+            self._finding_log.add(self._unread.in_output(found, self._reader.claimed(record), place, batch))
+            return
         else:
             name, what = "phantom_rows", "is invented"
         self._finding_log.remember_problem(name, problem)
         where = "" if batch is None else f" of batch {batch}"
         message = f"output {place}{where} {what}: {problem}"
         self._finding_log.add(Finding(property=name, message=message, read=place, batch=batch))
+
+    def _meant(self, record: OutputRecord) -> UnreadRecord | None:
+        """The record that the judge cannot read, and that an output record of ids names."""
+        if self._audited.history.contract.output.has_refs:
+            return None
+        return self._unread.meant_by(self._reader.claimed(record), self._reader.is_event)

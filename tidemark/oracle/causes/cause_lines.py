@@ -55,6 +55,7 @@ class Weight(IntEnum):
 _WEIGHTS = {
     "plan_differs": Weight.QUERY,
     "missing_batches": Weight.QUERY,
+    "decoded_differently": Weight.QUERY,
     "wrong_watermarks": Weight.WATERMARKS,
 }
 

@@ -13,6 +13,8 @@ Free of I/O. ``JoinComparison.run`` returns what it saw; findings go into the bo
   partners were late.
 * A NULL row for a left row that is matched in any batch is ``nulls_for_matched_rows``, also if it came too
   early.
+* A row of a record that the judge cannot read is ``decoded_differently`` where that is certain
+  (``unread_records``); else it is invented.
 * Rows made of a sentinel are not compared, nor are records of a batch behind a gap (``missing_batches``).
 """
 
@@ -29,6 +31,7 @@ import msgspec
 from tidemark.formats.contract import Delivery, JoinKind
 from tidemark.formats.evidence import OutputRecord
 from tidemark.oracle.compare.explanations import Explain, Why, if_it_never_came
+from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.findings import Finding, FindingLog
@@ -84,7 +87,12 @@ class JoinComparison:
     """One pass over the output, then a look at what never came."""
 
     def __init__(
-        self, history: History, prediction: Prediction, defects: Defects, finding_log: FindingLog
+        self,
+        history: History,
+        prediction: Prediction,
+        defects: Defects,
+        finding_log: FindingLog,
+        unread: UnreadRecords,
     ) -> None:
         self.seen = Seen(dict(prediction.batch_of))
         self._history = history
@@ -94,6 +102,7 @@ class JoinComparison:
             "repeated_semi_rows" if history.contract.kind is JoinKind.LEFT_SEMI else "duplicate_rows"
         )
         self._finding_log = finding_log
+        self._unread = unread
         self._words = Wording(history, prediction)
         self._explain = Explain(history, prediction, self._words)
         self._reader = OutputReader(history, self._choose)
@@ -112,7 +121,7 @@ class JoinComparison:
             identity, batch, problem = read(record)
             place = record.partition << _PLACE_BITS | record.offset
             if identity is None:
-                self._no_row(batch, place, problem)
+                self._no_row(record, OutputPosition(batch, place), problem)
             elif (
                 identity >> ROW_BITS >= first_sentinel or identity & ROW_MASK > first_sentinel
             ) and self._is_of_sentinels(identity):
@@ -122,7 +131,7 @@ class JoinComparison:
             elif batch >= self._beyond:
                 self.seen.counts["not_compared"] += 1
             elif identity not in predicted:
-                self._unexpected(identity, OutputPosition(batch, place), place)
+                self._unexpected(identity, OutputPosition(batch, place), record)
             elif predicted[identity] == batch:
                 self._again(identity, OutputPosition(batch, place), place)
             else:
@@ -209,12 +218,17 @@ class JoinComparison:
             came = OutputPosition(batch, ~self.seen.awaited[identity])
             self._add(name, identity, why, came, defect=defect)
 
-    def _unexpected(self, identity: int, came: OutputPosition, place: int) -> None:
+    def _unexpected(self, identity: int, came: OutputPosition, record: OutputRecord) -> None:
         """A row that the model does not predict."""
+        claimed = self._reader.claimed(record)
         if identity in self._defects.lost:
-            self.seen.awaited.setdefault(identity, ~place)
+            self.seen.awaited.setdefault(identity, ~(came.place or 0))
             why = "came, which is right, although the rules of this Spark lose it"
             self._add("oracles_disagree", identity, why, came)
+        elif (found := self._unread.read_by_query(identity, claimed)) is not None:
+            self._finding_log.add(
+                self._unread.in_output(found, claimed, _written(came.place or 0), came.batch)
+            )
         else:
             name, reason = self._explain.unexpected(identity, came.batch)
             self._add(name, identity, reason, came)
@@ -239,8 +253,14 @@ class JoinComparison:
         finding = self._words.finding(name, identity, message)
         self._finding_log.add(msgspec.structs.replace(finding, read=read, batch=came.batch, defect=defect))
 
-    def _no_row(self, batch: int, place: int, problem: str) -> None:
+    def _no_row(self, record: OutputRecord, came: OutputPosition, problem: str) -> None:
         """A record that cannot be read (``NO_BATCH``), or names input that does not exist."""
+        batch, read = came.batch, _written(came.place or 0)
+        if batch != NO_BATCH and not self._history.contract.output.has_refs:
+            claimed = self._reader.claimed(record)
+            if (found := self._unread.meant_by(claimed, self._reader.is_event)) is not None:
+                self._finding_log.add(self._unread.in_output(found, claimed, read, batch))
+                return
         name, what = (
             ("corrupt_rows", "cannot be judged") if batch == NO_BATCH else ("phantom_rows", "is invented")
         )
@@ -248,7 +268,7 @@ class JoinComparison:
         if not self._finding_log.wants(name):
             self._finding_log.count(name)
             return
-        read, where = _written(place), "" if batch == NO_BATCH else f" of batch {batch}"
+        where = "" if batch == NO_BATCH else f" of batch {batch}"
         message = f"output {read}{where} {what}: {problem}"
         in_batch = None if batch == NO_BATCH else batch
         self._finding_log.add(Finding(property=name, message=message, read=read, batch=in_batch))

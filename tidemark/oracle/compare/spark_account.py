@@ -27,6 +27,7 @@ import numpy as np
 from tidemark.formats.contract import PRESERVED
 from tidemark.oracle.compare.state_comparison import PredictedState, StateComparison
 from tidemark.oracle.compare.state_locality import Locality, locality
+from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, Disposition, Evidence, History
 from tidemark.oracle.input.state_fields import StateFields
@@ -95,7 +96,7 @@ def check_spark_account(
         spark_account.notes.append(f"the state was not read{why}")
     else:
         asked = info.batches if info is not None else []
-        comparison = StateComparison(history, prediction, finding_log)
+        comparison = StateComparison(history, prediction, finding_log, UnreadRecords(history, run.inputs))
         spark_account.state_batches = comparison.run(state, asked)
         history.inconclusive += comparison.inconclusive
     if not reports:

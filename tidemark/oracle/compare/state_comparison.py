@@ -17,6 +17,7 @@ import numpy as np
 from tidemark.formats.contract import PRESERVED
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import StateRow
+from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, Disposition, History
@@ -59,8 +60,11 @@ class PredictedState:
 class StateComparison:
     """Compares the state after each batch that the evidence has it of."""
 
-    def __init__(self, history: History, prediction: Prediction, finding_log: FindingLog) -> None:
+    def __init__(
+        self, history: History, prediction: Prediction, finding_log: FindingLog, unread: UnreadRecords
+    ) -> None:
         self._history = history
+        self._unread = unread
         self._prediction = prediction
         self._predicted = PredictedState(history, prediction)
         self._finding_log = finding_log
@@ -103,6 +107,10 @@ class StateComparison:
         rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
         ours, theirs = Counter(rows.values()), Counter(as_kept(row, known) for row in found)
         for kept in (theirs - ours - self._optional(batch, side, known)).elements():
+            unread = None if kept.ref is None else self._unread.at(side, kept.ref)
+            if unread is not None and kept.time_us is not None:
+                self._finding_log.add(self._unread.in_state(unread, kept.time_us, batch))
+                continue
             found_row = self._name("leaked_state", side, kept)
             message = f"Spark's state after batch {batch} has {found_row}; Spark's rules do not"
             self._add("leaked_state", batch, side, kept, f"{message}: {self._why_not(side, kept)}")

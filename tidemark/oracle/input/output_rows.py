@@ -87,6 +87,17 @@ class OutputReader:
         self._query = history.manifest.query_id
         self._by_id: tuple[dict[str | None, list[int]], ...] | None = None
 
+    def claimed(self, record: OutputRecord) -> tuple[str | None, str | None]:
+        """The ids that a record names, left and right."""
+        fields = self._fields(record.value) or (None, None)
+        return as_text(fields[0]), None if self._semi else as_text(fields[1])
+
+    def is_event(self, side: int, name: str) -> bool:
+        """Whether an event of a side has this id."""
+        if self._by_id is None:
+            self._by_id = self._index()
+        return name in self._by_id[side]
+
     def read(self, record: OutputRecord) -> Read:
         """The row that a record claims to be."""
         if problem := header_problem(record):

@@ -41,6 +41,8 @@ SAMPLE_ROWS = 25_000
 """So many rows of clean keys are handed on, which the model judges. Calibration: half a second."""
 DIRTY_ROWS = 200_000
 """Up to so many rows of dirty keys are handed on. Calibration: two seconds, and 150 MB."""
+UNREAD_ROWS = 20_000
+"""Of records that are no events so many are handed on, where the output has rows of ids that no event has."""
 _PAIRS = 200_000
 """A key with more pairs of a left and a right row is not in the sample."""
 _KEPT = "answers watermarks stored rows placed expected sizes beyond_ends"
@@ -273,6 +275,7 @@ class _Reduction:
             union select row from sentinels
             union select l from came where identity is null and l is not null
             union select r from came where identity is null and r is not null
+            {"" if self._history.contract.output.has_refs else f"union {_UNREAD}"}
             {f"union {state_rows.CHOSEN}" if has_state else ""}""",
         }.items():
             self._engine.make(name, text)
@@ -313,6 +316,13 @@ from (
 where row is not null
 """
 """The rows that are named by records which are none of the expected rows; a record without an identity is none."""
+_UNREAD = f"""
+select row from (
+    select row from records where not readable and exists (select 1 from came where identity is null)
+    order by row limit {UNREAD_ROWS}
+) unread
+"""
+"""The records that an output record of ids may name without the judge being able to read them."""
 _OUTPUTS = """
 select c.o from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r
 where c.identity is null or a.row is not null or b.row is not null
