@@ -59,6 +59,7 @@ def test_functions_are_those_of_the_pipeline_or_of_the_file_that_is_named(tmp_pa
         ("join.py", "nowhere.py", DECODED, "there is no file 'nowhere.py'"),
         ("join.py", "readers.py", CONTRACT, "names no functions"),
         ("join.py", "readers.json", DECODED, "'readers.json' has none"),
+        ("join.py", "readers", DECODED, "'readers' has none"),
     ],
 )
 def test_functions_that_are_nowhere_and_those_that_nobody_names_are_refused(
