@@ -30,6 +30,10 @@ VARIABLES = {
         USER, "a command that restarts the container engine; tests that restart it are skipped without one"
     ),
     "TIDEMARK_CHAOS_TESTS": Variable("`make chaos`", "marks the processes that its runs leave behind"),
+    "TIDEMARK_REGISTRY": Variable(
+        ITSELF,
+        "the URL of the run's schema registry, for `decode` and `encode`, pipelines, jobs; else yours",
+    ),
     "TIDEMARK_STACK": Variable(ITSELF, "the token of the stack that a process belongs to"),
     "TIDEMARK_CLASSES": Variable(STACK, "the folder of class archives"),
     "TIDEMARK_DRIVER_PORT": Variable(STACK, "the published port of the driver"),

@@ -36,7 +36,7 @@ from tidemark.formats.faults import POINTS
 from tidemark.oracle import findings
 from tidemark.runner import RunOptions
 from tidemark.stack.components import launch_specs, ports
-from tidemark.stack.install import jars
+from tidemark.stack.install import jars, schema_registry
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -63,6 +63,14 @@ PYTEST_WORDS = (
     "[the command line](cli.md) describes them, with `python` for `--spark`. "
     "`report` and `say` are functions that are told of progress. "
     "The result has `verdict`, `run_dir`, `trace_sha256` and `command`."
+)
+
+
+REGISTRY_WORDS = (
+    "`tidemark up --registry` and `tidemark run --registry` start a schema registry as a component of the stack: "
+    "Apicurio Registry {version}, at the address of its API for Confluent's clients, which `tidemark status` shows. It "
+    "keeps schemas in memory, and ends with the stack; a stack that runs already is given one. The first time its "
+    "archive is fetched (109 MB) and unpacked into the cache. The backend `compose` has none."
 )
 
 
@@ -236,6 +244,7 @@ def _environment() -> str:
             "## Images and versions",
             IMAGE_WORDS.format(base=base[1], kafka=kafka[1]),
             table(["Spark", "Kafka connector"], connectors),
+            REGISTRY_WORDS.format(version=schema_registry.archive().version),
             "Memory of each container, from `compose/compose.yaml`:",
             table(["service", "limit"], _memory_rows()),
             "## Environment variables",
@@ -255,6 +264,7 @@ def _port_rows() -> list[list[str]]:
         ["Spark master", "a free port", f"{_health_port('master')} inside"],
         ["Spark worker", "a free port for each", f"{_health_port('worker-1')} inside"],
         ["driver (Spark Connect)", "a free port", "the same port inside, published"],
+        ["schema registry, where one is asked for", "a free port", "none"],
     ]
 
 

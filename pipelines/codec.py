@@ -70,6 +70,8 @@ class Codec:
         record = as_record(line)
         try:
             found = decode(record)
+        except TidemarkError:
+            raise  # a registry that does not answer, say: nothing is known of the record
         except Exception:  # noqa: BLE001 (whatever it is, the record is no event)
             return None
         return (record, found) if isinstance(found, dict) else None
@@ -84,6 +86,8 @@ class Codec:
         event = as_like(json.loads(line["value"], parse_float=Decimal), said)
         try:
             made = encode(event, record)
+        except TidemarkError:
+            raise
         except Exception as error:
             raise UsageError(
                 f"{name} raised {type(error).__name__}: {error}",
@@ -142,6 +146,8 @@ def _text(name: str, decode: Decode, record: KafkaRecord) -> str:
         if isinstance(found, dict):
             return json.dumps(found, default=_plain, ensure_ascii=False)
         why = f"{name} returned {'None' if found is None else f'no dictionary: {found!r}'[:SHOWN]}"
+    except TidemarkError:
+        raise  # a registry that does not answer, say: nothing is known of the record
     except Exception as error:  # noqa: BLE001 (whatever it is, the record is no event)
         why = f"{name} raised {type(error).__name__}: {error}"[: 2 * SHOWN]
     if record.value is None:

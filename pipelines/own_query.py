@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from pipelines.project_modules import pickle_by_value
 from pipelines.query import POLICY
 from pipelines.user_errors import as_usage_error
 from tidemark.errors import TidemarkError, UsageError
+from tidemark.formats.registry_schemas import REGISTRY_VARIABLE
 from tidemark.formats.run_io import RunIO
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def run_io(args: Namespace) -> RunIO:
         trigger_ms=args.trigger_ms,
         max_offsets={name: int(limit) for name, limit in args.max_offsets},
         table=args.table,
+        registry=os.environ.get(REGISTRY_VARIABLE, ""),
     )
 
 

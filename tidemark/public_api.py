@@ -43,6 +43,7 @@ class Options(TypedDict, total=False):
     functions: str
     jars: Sequence[str | Path]
     packages: Sequence[str]
+    registry: bool
     evidence_format: str
     report: Report
     say: Say

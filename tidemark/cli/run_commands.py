@@ -75,6 +75,14 @@ App = Annotated[
         " {table}, a folder, in the place of {output} if the job writes a table.",
     ),
 ]
+Registry = Annotated[
+    bool,
+    typer.Option(
+        "--registry",
+        help="Start a schema registry on the stack, if it has none: {registry} of --app, `io.registry`,"
+        " TIDEMARK_REGISTRY.",
+    ),
+]
 EvidenceFormat = Annotated[
     str,
     typer.Option(
@@ -113,6 +121,7 @@ def run_command(
     py_files: PyFiles = None,
     jars: Jars = None,
     packages: Packages = None,
+    registry: Registry = False,
     generate: Generate = "",
     accept: Accept = None,
     waive: Waive = None,
@@ -130,7 +139,7 @@ def run_command(
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
         app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
-        jars=tuple(jars or ()), packages=tuple(packages or ()),
+        jars=tuple(jars or ()), packages=tuple(packages or ()), registry=registry,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

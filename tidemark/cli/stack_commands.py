@@ -60,6 +60,7 @@ def up_command(
         str, typer.Option(help="external: Kafka's HOST:PORT as Spark sees it, if different.")
     ] = "",
     remote: Annotated[str, typer.Option(help="external: the Spark Connect server, sc://HOST:PORT.")] = "",
+    registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
     shared_dir: Annotated[
         Path | None,
         typer.Option(help="external: a folder that Spark and this machine share under the same path."),
@@ -76,7 +77,9 @@ def up_command(
     external = None
     if bootstrap or remote or shared_dir is not None or chosen == "external":
         external = External(bootstrap, remote, str((shared_dir or Path()).absolute()), bootstrap_inside)
-    spec = StackSpec(chosen, spark or Path(sys.executable), workers, kafka_port, brokers, external)
+    spec = StackSpec(
+        chosen, spark or Path(sys.executable), workers, kafka_port, brokers, external, registry=registry
+    )
     with _progress(as_json) as say:
         stack = up(spec, progress=say)
     described = {**_described(stack), "seconds": round(time.monotonic() - began, 2), "why": why}
@@ -92,6 +95,8 @@ def _up_lines(described: dict[str, Any]) -> Iterator[str]:
     yield f"  backend        {KINDS[described['backend']]} ({described['why']})"
     yield f"  Kafka          {described['bootstrap_servers']}"
     yield f"  Spark Connect  {described['remote']}"
+    if described["registry"]:
+        yield f"  registry       {described['registry']}"
     yield f"  state          {described['state_dir']}"
 
 
@@ -170,6 +175,7 @@ def _described(stack: Stack) -> dict[str, Any]:
         "remote": next(
             (component.address for component in stack.status() if component.name == "driver"), None
         ),
+        "registry": stack.registry,
         "state_dir": str(stack.state_dir),
         "versions": stack.versions,
     }

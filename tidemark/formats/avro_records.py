@@ -5,36 +5,44 @@ when a pair is made. In the file::
 
     decode_order, encode_order = avro_pair("orders.avsc")
 
-The wire format has a byte 0, the schema ID of the writer's schema in four bytes, and the record: ``schemas`` names the
-file of each schema ID, so that no registry is asked. Logical types are times, dates, ``Decimal`` and ``UUID``; bytes
-are base64 in the contract, as in Spark's ``to_json``. What is no record of the schema, or has bytes behind it, is none.
+The wire format has a byte 0, the schema ID of the writer's schema in four bytes, and the record. ``schemas`` names the
+file of each schema ID, so that no registry is asked; or ``registry`` says which one is
+(:mod:`tidemark.formats.registry_schemas`), once for each ID. Logical types are times, dates, ``Decimal`` and ``UUID``;
+bytes are base64 in the contract, as in Spark's ``to_json``. What is no record of the schema, or has bytes behind it,
+is none. Bytes of a string that are no UTF-8 are replaced, as where Spark shows them.
 """
 
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from tidemark.errors import UsageError
 from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.registry_schemas import HEAD, Registry, RegistrySchemas, schema_id
 
 Decode = Callable[[KafkaRecord], dict[str, Any] | None]
 Encode = Callable[[dict[str, Any], KafkaRecord | None], KafkaRecord | bytes]
 Schema = str | Path | Mapping[str, Any]
 """The path of a schema file, or a schema as a dictionary."""
-_HEAD = struct.Struct(">bI")
 
 
-def avro_pair(schema: Schema, *, schemas: Mapping[int, Schema] | None = None) -> tuple[Decode, Encode]:
+def avro_pair(
+    schema: Schema,
+    *,
+    schemas: Mapping[int, Schema] | None = None,
+    registry: Registry | None = None,
+    subject: str | None = None,
+) -> tuple[Decode, Encode]:
     """The functions ``decode`` and ``encode`` for records of a schema.
 
-    ``schemas`` has the writers' schemas of the wire format by their schema IDs; without it records have no head. They
-    are read as ``schema`` says, as Avro resolves the difference. Raises ``UsageError`` for a schema that cannot be
-    read.
+    ``schemas`` has the writers' schemas of the wire format by their schema IDs, ``registry`` is the registry that has
+    them; without both records have no head. They are read as ``schema`` says, as Avro resolves the difference.
+    What is encoded has the schema ID of a record of the topic; if it has none, that of ``schema``, which is registered
+    under ``subject``, by default ``TOPIC-value``. Raises ``UsageError`` for a schema that cannot be read.
     """
     try:
         import fastavro
@@ -44,39 +52,109 @@ def avro_pair(schema: Schema, *, schemas: Mapping[int, Schema] | None = None) ->
             detail=str(error),
             hint="pip install fastavro, in the environment of the pipeline",
         ) from error
+    if schemas is not None and registry:
+        raise UsageError(
+            "avro_pair has both schemas and a registry",
+            hint="name the file of each schema ID, or the registry",
+        )
     reader = _parsed(schema)
-    writers = None if schemas is None else {number: _parsed(one) for number, one in schemas.items()}
+    writers = _writers(reader, schemas, registry, subject)
 
     def decode(record: KafkaRecord) -> dict[str, Any] | None:
+        writers.saw(record)
         if record.value is None:
             return None
-        data = BytesIO(record.value)
-        writer = reader if writers is None else writers[_number_of(data.read(_HEAD.size), writers)]
-        found = fastavro.schemaless_reader(data, writer, reader)
+        writer, data = writers.of(record.value)
+        found = fastavro.schemaless_reader(data, writer, reader, handle_unicode_errors="replace")
         if rest := len(data.read()):
             raise ValueError(f"{rest} bytes are behind the record")
         return found if isinstance(found, dict) else None
 
     def encode(event: dict[str, Any], like: KafkaRecord | None) -> bytes | KafkaRecord:
-        out, writer = BytesIO(), reader
-        if writers is not None:
-            number = max(writers) if like is None else _number_of((like.value or b"")[: _HEAD.size], writers)
-            out.write(_HEAD.pack(0, number))
-            writer = writers[number]
-        fastavro.schemaless_writer(out, writer, event)
+        out = BytesIO()
+        out.write(head := writers.head(like))
+        fastavro.schemaless_writer(out, writers.of(head)[0], event)
         return out.getvalue() if like is None else like._replace(value=out.getvalue())
 
     return decode, encode
 
 
-def _number_of(head: bytes, writers: Mapping[int, Any]) -> int:
-    """The number of the writer's schema; raises ``ValueError`` if it is not known."""
-    if len(head) < _HEAD.size or head[0] != 0:
-        raise ValueError(f"it begins with {head!r}, not with 0 and the number of a schema")
-    number: int = _HEAD.unpack(head)[1]
-    if number not in writers:
-        raise ValueError(f"its schema has the number {number}; known are {', '.join(map(str, writers))}")
-    return number
+class _PlainWriters:
+    """Of records without a head: the schema that they are read with."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def saw(self, record: KafkaRecord) -> None:
+        """Nothing depends on the topic."""
+
+    def of(self, value: bytes) -> tuple[Any, BytesIO]:
+        """The writer's schema of a record, and its data; raises ``ValueError`` if the schema is not known."""
+        return self._reader, BytesIO(value)
+
+    def head(self, _like: KafkaRecord | None) -> bytes:
+        """The head of a record that is made like another."""
+        return b""
+
+
+class _NumberedWriters(_PlainWriters):
+    """Of records whose head names one of these schemas."""
+
+    def __init__(self, writers: Mapping[int, Any]) -> None:
+        self._writers = writers
+
+    def of(self, value: bytes) -> tuple[Any, BytesIO]:
+        number = schema_id(value)
+        if number not in self._writers:
+            known = ", ".join(map(str, self._writers))
+            raise ValueError(f"its schema has the number {number}; known are {known}")
+        return self._writers[number], BytesIO(value[HEAD.size :])
+
+    def head(self, like: KafkaRecord | None) -> bytes:
+        return HEAD.pack(0, max(self._writers) if like is None else schema_id(like.value or b""))
+
+
+class _RegisteredWriters(_PlainWriters):
+    """Of records whose head names a schema of a registry."""
+
+    def __init__(self, reader: Any, schemas: RegistrySchemas) -> None:
+        super().__init__(reader)
+        self._schemas = schemas
+        self._parsed: dict[int, Any] = {}
+
+    def saw(self, record: KafkaRecord) -> None:
+        self._schemas.saw(record)
+
+    def of(self, value: bytes) -> tuple[Any, BytesIO]:
+        number = schema_id(value)
+        if number not in self._parsed:
+            schema = self._schemas.schema(number)
+            self._parsed[number] = _with_references(schema, self._schemas.referenced(schema))
+        return self._parsed[number], BytesIO(value[HEAD.size :])
+
+    def head(self, like: KafkaRecord | None) -> bytes:
+        plain = {key: value for key, value in self._reader.items() if not key.startswith("__")}
+        return HEAD.pack(0, self._schemas.number(json.dumps(plain), like))
+
+
+def _writers(
+    reader: Any, schemas: Mapping[int, Schema] | None, registry: Registry | None, subject: str | None
+) -> _PlainWriters:
+    if registry:
+        return _RegisteredWriters(reader, RegistrySchemas(registry, "AVRO", subject))
+    if schemas is not None:
+        return _NumberedWriters({number: _parsed(one) for number, one in schemas.items()})
+    return _PlainWriters(reader)
+
+
+def _with_references(schema: Any, referenced: Sequence[Any]) -> Any:
+    """A registry's schema, parsed with those that it refers to."""
+    import fastavro
+
+    named: dict[str, Any] = {}
+    for one in referenced:
+        fastavro.parse_schema(json.loads(one.schema_str), named)
+    return fastavro.parse_schema(json.loads(schema.schema_str), named)
 
 
 def _parsed(schema: Schema) -> Any:

@@ -30,7 +30,7 @@ class RunIO:
     topic that is judged, ``checkpoint`` the folder of the query that is judged. ``trigger_ms`` is the interval of its
     trigger. ``max_offsets`` has, by topic of the contract, so many records for each batch; it is empty but for the pace
     ``backlog``. ``table`` is a folder that may be written in the place of ``output``: by Spark's file sink in Parquet,
-    or by Delta.
+    or by Delta. ``registry`` is the URL of the run's schema registry, empty if the stack has none.
     """
 
     bootstrap: str
@@ -40,6 +40,7 @@ class RunIO:
     trigger_ms: int
     max_offsets: Mapping[str, int] = field(default_factory=dict)
     table: str = ""
+    registry: str = ""
 
     def source(self, topic: str) -> dict[str, str]:
         """Options of Spark's Kafka source for a topic of the contract; it has to begin with the earliest record."""

@@ -2,7 +2,8 @@
 
 ``{bootstrap}``, ``{topic:NAME}``, ``{output}`` and ``{checkpoint}`` are replaced, and ``{{`` and ``}}`` by one brace.
 In the place of ``{output}``, the topic that is judged, a job may write ``{table}``, a folder. A Spark Connect program
-has ``{connect}``, too: the address of a driver that the run starts for it.
+has ``{connect}``, too: the address of a driver that the run starts for it; and a job that uses a schema registry
+``{registry}``.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tidemark.errors import UsageError
 from tidemark.runner.pipeline_code import PipelineCode
 from tidemark.runner.project_path import is_module, project_path
 
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 PYTHONS = ("python", "python3")
 CONNECT = "connect"
 """The field of a Spark Connect program."""
@@ -43,11 +46,14 @@ def output_field(command: str) -> str:
     )
 
 
-def app_words(command: str, values: Mapping[str, str], code: PipelineCode) -> list[str]:
+def app_words(
+    command: str, values: Mapping[str, str], code: PipelineCode, optional: Mapping[str, str] = NO_FIELDS
+) -> list[str]:
     """The words of the command with its fields replaced; ``values`` has each by its name.
 
-    Raises ``UsageError`` for a field that there is not, for one that is not used, and for a program that is not there.
-    One of ``output`` and ``table`` is not used.
+    A field of ``optional`` need not be used; one that is empty there was not asked for. One of ``output`` and ``table``
+    is not used. Raises ``UsageError`` for a field that there is not, for one that is not used, and for a program that
+    is not there.
     """
     used = {name for name in OUTPUTS if name != output_field(command)}
 
@@ -55,13 +61,19 @@ def app_words(command: str, values: Mapping[str, str], code: PipelineCode) -> li
         name = match[1]
         if name is None:
             return match[0][0]
-        if name not in values:
+        if name in optional and not optional[name]:
+            raise UsageError(
+                f"--app has the field {match[0]}, and the run has no {name}",
+                hint=f"add --{name} to the command",
+            )
+        known = {**values, **optional}
+        if name not in known:
             raise UsageError(
                 f"--app has the field {match[0]}, which there is not",
-                hint=f"fields are {', '.join(f'{{{known}}}' for known in values)}",
+                hint=f"fields are {', '.join(f'{{{one}}}' for one in known)}",
             )
         used.add(name)
-        return values[name]
+        return known[name]
 
     try:
         words = [_FIELD.sub(value, word) for word in shlex.split(command)]

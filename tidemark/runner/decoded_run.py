@@ -30,12 +30,14 @@ from tidemark.runner.project_path import is_module, located
 class DecodedRun:
     """The functions of a contract (``code``, whose pipeline is the file or module that has them), and a run directory.
 
-    The directory has the contract (``contract.json``).
+    The directory has the contract (``contract.json``). ``registry`` is the URL of the run's schema registry, empty if
+    there is none.
     """
 
     code: PipelineCode
     contract: Contract | Chain
     path: Path
+    registry: str = ""
 
 
 def code_of_functions(code: PipelineCode, functions: str, contract: Contract | Chain) -> PipelineCode:
@@ -115,7 +117,7 @@ def _run_codec(run: DecodedRun, what: str, *files: Path) -> None:
     path = [f"--path={folder}" for folder in run.code.path]
     contract, code = str(run.path / "contract.json"), located(run.code.pipeline)
     arguments = ["pipelines.codec", *path, what, contract, code, *map(str, files)]
-    run_program(arguments, timeout_s=PROGRAM_S, python=run.code.python)
+    run_program(arguments, timeout_s=PROGRAM_S, python=run.code.python, registry=run.registry)
 
 
 def _events(run: DecodedRun, topic: str, trace: Path) -> Iterator[object]:

@@ -124,8 +124,8 @@ class LiveRun:
             "table": "" if self._table is None else str(self._table.path),
             "checkpoint": str(self._checkpoint.path),
         }
-        words = app_words(command, values, code)
-        environment = program_environment(None)
+        words = app_words(command, values, code, {"registry": self._stack.registry})
+        environment = program_environment(None, self._stack.registry)
         theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         environment["PYTHONPATH"] = os.pathsep.join([*app_path(command, code), *theirs])
         environment["PYTHONUNBUFFERED"] = "1"
@@ -269,8 +269,13 @@ class LiveRun:
             *([f"--sink={self._options.sink}"] if self._options.sink != OWN_SINK else []),
             *([f"--table={self._table.path}"] if self._table is not None else []),
         ]  # fmt: skip
-        log = self._directory.path / "logs" / "pipeline.log"
-        return Program(arguments, log, code=self._directory.path / "code.zip", python=self._options.python)
+        return Program(
+            arguments,
+            self._directory.path / "logs" / "pipeline.log",
+            code=self._directory.path / "code.zip",
+            python=self._options.python,
+            registry=self._stack.registry,
+        )
 
     def _limits(self) -> list[str]:
         """A backlog is read in about as many batches as the trace has slices, on both topics alike."""

@@ -123,6 +123,7 @@ def run(
     """
     contract = accepting(contract, options.accept)
     spec = spec_to_lease(options.python) if stack is None else stack.spec
+    spec = replace(spec, registry=True) if options.registry else spec
     _must_be_possible(options, spec)
     if options.sink == OWN_SINK and isinstance(contract, Chain):
         raise UsageError(
@@ -130,11 +131,16 @@ def run(
             hint="a query of your own is judged if it is one join; else give the pipeline a function build",
         )
     _keep_pipeline(options, directory)
-    trace = _prepare_trace(options, contract, directory)
-    options.report("stack", 0, 1)
-    with first_error_kept(lease(spec) if stack is None else nullcontext(stack)) as used:
-        options.report("stack", 1, 1)
-        LiveRun(options, contract, directory, trace, used).go()
+    is_decoded = isinstance(contract, Contract) and contract.is_decoded
+    with ExitStack() as early:
+        if spec.registry and is_decoded and stack is None:  # the functions ask it before the query starts
+            stack = early.enter_context(first_error_kept(lease(spec)))
+        registry = "" if stack is None else stack.start_registry() if options.registry else stack.registry
+        trace = _prepare_trace(options, contract, directory, registry)
+        options.report("stack", 0, 1)
+        with first_error_kept(lease(spec) if stack is None else nullcontext(stack)) as used:
+            options.report("stack", 1, 1)
+            LiveRun(options, contract, directory, trace, used).go()
     options.report("judge", 0, 1)
     verdict = seal_and_judge(directory)
     options.report("judge", 1, 1)
@@ -271,7 +277,9 @@ def _must_not_ask_the_sink(options: RunOptions) -> None:
             )
 
 
-def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: RunDirectory) -> Path:
+def _prepare_trace(
+    options: RunOptions, contract: Contract | Chain, directory: RunDirectory, registry: str = ""
+) -> Path:
     """Generate or copy the trace, and make the sentinels that will flush it."""
     options.report("trace", 0, 1)
     if options.trace is not None:
@@ -308,7 +316,7 @@ def _prepare_trace(options: RunOptions, contract: Contract | Chain, directory: R
     flush = directory.path / "flush.jsonl"
     if decoders_of(contract):
         code = code_of_functions(options.code, options.functions, contract)
-        make_decoded(DecodedRun(code, contract, directory.path), trace)
+        make_decoded(DecodedRun(code, contract, directory.path, registry), trace)
     else:
         make_sentinels(directory.path, trace, flush)
     _stored(options, flush)

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidemark import paths
 from tidemark.errors import DeadlineExceeded, PipelineFailed, TestbedError, TidemarkError, UsageError
+from tidemark.formats.registry_schemas import REGISTRY_VARIABLE
 from tidemark.processes import Conversation, tail
 
 PROGRAM_S = 600.0
@@ -34,17 +35,24 @@ def write_code_zip(path: Path) -> Path:
     return path
 
 
-def program_environment(code: Path | None) -> dict[str, str]:
-    """The environment of a child: this one's, the programs first on ``PYTHONPATH``, and the session's clock in UTC."""
+def program_environment(code: Path | None, registry: str = "") -> dict[str, str]:
+    """The environment of a child: this one's, the programs first on ``PYTHONPATH``, and the session's clock in UTC.
+
+    ``registry`` is the URL of the run's schema registry; without one a variable of the user's stays as it is.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     folders = [code] if code else [paths.payload(), paths.PACKAGE.parent]
     theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     environment["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *theirs])
     environment["TZ"] = "UTC"
+    if registry:
+        environment[REGISTRY_VARIABLE] = registry
     return environment
 
 
-def run_program(arguments: Sequence[str], *, timeout_s: float, python: Path | None = None) -> str:
+def run_program(
+    arguments: Sequence[str], *, timeout_s: float, python: Path | None = None, registry: str = ""
+) -> str:
     """Run ``python -m ARGUMENTS`` to its end and return what it printed.
 
     Raises the ``TidemarkError`` that its exit code stands for, with the program's own words.
@@ -53,7 +61,7 @@ def run_program(arguments: Sequence[str], *, timeout_s: float, python: Path | No
     try:
         done = subprocess.run(
             command,
-            env=program_environment(None),
+            env=program_environment(None, registry),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -77,10 +85,16 @@ class Program(Conversation):
     end_s = END_S
 
     def __init__(
-        self, arguments: Sequence[str], log: Path, *, code: Path | None = None, python: Path | None = None
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        *,
+        code: Path | None = None,
+        python: Path | None = None,
+        registry: str = "",
     ) -> None:
         argv = [str(python or sys.executable), "-P", "-m", *arguments]
-        super().__init__(argv, log=log, env=program_environment(code))
+        super().__init__(argv, log=log, env=program_environment(code, registry))
         self._module = arguments[0]
         self.name = f"`python -m {self._module}`"
 

@@ -55,7 +55,8 @@ class RunOptions:
     ``send_modules`` sends them the project's modules, ``jars`` and ``packages`` (Maven coordinates) go on their class
     path: with any of these a run has a driver of its own. ``app`` is the command of a job that is run in the place of
     the pipeline, of which only the contract is read (:mod:`tidemark.runner.app_command`). ``functions`` is the file or
-    the module that has the functions which the contract names (``decode``), if the pipeline has not.
+    the module that has the functions which the contract names (``decode``), if the pipeline has not. ``registry`` asks
+    for a schema registry on the stack.
     ``evidence_format`` is how trace, output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
 
@@ -81,6 +82,7 @@ class RunOptions:
     functions: str = ""
     jars: tuple[Path, ...] = ()
     packages: tuple[str, ...] = ()
+    registry: bool = False
     evidence_format: str = EVIDENCE_FORMATS[0]
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
@@ -133,6 +135,7 @@ class RunOptions:
             parts += ["--generate", shlex.join(self.generator)] if self.generator else []
         parts += ["--app", self.app] if self.app else []
         parts += ["--functions", self.functions] if self.functions else []
+        parts += ["--registry"] if self.registry else []
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
         parts += ["--sink", self.sink] if self.sink not in (SINKS[0], OWN_SINK) else []

@@ -1,8 +1,9 @@
 """The protocol that every backend implements: ``start stop kill pause resume logs status`` of named components.
 
 Free of any backend. Components are named ``broker`` (of three also ``broker-2`` and ``broker-3``), ``master``,
-``worker-1`` …, ``driver``; a private driver is named by its caller. A component keeps its name and its address over a
-restart. An operation that a backend does not support raises ``UsageError``; :data:`POWERS` lists what each supports.
+``worker-1`` …, ``driver``, and ``registry`` where one was asked for; a private driver is named by its caller. A
+component keeps its name and its address over a restart. An operation that a backend does not support raises
+``UsageError``; :data:`POWERS` lists what each supports.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ Say = Callable[[str], None]
 """Takes one line of progress for the user."""
 DRIVER = "driver"
 """The driver that every stack has, shared by its users."""
+REGISTRY = "registry"
+"""The schema registry of a stack that was asked for one."""
 
 POWERS: dict[str, frozenset[str]] = {
     "local": frozenset({"processes"}),
@@ -30,6 +33,10 @@ POWERS: dict[str, frozenset[str]] = {
 """Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal)."""
 
 
+def ignored(_text: str) -> None:
+    """Discards progress messages; the default."""
+
+
 class ComponentKind(StrEnum):
     """What a component is, in the order in which a stack starts and lists components.
 
@@ -37,6 +44,8 @@ class ComponentKind(StrEnum):
     """
 
     BROKER = "broker"
+    REGISTRY = "registry"
+    """A schema registry, only where one is asked for."""
     MASTER = "master"
     WORKER = "worker"
     DRIVER = "driver"
@@ -110,6 +119,16 @@ class Stack(Protocol):
     @property
     def bootstrap_inside(self) -> str:
         """Kafka's address as driver and executors see it."""
+
+    @property
+    def registry(self) -> str:
+        """The URL of its schema registry (Confluent's API), as this machine sees it; empty if it has none."""
+
+    def start_registry(self, progress: Say = ignored) -> str:
+        """Start a schema registry if there is none, wait until it answers, and return its URL.
+
+        It lives as long as the stack, and keeps its schemas in memory.
+        """
 
     @property
     def state_dir(self) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tidemark import paths
 from tidemark.errors import UnknownStack, UsageError
 from tidemark.paths import BACKEND_VARIABLE
+from tidemark.stack.api import REGISTRY
 from tidemark.stack.registry import StateFolder
 from tidemark.stack.spec import BACKENDS, StackSpec
 
@@ -56,10 +57,13 @@ def backend_to_start(requested: str | None, *, home: Path | None = None) -> tupl
 def _running(home: Path | None) -> StackSpec | None:
     """The running stack's spec. ``None`` for a stack of another version: starting or leasing reports that one."""
     try:
-        record = StateFolder(home or paths.state_dir()).read()
+        state = StateFolder(home or paths.state_dir())
+        record = state.read()
     except UnknownStack:
         return None
-    return record.spec if record is not None and record.ready else None
+    if record is None or not record.ready:
+        return None
+    return replace(record.spec, registry=state.component(REGISTRY) is not None)
 
 
 def _must_not_be_external(requested: str) -> None:

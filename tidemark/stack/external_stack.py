@@ -18,12 +18,21 @@ from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.stack import readiness
-from tidemark.stack.api import DRIVER, ComponentKind, ComponentState, ComponentStatus, Driver, Executor
+from tidemark.stack.api import (
+    DRIVER,
+    ComponentKind,
+    ComponentState,
+    ComponentStatus,
+    Driver,
+    Executor,
+    Say,
+    ignored,
+)
 from tidemark.stack.components.plan import planned_record
 from tidemark.stack.components.ports import accepts_connections
 from tidemark.stack.registry import StackRecord, StateFolder, Supplies
 from tidemark.stack.running_stack import recorded_session
-from tidemark.stack.spec import External, StackSpec
+from tidemark.stack.spec import External, StackSpec, no_registry
 
 _COMPONENTS = ("broker", DRIVER)
 
@@ -51,6 +60,15 @@ class ExternalStack:
     def bootstrap_inside(self) -> str:
         """Kafka's address as driver and executors see it."""
         return self._external.bootstrap_inside or self._external.bootstrap_servers
+
+    @property
+    def registry(self) -> str:
+        """Empty: what somebody else operates is not known."""
+        return ""
+
+    def start_registry(self, progress: Say = ignored) -> str:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        raise no_registry(self.spec.backend)
 
     @property
     def state_dir(self) -> Path:

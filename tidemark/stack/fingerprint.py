@@ -1,6 +1,7 @@
 """The fingerprint of a stack: a running stack is reused only if it has the fingerprint of the requested one.
 
-It covers everything that shapes a stack: its spec, the versions (of tidemark, PySpark, Java, the image), the jars, and
+It covers everything that shapes a stack: its spec (but not whether it has a schema registry, which a running stack is
+given when it is asked for one), the versions (of tidemark, PySpark, Java, the image), the jars, and
 the launch spec of each component with every setting. The launch specs are generated in a temporary folder and hashed,
 so any code change that affects a launch changes the fingerprint, and any other change does not.
 
@@ -88,6 +89,7 @@ def _components(state: StateFolder, record: StackRecord) -> Iterator[ComponentRe
     yield launch_specs.master(state, record)
     yield from (launch_specs.worker(state, record, 1 + number) for number in range(record.workers))
     yield launch_specs.driver(state, record, DRIVER, 1, {})
+    yield launch_specs.registry(state, record, Path(_STAND_IN), 1)  # a stack is given one later, too
 
 
 def _own(component: ComponentRecord, record: StackRecord) -> ComponentRecord:

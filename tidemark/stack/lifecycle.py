@@ -16,7 +16,7 @@ from tidemark import paths
 from tidemark.errors import TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack import cold_start
-from tidemark.stack.api import Say
+from tidemark.stack.api import Say, ignored
 from tidemark.stack.backends import Backend, backend_of, runtime_of
 from tidemark.stack.external_stack import ExternalStack, check_and_describe
 from tidemark.stack.fingerprint import digest_of
@@ -27,11 +27,7 @@ from tidemark.stack.spec import StackSpec
 AnyStack = RunningStack | ExternalStack
 
 
-def no_progress(_text: str) -> None:
-    """Discards progress messages; the default."""
-
-
-def up(spec: StackSpec, *, progress: Say = no_progress, home: Path | None = None) -> AnyStack:
+def up(spec: StackSpec, *, progress: Say = ignored, home: Path | None = None) -> AnyStack:
     """A stack that lives until :func:`down`: the running one if it matches ``spec``, else a new one."""
     state = StateFolder(home or paths.state_dir())
     with state.lock():
@@ -67,7 +63,7 @@ def attach(state: StateFolder, record: StackRecord) -> AnyStack:
 
 
 @contextmanager
-def lease(spec: StackSpec, *, progress: Say = no_progress, home: Path | None = None) -> Iterator[AnyStack]:
+def lease(spec: StackSpec, *, progress: Say = ignored, home: Path | None = None) -> Iterator[AnyStack]:
     """Use a stack for the length of the block; unless `up` started it, it ends with its last lease."""
     state = StateFolder(home or paths.state_dir())
     name = f"{os.getpid()}-{uuid4().hex[:8]}"
@@ -115,7 +111,10 @@ def _acquire(state: StateFolder, spec: StackSpec, progress: Say, *, keep: bool) 
     if keep and not record.kept:
         record.kept = True
         state.write(record)
-    return attach(state, record)
+    stack = attach(state, record)
+    if spec.registry:
+        stack.start_registry(progress)
+    return stack
 
 
 def _build(

@@ -7,7 +7,9 @@ shows the end of its log.
 
 from __future__ import annotations
 
+import json
 import re
+import urllib.request
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +30,8 @@ ROUND_TRIP_S = 120.0
 """Calibration: 0.3 s on a broker that is up; a broker that has just opened its port may need seconds to join."""
 ANSWER_S = 180.0
 """Calibration: 3 to 5 s in a cold driver, most of it the start of two executors."""
+REGISTRY_ANSWER_S = 20.0
+"""Calibration: the first answer takes 0.3 s on two free cores."""
 _LOG_LINES = 200
 _STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _PROGRAM = Path(__file__).parent / "inside" / "connect_client.py"
@@ -76,6 +80,22 @@ def await_master(runtime: Runtime, component: ComponentRecord) -> None:
 def await_worker(runtime: Runtime, component: ComponentRecord) -> None:
     """Wait until the master has accepted a worker."""
     await_log(runtime, component, "Successfully registered with master")
+
+
+def await_registry(runtime: Runtime, component: ComponentRecord) -> None:
+    """Wait until a schema registry lists its subjects; raises ``DaemonDied`` if another program has its port."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this machine
+
+    def answers() -> bool:
+        if not runtime.serves(component):
+            return False
+        try:
+            with opener.open(f"{component.address}/subjects", timeout=REGISTRY_ANSWER_S) as answer:
+                return isinstance(json.load(answer), list)
+        except (OSError, ValueError):
+            return False
+
+    _await(runtime, component, answers, f"to list its subjects at {component.address}")
 
 
 def _await(runtime: Runtime, component: ComponentRecord, condition: Callable[[], bool], what: str) -> None:

@@ -42,7 +42,7 @@ LOCK_S = 300.0
 END_S = 4.0
 """Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
-LAYOUT = 4
+LAYOUT = 5
 """The version of the records. It must change when a field is added, changed or removed."""
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -123,7 +123,7 @@ class ComponentRecord(msgspec.Struct, kw_only=True):
     @property
     def port(self) -> int:
         """The port of its address."""
-        return int(self.address.rsplit(":", 1)[1])
+        return int(self.address.rsplit(":", 1)[1].partition("/")[0])
 
 
 class _Origin(msgspec.Struct):

@@ -11,18 +11,30 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 from tidemark.errors import TestbedError, UsageError
 from tidemark.processes import ProcessId
 from tidemark.stack import readiness, suspension
-from tidemark.stack.api import DRIVER, ComponentKind, ComponentStatus, Driver, Executor
+from tidemark.stack.api import (
+    DRIVER,
+    REGISTRY,
+    ComponentKind,
+    ComponentStatus,
+    Driver,
+    Executor,
+    Say,
+    ignored,
+)
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import free_ports
+from tidemark.stack.install.schema_registry import provide_registry
+from tidemark.stack.install.toolchain import find_spark
 from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder
 from tidemark.stack.runtime import Runtime
-from tidemark.stack.spec import StackSpec
+from tidemark.stack.spec import StackSpec, no_registry
 
 STOP_S = 5.0
 """Calibration: a component ends within 2 s of SIGTERM."""
@@ -40,7 +52,7 @@ class RunningStack:
     @property
     def spec(self) -> StackSpec:
         """The spec that the stack was started with."""
-        return self._record.spec
+        return replace(self._record.spec, registry=bool(self.registry))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -51,6 +63,36 @@ class RunningStack:
     def bootstrap_inside(self) -> str:
         """Kafka's address as driver and executors see it."""
         return launch_specs.bootstrap_inside(self._record)
+
+    @property
+    def registry(self) -> str:
+        """The URL of its schema registry, empty if it has none."""
+        component = self._state.component(REGISTRY)
+        return component.address if component is not None else ""
+
+    def start_registry(self, progress: Say = ignored) -> str:
+        """Start a schema registry if there is none."""
+        if self._record.backend != "local":
+            raise no_registry(self._record.backend)
+        with self._state.component_lock("add-registry"):
+            if self._state.component(REGISTRY) is None:
+                spark = find_spark(Path(self._record.python))
+                jar = provide_registry(Path(self._record.java), spark, progress)
+                progress("starting the schema registry")
+                self._add_registry(jar)
+        self.start(REGISTRY)
+        return self.registry
+
+    def _add_registry(self, jar: Path) -> None:
+        component = launch_specs.registry(self._state, self._record, jar, free_ports(1)[0])
+        self._state.write_component(component)
+        try:
+            self._runtime.start([component])
+            self._await_ready(component)
+        except BaseException:
+            self._runtime.end(component, ask_s=0)
+            self._state.forget_component(component.name)
+            raise
 
     @property
     def state_dir(self) -> Path:
@@ -208,7 +250,10 @@ class RunningStack:
         """Start the components that do not run; returns their names."""
         components = self._state.components()
         gone = [component for component in components if not self._runtime.runs(component)]
-        if {component.kind for component in components if component not in gone} <= {ComponentKind.BROKER}:
+        if {component.kind for component in components if component not in gone} <= {
+            ComponentKind.BROKER,
+            ComponentKind.REGISTRY,
+        }:
             # No worker or application that the master would recover is left: it would wait a minute for their answers.
             shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
         repaired = [component.name for component in gone if component.owner is None]
@@ -233,6 +278,8 @@ class RunningStack:
                     lambda: readiness.must_live(self._runtime, component),
                     brokers=sum(self._runtime.runs(broker) for broker in brokers),
                 )
+            case ComponentKind.REGISTRY:
+                readiness.await_registry(self._runtime, component)
             case ComponentKind.MASTER:
                 readiness.await_master(self._runtime, component)
             case ComponentKind.WORKER:

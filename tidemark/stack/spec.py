@@ -45,6 +45,8 @@ class External:
 class StackSpec:
     """``python`` is the interpreter whose PySpark runs; ``kafka_port=None`` takes a free port.
 
+    ``registry`` asks for a schema registry; a running stack without one is given one.
+
     ``external`` is set if and only if ``backend`` is ``external``, which ignores the other fields.
     """
 
@@ -54,6 +56,7 @@ class StackSpec:
     kafka_port: int | None = None
     brokers: int = 1
     external: External | None = None
+    registry: bool = False
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
@@ -76,3 +79,14 @@ class StackSpec:
                 f"backend {self.backend!r} {'without' if self.external is None else 'with'} external addresses",
                 hint="`tidemark up --backend external` takes --bootstrap, --remote and --shared-dir",
             )
+        if self.registry and self.backend != "local":
+            raise no_registry(self.backend)
+
+
+def no_registry(backend: str) -> UsageError:
+    """The error of a schema registry that is asked for on a backend that has none."""
+    return UsageError(
+        f"there is no schema registry on the backend {backend}",
+        detail="it is a process of this machine, which containers and other machines do not reach",
+        hint="take local processes: `tidemark up --backend local --registry`, or TIDEMARK_BACKEND=local",
+    )

@@ -144,3 +144,12 @@ def test_a_connect_program_needs_a_driver_of_its_own(tmp_path):
         UsageError, match=r"--app with \{connect\} starts a driver, and the stack is external"
     ):
         _must_be_possible(RunOptions("c.json", app=CLIENT, sink="own"), theirs)
+
+
+def test_the_registry_need_not_be_used_and_is_an_error_if_the_run_has_none():
+    registry = {"registry": "http://127.0.0.1:8081"}
+    assert app_words(WHOLE, VALUES, CODE, registry) == app_words(WHOLE, VALUES, CODE)
+    assert app_words(WHOLE + " {registry}", VALUES, CODE, registry)[-1] == "http://127.0.0.1:8081"
+    with pytest.raises(UsageError, match="the run has no registry") as error:
+        app_words(WHOLE + " {registry}", VALUES, CODE, {"registry": ""})
+    assert "--registry" in error.value.hint

@@ -65,6 +65,7 @@ def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, comp
     state.make()
     for name, kind in {
         "broker": "broker",
+        "registry": "registry",
         "master": "master",
         "worker-1": "worker",
         "driver": "driver",
@@ -77,9 +78,10 @@ def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, comp
 
     assert {kind.value: stack.components(kind) for kind in ComponentKind} == {
         "broker": ["broker"],
+        "registry": ["registry"],
         "master": ["master"],
         "worker": ["worker-1"],
         "driver": ["driver", "broker-events", "master-data", "worker-pay"],
         "app": ["job"],
     }
-    assert len(stack.components()) == 8
+    assert len(stack.components()) == 9

@@ -19,6 +19,7 @@ COMPONENTS = [
 class FakeStack:
     spec = StackSpec()
     bootstrap_servers = "127.0.0.1:9092"
+    registry = "http://127.0.0.1:8081/apis/ccompat/v7"
     state_dir = Path("state")
     versions = {"kafka": "4.3.1", "spark": "4.2.0"}  # noqa: RUF012
 
@@ -45,10 +46,12 @@ def test_up_passes_its_options_on_and_prints_the_addresses(monkeypatch):
     specs = []
     monkeypatch.setattr(stack, "up", lambda spec, **_: specs.append(spec) or FakeStack(COMPONENTS))
     done = run(
-        "up", "--backend", "local", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python"
-    )
+        "up", "--backend", "local", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python",
+        "--registry",
+    )  # fmt: skip
     assert done.exit_code == 0
-    assert specs == [StackSpec(python=Path("other/python"), workers=3, kafka_port=19092)]
+    assert specs == [StackSpec(python=Path("other/python"), workers=3, kafka_port=19092, registry=True)]
+    assert "http://127.0.0.1:8081/apis/ccompat/v7" in done.stdout
     assert "sc://127.0.0.1:15002" in done.stdout
     assert "127.0.0.1:9092" in done.stdout
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.processes import base_environment
-from tidemark.stack.api import ComponentKind
+from tidemark.stack.api import REGISTRY, ComponentKind
 from tidemark.stack.components import cds, kafka_settings, spark_settings
 from tidemark.stack.components.names import broker_names, host_name
 from tidemark.stack.components.ports import LOOPBACK
@@ -22,6 +22,8 @@ EVERYWHERE = "0.0.0.0"
 """The listen address in a container; outside its network only published ports are reachable."""
 INSIDE_PORT = 9092
 """Kafka's port for driver and executors in containers."""
+REGISTRY_PATH = "/apis/ccompat/v7"
+"""Where the schema registry has the API of Confluent's."""
 _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _STORAGE_TOOL = "kafka.tools.StorageTool"
 _CLUSTER_ID = "dGlkZW1hcmstY2x1c3Rlcg"
@@ -135,6 +137,25 @@ def driver(
     fields = _common_fields(state, record, name)
     fields["env"]["SPARK_HOME"] = home
     return ComponentRecord(kind=ComponentKind.DRIVER, argv=argv, address=address, **fields)
+
+
+def registry(state: StateFolder, record: StackRecord, jar: Path, port: int) -> ComponentRecord:
+    """The schema registry: its storage is in memory, and its address the one for Confluent's clients."""
+    settings = {
+        "quarkus.http.host": LOOPBACK,
+        "quarkus.http.port": str(port),
+        "apicurio.import.work-dir": str(state.path / "tmp"),
+        "java.io.tmpdir": str(state.path / "tmp"),
+        "user.timezone": "UTC",
+    }
+    argv = [record.java, *spark_settings.REGISTRY_HEAP, *spark_settings.DAEMON_JVM]
+    argv += [*spark_settings.as_java_properties(settings), "-jar", str(jar)]
+    return ComponentRecord(
+        kind=ComponentKind.REGISTRY,
+        argv=argv,
+        address=f"http://{LOOPBACK}:{port}{REGISTRY_PATH}",
+        **_common_fields(state, record, REGISTRY),
+    )
 
 
 def app(

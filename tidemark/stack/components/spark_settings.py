@@ -9,6 +9,7 @@ WORKER_CORES = 8
 WORKER_MEMORY = "16g"
 """Declared, not allocated: it must not limit the number of executors on a worker."""
 DAEMON_HEAP = ("-Xms16m", "-Xmn4m", "-Xmx128m")
+REGISTRY_HEAP = ("-Xms32m", "-Xmx256m")
 DRIVER_HEAP = ("-Xms96m", "-Xmx1g")
 """Small initial heaps: by default a JVM starts with 1/64 of the machine's memory and fills it before it collects."""
 EXECUTORS_PER_DRIVER = 2

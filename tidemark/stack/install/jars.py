@@ -40,18 +40,19 @@ _IVY_SETTINGS = """<ivysettings>
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of the lock."""
+    """One line of the lock. ``ending`` is what follows the version in its file's name."""
 
     group: str
     organisation: str
     name: str
     version: str
     sha256: str
+    ending: str = ".jar"
 
     @property
     def path(self) -> Path:
         """Its path in the cache."""
-        return cache_folder() / self.organisation / f"{self.name}-{self.version}.jar"
+        return cache_folder() / self.organisation / f"{self.name}-{self.version}{self.ending}"
 
 
 def cache_folder() -> Path:
@@ -207,7 +208,7 @@ def end_of_output(output: str) -> str:
 
 
 def _run_ivy(ivy: Ivy, folder: Path, jars: list[Jar]) -> None:
-    pattern = f"{folder}/lib/[organisation]/[artifact]-[revision].[ext]"
+    pattern = f"{folder}/lib/[organisation]/[artifact]-[revision](-[classifier]).[ext]"
     output, failed = ivy.run(folder, _ivy_file(jars), _IVY_SETTINGS, "-retrieve", pattern)
     absent = [jar for jar in jars if not Path(folder, "lib", jar.organisation, jar.path.name).is_file()]
     if failed or absent:
@@ -223,15 +224,24 @@ def _ivy_file(jars: list[Jar]) -> str:
     """An Ivy configuration per group, because two groups need different versions of the same module."""
     lines = [
         f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
-        f' conf="{jar.group}->default" transitive="false"/>'
+        f' conf="{jar.group}->default" transitive="false">{_artifact(jar)}</dependency>'
         for jar in jars
     ]
     configurations = "".join(f'<conf name="{name}"/>' for name in sorted({jar.group for jar in jars}))
     return (
-        '<ivy-module version="2.0"><info organisation="tidemark" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="tidemark" module="jars"/>'
         f"<configurations>{configurations}</configurations>\n"
         "<dependencies>\n" + "\n".join(lines) + "\n</dependencies></ivy-module>\n"
     )
+
+
+def _artifact(jar: Jar) -> str:
+    """What Ivy has to be told of a file that is not the jar of its module."""
+    classifier, _, kind = jar.ending.lstrip("-").partition(".")
+    if not classifier:
+        return ""
+    return f'<artifact name={quoteattr(jar.name)} type="{kind}" ext="{kind}" m:classifier="{classifier}"/>'
 
 
 def _sha256(path: Path) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from tidemark.stack.api import Say
 from tidemark.stack.components.plan import planned_record, published_ports
-from tidemark.stack.install import hadoop_defaults_jar
+from tidemark.stack.install import hadoop_defaults_jar, schema_registry
 from tidemark.stack.install import jars as jar_cache
 from tidemark.stack.install.spark_install import spark_class_path, versions_of
 from tidemark.stack.install.toolchain import check_java, find_java, find_spark
@@ -27,8 +28,15 @@ class LocalBackend:
     def identity(self) -> Iterable[object]:
         """The spec, PySpark, Java and the jars."""
         java = os.path.realpath(self._java)
-        jars = jar_cache.locked(*jar_cache.groups_of(self.spark.version))
-        return self.spec, self.spark, java, os.stat(java).st_mtime_ns, *jars, hadoop_defaults_jar.name()
+        jars = jar_cache.locked(*jar_cache.groups_of(self.spark.version), schema_registry.GROUP)
+        return (
+            replace(self.spec, registry=False),
+            self.spark,
+            java,
+            os.stat(java).st_mtime_ns,
+            *jars,
+            hadoop_defaults_jar.name(),
+        )
 
     def provide(self, say: Say) -> Supplies:
         """Check Java, fetch the jars."""

@@ -1,0 +1,142 @@
+"""A schema registry on a stack: started when asked for, and records in its wire format, from trace to sentinels."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from io import BytesIO
+
+import fastavro
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+
+from pipelines.codec import _text
+from tidemark.formats.avro_records import avro_pair
+from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.stack import ComponentState
+
+pytestmark = [pytest.mark.e2e]
+
+FIELDS = [
+    {"name": "order_id", "type": "string"},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+]
+SCHEMA = {"type": "record", "name": "Order", "fields": FIELDS}
+NEWER = {**SCHEMA, "fields": [*FIELDS, {"name": "note", "type": "string", "default": "none"}]}
+TEXT = '{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}'
+EVENT = {"order_id": "o1", "at": datetime(2026, 1, 1, 12, tzinfo=UTC), "amount": Decimal("0.50")}
+
+
+@pytest.fixture(scope="module")
+def registry(stack) -> str:
+    """The URL of the stack's registry."""
+    if stack.spec.backend != "local":
+        pytest.skip("the backend compose has no schema registry")
+    return stack.start_registry()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"orders-{uuid.uuid4().hex[:8]}"
+
+
+@contextmanager
+def client(registry: str) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": registry}) as connected:
+        yield connected
+
+
+def registered(registry: str, subject: str, schema: object, kind: str = "AVRO") -> int:
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    with client(registry) as connected:
+        return connected.register_schema(subject, Schema(text, kind))
+
+
+def head(number: int) -> bytes:
+    return struct.pack(">bI", 0, number)
+
+
+def avro(schema: dict, event: dict) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), event)
+    return out.getvalue()
+
+
+def test_a_stack_that_runs_is_given_one_registry(registry, stack):
+    assert stack.start_registry() == registry == stack.registry
+    assert stack.spec.registry
+    status = {component.name: component for component in stack.status()}["registry"]
+    assert (status.state, status.address) == (ComponentState.RUNNING, registry)
+    assert "using h2 sql storage" in stack.logs("registry", None).lower()
+
+
+@pytest.mark.parametrize("leased", ["local"], indirect=True)
+def test_a_registry_that_was_killed_is_started_again_at_its_address(own_stack):
+    url = own_stack.start_registry()
+    registered(url, "before-value", SCHEMA)
+    own_stack.kill("registry")
+
+    assert own_stack.repair() == ["registry"]
+
+    assert own_stack.registry == url
+    with client(url) as connected:
+        assert connected.get_subjects() == []
+
+
+def test_a_writers_schema_is_looked_up_and_resolved(registry, topic):
+    older = registered(registry, f"{topic}-value", SCHEMA)
+    decode, encode = avro_pair(NEWER, registry=registry)
+    record = KafkaRecord(topic, head(older) + avro(SCHEMA, EVENT))
+
+    said = decode(record)
+
+    assert said == EVENT | {"note": "none"}
+    assert encode(said, record) == record
+
+
+def test_without_a_record_to_be_like_the_schema_is_registered_under_the_topics_subject(registry, topic):
+    decode, encode = avro_pair(SCHEMA, registry=registry)
+    assert "it begins with" in _text("decode", decode, KafkaRecord(topic, b"{"))
+
+    made = encode(EVENT, None)
+
+    assert decode(KafkaRecord(topic, made)) == EVENT
+    [number] = struct.unpack(">I", made[1:5])
+    with client(registry) as connected:
+        assert connected.get_latest_version(f"{topic}-value").schema_id == number
+    assert encode(EVENT, None) == made
+
+
+@pytest.mark.parametrize("case", ["unknown", "other kind", "truncated", "trailing"])
+def test_what_is_no_record_of_the_registry_says_why(case, registry, topic):
+    number = registered(registry, f"{topic}-value", SCHEMA)
+    text = registered(registry, f"{topic}-text-value", TEXT, "JSON")
+    whole = avro(SCHEMA, EVENT)
+    value, why = {
+        "unknown": (head(999_999) + whole, "the number 999999, which the registry does not know"),
+        "other kind": (head(text) + whole, "is JSON, not AVRO"),
+        "truncated": (head(number) + whole[:-1], "raised EOFError"),
+        "trailing": (head(number) + whole + b"xy", "2 bytes are behind the record"),
+    }[case]
+    decode, _ = avro_pair(SCHEMA, registry=registry)
+
+    assert why in _text("decode", decode, KafkaRecord(topic, value))
+
+
+def test_a_schema_that_refers_to_another_is_read_with_it(registry, topic):
+    person = {"type": "record", "name": "Person", "fields": [{"name": "id", "type": "long"}]}
+    order = {"type": "record", "name": "Order", "fields": [{"name": "who", "type": "Person"}]}
+    registered(registry, f"{topic}-person", person)
+    reference = SchemaReference("Person", f"{topic}-person", 1)
+    with client(registry) as connected:
+        number = connected.register_schema(f"{topic}-value", Schema(json.dumps(order), "AVRO", [reference]))
+    whole = {"type": "record", "name": "Order", "fields": [{"name": "who", "type": person}]}
+    decode, _ = avro_pair(whole, registry=registry)
+
+    assert decode(KafkaRecord(topic, head(number) + avro(whole, {"who": {"id": 7}}))) == {"who": {"id": 7}}
