@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import BytesIO
 
@@ -18,6 +19,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from pipelines.codec import _text
 from tidemark.formats.avro_records import avro_pair
 from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.trace import TraceReader
 from tidemark.stack import ComponentState
 
 pytestmark = [pytest.mark.e2e]
@@ -140,3 +142,104 @@ def test_a_schema_that_refers_to_another_is_read_with_it(registry, topic):
     decode, _ = avro_pair(whole, registry=registry)
 
     assert decode(KafkaRecord(topic, head(number) + avro(whole, {"who": {"id": 7}}))) == {"who": {"id": 7}}
+
+
+PIPELINE = """
+from datetime import datetime, timezone
+
+from pyspark.sql.functions import expr, udf
+
+from tidemark import Bound, Contract, Field, JoinKind, Output, Side, avro_pair
+
+SCHEMA = {schema}
+decode, encode = avro_pair(SCHEMA, registry=True)
+
+
+def side(topic):
+    amount = (Field("amount", type="decimal(12,2)"),)
+    return Side(topic, "order_id", ("order_id",), "at", 10_000, fields=amount, decode="decode", encode="encode")
+
+
+CONTRACT = Contract(
+    name="registered", kind=JoinKind.LEFT_OUTER, left=side("{left}"), right=side("{right}"),
+    bound=Bound(lower_ms=-60_000, upper_ms=0), output=Output("left_id", "right_id"),
+)
+
+
+def build(left, right):
+    from fastavro import parse_schema
+
+    parsed = parse_schema(SCHEMA)
+
+    @udf("order_id STRING, at TIMESTAMP, amount DECIMAL(12,2)")
+    def read(value):
+        from io import BytesIO
+
+        from fastavro import schemaless_reader
+
+        try:
+            data = BytesIO(bytes(value)[5:])
+            found = schemaless_reader(data, parsed)
+        except Exception:
+            return None
+        return found["order_id"], found["at"], found["amount"]
+
+    def events(frame, name):
+        rows = frame.select(read("value").alias("e")).select("e.*").where("at IS NOT NULL")
+        return rows.withWatermark("at", "10 seconds").alias(name)
+
+    on = "l.order_id = r.order_id AND r.at >= l.at AND r.at <= l.at + INTERVAL 60 SECONDS"
+    joined = events(left, "l").join(events(right, "r"), expr(on), "leftOuter")
+    return joined.selectExpr("l.order_id AS left_id", "l.at", "r.order_id AS right_id")
+"""
+
+
+def trace_of(path, topics: tuple[str, str], values: list[tuple[int, int, bytes]]) -> None:
+    """Write a trace of records: slice, side, value."""
+    header = {"tidemark_trace": 2, "pace": "stepped", "slices": 3, "topics": {topic: {} for topic in topics}}
+    lines = [header]
+    for at, (number, side, value) in enumerate(values):
+        encoded = base64.b64encode(value).decode()
+        lines.append({"topic": topics[side], "arrival_ms": 1 + at, "slice": number, "value_base64": encoded})
+    path.write_text("\n".join(map(json.dumps, lines)))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(b"", id="whole", marks=pytest.mark.long),
+        pytest.param(b"\x00\x00\x0f\x42\x3f\x02a", id="one of an unknown schema"),
+    ],
+)
+def test_topics_in_the_registrys_wire_format_are_judged_and_flushed(
+    broken, registry, topic, tmp_path, run_pipeline
+):
+    """The producer registers the schemas; the run finds the registry by its address."""
+    topics = f"{topic}-l", f"{topic}-r"
+    heads = [head(registered(registry, f"{name}-value", SCHEMA)) for name in topics]
+
+    def value(side: int, name: str, second: int) -> bytes:
+        at = EVENT["at"] + timedelta(seconds=second)
+        return heads[side] + avro(SCHEMA, {"order_id": name, "at": at, "amount": Decimal("0.50")})
+
+    values = [
+        (0, 0, value(0, "o1", 0)), (0, 0, value(0, "o2", 5)), (0, 1, value(1, "o1", 30)),
+        (0, 1, value(1, "o1", -10)), (0, 1, value(1, "o1", 120)),
+        (1, 0, value(0, "o3", 600)), (1, 1, value(1, "o3", 610)), (2, 0, value(0, "o2", 6)),
+        *([(2, 1, broken)] if broken else []),
+    ]  # fmt: skip
+    trace_of(tmp_path / "trace.jsonl", topics, values)
+    (tmp_path / "registered.py").write_text(PIPELINE.format(schema=SCHEMA, left=topics[0], right=topics[1]))
+    run_dir = tmp_path / "run"
+
+    result = run_pipeline(
+        tmp_path / "registered.py", trace=tmp_path / "trace.jsonl", registry=True, run_dir=run_dir
+    )
+
+    assert result.verdict.verdict == "VALID", (result.verdict.findings, result.verdict.inconclusive)
+    assert result.verdict.counts["unreadable"] == bool(broken)
+    assert result.verdict.counts["late"] == 1
+    with TraceReader(run_dir / "flush.jsonl") as flush:
+        sentinels = {record.topic: record.value_bytes() for record in flush}
+    assert [sentinels[name][:5] for name in topics] == heads
+    assert "--registry" in result.command

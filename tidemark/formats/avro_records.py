@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import UsageError
+from tidemark.formats.avro_logical_types import with_own_types
 from tidemark.formats.kafka_record import KafkaRecord
 from tidemark.formats.registry_schemas import HEAD, Registry, RegistrySchemas, schema_id
 
@@ -57,8 +58,11 @@ def avro_pair(
             "avro_pair has both schemas and a registry",
             hint="name the file of each schema ID, or the registry",
         )
-    reader = _parsed(schema)
-    writers = _writers(reader, schemas, registry, subject)
+    loaded = _loaded(schema)
+    reader = _parsed(loaded)
+    writers = _writers(
+        reader, schemas, RegistrySchemas(registry, "AVRO", subject) if registry else None, loaded
+    )
 
     def decode(record: KafkaRecord) -> dict[str, Any] | None:
         writers.saw(record)
@@ -66,7 +70,7 @@ def avro_pair(
             return None
         writer, data = writers.of(record.value)
         found = fastavro.schemaless_reader(data, writer, reader, handle_unicode_errors="replace")
-        if rest := len(data.read()):
+        if rest := len(data.getbuffer()) - data.tell():
             raise ValueError(f"{rest} bytes are behind the record")
         return found if isinstance(found, dict) else None
 
@@ -79,6 +83,19 @@ def avro_pair(
     return decode, encode
 
 
+class _Data(BytesIO):
+    """The bytes of a record, which end where they end: ``fastavro`` skips fields beyond that."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """So many bytes; raises ``EOFError`` if there are fewer."""
+        if size is None or size < 0:
+            raise ValueError(f"a length is {size}")
+        found = super().read(size)
+        if len(found) < size:
+            raise EOFError(f"{size} bytes are to follow, and {len(found)} do")
+        return found
+
+
 class _PlainWriters:
     """Of records without a head: the schema that they are read with."""
 
@@ -88,9 +105,9 @@ class _PlainWriters:
     def saw(self, record: KafkaRecord) -> None:
         """Nothing depends on the topic."""
 
-    def of(self, value: bytes) -> tuple[Any, BytesIO]:
+    def of(self, value: bytes) -> tuple[Any, _Data]:
         """The writer's schema of a record, and its data; raises ``ValueError`` if the schema is not known."""
-        return self._reader, BytesIO(value)
+        return self._reader, _Data(value)
 
     def head(self, _like: KafkaRecord | None) -> bytes:
         """The head of a record that is made like another."""
@@ -103,12 +120,12 @@ class _NumberedWriters(_PlainWriters):
     def __init__(self, writers: Mapping[int, Any]) -> None:
         self._writers = writers
 
-    def of(self, value: bytes) -> tuple[Any, BytesIO]:
+    def of(self, value: bytes) -> tuple[Any, _Data]:
         number = schema_id(value)
         if number not in self._writers:
             known = ", ".join(map(str, self._writers))
             raise ValueError(f"its schema has the number {number}; known are {known}")
-        return self._writers[number], BytesIO(value[HEAD.size :])
+        return self._writers[number], _Data(value[HEAD.size :])
 
     def head(self, like: KafkaRecord | None) -> bytes:
         return HEAD.pack(0, max(self._writers) if like is None else schema_id(like.value or b""))
@@ -117,33 +134,32 @@ class _NumberedWriters(_PlainWriters):
 class _RegisteredWriters(_PlainWriters):
     """Of records whose head names a schema of a registry."""
 
-    def __init__(self, reader: Any, schemas: RegistrySchemas) -> None:
-        super().__init__(reader)
+    def __init__(self, text: str, schemas: RegistrySchemas) -> None:
+        self._text = text
         self._schemas = schemas
         self._parsed: dict[int, Any] = {}
 
     def saw(self, record: KafkaRecord) -> None:
         self._schemas.saw(record)
 
-    def of(self, value: bytes) -> tuple[Any, BytesIO]:
+    def of(self, value: bytes) -> tuple[Any, _Data]:
         number = schema_id(value)
         if number not in self._parsed:
             schema = self._schemas.schema(number)
             self._parsed[number] = _with_references(schema, self._schemas.referenced(schema))
-        return self._parsed[number], BytesIO(value[HEAD.size :])
+        return self._parsed[number], _Data(value[HEAD.size :])
 
     def head(self, like: KafkaRecord | None) -> bytes:
-        plain = {key: value for key, value in self._reader.items() if not key.startswith("__")}
-        return HEAD.pack(0, self._schemas.number(json.dumps(plain), like))
+        return HEAD.pack(0, self._schemas.number(self._text, like))
 
 
 def _writers(
-    reader: Any, schemas: Mapping[int, Schema] | None, registry: Registry | None, subject: str | None
+    reader: Any, schemas: Mapping[int, Schema] | None, registered: RegistrySchemas | None, loaded: Any
 ) -> _PlainWriters:
-    if registry:
-        return _RegisteredWriters(reader, RegistrySchemas(registry, "AVRO", subject))
+    if registered:
+        return _RegisteredWriters(json.dumps(loaded), registered)
     if schemas is not None:
-        return _NumberedWriters({number: _parsed(one) for number, one in schemas.items()})
+        return _NumberedWriters({number: _parsed(_loaded(one)) for number, one in schemas.items()})
     return _PlainWriters(reader)
 
 
@@ -153,11 +169,12 @@ def _with_references(schema: Any, referenced: Sequence[Any]) -> Any:
 
     named: dict[str, Any] = {}
     for one in referenced:
-        fastavro.parse_schema(json.loads(one.schema_str), named)
-    return fastavro.parse_schema(json.loads(schema.schema_str), named)
+        fastavro.parse_schema(with_own_types(json.loads(one.schema_str)), named)
+    return fastavro.parse_schema(with_own_types(json.loads(schema.schema_str)), named)
 
 
-def _parsed(schema: Schema) -> Any:
+def _loaded(schema: Schema) -> Any:
+    """A schema as it is written."""
     import fastavro
 
     try:
@@ -166,10 +183,18 @@ def _parsed(schema: Schema) -> Any:
             if isinstance(schema, str | Path)
             else dict(schema)
         )
-        return fastavro.parse_schema(found)
+        fastavro.parse_schema(found, {}, _write_hint=False)
     except (OSError, ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise UsageError(
             f"the schema {str(schema)[:80]!r} cannot be read",
             detail=f"{type(error).__name__}: {error}",
             hint="give the path of a schema file (JSON), or the schema as a dictionary",
         ) from error
+    return found
+
+
+def _parsed(schema: Any) -> Any:
+    """A schema that was loaded, as records are read and written by it."""
+    import fastavro
+
+    return fastavro.parse_schema(with_own_types(schema))
