@@ -28,6 +28,7 @@ from pipelines.project_modules import add_to_path
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.chain import Chain, decoders_of, read_contract
 from tidemark.formats.contract import Contract
+from tidemark.formats.json_schema_records import JsonObject
 from tidemark.formats.kafka_record import KafkaRecord
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ def _text(name: str, decode: Decode, record: KafkaRecord) -> str:
     """What a record says, as JSON; or why it says nothing."""
     try:
         found = decode(record)
+        if isinstance(found, JsonObject):
+            return found.text
         if isinstance(found, dict):
             return json.dumps(found, default=_plain, ensure_ascii=False)
         why = f"{name} returned {'None' if found is None else f'no dictionary: {found!r}'[:SHOWN]}"
@@ -194,7 +197,9 @@ def _with_value(line: Line, made: object, like: KafkaRecord | None, name: str) -
     kept = {key: value for key, value in line.items() if key != "value"}
     if isinstance(made, KafkaRecord):
         headers = [[one, _header_text(value)] for one, value in made.headers]
-        return kept | _as_text("value", made.value) | _as_text("key", made.key) | {"headers": headers}
+        is_moved = made.timestamp_ms and (like is None or made.timestamp_ms != like.timestamp_ms)
+        time = {"timestamp_ms": made.timestamp_ms} if is_moved else {}
+        return kept | _as_text("value", made.value) | _as_text("key", made.key) | {"headers": headers} | time
     if isinstance(made, bytes | str):
         headers = [[one, _header_text(value)] for one, value in (like.headers if like is not None else ())]
         return (

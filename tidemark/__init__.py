@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WatermarkPolicy,
     )
     from tidemark.formats.json_reader import read_json
+    from tidemark.formats.json_schema_records import json_schema_pair
     from tidemark.formats.kafka_record import KafkaRecord
     from tidemark.formats.record_fields import Field
     from tidemark.formats.run_io import RunIO
@@ -89,6 +90,7 @@ __all__ = [
     "audit",
     "avro_pair",
     "check",
+    "json_schema_pair",
     "read_json",
     "run",
 ]
@@ -104,6 +106,7 @@ _MODULES = {
         "Bound", "Contract", "Delivery", "Filter", "JoinKind", "Output", "Side", "Term", "WatermarkPolicy",
     ),
     "tidemark.formats.json_reader": ("read_json",),
+    "tidemark.formats.json_schema_records": ("json_schema_pair",),
     "tidemark.formats.kafka_record": ("KafkaRecord",),
     "tidemark.formats.record_fields": ("Field",),
     "tidemark.formats.run_io": ("RunIO",),

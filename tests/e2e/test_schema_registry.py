@@ -16,9 +16,14 @@ import fastavro
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from pipelines.codec import _text
+from pipelines.codec import _text, as_like
+from tidemark.errors import UsageError
 from tidemark.formats.avro_records import avro_pair
+from tidemark.formats.contract import Side
+from tidemark.formats.events import read_event
+from tidemark.formats.json_schema_records import json_schema_pair
 from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.record_fields import Field
 from tidemark.formats.trace import TraceReader
 from tidemark.stack import ComponentState
 
@@ -142,6 +147,51 @@ def test_a_schema_that_refers_to_another_is_read_with_it(registry, topic):
     decode, _ = avro_pair(whole, registry=registry)
 
     assert decode(KafkaRecord(topic, head(number) + avro(whole, {"who": {"id": 7}}))) == {"who": {"id": 7}}
+
+
+JSON_SIDE = Side("topic", "m.id", ("price",), "at", 0, fields=(Field("price", "m.price", "double"),
+                 Field("amount", "m.price", "decimal(38,18)"), Field("text", "m.price")))  # fmt: skip
+
+
+def test_json_behind_a_head_is_read_as_without_one_and_written_with_all_digits(registry, topic):
+    number = registered(registry, f"{topic}-value", TEXT, "JSON")
+    text = '{"m": {"id": "\u00e9", "price": 12345678901.123456789012345678}, "at": "2026-01-01T00:00:00Z"} x'
+    record = KafkaRecord(topic, head(number) + text.encode())
+    decode, encode = json_schema_pair(registry)
+
+    said = _text("decode", decode, record)
+
+    assert said == text
+    assert read_event(said, JSON_SIDE) == read_event(text, JSON_SIDE) is not None
+    event = as_like(json.loads(text[:-2], parse_float=Decimal), decode(record))
+    made = encode(event, record)
+    assert made.value[:5] == head(number)
+    assert b'"price": 12345678901.123456789012345678}' in made.value
+    assert decode(made) == decode(record)
+
+
+def test_a_json_schema_is_registered_for_a_topic_without_records(registry, topic):
+    decode, encode = json_schema_pair(registry, schema=json.loads(TEXT), subject=f"{topic}-value")
+    assert decode(KafkaRecord(topic, encode({"id": 1}, None))) == {"id": 1}
+    with pytest.raises(UsageError, match="no schema is given"):
+        json_schema_pair(registry, subject="x")[1]({"id": 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("headless", "value", "why"),
+    [
+        (True, b'{"id": 1}', "it begins with"),
+        (True, head(999_999) + b"{}", "which the registry does not know"),
+        (False, b"[]", "it is no JSON object"),
+        (False, b'{"id"', "JSONDecodeError"),
+        (False, b"", "JSONDecodeError"),
+    ],
+)
+def test_what_is_no_json_of_the_registry_says_why(headless, value, why, registry, topic):
+    number = registered(registry, f"{topic}-value", TEXT, "JSON")
+    decode, _ = json_schema_pair(registry)
+
+    assert why in _text("decode", decode, KafkaRecord(topic, value if headless else head(number) + value))
 
 
 PIPELINE = """

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from pipelines.codec import Codec, as_like, main
+from pipelines.codec import Codec, _with_value, as_like, as_record, main
 from pipelines.left_outer import CONTRACT
 from tests.golden.judging import EVIDENCE
 from tests.unit.preflight.plans import plan
@@ -244,3 +244,12 @@ def test_a_plan_says_nothing_of_decoded_records():
     assert found.mismatches == ()
     assert len(found.not_compared) == 1
     assert advise(DECODED, plan("no_watermark")) == advise(DECODED, None)
+
+
+def test_an_event_time_that_is_kafkas_timestamp_moves_with_the_sentinel():
+    line = {"topic": "impressions", "arrival_ms": 5, "value": "{}"}
+    like = as_record(line)
+
+    assert "timestamp_ms" not in _with_value(line, like._replace(value=b"x"), like, "encode")
+    moved = _with_value(line, like._replace(value=b"x", timestamp_ms=7), like, "encode")
+    assert as_record(moved) == like._replace(value=b"x", timestamp_ms=7)

@@ -18,7 +18,8 @@ event.
 ``encode`` is the inverse. It makes the sentinels that end a run: ``event`` is what ``decode`` returned for another
 record of the topic, with an id, keys, a time and compared values of its own, of the same types; ``like`` is that record
 (``None`` if the topic has none). It returns a record, or the bytes or the text of its value alone. What it makes is
-decoded again, and has to say the same. An audit makes no sentinels, and does not call it.
+decoded again, and has to say the same. Where the event time is Kafka's timestamp, it sets ``timestamp_ms``. An audit
+makes no sentinels, and does not call it.
 """
 
 from __future__ import annotations

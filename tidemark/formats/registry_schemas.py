@@ -81,6 +81,12 @@ class RegistrySchemas:
         """The ID in the head of ``like``; without one that of the schema, registered under ``TOPIC-value``."""
         if like is not None and like.value is not None:
             return schema_id(like.value)
+        if not text:
+            raise UsageError(
+                "no schema is given that could be registered",
+                detail="the topic of the sentinel has no record whose schema ID it could have",
+                hint="give the pair a schema: schema=…",
+            )
         subject = self._subject or (f"{self._topic}-value" if self._topic else "")
         if not subject:
             raise UsageError(
