@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, count, expr, from_json
+from pyspark.sql.functions import col, count, expr, from_json, udf
 
 RECORDED = Path(__file__).parents[1] / "unit" / "preflight" / "recorded"
 LEFT = "impression_id STRING, user_id STRING, ad_id STRING, price BIGINT, impression_time TIMESTAMP"
@@ -173,6 +173,21 @@ def nested(session: SparkSession) -> DataFrame:
     return shown.join(clicked, expr(f"viewer = user_id AND price > cost AND {within}"), "leftOuter")
 
 
+def texts(session: SparkSession) -> DataFrame:
+    """Filters that compare text, one of them a key's, which Spark asks of the other side, too."""
+    shown = impressions(session).where("ad_id = 'in house'").withWatermark("impression_time", "10 seconds")
+    clicked = clicks(session).where("click_id <> 'test'").withWatermark("click_time", "20 seconds")
+    return shown.alias("i").join(clicked.alias("c"), expr(RANGE), "inner").where("i.impression_id > 'i-7'")
+
+
+def by_function(session: SparkSession) -> DataFrame:
+    """A filter that a function of Python decides."""
+    dear = udf(lambda price: price > 5, "boolean")
+    shown = impressions(session).where(dear("price")).withWatermark("impression_time", "10 seconds")
+    clicked = clicks(session).withWatermark("click_time", "20 seconds")
+    return shown.alias("i").join(clicked.alias("c"), expr(RANGE), "inner")
+
+
 IDS = ("impression_id", "click_id")
 QUERIES: dict[str, Build] = {
     "inner": join("inner", RANGE),
@@ -215,6 +230,8 @@ QUERIES: dict[str, Build] = {
     "window": in_windows("leftOuter", "i.w = c.w"),
     "window_order": in_windows("inner", "i.w.end >= c.w.end"),
     "filters": filtered,
+    "texts": texts,
+    "by_function": by_function,
     "key_filtered": key_filtered(observed=False),
     "key_filtered_and_inferred": key_filtered(observed=True),
     "null_event_time": null_time,

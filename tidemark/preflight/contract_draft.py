@@ -457,10 +457,12 @@ def _term(asked: Filter, *, is_left: bool) -> Term:
     )
 
 
-def _literal(number: Decimal, kind: str | None) -> Literal:
+def _literal(value: Decimal | str, kind: str | None) -> Literal:
+    if isinstance(value, str):
+        return value
     if kind == DOUBLE:
-        return float(number)
-    return int(number) if number == number.to_integral_value() else str(number)
+        return float(value)
+    return int(value) if value == value.to_integral_value() else str(value)
 
 
 def _ms(end: End | None) -> int | None:

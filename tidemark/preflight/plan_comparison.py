@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.formats.contract import Contract, JoinKind
+from tidemark.formats.time_forms import NS_PER_UNIT
+from tidemark.preflight.json_schema import time_form
 from tidemark.preflight.mismatches import Mismatch, Notes, PlanComparison
 from tidemark.preflight.named_by_paths import named_by_paths
 from tidemark.preflight.physical_plan import QueryPlan
@@ -46,6 +48,7 @@ def compare(contract: Contract, plan: QueryPlan, policy: str | None = None) -> P
     _compare_keys(contract, laid, notes)
     for paired in laid.sides:
         _compare_watermark(paired, notes)
+        _compare_unit(paired, notes)
     compare_bound(contract, laid, notes)
     compare_filters(contract, laid, notes)
     compare_terms(contract, laid, notes)
@@ -162,3 +165,24 @@ def _compare_watermark(paired: Paired, notes: Notes) -> None:
     elif mark.delay_ms != side.watermark_delay_ms:
         has = f"{mark.delay_ms} ms ({mark.delay})"
         notes.differs(part, says, has, "mend the delay of withWatermark, or watermark_delay_ms")
+
+
+_UNITS = {
+    "epoch-s": "seconds",
+    "epoch-ms": "milliseconds",
+    "epoch-us": "microseconds",
+    "epoch-ns": "nanoseconds",
+}
+
+
+def _compare_unit(paired: Paired, notes: Notes) -> None:
+    """Times that are numbers are read in the contract's unit; of other forms a plan does not say enough."""
+    side = paired.side
+    for mark in paired.plan.watermarks:
+        form = time_form(paired.columns, mark.column)
+        forms = {side.time_format, form[0] if form is not None else ""}
+        if form is None or len(forms) == 1 or not forms <= NS_PER_UNIT.keys():
+            continue
+        says, has = (f"{side.time} is read as {_UNITS[one]} ({one})" for one in (side.time_format, form[0]))
+        hint = "mend the function that makes a time of the number, or the contract's time_format"
+        notes.differs(f"event time of {side.topic}", says, has, hint)

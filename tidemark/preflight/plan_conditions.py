@@ -2,8 +2,8 @@
 
 Free of I/O. The optimizer moves conjuncts: one that names a single side goes below the join unless that side is
 preserved, and what is asked of the joined row goes wherever it does no harm. So conjuncts are looked for in all the
-places where they may be, and only those that compare a field with a number or with a field of the other side are held
-against the contract.
+places where they may be, and only those that compare a field with a number, with text or with a field of the other side
+are held against the contract.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from decimal import Decimal
 
 from tidemark.formats.contract import COMPARISONS, Bound, Contract, Filter
 from tidemark.formats.field_values import literal_of
-from tidemark.formats.record_fields import BIGINT, NUMBERS
+from tidemark.formats.record_fields import BIGINT, NUMBERS, STRING
 from tidemark.oracle.spark.pushdown import of_side
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.preflight.mismatches import Notes
 from tidemark.preflight.plan_expressions import ATTRIBUTE, FLIPPED, US_PER_MS, call, linear, relation, tidy
 from tidemark.preflight.plan_sides import End, Laid, Paired, TimeLimit
 
-Compared = tuple[str, str, Decimal]
-"""Field, operator, number."""
+Compared = tuple[str, str, Decimal | str]
+"""Field, operator, and what it is compared with: a number, or text."""
+_IS_NUMBER = re.compile(r"-?\d+(\.\d+)?").fullmatch
+_IS_PLAIN = re.compile(r"(?!.* (?:AND|OR|[<>=]+) )[^\s()\[\]#](?:[^()\[\]#\n]*[^\s()\[\]#])?").fullmatch
+"""Text that a plan, which puts no quotes around it, shows as it is and as nothing else."""
 
 
 def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
@@ -131,11 +134,20 @@ def _ms(us: int) -> str:
 
 
 @dataclass
+class _Wanted:
+    """What a contract asks of one side; ``unsure``: the fields of comparisons of which a plan does not say enough."""
+
+    compared: set[Compared] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
+
+
+@dataclass
 class _Conjuncts:
-    """What is asked of one side: fields that are not NULL, comparisons with numbers, and what cannot be read."""
+    """What is asked of one side: fields that are not NULL, comparisons with values, and what cannot be read."""
 
     not_null: set[str] = field(default_factory=set)
     compared: set[Compared] = field(default_factory=set)
+    inferred: set[Compared] = field(default_factory=set)
     unread: list[str] = field(default_factory=list)
 
 
@@ -174,7 +186,12 @@ def _compared(text: str, paired: Paired) -> Compared | None:
         (asked.right, FLIPPED[asked.op], asked.left),
     ):
         name = paired.columns.source(column).field
-        if name is not None and re.fullmatch(r"-?\d+(\.\d+)?", number):
+        if name is None:
+            continue
+        if paired.side.field(name, BIGINT).made.kind == STRING:
+            if _IS_PLAIN(number):
+                return name, op, number
+        elif _IS_NUMBER(number):
             return name, op, Decimal(number)
     return None
 
@@ -182,33 +199,36 @@ def _compared(text: str, paired: Paired) -> Compared | None:
 def compare_filters(contract: Contract, laid: Laid, notes: Notes) -> None:
     """Hold what is asked of each side alone against the plan."""
     for paired, own in zip(laid.sides, (LEFT, RIGHT), strict=True):
-        of_condition = _numbers(paired, of_side(contract.condition, own), notes)
-        filters = _numbers(paired, (*paired.side.filters, *of_side(contract.where, own)), notes)
+        conditions = of_side(contract.condition, own)
+        filters = (*paired.side.filters, *of_side(contract.where, own))
         above = [text for text in laid.above if paired.owns(text)]
         if paired.preserved:
             below = read_conjuncts([*paired.plan.filters, *above], paired)
-            _hold(f"filters of {paired.side.topic}", filters, below, _mirrored(below, paired, laid), notes)
-            inside = read_conjuncts(paired.plan.only, paired)
-            _hold(f"condition on {paired.side.topic}", of_condition, inside, set(), notes)
+            below.inferred = _mirrored(below, paired, laid)
+            _hold("filters of", paired, filters, below, notes)
+            _hold("condition on", paired, conditions, read_conjuncts(paired.plan.only, paired), notes)
             _compare_null_time(paired, below, notes)
         else:
             found = read_conjuncts([*paired.plan.filters, *paired.plan.only, *above], paired)
-            wanted = filters | of_condition
-            _hold(f"filters of {paired.side.topic}", wanted, found, _mirrored(found, paired, laid), notes)
+            found.inferred = _mirrored(found, paired, laid)
+            _hold("filters of", paired, (*filters, *conditions), found, notes)
 
 
-def _numbers(paired: Paired, filters: Iterable[Filter], notes: Notes) -> set[Compared]:
-    """The filters that compare numbers; of others the plan does not say enough."""
-    found = set()
+def _wanted(paired: Paired, filters: Iterable[Filter], notes: Notes) -> _Wanted:
+    """The filters that compare numbers, or text that a plan shows as it is."""
+    found = _Wanted()
     for one in filters:
         made = paired.side.field(one.field, BIGINT).made
         number = literal_of(one.value, made) if made.kind in NUMBERS else None
-        if number is None or not math.isfinite(number):
+        if made.kind == STRING and _IS_PLAIN(str(one.value)):
+            found.compared.add((one.field, one.op, str(one.value)))
+        elif number is not None and math.isfinite(number):
+            found.compared.add((one.field, one.op, Decimal(str(number))))
+        else:
+            found.unsure.add(one.field)
             notes.skip(
                 f"filters of {paired.side.topic}: whether {one.field} {one.op} {one.value} is in the plan"
             )
-        else:
-            found.add((one.field, one.op, Decimal(str(number))))
     return found
 
 
@@ -227,19 +247,36 @@ def _mirrored(found: _Conjuncts, paired: Paired, laid: Laid) -> set[Compared]:
     }
 
 
-def _hold(part: str, wanted: set[Compared], found: _Conjuncts, inferred: set[Compared], notes: Notes) -> None:
-    missing, extra = wanted - found.compared, found.compared - wanted - inferred
-    for name, op, number in sorted(missing):
-        if any(name in text for text in found.unread):
-            continue  # it may be in there; that is said below
-        notes.differs(
-            part, f"{name} {op} {number}", "nothing of it", "ask for it in the pipeline, or mend the contract"
+def _hold(place: str, paired: Paired, filters: Iterable[Filter], found: _Conjuncts, notes: Notes) -> None:
+    part, wanted = f"{place} {paired.side.topic}", _wanted(paired, filters, notes)
+    missing, extra = wanted.compared - found.compared, found.compared - wanted.compared - found.inferred
+    missing = {
+        one for one in missing if not any(_may_be_about(text, one[0], paired) for text in found.unread)
+    }  # what may be in there is said below
+    for name in sorted({one[0] for one in missing | extra} - wanted.unsure):
+        says, has = (
+            " and ".join(f"{name} {op} {value}" for of, op, value in sorted(group, key=str) if of == name)
+            for group in (missing, extra)
         )
-    for name, op, number in sorted(extra):
-        hint = "leave it out, or write it into the contract"
-        notes.differs(part, f"nothing of {name} {op} {number}", f"{name} {op} {number}", hint)
+        hint = "mend the filter of the pipeline, or the contract's"
+        if not says or not has:
+            hint = (
+                "leave it out, or write it into the contract"
+                if has
+                else "ask for it in the pipeline, or mend the contract"
+            )
+        notes.differs(part, says or f"nothing of {has}", has or "nothing of it", hint)
+    for name, op, value in sorted(extra, key=str):
+        if name in wanted.unsure:
+            notes.skip(f"{part}: {name} {op} {value} is in the plan")
     for text in found.unread:
         notes.skip(f"{part}: {tidy(text)} is in the plan")
+
+
+def _may_be_about(text: str, name: str, paired: Paired) -> bool:
+    """Whether a conjunct that is not read may ask for a field: it names it, or a column that cannot be followed."""
+    columns = [paired.columns.source(found[0]).field for found in ATTRIBUTE.finditer(text)]
+    return name in text or name in columns or None in columns
 
 
 def _compare_null_time(paired: Paired, below: _Conjuncts, notes: Notes) -> None:

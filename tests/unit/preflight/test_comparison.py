@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.preflight.plans import RANGE, contract, plan, text
-from tidemark.formats.contract import Bound, Filter, Term, WatermarkPolicy
+from tidemark.formats.contract import Bound, Contract, Filter, Term, WatermarkPolicy
 from tidemark.formats.record_fields import Field
 from tidemark.preflight import compare, read_plan
 
@@ -51,6 +51,13 @@ FITTING = {
     "ids_of_a_semi_join": contract("left_semi"),
     "ids_of_windows": contract("left_outer", **KEYS_OF_WINDOWS),
     "clicks_first": contract("left_outer"),
+    "texts": contract(
+        left={"filters": (Filter("ad_id", "=", "in house"),),
+              "fields": (Field("ad_id", type="string"), Field("impression_id", type="string"))},
+        right={"filters": (Filter("click_id", "!=", "test"),),
+               "fields": (Field("ad_id", type="string"), Field("click_id", type="string"))},
+        where=(Term(">", "impression_id", value="i-7"),),
+    ),
     "nested": contract(
         "left_outer",
         left={
@@ -75,6 +82,13 @@ def test_a_contract_that_fits_raises_no_alarm(name):
     assert found.not_compared == ()
 
 
+def of_texts(*filters: Filter) -> Contract:
+    """The contract of the plan ``texts``, with other filters of clicks."""
+    given = FITTING["texts"]
+    fields = (*given.right.fields, Field("country", type="string"))
+    return replace(given, right=replace(given.right, filters=filters, fields=fields))
+
+
 LIES = {
     "a key elsewhere": (
         replace(
@@ -87,7 +101,7 @@ LIES = {
     ),
     "another amount": (
         replace(FITTING["nested"], left=replace(FITTING["nested"].left, filters=(Filter("price", ">=", "0.51"),))),
-        "nested", "filters of impressions", "price >= 0.51", "nothing of it",
+        "nested", "filters of impressions", "price >= 0.51", "price >= 0.50",
     ),
     "a time elsewhere": (
         replace(FITTING["nested"], left=replace(FITTING["nested"].left, time="at")),
@@ -194,6 +208,22 @@ LIES = {
         contract("left_outer", left={"keeps_null_event_time": True}), "left_outer", "filters of impressions",
         "rows without impression_time reach the join", "rows without impression_time are filtered out",
     ),
+    "another text": (
+        of_texts(Filter("click_id", "!=", "tests")), "texts", "filters of clicks", "click_id != tests",
+        "click_id != test",
+    ),
+    "text that nothing is asked of": (
+        of_texts(), "texts", "filters of clicks", "nothing of click_id != test", "click_id != test",
+    ),
+    "text that is not asked of": (
+        of_texts(Filter("click_id", "!=", "test"), Filter("country", "=", "NL")), "texts", "filters of clicks",
+        "country = NL", "nothing of it",
+    ),
+    "a unit": (
+        replace(FITTING["nested"], left=replace(FITTING["nested"].left, time_format="epoch-s")), "nested",
+        "event time of impressions", "meta.at is read as seconds (epoch-s)",
+        "meta.at is read as milliseconds (epoch-ms)",
+    ),
     "policy": (contract(policy=WatermarkPolicy.MAX), "inner", "policy", "max", "min"),
     "an operator more": (
         contract(), "deduplicated", "operators", "a join and nothing else with state",
@@ -246,6 +276,21 @@ def test_a_side_that_has_no_watermark_has_no_time_to_leave_out():
         (contract(), "months", "bound: click_time <= impression_time + INTERVAL '1' MONTH is not read"),
         (contract(), "function", "bound: date_trunc(second, click_time"),
         (contract(), "either", "bound: (click_time >= impression_time) OR (price > 3) is not read"),
+        (
+            contract(left={"filters": (Filter("price", ">", 5),)}),
+            "by_function",
+            "filters of impressions: pythonUDF0: boolean is in the plan",
+        ),
+        (
+            of_texts(Filter("click_id", "!=", "test AND more")),
+            "texts",
+            "filters of clicks: click_id != test is in the plan",
+        ),
+        (
+            of_texts(Filter("click_id", "!=", "(test)")),
+            "texts",
+            "filters of clicks: whether click_id != (test) is in the plan",
+        ),
         (contract(), "two_joins", "a contract describes one join, the plan has 2 (Inner and Inner)"),
         (
             contract("left_outer", condition=(Term("!=", "price", value=5),)),

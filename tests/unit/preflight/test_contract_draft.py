@@ -13,6 +13,7 @@ from tidemark.preflight.contract_draft import ContractDraft
 NAMES = sorted(path.stem for path in RECORDED.glob("*.txt"))
 UNDECIDED = {
     "arrival_time": "left.time",
+    "by_function": "left.filters",
     "computed_key": "left.keys",
     "counted": "left.id",
     "deduplicated": "contract",
@@ -23,6 +24,7 @@ UNDECIDED = {
     "null_safe": "left.keys",
     "sub_millisecond": "bound",
     "text_filter": "left.filters",
+    "texts": "left.filters",
     "time_left_out_on_the_left": "contract",
     "times_left_out": "contract",
 }

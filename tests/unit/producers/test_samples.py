@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -141,3 +142,21 @@ def test_a_sample_that_is_no_event_is_refused(left, says):
     with pytest.raises(UsageError, match=says) as refused:
         sample_trace(contract(), {"orders": left, "payments": RIGHT})
     assert "at" in refused.value.detail
+
+
+def test_numbers_with_a_fraction_are_written_as_the_sample_has_them_whatever_fails_or_is_refused():
+    """A sample is read from a file with its numbers as decimals."""
+    amount = Field("amount", type="decimal(12,2)")
+    described = contract(
+        right=replace(contract().right, fields=(amount,), filters=(Filter("amount", ">=", "0.50"),))
+    )
+    right = {**RIGHT, "amount": Decimal("249.90"), "rate": Decimal("0.19")}
+
+    found = [
+        json.loads(record.value) for record, _ in events(described, right=right) if record.topic == "payments"
+    ]
+
+    assert Counter((one["amount"], one["rate"]) for one in found).keys() == {(249.9, 0.19), (0.49, 0.19)}
+    with pytest.raises(UsageError, match="is no event") as refused:
+        sample_trace(described, {"orders": LEFT, "payments": {**right, "at": None}})
+    assert '"rate":0.19' in refused.value.detail
