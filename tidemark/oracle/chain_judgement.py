@@ -16,7 +16,7 @@ from tidemark.formats.contract import JoinKind
 from tidemark.formats.events import write_time
 from tidemark.oracle import chain_coverage
 from tidemark.oracle.causes.cause_lines import Compared
-from tidemark.oracle.causes.chain_facts import ChainFacts
+from tidemark.oracle.causes.chain_facts import ChainFacts, deduplicated
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
 from tidemark.oracle.coverage import Goals, waived_in_vain
 from tidemark.oracle.delivery import resent
@@ -128,7 +128,9 @@ class _ChainJudgement(Judgement):
         """What wrong rows are compared with for their cause: those that came as they had to."""
         first = len(comparison.values)
         facts = ChainFacts(
-            self.history.chain, [*comparison.values, *(one.values for one in comparison.right)]
+            self.history.chain,
+            [*comparison.values, *(one.values for one in comparison.right)],
+            deduplicated(self.history),
         )
         came = [(number, one.batch) for number, one in enumerate(comparison.right, first)]
         return Compared(facts, came, {})

@@ -19,6 +19,7 @@ from tidemark.formats.consistency import told_otherwise
 from tidemark.oracle import coverage as goals
 from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.row_facts import RowFacts
+from tidemark.oracle.causes.watermark_causes import watermark_cause
 from tidemark.oracle.compare.explanations import if_it_never_came
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
@@ -75,6 +76,7 @@ class _JoinJudgement(Judgement):
             [*inconclusive(history), *goals.waived_in_vain(history.manifest.waived)],
         )
         self.history = history
+        self._watermarks_ms: Sequence[int] = ()
         self.pipeline, self.kind = history.contract.name, str(history.contract.kind)
         self.oracles = BOTH if is_modelled(history.manifest.versions) else ALONE
 
@@ -123,7 +125,10 @@ class _JoinJudgement(Judgement):
             if history.rest is None and history.batches[batch_of[identity]].plan.committed
         )
         came = [(identity, batch_of[identity]) for identity in of_trace if seen.came(identity)]
-        return Compared(RowFacts(history, prediction, run.inputs()), came, owed)
+        explained = {}
+        if "wrong_watermarks" in self.finding_log.unexplained():
+            explained["wrong_watermarks"] = watermark_cause(history, self._watermarks_ms)
+        return Compared(RowFacts(history, prediction, run.inputs()), came, owed, explained)
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
         """What had to come out, and what known defects change in it."""
@@ -140,6 +145,7 @@ class _JoinJudgement(Judgement):
             self.modelled, watermarks_ms = found.sample.about, found.watermarks_ms
             comparison = OracleComparison(history, answer, found, self.finding_log)
             self.stage("the oracles", comparison.run)
+        self._watermarks_ms = watermarks_ms
         plans = [batch.plan for batch in history.batches]
         inputs, policy = (history.contract.left, history.contract.right), history.contract.policy
         self.stage(

@@ -11,9 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.oracle.chain_runs import ChainRun, source
 from tests.unit.oracle.histories import Run, contract, iso
 from tests.unit.oracle.other_query import Events, promised, run_of
-from tidemark.formats.contract import Bound, Contract, Filter, Output
+from tidemark.formats.chain import Chain, Deduplicate
+from tidemark.formats.contract import Bound, Contract, Delivery, Filter, Output
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.causes.common_facts import Fact, Kind, duration, most_telling, sentence, written
 from tidemark.oracle.causes.row_facts import RowFacts
@@ -259,3 +261,76 @@ def test_a_value_is_written_for_people(value: object, kind: Kind, text: str) -> 
 
 def test_a_duration_of_days_is_in_hours() -> None:
     assert duration(90_000_000_000) == "25:00:00.000"
+
+
+def test_a_field_that_the_query_joins_in_place_of_a_key_is_named() -> None:
+    """The one is mostly equal to the other."""
+    lefts, rights = events()
+    for number, right in enumerate(rights):
+        right["payer"] = f"agency-{number}" if number % 9 == 0 else right["user"]  # type: ignore[index]
+    made = kept("inner")
+    query = replace(made, left=replace(made.left, keys=("user",)), right=replace(made.right, keys=("payer",)))
+    promise = replace(query, right=replace(made.right, keys=("user",)))
+
+    found = judge(promised(run_of(query, lefts, rights), left=promise.left, right=promise.right))
+
+    many = found.findings_total["lost_rows"]
+    assert many > 5
+    assert (
+        f"rows that are due never came: in all {many}, clicks.payer <> clicks.user; in none of" in found.cause
+    )
+
+
+def test_sides_that_are_swapped_in_the_bound_are_named_without_right_rows() -> None:
+    found = verdict_of(kept("inner", bound=Bound(1, 3_600_000)), kept("inner"))
+    assert (
+        f"in all {found.findings_total['phantom_rows']}, {DISTANCE} is below the contract's bound"
+        in found.cause
+    )
+    assert found.cause.endswith("the contract's bound is 0:00:00.000 to 1:00:00.000")
+
+
+def test_rows_that_a_query_writes_twice_in_one_batch_are_told_from_those_of_a_restart() -> None:
+    run = run_of(kept("inner"), *events())
+    run.records = [one for one in run.records for _ in range(2)]
+
+    found = judge(run)
+
+    many = found.findings_total["duplicate_rows"]
+    assert found.cause.startswith(
+        f"{many} rows came once more than the delivery promise permits: in all {many}, its batch, which ran once,"
+        " wrote it more than once"
+    )
+
+
+def test_a_row_that_a_later_batch_writes_again_is_no_copy_of_one_batch() -> None:
+    run = run_of(kept("inner"), *events())
+    history = read_history(run)
+    prediction = prediction_of(history, ask(history))
+    facts = RowFacts(history, prediction, run.inputs())
+    identity, due = next(iter(prediction.batch_of.items()))
+
+    assert facts.of_copy((identity, due + 1)) == {}
+    assert [fact.name for fact in facts.of_copy((identity, due))] == [
+        "its batch, which ran once, wrote it more than once"
+    ]
+
+
+def test_a_deduplication_that_is_missing_is_named_by_the_records_that_are_there_twice() -> None:
+    once = Chain("once", Deduplicate(source("a", 5), ("id_a",), within_watermark=True), ("id_a", "t_a"))
+    rows = ", ".join(f"i{number} k 10" for number in range(4))
+    out = ", ".join(f"i{number} 10" for number in range(4))
+    run = (
+        ChainRun(once)
+        .batch(f"{rows}, {rows}, j k 10", out=f"{out}, {out}, j 10")
+        .flush(watermark=5, after=995)
+    )
+    run.delivery = Delivery.EXACTLY_ONCE
+
+    found = run.judge()
+
+    assert found.findings_total["duplicate_rows"] == 4
+    assert (
+        "in all 4, there is more than one record of a with its id_a, of which a deduplication keeps one"
+        in found.cause
+    )

@@ -13,9 +13,9 @@ the contract in
 
 ==============  ======================================================================================================
 ``source``      Records of a topic: their ``fields`` (``tidemark.formats.record_fields``; strings or bigints in the end)
-                and their event ``time``; what is no JSON is read by functions (``decode``, ``encode``), as for the
-                side of a contract. A record that cannot be read, has NULL in a ``required`` field or does not
-                pass ``filters`` does not reach the watermark. A topic may be read by several sources.
+                 and their event ``time``; what is no JSON is read by functions (``decode``, ``encode``), as for the
+                 side of a contract. A record that cannot be read, has NULL in a ``required`` field or does not
+                 pass ``filters`` (of bigints) does not reach the watermark. A topic may be read by several sources.
 ``window``      Replaces the event time by its tumbling window, which is identified by its end.
 ``aggregate``   One row for each value of ``keys`` and of the event time.
 ``where``       Filters an aggregate by its values. Every other filter runs below the watermark: see ``source``.

@@ -6,13 +6,22 @@ Free of I/O; decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
 import msgspec
 
-from tidemark.oracle.causes.common_facts import FEWEST, Common, Fact, Facts, most_telling, of_all, sentence
+from tidemark.oracle.causes.common_facts import (
+    FEWEST,
+    Common,
+    Fact,
+    Facts,
+    Kind,
+    most_telling,
+    of_all,
+    sentence,
+)
 from tidemark.oracle.findings import FindingLog
 
 OutputRow = tuple[int, int]
@@ -34,7 +43,8 @@ _SUBJECTS = {
     "corrupt_rows": "output records cannot be read, or contradict the input",
 }
 _MANY = 20
-"""So many rows have no value in common by chance."""
+"""So many rows have no value in common by chance; a deviation is none for any number of them."""
+_REPEATS = ("duplicate_rows", "repeated_semi_rows")
 
 
 class Weight(IntEnum):
@@ -77,6 +87,9 @@ class KnownRows(Protocol):
     def of(self, row: OutputRow) -> Facts:
         """The facts of a row."""
 
+    def of_copy(self, row: OutputRow) -> Facts:
+        """What else is known of a row that came once more."""
+
     def shape(self, row: OutputRow) -> bool:
         """Rows of one shape are compared with each other."""
 
@@ -97,6 +110,8 @@ class Compared:
     facts: KnownRows
     came: Iterable[OutputRow]
     owed: Mapping[str, int]
+    explained: Mapping[str, str] = field(default_factory=dict)
+    """What else was found out about a property, which is read before its first finding."""
 
 
 def first_read(causes: Sequence[Cause]) -> list[Cause]:
@@ -118,13 +133,14 @@ def cause_lines(log: FindingLog, compared: Compared | None = None) -> list[Cause
     found = []
     for name, many in log.unexplained().items():
         if name not in _SUBJECTS or many == 1:
-            found.append(Cause(name, _first(log, name, many), _WEIGHTS.get(name, Weight.COUNTED)))
+            found.append(Cause(name, _first(log, name, many, compared), _WEIGHTS.get(name, Weight.COUNTED)))
             continue
         said, weight = _subject(name, many, owed.get(name, 0)), Weight.COUNTED
         if compared is not None and samples[name] and owed.get(name) != many:
             shapes = {compared.facts.shape(row) for row in samples[name]}
             others = [row for shape in shapes for row in right[shape]]
-            common, weight = _in_common(compared.facts, samples[name], others, many)
+            is_copy = name in _REPEATS
+            common, weight = _in_common(compared.facts, samples[name], others, many, is_copy=is_copy)
             said += common
         if problem := _problem(log, name, many):
             said, weight = said + problem, Weight.COMMON
@@ -132,12 +148,14 @@ def cause_lines(log: FindingLog, compared: Compared | None = None) -> list[Cause
     return found
 
 
-def _first(log: FindingLog, name: str, many: int) -> str:
-    """What the first finding of a property says; of the plan all that differs."""
+def _first(log: FindingLog, name: str, many: int, compared: Compared | None) -> str:
+    """What the first finding of a property says, after what explains it; of the plan all that differs."""
     if name == "plan_differs":
         return "; ".join(one.message for one in log.findings() if one.property == name)
     first = next(one.message for one in log.findings() if one.property == name and one.defect is None)
-    return first if many == 1 else f"{many:,} findings; the first: {first}"
+    said = first if many == 1 else f"{many:,} findings; the first: {first}"
+    explained = compared.explained.get(name, "") if compared is not None else ""
+    return f"{explained}; {said}" if explained else said
 
 
 def _subject(name: str, many: int, owed: int) -> str:
@@ -148,17 +166,21 @@ def _subject(name: str, many: int, owed: int) -> str:
 
 
 def _in_common(
-    facts: KnownRows, wrong: Sequence[OutputRow], right: Sequence[OutputRow], many: int
+    facts: KnownRows, wrong: Sequence[OutputRow], right: Sequence[OutputRow], many: int, *, is_copy: bool
 ) -> tuple[str, Weight]:
     """``: in all 399, …``, and how much that explains; an empty text if nothing sets the wrong rows apart."""
     mine, others = [facts.of(row) for row in wrong], [facts.of(row) for row in right]
+    if is_copy:
+        mine = [{**known, **facts.of_copy(row)} for known, row in zip(mine, wrong, strict=True)]
     common = most_telling(mine, others)
     if common is None:
         return "", Weight.COUNTED
     text = f": {sentence(common, len(mine), len(others))}{facts.about(common)}"
     if len(wrong) < many:
         text += f"; {len(wrong):,} wrong rows were looked at"
-    is_perfect = common.wrong == len(mine) >= _MANY and others and not common.right
+    is_deviation = common.fact.kind is Kind.DEVIATION
+    is_perfect = common.wrong == len(mine) and not common.right
+    is_perfect &= is_deviation or (len(mine) >= _MANY and bool(others))
     return text, Weight.VALUE if is_perfect and facts.is_of_input(common.fact) else Weight.COMMON
 
 

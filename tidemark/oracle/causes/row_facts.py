@@ -49,19 +49,20 @@ class RowFacts:
         ends = (-limits.upper_us, -limits.lower_us) if self._from_left else (limits.lower_us, limits.upper_us)
         self._ends = min(ends), max(ends)
         self._of_keys: set[Fact] = set()
+        self._beyond: set[Fact] = set()
 
     def shape(self, row: OutputRow) -> bool:
         """Whether it is a pair: pairs are compared with pairs."""
         return right_of(row[0]) is not None
 
     def is_of_input(self, fact: Fact) -> bool:
-        """Whether it is a value of a record, or says that keys differ."""
-        return fact.kind is Kind.VALUE or fact in self._of_keys
+        """Whether it is a value of a record, or says that keys differ, or times by more than the bound permits."""
+        return fact.kind is Kind.VALUE or fact in self._of_keys or fact in self._beyond
 
     def about(self, common: Common) -> str:
         """What a distance is to the contract's bound; nothing about other facts."""
         low, high = self._ends
-        if common.fact != self._distance:
+        if common.fact != self._distance and common.fact not in self._beyond:
             return ""
         if common.value in self._ends:
             return f"; that is the {'lower' if common.value == low else 'upper'} end of the contract's bound"
@@ -90,14 +91,42 @@ class RowFacts:
             keys = zip(names, self._history.key_of(one), strict=True)
             facts.update({Fact(f"{self._side(one).topic}.{name}"): value for name, value in keys})
             facts.update(self._values.get(one, {}))
+        for one in made_of:
+            facts.update(self._of_similar_fields(one))
         facts.update(self._of_batches(made_of, identity, batch))
         return facts
+
+    def of_copy(self, row: OutputRow) -> Facts:
+        """Whether the batch in which a row is due wrote it again, although it ran once: so the query makes copies."""
+        identity, batch = row
+        plan = self._plans.get(batch)
+        if plan is None or plan.runs > 1 or self._prediction.batch_of.get(identity) != batch:
+            return {}
+        return {Fact("its batch, which ran once, wrote it more than once", Kind.DEVIATION): True}
+
+    def _of_similar_fields(self, row: int) -> Iterator[tuple[Fact, Value]]:
+        """Which fields of a record are not equal to a key of it: one that mostly is may be joined by mistake."""
+        side, values = self._side(row), self._values.get(row, {})
+        for name in side.keys:
+            key = Fact(f"{side.topic}.{text_of_path(side.field(name).path)}")
+            mine = values.get(key)
+            for fact, value in values.items() if mine is not None else ():
+                if fact != key and type(value) is type(mine):
+                    differs = Fact(f"{fact.name} <> {key.name}", Kind.STATEMENT)
+                    self._of_keys.add(differs)
+                    yield differs, value != mine
 
     def _of_pair(self, left: int, right: int) -> Iterator[tuple[Fact, Value]]:
         rows = self._history.rows
         apart = rows.time_us[left] - rows.time_us[right]
         if NULL_TIME_US not in (rows.time_us[left], rows.time_us[right]):
-            yield self._distance, -apart if self._from_left else apart
+            distance = -apart if self._from_left else apart
+            yield self._distance, distance
+            if not self._ends[0] <= distance <= self._ends[1]:
+                where = "below" if distance < self._ends[0] else "above"
+                beyond = Fact(f"{self._distance.name} is {where} the contract's bound", Kind.DEVIATION)
+                self._beyond.add(beyond)
+                yield beyond, True
         pairs = zip(
             self._history.contract.left.keys,
             self._history.contract.right.keys,
