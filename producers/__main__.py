@@ -164,7 +164,9 @@ def sentinels(
 
 @app.command()
 def samples(
-    contract: Annotated[Path, typer.Argument(help="The contract of a join, a JSON file.")],
+    contract: Annotated[
+        Path, typer.Argument(help="The contract of a join, as `tidemark contract --json` prints it.")
+    ],
     out: Out,
     sample: Annotated[
         list[str],
@@ -191,13 +193,15 @@ def samples(
 
 
 def _contract(path: Path) -> Contract | Chain:
+    """The contract in a file, also in one that `tidemark contract --json` printed."""
     try:
-        return read_contract(msgspec.json.decode(path.read_bytes(), type=dict[str, Any]))
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return read_contract(found["contract"] if "plan" in found else found)
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             f"{str(path)!r} is not a contract",
             detail=str(error),
-            hint="`python -m pipelines NAME --describe` prints one",
+            hint="`tidemark contract PIPELINE --json` prints one, and `python -m pipelines NAME --describe`",
         ) from error
 
 

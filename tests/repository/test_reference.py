@@ -50,7 +50,7 @@ def test_every_environment_variable_of_the_project_is_in_the_reference():
 
 def test_every_page_is_in_the_table_of_contents():
     listed = re.findall(
-        r"^((?:\w[\w-]*/)?[\w-]+)$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^((?:\w[\w-]*/)*[\w-]+)$", (DOCS / "index.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     there = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")} - {"index"}
     assert there <= set(listed), f"fix: docs/index.md lacks {sorted(there - set(listed))}"

@@ -11,6 +11,7 @@ import pytest
 
 from tidemark import paths
 from tidemark.errors import EXIT_TESTBED, EXIT_USAGE
+from tidemark.formats.trace import TraceReader
 
 
 def producers(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -93,3 +94,21 @@ def test_a_broker_that_does_not_answer_is_a_testbed_error(tmp_path):
     assert failed.returncode == EXIT_TESTBED
     assert "no Kafka broker answers at '127.0.0.1:1'" in failed.stderr
     assert "Connection refused" in failed.stderr
+
+
+def test_samples_are_made_for_a_contract_as_the_command_line_prints_it(tmp_path):
+    side = {"id": "id", "keys": ["who"], "time": "at", "watermark_delay_ms": 10_000}
+    contract = {
+        "name": "paid", "kind": "inner", "left": {"topic": "orders", **side}, "right": {"topic": "payments", **side},
+        "bound": {"lower_ms": -60_000, "upper_ms": 0}, "output": {"left_id": "order", "right_id": "payment"},
+    }  # fmt: skip
+    printed = {"contract": contract, "mismatches": [], "not_compared": [], "warnings": [], "plan": "== …"}
+    (tmp_path / "contract.json").write_text(json.dumps(printed))
+    (tmp_path / "one.json").write_text('{"id": "1", "who": "ann", "at": "2026-03-01T12:00:00Z"}')
+    samples = [f"--sample={topic}={tmp_path / 'one.json'}" for topic in ("orders", "payments")]
+
+    done = producers("samples", tmp_path / "contract.json", "--out", tmp_path / "trace.jsonl", *samples)
+
+    assert done.returncode == 0, done.stderr
+    with TraceReader(tmp_path / "trace.jsonl") as trace:
+        assert json.loads(done.stdout)["records"] == len(list(trace)) > 100
