@@ -42,8 +42,8 @@ CRASH = """
             open("crashed", "w").close()
             os.kill(os.getpid(), signal.SIGKILL)"""
 """Batch 0 has a row. The job ends after its append and before the batch is committed, as a lost machine would."""
-CRASH_FAULT = ("--faults", "executor@planned")
-"""A job that ends by itself is started again in a run with faults only; this one needs no start of the job."""
+CRASH_FAULT = ("--faults", "driver@planned")
+"""A job that ends by itself is started again in a run with faults only."""
 
 
 @pytest.fixture
