@@ -131,7 +131,7 @@ def run(
             hint="a query of your own is judged if it is one join; else give the pipeline a function build",
         )
     _keep_pipeline(options, directory)
-    is_decoded = isinstance(contract, Contract) and contract.is_decoded
+    is_decoded = bool(decoders_of(contract))
     with ExitStack() as early:
         if spec.registry and is_decoded and stack is None:  # the functions ask it before the query starts
             stack = early.enter_context(first_error_kept(lease(spec)))
