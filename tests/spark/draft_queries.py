@@ -28,11 +28,16 @@ FIELDS = {"order": ("order_id", "ordered_at", "amount"), "payment": ("payment_id
 
 @dataclass(frozen=True)
 class Way:
-    """A way to read: the paths in the record, by side; ``undecided``: what a plan does not say of it."""
+    """A way to read: the paths in the record, by side; ``undecided``: what a plan does not say of it.
+
+    ``time_type`` is the type of an event time that is a number with a fraction.
+    """
 
     read: Read
     paths: dict[str, tuple[str, str, str, str]]
     form: str = "iso"
+    zone: str = "UTC"
+    time_type: str = ""
     undecided: str = ""
 
 
@@ -158,6 +163,24 @@ def arrival_times(records: DataFrame, of: str) -> DataFrame:
     return parsed.select("e.*", f.col("timestamp").alias(at))
 
 
+def of_local_time(records: DataFrame, of: str) -> DataFrame:
+    """Text by a datetime pattern, in the time of a place."""
+    own, at, number = FIELDS[of]
+    schema = f"{own} STRING, customer STRING, {number} BIGINT, {at} STRING"
+    parsed = records.select(f.from_json(f.col("value").cast("string"), schema).alias("e")).select("e.*")
+    return parsed.withColumn(
+        at, f.expr(f"to_utc_timestamp(try_to_timestamp({at}, 'dd.MM.yyyy HH:mm:ss'), 'Europe/Berlin')")
+    )
+
+
+def of_fractions(records: DataFrame, of: str) -> DataFrame:
+    """Seconds since 1970 with a fraction."""
+    own, at, number = FIELDS[of]
+    schema = f"{own} STRING, customer STRING, {number} BIGINT, {at} DECIMAL(20,6)"
+    parsed = records.select(f.from_json(f.col("value").cast("string"), schema).alias("e")).select("e.*")
+    return parsed.withColumn(at, f.timestamp_seconds(at))
+
+
 SHORT = dict.fromkeys(FIELDS, ("i", "c", "t", "n"))
 READ = {
     "schema text": Way(by_schema_text, FLAT),
@@ -168,6 +191,8 @@ READ = {
     "epoch milliseconds": Way(of_milliseconds, META, "epoch-ms"),
     "epoch seconds": Way(of_seconds, FLAT, "epoch-s"),
     "datetime pattern": Way(of_pattern, FLAT, "yyyy-MM-dd HH:mm:ss"),
+    "local time": Way(of_local_time, FLAT, "dd.MM.yyyy HH:mm:ss", zone="Europe/Berlin"),
+    "fractions of seconds": Way(of_fractions, FLAT, "epoch-s", time_type="decimal(20,6)"),
     "renamed": Way(renamed, SHORT),
     "read_json": Way(by_read_json, FLAT),
     "computed key": Way(upper_keys, FLAT, undecided="keys"),
@@ -293,6 +318,6 @@ def expected(name: str) -> dict[str, Any]:
         filters = (Filter(value, *asked),) if asked else ()
         sides[side] = {
             "topic": f"{of}s", "id": own, "keys": (key,), "time": time, "watermark_delay_ms": delays[of],
-            "filters": filters, "time_format": way.form,
+            "filters": filters, "time_format": way.form, "time_zone": way.zone, "time_type": way.time_type,
         }  # fmt: skip
     return {"kind": form.kind, "bound": replace(form.bound), **sides}

@@ -13,7 +13,7 @@ from tidemark.preflight.contract_draft import UNKNOWN, ContractDraft
 
 OF_CHOICE = ("left.id", "right.id", "output")
 """What a plan leaves open: which field is an id, and whether the output names the records."""
-RIGHT, ASKED = 70, 26
+RIGHT, ASKED = 84, 28
 """So many queries are read right, and so many are asked about."""
 
 
@@ -42,6 +42,7 @@ def wrong(draft: ContractDraft, name: str) -> list[str]:
             "id": paths.get(mine.id, mine.id),
             "time": paths.get(mine.time, mine.time),
             "keys": tuple(paths.get(key, key) for key in mine.keys),
+            "time_type": next((one.type for one in mine.fields if one.name == mine.time), None) or "",
         }
         found += [f"{side}.{one}" for one, value in wanted[side].items() if has[one] != value]
     return [part for part in found if part not in asked and "contract" not in asked]

@@ -55,6 +55,8 @@ class FaultInjector:
     ) -> None:
         self.journal: list[Fault] = []
         self._completed = 0
+        self._is_journaled = False
+        """Whether the next fault was injected already, and its recovery is awaited."""
         self._tried: list[dict[str, float]] = []
         """Of the next fault: in which batch it was tried, and for how long."""
         self.error: Exception | None = None
@@ -93,8 +95,8 @@ class FaultInjector:
         try:
             self._thread.join()
         finally:
-            tried = {"tried": self._tried} if self._tried else {}
-            for fault in self._faults[self._completed :]:
+            tried = {"tried": self._tried} if self._tried and not self._is_journaled else {}
+            for fault in self._faults[self._completed + self._is_journaled :]:
                 self.journal.append(journal_line(fault, injected=False, proof=tried))
                 tried = {}
         return self.journal
@@ -104,6 +106,7 @@ class FaultInjector:
             for fault in self._faults:
                 self._inject(fault)
                 self._completed += 1
+                self._is_journaled = False
                 self._tried = []
         except _Over:
             return
@@ -147,6 +150,7 @@ class FaultInjector:
             line, is_complete = self._second_kill(msgspec.structs.replace(line, action=FaultAction.KILL))
         else:
             self.journal.append(line)
+            self._is_journaled = True
         self._say(f"{line.label} at {line.point} of batch {now.batch}")
 
         def committed() -> bool:

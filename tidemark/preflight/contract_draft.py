@@ -25,7 +25,7 @@ from tidemark.formats.contract import (
 from tidemark.formats.record_fields import BIGINT, DOUBLE, STRING, Field
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 from tidemark.preflight.json_output import json_columns
-from tidemark.preflight.json_schema import time_form, type_in_plan
+from tidemark.preflight.json_schema import number_of_time, time_form, type_in_plan
 from tidemark.preflight.physical_plan import JoinPlan, QueryPlan, SidePlan, UnreadablePlan
 from tidemark.preflight.plan_columns import Column, PlanColumns
 from tidemark.preflight.plan_comparison import compare
@@ -141,9 +141,10 @@ class _Drafting:
     def _side(self, name: str, plan: SidePlan, topic: str) -> Side:
         time, form, zone, delay_ms = self._time(name, plan)
         keys = self._keys(name, plan)
+        kinds = {**keys, time: self._number_of_time(plan)}
         return Side(
             topic=topic, id=UNKNOWN, keys=tuple(keys), time=time, watermark_delay_ms=delay_ms,
-            fields=tuple(Field(path, type=kind) for path, kind in keys.items() if kind not in (STRING, None)),
+            fields=tuple(Field(path, type=kind) for path, kind in kinds.items() if kind not in (STRING, None)),
             time_format=form, time_zone=zone,
         )  # fmt: skip
 
@@ -256,6 +257,11 @@ class _Drafting:
             )
         return path or UNKNOWN, *(form or ("iso", "UTC")), delay_ms
 
+    def _number_of_time(self, plan: SidePlan) -> str | None:
+        """The type of an event time that is a number with a fraction, which a contract has to say."""
+        found = number_of_time(self._columns, plan.watermarks[0].column) if plan.watermarks else None
+        return None if found == BIGINT else found
+
     def _times_elsewhere(self, plan: SidePlan) -> list[str]:
         """Times of a side that the join's keys or its condition compare."""
         found = list(plan.keys)
@@ -310,15 +316,17 @@ class _Drafting:
                 sides = [self._with_type(side, path, paired.plan) for side, path, paired in pairs]
         if terms:
             self._notes["condition"] = "the join's condition"
-        return replace(contract, left=sides[0], right=sides[1], condition=tuple(terms))
+        left_side, right_side = _with_equal_types(*sides)
+        return replace(contract, left=left_side, right=right_side, condition=tuple(terms))
 
     def _filters(self, laid: Laid, paired: Paired) -> tuple[Side, list[Term]]:
         """A side with its filters, and what the condition of the join asks of it alone."""
         is_left, plan, side = paired is laid.left, paired.plan, paired.side
         name = "left" if is_left else "right"
         above = [text for text in laid.above if paired.owns(text)]
-        inside = read_conjuncts(plan.only if paired.preserved else [], paired)
-        below = read_conjuncts([*plan.filters, *above, *([] if paired.preserved else plan.only)], paired)
+        typed = replace(paired, side=self._with_texts(side, plan, [*plan.filters, *plan.only, *above]))
+        inside = read_conjuncts(plan.only if paired.preserved else [], typed)
+        below = read_conjuncts([*plan.filters, *above, *([] if paired.preserved else plan.only)], typed)
         for text in (*below.unread, *inside.unread):
             self._ask(
                 f"{name}.filters", f"the query asks for {tidy(text)}: is that a filter of the contract?"
@@ -340,6 +348,14 @@ class _Drafting:
             self._notes[f"{name}.keeps_null_event_time"] = "no filter drops records without an event time"
         terms = [_term(one, is_left=is_left) for one in asked]
         return replace(side, filters=tuple(filters), keeps_null_event_time=keeps), terms
+
+    def _with_texts(self, side: Side, plan: SidePlan, texts: Iterable[str]) -> Side:
+        """A side that knows which fields in these conjuncts are text."""
+        paths = {self._field(operand) for operand in _operands(texts)}
+        for path in sorted(one for one in paths if one is not None):
+            if self._type_of(path, plan) == STRING:
+                side = self._with_type(side, path, plan)
+        return side
 
     def _with_type(self, side: Side, path: str, plan: SidePlan) -> Side:
         """A side whose field has the type that the plan reads it as."""
@@ -431,6 +447,18 @@ class _Drafting:
                 f"does {likely[0]} name a record of {side.topic}, and no other record? There is also: {told}",
             )
         return likely[0]
+
+
+def _with_equal_types(left: Side, right: Side) -> tuple[Side, Side]:
+    """Both sides, with the type of a key that is described for the key that it is equal to, too."""
+    for own, other in zip(left.keys, right.keys, strict=True):
+        mine = next((one.type for one in left.fields if one.name == own), None)
+        theirs = next((one.type for one in right.fields if one.name == other), None)
+        if mine is not None and theirs is None:
+            right = replace(right, fields=(*right.fields, Field(other, type=mine)))
+        if theirs is not None and mine is None:
+            left = replace(left, fields=(*left.fields, Field(own, type=theirs)))
+    return left, right
 
 
 def _is_of(text: str, plan: SidePlan) -> bool:

@@ -6,7 +6,7 @@ Free of I/O.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import MISSING, fields
 from enum import Enum
 from typing import Any
@@ -38,10 +38,11 @@ def _contract(draft: ContractDraft) -> Iterator[str]:
     yield "Contract("
     for question in draft.questions.get("contract", ()):
         yield _comment(f"{QUESTION}: {question}", "    ")
-    for name, value in _given(draft.contract):
+    asked = set(draft.questions)
+    for name, value in _given(draft.contract, asked):
         if isinstance(value, Side):
             yield f"    {name}=Side("
-            for inner, one in _given(value):
+            for inner, one in _given(value, {about.removeprefix(f"{name}.") for about in asked}):
                 yield from _line(draft, f"{name}.{inner}", inner, one, "        ")
             yield "    ),"
         else:
@@ -65,11 +66,11 @@ def _line(draft: ContractDraft, about: str, name: str, value: Any, indent: str) 
     yield f"{indent}),"
 
 
-def _given(value: Any) -> Iterator[tuple[str, Any]]:
-    """The fields that are not their defaults, and those that a reader looks for."""
+def _given(value: Any, asked: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """The fields that are not their defaults, and those that a reader looks for, or is ``asked`` about."""
     for one in fields(value):
         found = getattr(value, one.name)
-        if one.default is MISSING or found != one.default:
+        if one.default is MISSING or found != one.default or one.name in asked:
             yield one.name, found
 
 

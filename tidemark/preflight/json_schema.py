@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from tidemark.formats.record_fields import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, STRING, path_of
-from tidemark.formats.time_forms import ISO
-from tidemark.preflight.plan_columns import EPOCH_FORMS, TIME_PARSER, PlanColumns
+from tidemark.formats.time_forms import ISO, has_offset, is_pattern
+from tidemark.preflight.plan_columns import EPOCH_FORMS, TIME_PARSER, TO_UTC, PlanColumns
 from tidemark.preflight.plan_expressions import bare, call, split, split_path
 
 _TYPES = {
@@ -63,11 +63,24 @@ def time_form(columns: PlanColumns, text: str) -> tuple[str, str] | None:
         _, pattern, *rest = split(parsed, ", ")
         zone = next((found[1] for one in rest if (found := re.fullmatch(r"Some\((.+)\)", one))), "UTC")
         return pattern, zone
+    shifted = call(text, TO_UTC)
+    if shifted is not None:
+        inner, _, zone = shifted.rpartition(", ")
+        read = time_form(columns, inner)
+        is_local = read is not None and is_pattern(read[0]) and read[1] == "UTC" and "#" not in zone
+        return (read[0], zone) if is_local and read is not None and not has_offset(read[0]) else None
     cast = call(text.removeprefix("try_"), "cast")
     if cast is not None and cast.endswith(" as timestamp"):
         kind = type_in_plan(columns, cast.removesuffix(" as timestamp"))
         return {STRING: (ISO, "UTC"), BIGINT: ("epoch-s", "UTC")}.get(kind or "")
     return (ISO, "UTC") if type_in_plan(columns, text) == "timestamp" else None
+
+
+def number_of_time(columns: PlanColumns, text: str) -> str | None:
+    """The type of the number that an event time is made of, by its name in a contract; ``None``: it is none."""
+    text = columns.expression(text)
+    numbers = (call(text, function) for function in EPOCH_FORMS)
+    return next((type_in_plan(columns, one) for one in numbers if one is not None), None)
 
 
 def _type_at(schema: str, path: str) -> str | None:

@@ -28,7 +28,9 @@ EPOCH_FORMS = {"timestamp_seconds": "epoch-s", "timestamp_millis": "epoch-ms", "
 """The form of a time, as a contract names it, by the function that makes a time of a number."""
 TIME_PARSER = "gettimestamp"
 """The function that makes a time of text, of which a plan prints pattern and zone."""
-_OF_TEXT = f"{TIME_PARSER}|to_utc_timestamp"
+TO_UTC = "to_utc_timestamp"
+"""The function that takes a time for one of a zone."""
+_OF_TEXT = f"{TIME_PARSER}|{TO_UTC}"
 _IS_TIME = re.compile(
     rf"(?:{'|'.join(EPOCH_FORMS)}|{_OF_TEXT}|CASE WHEN \(*unix_micros|CASE WHEN .* THEN (?:{_OF_TEXT}))\("
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark.formats.contract import Contract, JoinKind
-from tidemark.formats.time_forms import NS_PER_UNIT
+from tidemark.formats.time_forms import NS_PER_UNIT, is_pattern
 from tidemark.preflight.json_schema import time_form
 from tidemark.preflight.mismatches import Mismatch, Notes, PlanComparison
 from tidemark.preflight.named_by_paths import named_by_paths
@@ -48,7 +48,7 @@ def compare(contract: Contract, plan: QueryPlan, policy: str | None = None) -> P
     _compare_keys(contract, laid, notes)
     for paired in laid.sides:
         _compare_watermark(paired, notes)
-        _compare_unit(paired, notes)
+        _compare_time_form(paired, notes)
     compare_bound(contract, laid, notes)
     compare_filters(contract, laid, notes)
     compare_terms(contract, laid, notes)
@@ -175,14 +175,18 @@ _UNITS = {
 }
 
 
-def _compare_unit(paired: Paired, notes: Notes) -> None:
-    """Times that are numbers are read in the contract's unit; of other forms a plan does not say enough."""
-    side = paired.side
+def _compare_time_form(paired: Paired, notes: Notes) -> None:
+    """Numbers are read in the contract's unit, text by its pattern in its zone; of others a plan says too little."""
+    side, part = paired.side, f"event time of {paired.side.topic}"
     for mark in paired.plan.watermarks:
-        form = time_form(paired.columns, mark.column)
-        forms = {side.time_format, form[0] if form is not None else ""}
-        if form is None or len(forms) == 1 or not forms <= NS_PER_UNIT.keys():
-            continue
-        says, has = (f"{side.time} is read as {_UNITS[one]} ({one})" for one in (side.time_format, form[0]))
-        hint = "mend the function that makes a time of the number, or the contract's time_format"
-        notes.differs(f"event time of {side.topic}", says, has, hint)
+        form, zone = time_form(paired.columns, mark.column) or ("", "")
+        forms = {side.time_format, form}
+        if forms <= NS_PER_UNIT.keys() and len(forms) > 1:
+            says, has = (f"{side.time} is read as {_UNITS[one]} ({one})" for one in (side.time_format, form))
+            hint = "mend the function that makes a time of the number, or the contract's time_format"
+            notes.differs(part, says, has, hint)
+        elif is_pattern(side.time_format) and form != side.time_format:
+            notes.skip(f"{part}: whether it is read as {side.time_format!r} in the zone {side.time_zone}")
+        elif is_pattern(form) and form == side.time_format and zone != side.time_zone:
+            says, has = (f"{side.time} is a time of {one}" for one in (side.time_zone, zone))
+            notes.differs(part, says, has, "mend the zone in the query, or the contract's time_zone")

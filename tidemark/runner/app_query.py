@@ -1,7 +1,7 @@
 """The query of a user's job over all of its runs: a program with its own driver, started again if that dies.
 
-What the job does is read from its checkpoint: it answers no questions. A run with faults starts it again also if it
-ends by itself.
+What the job does is read from its checkpoint, and its plan from Spark's event log: it answers no questions. A run with
+faults starts it again also if it ends by itself.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tidemark.errors import PipelineFailed, TestbedError, TidemarkError
+from tidemark.errors import PipelineFailed, TestbedError, TidemarkError, UsageError
 from tidemark.runner.app_jobs import AppJob
 from tidemark.runner.project_path import is_installed
 from tidemark.runner.query_runs import FRUITLESS_RUNS, QueryRun
 from tidemark.sparkfiles.checkpoint import Checkpoint
+from tidemark.sparkfiles.event_plans import LoggedQuery, logged_queries
 from tidemark.stack import Stack
 from tidemark.waiting import wait_until
 
@@ -69,14 +70,16 @@ class AppQuery:
         self.query_id = self._checkpoint.query_id()
 
     def plan(self) -> dict[str, Any]:
-        """Nothing: the plan of a job is not seen."""
-        return self.ask("explain", 0.0)
+        """Nothing: the plan of a job is not seen before its first batch has begun."""
+        return {"event": "plan", "plan": "", "policy": "", "sources": {}}
 
     def ask(self, command: str, _timeout_s: float) -> dict[str, Any]:
         """What the checkpoint says; raises ``PipelineFailed`` if the job has ended by itself."""
         match command.partition(" ")[0]:
             case "explain":
-                return {"event": "plan", "plan": "", "policy": "", "sources": {}}
+                query = self._logged()
+                plan, policy = (query.plan, query.policy) if query is not None else ("", None)
+                return {"event": "plan", "plan": plan, "policy": policy or "", "sources": {}}
             case "stop":
                 self._note_event_log()
                 self._job.kill()
@@ -169,9 +172,24 @@ class AppQuery:
         """The log of the current run."""
         return self._job.said()[self._seen :]
 
+    def _logged(self) -> LoggedQuery | None:
+        """The query as the newest event log says that has a batch of it."""
+        for log in reversed(self._event_logs()):
+            try:
+                found = logged_queries(log)
+            except UsageError:  # it has no batch of a join yet
+                continue
+            if query := next((one for one in found if one.id == self.query_id), None):
+                return query
+        return None
+
     def _event_log(self) -> Path | None:
+        return next(reversed(self._event_logs()), None)
+
+    def _event_logs(self) -> list[Path]:
+        """The oldest first."""
         folder = self._stack.state_dir / "event-logs" / self.driver_name
-        return max(folder.glob("*-*"), default=None, key=lambda path: path.stat().st_mtime_ns)
+        return sorted(folder.glob("*-*"), key=lambda path: path.stat().st_mtime_ns)
 
     def _note_event_log(self) -> None:
         """Note the event log of the current run, which a job makes some seconds after its start."""

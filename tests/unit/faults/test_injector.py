@@ -217,6 +217,23 @@ def test_a_fault_that_could_not_be_injected_before_the_end_is_journalled_as_not_
     injector.check()
 
 
+def test_a_fault_whose_recovery_is_cut_short_is_in_the_journal_once(batches):
+    injector = injector_of(batches, Words(), planned(), planned("broker"))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: injector.journal, "the fault in the journal")
+    injector.abort()
+
+    assert [
+        (fault.label, fault.batch, fault.injected, "tried" in fault.proof) for fault in injector.finish()
+    ] == [
+        ("kill executor", 1, True, False),
+        ("kill broker", None, False, False),
+    ]
+
+
 def test_ctrl_c_while_its_thread_is_awaited_leaves_a_complete_journal(batches, monkeypatch):
     def interrupted():
         raise KeyboardInterrupt

@@ -24,7 +24,6 @@ UNDECIDED = {
     "null_safe": "left.keys",
     "sub_millisecond": "bound",
     "text_filter": "left.filters",
-    "texts": "left.filters",
     "time_left_out_on_the_left": "contract",
     "times_left_out": "contract",
 }

@@ -7,12 +7,14 @@ from contextlib import nullcontext
 
 import pytest
 
+from tests.unit.preflight.test_event_plans import QUERY, log, started, tree
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.runner.app_jobs import ClassicJob, ConnectJob
 from tidemark.runner.app_query import AppQuery
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver
 
+MAX = {"spark.sql.streaming.multipleWatermarkPolicy": "max"}
 FAILED = """\
 26/01/01 12:00:00 WARN something
 Traceback (most recent call last):
@@ -93,6 +95,21 @@ def test_a_job_that_was_killed_is_started_again_and_each_run_has_its_event_log(m
     assert [run.first_batch for run in query.runs] == [0, 1]
     assert [run.driver.app_id for run in query.runs] == ["app-1", "app-2"]
     assert (tmp_path / "app.log").is_file()
+
+
+def test_the_plan_of_a_job_is_that_of_its_last_event_log_with_a_batch(made):
+    stack, query = made(again=True)
+    with query:
+        query.start()
+        query.query_id = QUERY
+        assert query.ask("explain", 1.0)["plan"] == ""
+        log(stack.state_dir / "event-logs" / "job" / "app-1", started(tree("inner"), modifiedConfigs=MAX))
+        (stack.state_dir / "event-logs" / "job" / "app-2").touch()
+        answer = query.ask("explain", 1.0)
+
+    assert answer["plan"].startswith("== Physical Plan ==\n")
+    assert "StreamingSymmetricHashJoin" in answer["plan"]
+    assert answer["policy"] == "max"
 
 
 def test_a_job_that_failed_by_itself_is_noted_once(made, tmp_path):

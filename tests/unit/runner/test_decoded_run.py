@@ -76,7 +76,7 @@ def test_functions_that_are_nowhere_and_those_that_nobody_names_are_refused(
     [
         ({}, "and .*join.json' has none"),
         ({"functions": "readers.py"}, "alone is no query"),
-        ({"app": "python -m adteam.job"}, "and .*join.json' has none"),
+        ({"app": "python -m adteam.job --out {output}"}, "and .*join.json' has none"),
     ],
 )
 def test_a_decoded_contract_in_json_is_refused_before_a_directory_is_made(
