@@ -44,6 +44,11 @@ class Notes:
         """Something could not be compared."""
         self._not_compared[sentence] = None
 
+    def add(self, other: PlanComparison) -> None:
+        """All that another comparison found."""
+        self._mismatches |= dict.fromkeys(other.mismatches)
+        self._not_compared |= dict.fromkeys(other.not_compared)
+
     def done(self) -> PlanComparison:
         """All of it, in the order in which it was found."""
         return PlanComparison(tuple(self._mismatches), tuple(self._not_compared))

@@ -133,10 +133,18 @@ class Laid:
 
 def lay(contract: Contract, plan: QueryPlan, join: JoinPlan) -> Laid:
     """Find out which side is which by the fields that they read; in doubt the left one is the left one."""
+    return lay_as(contract, plan, join, swapped=_is_swapped(contract, plan, join))
+
+
+def _is_swapped(contract: Contract, plan: QueryPlan, join: JoinPlan) -> bool:
     fields = [plan.columns.fields(side.ids) for side in (join.left, join.right)]
     wanted = [{side.id, side.time} for side in (contract.left, contract.right)]
     straight = len(wanted[0] & fields[0]) + len(wanted[1] & fields[1])
-    swapped = len(wanted[0] & fields[1]) + len(wanted[1] & fields[0]) > straight
+    return len(wanted[0] & fields[1]) + len(wanted[1] & fields[0]) > straight
+
+
+def lay_as(contract: Contract, plan: QueryPlan, join: JoinPlan, *, swapped: bool) -> Laid:
+    """A join whose left side is the contract's right one if it is ``swapped``."""
     left, right = (join.right, join.left) if swapped else (join.left, join.right)
     kind = _MIRRORED.get(join.kind, join.kind) if swapped else join.kind
     preserved = _PRESERVED.get(kind, ())

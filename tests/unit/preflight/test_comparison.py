@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.preflight.plans import RANGE, contract, plan, text
-from tidemark.formats.contract import Bound, Contract, Filter, Term, WatermarkPolicy
+from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Term, WatermarkPolicy
 from tidemark.formats.record_fields import Field
 from tidemark.preflight import compare, read_plan
 
@@ -90,6 +90,10 @@ def of_texts(*filters: Filter) -> Contract:
 
 
 LIES = {
+    "a time of another zone": (
+        replace(FITTING["nested"], right=replace(FITTING["nested"].right, time_zone="Europe/Berlin")),
+        "nested", "event time of clicks", "meta.at is a time of Europe/Berlin", "meta.at is a time of UTC",
+    ),
     "a key elsewhere": (
         replace(
             FITTING["nested"],
@@ -360,3 +364,40 @@ def test_a_query_without_a_join_of_two_streams_is_no_join():
 
     assert (found.part, found.plan) == ("kind", "no join of two streams")
     assert RANGE.lower_ms == -20_000
+
+
+DECODES = {"decode": "read", "encode": "write"}
+
+
+def decoded(name: str, **changes: object) -> Contract:
+    """The contract that fits a plan, with records that functions decode to other names."""
+    given = replace(FITTING[name], **changes)
+    sides = (replace(side, id="own", keys=("who",) * len(side.keys), time="at", fields=(), filters=(), **DECODES)
+             for side in (given.left, given.right))  # fmt: skip
+    left, right = sides
+    return replace(given, left=left, right=right)
+
+
+@pytest.mark.parametrize(
+    "name", ["inner", "left_outer", "strict", "clicks_first", "full_outer", "no_watermark"]
+)
+def test_a_decoded_contract_that_fits_raises_no_alarm_whatever_its_names_are(name):
+    found = compare(decoded(name), plan(name))
+
+    assert found.mismatches == ()
+    assert found.not_compared[0] == "keys and filters: a plan does not say what decoded records are"
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"kind": JoinKind.INNER}, "kind"),
+        ({"bound": Bound(-21_000, 0)}, "bound"),
+        ({"bound": Bound(-20_000, 0, upper_strict=True)}, "bound"),
+        ({"left": replace(FITTING["left_outer"].left, watermark_delay_ms=9_000)}, "watermark of impressions"),
+    ],
+)
+def test_kind_bound_and_delay_of_a_decoded_contract_are_compared(changes, part):
+    found = compare(decoded("left_outer", **changes), plan("left_outer"))
+
+    assert [mismatch.part for mismatch in found.mismatches] == [part]
