@@ -6,6 +6,7 @@ what to change.
 
 from __future__ import annotations
 
+from tests.support.broken_job import AVRO_JOB
 from tests.support.example_repository import Break, Example
 
 PAID = "tests/paid_orders.py --trace runs/traffic.jsonl"
@@ -128,4 +129,4 @@ NESTED_JSON = Example(
     },
 )  # fmt: skip
 
-EXAMPLES = {example.name: example for example in (NESTED_JSON,)}
+EXAMPLES = {example.name: example for example in (NESTED_JSON, AVRO_JOB)}

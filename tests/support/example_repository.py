@@ -5,9 +5,11 @@ Every state of the repository lies in the same folder, one after the other, so t
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +48,17 @@ class Break:
 
 @dataclass(frozen=True)
 class Example:
-    """A folder of ``docs/examples``: ``prepare`` are the words after ``python`` that make its traces."""
+    """A folder of ``docs/examples``: ``prepare`` are the words after ``python`` that make its traces.
+
+    ``registry``: it needs a schema registry, whose URL is ``TIDEMARK_REGISTRY`` meanwhile. ``variables`` gives what the
+    environment has to have besides.
+    """
 
     name: str
     prepare: tuple[str, ...]
     breaks: dict[str, Break]
+    registry: bool = False
+    variables: Callable[[], dict[str, str]] = dict
 
     @property
     def folder(self) -> Path:
@@ -65,15 +73,21 @@ class ExampleRepository:
         self._example = example
         self._folder = folder
         self._bin = environment / "bin"
+        self._variables = {"TIDEMARK_BACKEND": "local", **example.variables()}
         folder.mkdir(parents=True, exist_ok=True)
         self._put_back()
-        self._call([self._bin / "python", *example.prepare])
 
     @contextmanager
     def stack(self) -> Iterator[None]:
-        """Have a stack for all that is run meanwhile."""
+        """Have a stack, and the traces, for all that is run meanwhile."""
+        registry = ["--registry"] if self._example.registry else []
         try:
-            self._call([self._bin / "tidemark", "up", "--backend", "local"])
+            self._call([self._bin / "tidemark", "up", "--backend", "local", *registry])
+            if registry:
+                status = json.loads(self._call([self._bin / "tidemark", "status", "--json"]))
+                [url] = [one["address"] for one in status["components"] if one["name"] == "registry"]
+                self._variables["TIDEMARK_REGISTRY"] = url
+            self._call([self._bin / "python", *self._example.prepare])
             yield
         finally:
             self._call([self._bin / "tidemark", "down"])
@@ -89,7 +103,7 @@ class ExampleRepository:
         file = self._folder / "src" / mistake.file
         file.write_text(mistake.applied(file.read_text()))
         try:
-            done = self._run([self._bin / "tidemark", "run", *mistake.run.split()])
+            done = self._run([self._bin / "tidemark", "run", *shlex.split(mistake.run)])
         finally:
             self._put_back()
         first = " ".join(done.stderr.splitlines()[-2:]) if mistake.fails else done.stdout.partition("\n")[0]
@@ -108,11 +122,11 @@ class ExampleRepository:
             ignore=shutil.ignore_patterns(*KEPT, "__pycache__"),
         )  # fmt: skip
 
-    def _call(self, command: Sequence[str | Path]) -> None:
-        run_elsewhere(command, self._folder, TIDEMARK_BACKEND="local")
+    def _call(self, command: Sequence[str | Path]) -> str:
+        return run_elsewhere(command, self._folder, **self._variables)
 
     def _run(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=self._folder, env=environment_elsewhere(TIDEMARK_BACKEND="local"), capture_output=True,
+            command, cwd=self._folder, env=environment_elsewhere(**self._variables), capture_output=True,
             text=True, timeout=COMMAND_S, stdin=subprocess.DEVNULL,
         )  # fmt: skip

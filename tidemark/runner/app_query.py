@@ -19,7 +19,7 @@ from tidemark.runner.app_jobs import AppJob
 from tidemark.runner.project_path import is_installed
 from tidemark.runner.query_runs import FRUITLESS_RUNS, QueryRun
 from tidemark.sparkfiles.checkpoint import Checkpoint
-from tidemark.sparkfiles.event_plans import LoggedQuery, logged_queries
+from tidemark.sparkfiles.event_plans import POLICY, LoggedQuery, logged_queries
 from tidemark.stack import Stack
 from tidemark.waiting import wait_until
 
@@ -78,8 +78,9 @@ class AppQuery:
         match command.partition(" ")[0]:
             case "explain":
                 query = self._logged()
-                plan, policy = (query.plan, query.policy) if query is not None else ("", None)
-                return {"event": "plan", "plan": plan, "policy": policy or "", "sources": {}}
+                policy = self._checkpoint.conf().get(POLICY, "min")
+                plan = query.plan if query is not None else ""
+                return {"event": "plan", "plan": plan, "policy": policy, "sources": {}}
             case "stop":
                 self._note_event_log()
                 self._job.kill()

@@ -21,7 +21,7 @@ PLAN_HEADING = "== Physical Plan =="
 _JOIN = b"StreamingSymmetricHashJoin"
 _START = b"SparkListenerSQLExecutionStart"
 _PROGRESS = b"StreamingQueryListener$QueryProgressEvent"
-_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 _HEAD = 200
 """A line of an event log names its event within so many bytes."""
 _WRAPPERS = ("WholeStageCodegen", "InputAdapter", "AdaptiveSparkPlan")
@@ -36,6 +36,8 @@ _NAMED = re.compile(r"^(?P<name>.*?)\n?id = (?P<id>[0-9a-f-]{36})$", re.MULTILIN
 @dataclass
 class LoggedQuery:
     """A streaming query with a join of streams: its id, its name, its plan and ``multipleWatermarkPolicy``.
+
+    The policy is ``None`` if the query did not set it: the application may have (``spark-submit --conf``).
 
     ``topics`` are those of its Kafka sources, in the order of the plan; ``None`` for a source that is none, or reads
     more than one. It is empty if the log has no progress report of the query.
@@ -125,7 +127,7 @@ def _query(event: dict[str, Any]) -> LoggedQuery | None:
         id=named["id"],
         name=named["name"].strip(),
         plan="\n".join([PLAN_HEADING, *lines, ""]),
-        policy=(event.get("modifiedConfigs") or {}).get(_POLICY),
+        policy=(event.get("modifiedConfigs") or {}).get(POLICY),
         is_whole=not any(_NO_DATA in line for line in lines),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import nullcontext
 
@@ -103,8 +104,10 @@ def test_the_plan_of_a_job_is_that_of_its_last_event_log_with_a_batch(made):
         query.start()
         query.query_id = QUERY
         assert query.ask("explain", 1.0)["plan"] == ""
-        log(stack.state_dir / "event-logs" / "job" / "app-1", started(tree("inner"), modifiedConfigs=MAX))
+        log(stack.state_dir / "event-logs" / "job" / "app-1", started(tree("inner")))
         (stack.state_dir / "event-logs" / "job" / "app-2").touch()
+        planned = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": MAX}
+        (stack.checkpoint / "offsets" / "0").write_text(f"v1\n{json.dumps(planned)}\n")
         answer = query.ask("explain", 1.0)
 
     assert answer["plan"].startswith("== Physical Plan ==\n")

@@ -1,0 +1,1 @@
+"""Trips and charges of a ride service."""
