@@ -31,6 +31,7 @@ from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
 from tidemark.oracle.input.history import ROW_MASK, Disposition, Evidence, alone
 from tidemark.oracle.prediction import Prediction
+from tidemark.oracle.run_counts import of_faults
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.verdict import ALONE, Judgement, Verdict, readable_evidence
@@ -89,7 +90,8 @@ class _AuditJudgement(Judgement):
         counts: dict[str, int] = {}
         came, expected = Came(), None
         self._say_the_limits(found, checked)
-        for fault in run.faults():
+        faults = list(run.faults())
+        for fault in faults:
             if not fault.injected:
                 self.inconclusive.append(
                     f"a fault was not injected: {fault_label(fault.component, fault.action)}"
@@ -101,6 +103,7 @@ class _AuditJudgement(Judgement):
             comparison = AuditedOutput(self.audited, expected, found.level, self.finding_log, unread)
             came = self.stage("the output", lambda: comparison.run(run.output())) or came
             counts = self._counts(expected, came, found)
+            counts |= of_faults(faults) if faults else {}
             self._say_what_is_open(came.counts, expected)
             answer, seen = expected, came
             self.explain(lambda: self._compared(run, answer, seen))
