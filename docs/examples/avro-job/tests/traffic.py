@@ -13,7 +13,6 @@ import random
 import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from importlib.resources import files
 from pathlib import Path
 
 from tidemark import avro_pair
@@ -27,7 +26,7 @@ LATE = timedelta(minutes=30)
 MICROSECOND = timedelta(microseconds=1)
 DELAYS = (timedelta(0), MICROSECOND, TEN_MINUTES, TEN_MINUTES - 400_000 * MICROSECOND, TEN_MINUTES + MICROSECOND,
           TEN_MINUTES + timedelta(seconds=50), -MICROSECOND, timedelta(seconds=-50))  # fmt: skip
-SCHEMAS = files("fleet").joinpath("schemas")
+SCHEMAS = Path(__file__).parents[1] / "src" / "fleet" / "schemas"
 
 
 def write_trace(path, registry, seed=11):
