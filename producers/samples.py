@@ -1,10 +1,11 @@
 """A trace made of one sample record of each input of a join: every case that decides about a row, for keys of its own.
 
 Pure, without Kafka and Spark. The records are the samples with other ids, keys and times, in the form that the samples
-have, and with numbers that pass the filters of the contract; everything else in them is as it was. In each slice each
-group of a key of its own has one case: a pair within the bound, at each end of it and just beyond, rows without a
-partner, a key field that differs, a record that was sent twice, a value that does not pass a filter. From the third
-slice on there are late records.
+have, and with numbers that pass the filters of the contract; everything else in them is as it was. Times differ by as
+little as their form can write, at least a millisecond; a number has fractions if that of the sample has one. In each
+slice each group of a key of its own has one case: a pair within the bound, at each end of it and just beyond, rows
+without a partner, a key field that differs, a record that was sent twice, a value that does not pass a filter. From the
+third slice on there are late records.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from producers.sentinel_values import (
     failing_value,
+    fraction_digits,
     json_text,
     passing_values,
     raw_at,
@@ -37,8 +39,8 @@ START_MS = 1_767_225_600_000
 SLICES = 4
 GROUPS = 4
 """So many groups of each case are in a slice."""
-_STEPS_MS = (1, 1000, 60_000, 3_600_000, 86_400_000)
-"""The smallest differences that forms of times can write."""
+_STEPS_MS = (1, 10, 100, 1000, 60_000, 3_600_000, 86_400_000)
+"""The smallest differences that forms of times can write, of which a pattern or a decimal may have tenths."""
 _REACH_MS = 60_000
 """How far apart the records of a pair are at most where the bound is open."""
 
@@ -93,7 +95,7 @@ class _Trace:
         ]
         self._samples = [samples[side.topic] for side in sides]
         self._asked = [asked.get(side.topic, {}) for side in sides]
-        self._step_ms = max(map(_step_ms, sides))
+        self._step_ms = max(map(_step_ms, sides, self._samples))
         self._cases = _cases(contract, self._step_ms, self._asked)
         apart = [abs(after) for case in self._cases for after in case.rights]
         delays = [side.watermark_delay_ms or 0 for side in sides]
@@ -152,7 +154,7 @@ class _Trace:
         identity = fields[about.id]
         found = with_value(found, identity.path, _value(identity, sample, self._numbers[side], about.topic))
         time = fields[about.time]
-        found = with_value(found, time.path, time_value(about, time, time_ms))
+        found = with_value(found, time.path, time_value(about, time, time_ms, raw_at(sample, time)))
         return Record(
             topic=about.topic, value=json_text(found), arrival_ms=0,
             event_ms=time_ms, slice=number,
@@ -189,15 +191,17 @@ def _distances(bound: Bound, step_ms: int) -> tuple[int, int]:
     return first, max(first, last // step_ms * step_ms)
 
 
-def _step_ms(side: Side) -> int:
-    """The smallest difference that the form of a side's times can write."""
+def _step_ms(side: Side, sample: dict[str, Any]) -> int:
+    """The smallest difference that the times of a side can have, written as that of its sample."""
     field = next(one for one in side.fields if one.name == side.time)
     read: Callable[[dict[str, Any]], int | None] = time_reader(field, side.time_format, side.time_zone)
-    unit_ms = NS_PER_UNIT.get(side.time_format, 0) / 1e6
+    like = raw_at(sample, field)
+    unit_ms = 0 if fraction_digits(like) else NS_PER_UNIT.get(side.time_format, 0) / 1e6
     for step_ms in [step_ms for step_ms in _STEPS_MS if step_ms >= unit_ms]:
         first_ms = -(-START_MS // step_ms) * step_ms
         times = [
-            with_value({}, field.path, time_value(side, field, first_ms + more * step_ms)) for more in (0, 1)
+            with_value({}, field.path, time_value(side, field, first_ms + more * step_ms, like))
+            for more in (0, 1)
         ]
         if [read(one) for one in times] == [(first_ms + more * step_ms) * 1000 for more in (0, 1)]:
             return step_ms

@@ -6,7 +6,7 @@ Pure, without Kafka and Spark. A value is changed where the contract says that i
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from zlib import crc32
 
@@ -96,12 +96,33 @@ def _passes(value: Any, kind: ValueType, filters: list[Filter]) -> bool:
     )
 
 
-def time_value(side: Side, field: Field, time_ms: int) -> Any:
-    """A time as the records of a side have it; without a fraction of a second unless it is ISO."""
+def time_value(side: Side, field: Field, time_ms: int, like: Any = None) -> Any:
+    """A time as the records of a side have it: ISO with milliseconds, a number without a fraction.
+
+    A number has a fraction if ``like``, a time of the same field, has one, with as many digits, and more where the
+    time needs them; it is text if that is text.
+    """
     if side.time_format == ISO:
         return write_time(time_ms * 1000)
     text = write_form(time_ms * 1000, side.time_format, side.time_zone)
-    return int(text) if side.time_format in NS_PER_UNIT and field.read_as.kind != STRING else text
+    if side.time_format not in NS_PER_UNIT:
+        return text
+    if digits := fraction_digits(like):
+        number = Decimal(text)
+        written = round(number, digits)
+        text = f"{written if written == number else number:f}"
+    if field.read_as.kind == STRING or (digits and type(like) is str):
+        return text
+    return Decimal(text) if digits else int(text)
+
+
+def fraction_digits(raw: Any) -> int:
+    """How many digits a number in a record, or in text, has behind its point; 0 for all that is no number."""
+    try:
+        exponent = Decimal(str(raw)).as_tuple().exponent
+    except InvalidOperation:
+        return 0
+    return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
 def _key_value(side: Side, field: Field, template: dict[str, Any]) -> Any:

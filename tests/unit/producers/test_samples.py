@@ -13,7 +13,7 @@ import pytest
 from producers.samples import GROUPS, SLICES, sample_trace
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Output, Side
-from tidemark.formats.events import Event, read_event
+from tidemark.formats.events import Event, decode_object, read_event
 from tidemark.formats.record_fields import Field
 from tidemark.formats.trace import Record
 
@@ -24,6 +24,9 @@ FORMS: dict[str, tuple[str, Any, int]] = {
     "epoch seconds": ("epoch-s", 1_772_366_400, 1_000),
     "epoch milliseconds": ("epoch-ms", 1_772_366_400_000, 1),
     "minutes": ("dd/MM/yyyy HH:mm", "01/03/2026 12:00", 60_000),
+    "milliseconds in text": ("yyyy-MM-dd HH:mm:ss.SSS", "2026-03-01 12:00:00.125", 1),
+    "hundredths in text": ("yyyy-MM-dd HH:mm:ss.SS", "2026-03-01 12:00:00.12", 10),
+    "tenths in text": ("yyyy-MM-dd HH:mm:ss[.S]", "2026-03-01 12:00:00", 100),
 }
 """Form, a time in it, and the smallest difference in milliseconds."""
 
@@ -160,3 +163,49 @@ def test_numbers_with_a_fraction_are_written_as_the_sample_has_them_whatever_fai
     with pytest.raises(UsageError, match="is no event") as refused:
         sample_trace(described, {"orders": LEFT, "payments": {**right, "at": None}})
     assert '"rate":0.19' in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "time", "step_ms", "digits"),
+    [
+        ("epoch-s", "decimal(20,3)", Decimal("1767268800.125"), 1, 3),
+        ("epoch-s", "decimal(20,6)", Decimal("1767268800.125000"), 1, 6),
+        ("epoch-s", "decimal(20,2)", Decimal("1767268800.12"), 10, 2),
+        ("epoch-s", "decimal(20,1)", Decimal("1767268800.5"), 100, 1),
+        ("epoch-s", "decimal(20,3)", "1767268800.125", 1, 3),
+        ("epoch-ms", "decimal(20,3)", Decimal("1767268800125.25"), 1, 2),
+    ],
+)
+def test_times_with_fractions_differ_by_as_little_as_their_field_can_say(form, kind, time, step_ms, digits):
+    changed = {"time_format": form, "fields": (Field("at", type=kind),)}
+    described = contract(left=replace(contract().left, **changed), right=replace(contract().right, **changed))
+
+    found = events(described, {**LEFT, "at": time}, {**RIGHT, "at": time})
+
+    apart = distances(found)
+    assert set(apart) == {-step_ms, 0, 300_000, 600_000, 600_000 + step_ms}
+    times = [decode_object(record.value)["at"] for record, _ in found]
+    assert {type(one) for one in times} == {type(time)}
+    assert {-Decimal(one).as_tuple().exponent for one in times} == {digits}
+    assert len({Decimal(one) % 1 for one in times}) > (1 if form == "epoch-s" else 0)
+
+
+def test_a_fraction_has_the_digits_that_its_time_needs_though_the_sample_has_fewer():
+    changed = {"time_format": "epoch-s", "fields": (Field("at", type="decimal(20,3)"),)}
+    described = contract(left=replace(contract().left, **changed))
+
+    found = events(described, {**LEFT, "at": Decimal("1767268800.5")})
+
+    times = [decode_object(record.value)["at"] for record, _ in found if record.topic == "orders"]
+    assert {-one.as_tuple().exponent for one in times} == {1, 2, 3}
+    assert -1 in distances(found)
+
+
+def test_numbers_of_seconds_without_a_fraction_stay_whole_though_their_field_is_a_decimal():
+    changed = {"time_format": "epoch-s", "fields": (Field("at", type="decimal(20,3)"),)}
+    described = contract(left=replace(contract().left, **changed))
+
+    found = events(described, {**LEFT, "at": 1767268800})
+
+    assert {type(json.loads(record.value)["at"]) for record, _ in found if record.topic == "orders"} == {int}
+    assert -1000 in distances(found)
