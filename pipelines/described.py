@@ -20,7 +20,7 @@ from pyspark.sql.functions import expr
 
 from pipelines.side_columns import PLACES, parsed
 from tidemark.errors import UsageError
-from tidemark.formats.contract import Contract, JoinKind, Literal, Side, Term
+from tidemark.formats.contract import Contract, JoinKind, Literal, Side, Term, printed_contract
 from tidemark.formats.field_values import literal_of
 from tidemark.formats.record_fields import BIGINT, DECIMAL, Field
 from tidemark.formats.time_forms import ISO
@@ -49,9 +49,9 @@ def read_contract(path: str) -> SimpleNamespace:
         raise UsageError(
             f"{path!r} is not a contract",
             detail=str(error),
-            hint="`python -m pipelines NAME --describe` prints one",
+            hint="`tidemark contract PIPELINE --json` prints one",
         ) from error
-    return pipeline_of(Contract.from_json(described))
+    return pipeline_of(Contract.from_json(printed_contract(described)))
 
 
 def pipeline_of(contract: Contract) -> SimpleNamespace:

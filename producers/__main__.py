@@ -22,7 +22,7 @@ from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
 from tidemark.formats.chain import Chain, read_contract
-from tidemark.formats.contract import Contract
+from tidemark.formats.contract import Contract, printed_contract
 from tidemark.formats.events import decode_object
 from tidemark.formats.trace import Header, TraceReader, must_be_json_lines, write_trace
 
@@ -196,12 +196,12 @@ def _contract(path: Path) -> Contract | Chain:
     """The contract in a file, also in one that `tidemark contract --json` printed."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        return read_contract(found["contract"] if "plan" in found else found)
+        return read_contract(printed_contract(found))
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
             f"{str(path)!r} is not a contract",
             detail=str(error),
-            hint="`tidemark contract PIPELINE --json` prints one, and `python -m pipelines NAME --describe`",
+            hint="`tidemark contract PIPELINE --json` prints one",
         ) from error
 
 

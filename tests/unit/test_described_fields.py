@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from pipelines.left_outer import CONTRACT
 from tidemark.errors import BrokenContract
-from tidemark.formats.contract import Contract, Filter, Side, Term
+from tidemark.formats import contract as contract_module
+from tidemark.formats.contract import COMPARISONS, Contract, Filter, Side, Term, printed_contract
 from tidemark.formats.events import decode_object, read_event
 from tidemark.formats.field_values import as_text, double_text, in_order, literal_of, value_reader
 from tidemark.formats.record_fields import Field, path_of, text_of_path, type_of
 from tidemark.formats.time_forms import epoch_us, form_problem, pattern_reader, write_form
 
+DOCS = Path(__file__).parents[2] / "docs"
 PATHS = {
     "a": ("a",),
     "meta.id": ("meta", "id"),
@@ -87,6 +91,15 @@ REFUSED = {
     "an offset in brackets and a zone": (
         lambda: left(time_format="yyyy-MM-dd HH:mm[X]", time_zone="Europe/Berlin"), "has an offset in brackets"
     ),
+    "an operator of a filter": (
+        lambda: left(filters=(Filter("ad_id", "<>", "x"),)), "there is no operator '<>'"
+    ),
+    "an operator of a condition": (
+        lambda: replace(left(), condition=(Term("==", "price", "price"),)), "there is no operator '=='"
+    ),
+    "one value in a condition": (
+        lambda: replace(left(), condition=(Term("<", "price"),)), "does not compare two values"
+    ),
     "text as a number": (lambda: left(filters=(Filter("price", ">", "5"),)), "'5' is no bigint"),
     "a fraction as a number": (lambda: left(filters=(Filter("price", ">", 0.5),)), "0.5 is no bigint"),
     "a number as text": (
@@ -110,6 +123,34 @@ def test_what_cannot_be_read_is_refused_with_the_reason(name):
         make()
 
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("op", ["<>", "==", "like", ""])
+def test_an_operator_that_is_none_is_named_and_the_operators_are_listed(op):
+    with pytest.raises(BrokenContract) as caught:
+        left(filters=(Filter("ad_id", op, "x"),))
+
+    assert repr(op) in caught.value.message
+    assert caught.value.hint == "the operators are =, !=, <, <=, >, >="
+
+
+def test_the_operators_are_those_that_the_documents_list():
+    listed = "``=``, ``!=``, ``<``, ``<=``, ``>`` and ``>=``"
+
+    assert re.findall("``(.+?)``", listed) == [*COMPARISONS]
+    assert listed in (contract_module.__doc__ or "")
+    assert listed.replace("``", "`") in (DOCS / "howto" / "read-my-records.md").read_text()
+
+
+def test_a_contract_is_read_from_what_the_command_line_prints_of_it_too():
+    described = left().to_json()
+
+    assert (
+        printed_contract({"contract": described, "mismatches": [], "plan": "== Physical Plan =="})
+        == described
+    )
+    assert printed_contract(described) == described
+    assert printed_contract([described]) == [described]
 
 
 def test_a_described_contract_is_the_same_after_json():

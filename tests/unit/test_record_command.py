@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from typer.testing import CliRunner
 
+from pipelines.left_outer import CONTRACT
 from tidemark.cli import app
 from tidemark.formats.trace import Header, TopicSpec
 from tidemark.kafka import record as recording
@@ -44,3 +47,17 @@ def test_a_login_is_in_a_file_and_the_broker_is_the_options(monkeypatch, tmp_pat
 
     assert CliRunner().invoke(app, words).exit_code == 0
     assert seen == [{"sasl.username": "me", "bootstrap.servers": "here:9092"}]
+
+
+def test_event_times_are_read_by_a_contract_as_the_command_line_prints_it(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(
+        recording, "record", lambda _broker, options, *_: seen.append(options.contract) or ("2525a1", HEADER)
+    )
+    printed = {"contract": CONTRACT.to_json(), "mismatches": [], "plan": ""}
+    (tmp_path / "contract.json").write_text(json.dumps(printed))
+    words = ["record", "--topic", "clicks=raw", "--bootstrap", "here:9092"]
+    words += ["--out", str(tmp_path / "trace.jsonl"), "--contract", str(tmp_path / "contract.json")]
+
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert seen == [CONTRACT]

@@ -63,6 +63,12 @@ def test_what_a_module_prints_is_no_answer(inspect, stranger):
     assert answered(inspect("adteam.plain", "--describe"))["name"] == "pairs"
 
 
+def test_a_contract_is_a_pipeline_also_as_the_command_line_prints_it(inspect, stranger):
+    contract = answered(inspect("adteam.plain", "--describe"))
+    stranger.write("printed.json", json.dumps({"contract": contract, "mismatches": [], "plan": ""}))
+    assert answered(inspect("printed.json", "--describe")) == contract
+
+
 def test_a_module_that_needs_a_session_is_told_from_one_that_is_wrong(inspect):
     assert "SESSION" in answered(inspect("adteam.join:PROMISE"))["needs_session"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidemark.errors import BrokenContract, UsageError
 from tidemark.formats.chain import Chain, read_contract
-from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.contract import Contract, Delivery, printed_contract
 from tidemark.formats.events import read_time_us
 from tidemark.kafka.client_settings import read_client_settings
 from tidemark.runner.pipeline_code import PipelineCode, described_without_session
@@ -139,14 +139,14 @@ def read_single_join(options: AuditOptions) -> Contract:
 
 def _read(path: Path) -> Contract | Chain:
     try:
-        return read_contract(json.loads(path.read_bytes()))
+        return read_contract(printed_contract(json.loads(path.read_bytes())))
     except BrokenContract:
         raise
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{str(path)!r} is no contract",
             detail=str(error),
-            hint="`python -m pipelines NAME --describe` prints one; docs/reference/contract.md describes it",
+            hint="`tidemark contract PIPELINE --json` prints one; docs/reference/contract.md describes it",
         ) from error
 
 

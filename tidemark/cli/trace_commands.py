@@ -164,15 +164,15 @@ def pair(text: str) -> tuple[str, str]:
 def _contract(path: Path | None) -> Contract | None:
     if path is None:
         return None
-    from tidemark.formats.contract import Contract
+    from tidemark.formats.contract import Contract, printed_contract
 
     try:
-        return Contract.from_json(json.loads(path.read_bytes()))
+        return Contract.from_json(printed_contract(json.loads(path.read_bytes())))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{str(path)!r} is no contract",
             detail=str(error),
-            hint="`python -m pipelines NAME --describe` prints one",
+            hint="`tidemark contract PIPELINE --json` prints one",
         ) from error
 
 

@@ -1,7 +1,7 @@
 """The contract: the join that a pipeline promises, in terms of its input and output records.
 
 Free of everything but the standard library, because it also runs in another interpreter (``--spark PYTHON``).
-A contract is written next to the pipeline, printed by ``python -m pipelines NAME --describe``, stored in
+A contract is written next to the pipeline, printed by ``tidemark contract NAME``, stored in
 ``manifest.json``, and is all that the oracle knows of a pipeline::
 
     {"name": "left_outer", "kind": "left_outer",
@@ -25,6 +25,9 @@ tumbling window, which is compared by its end. ``condition`` is the rest of the 
 
     "filters": [{"field": "price", "op": ">=", "value": 5}]
     "condition": [{"left": "price", "op": "<", "right": "price"}, {"left": "price", "op": ">", "value": 0}]
+
+The operators, ``op``, are ``=``, ``!=``, ``<``, ``<=``, ``>`` and ``>=``. As in SQL, NULL passes none of them; text is
+compared by its bytes.
 
 ``"delivery": "exactly-once"`` (or ``"at-least-once"``) is the pipeline's promise, if it differs from the promise of
 the sink that it runs with: it puts a sink of its own behind Spark's, say. ``"accept": ["one-sided-watermark"]`` names
@@ -114,6 +117,7 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 """The operators of filters and conditions, as in SQL."""
+OPERATORS = ", ".join(COMPARISONS)
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 """Each of them read from right to left."""
 
@@ -335,6 +339,12 @@ class Contract:
             ) from error
 
 
+def printed_contract(data: Any) -> Any:
+    """The contract in the JSON that ``tidemark contract --json`` prints; all else is returned as it is."""
+    is_printed = isinstance(data, Mapping) and {"contract", "plan"} <= data.keys()
+    return data["contract"] if is_printed else data
+
+
 def _named(data: Any) -> str:
     """The name of what should be a contract, for an error."""
     return short(data.get("name", "?") if isinstance(data, Mapping) else data)
@@ -452,13 +462,14 @@ def _wrong_types(contract: Contract) -> Iterator[str]:
 
 
 def _objections_to_filters(contract: Contract) -> Iterator[tuple[str, str]]:
-    known = f"give two of left, right and value, and an operator: {', '.join(COMPARISONS)}"
-    for one in (*contract.left.filters, *contract.right.filters):
+    terms = (*contract.condition, *contract.where)
+    compared: tuple[Filter | Term, ...] = (*contract.left.filters, *contract.right.filters, *terms)
+    for one in compared:
         if one.op not in COMPARISONS:
-            yield f"{one} compares nothing", known
-    for term in (*contract.condition, *contract.where):
+            yield f"{one}: there is no operator {one.op!r}", f"the operators are {OPERATORS}"
+    for term in terms:
         if not term.is_whole:
-            yield f"{term} compares nothing", known
+            yield f"{term} does not compare two values", "give two of left, right and value"
         elif term.value is None and term.op == "=":
             yield f"{term} asks for equal fields of both sides", "name them in `keys`"
         elif (term.left, term.right) in [*zip(contract.left.keys, contract.right.keys, strict=False)]:

@@ -72,6 +72,19 @@ def test_a_chain_is_not_audited(tmp_path):
     assert caught.value.detail == "only single joins are audited so far"
 
 
+def test_a_contract_may_be_what_the_command_line_prints_of_one(tmp_path):
+    printed = {
+        "contract": contract().to_json(),
+        "mismatches": [],
+        "not_compared": [],
+        "warnings": [],
+        "plan": "",
+    }
+    (tmp_path / "printed.json").write_text(json.dumps(printed))
+
+    assert read_single_join(options(tmp_path, contract=str(tmp_path / "printed.json"))) == contract()
+
+
 def test_a_file_that_is_no_contract_is_refused(tmp_path):
     (tmp_path / "contract.json").write_text("nonsense")
     (tmp_path / "odd.name").write_text("nonsense")

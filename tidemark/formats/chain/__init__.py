@@ -2,7 +2,7 @@
 
 Free of everything but the standard library, as ``tidemark.formats.contract`` is. A chain takes the place of
 the contract in
-``python -m pipelines NAME --describe``, in ``contract.json`` and in ``manifest.json``. It is recognised by its field
+what ``tidemark contract NAME`` prints, in ``contract.json`` and in ``manifest.json``. It is recognised by its field
 ``chain``, the step whose rows are written::
 
     {"name": "clicks_per_window", "policy": "min", "output": ["user_id", "clicked_in", "clicks"],

@@ -19,7 +19,7 @@ from tidemark.formats.chain.steps import (
     time_of,
     types_of,
 )
-from tidemark.formats.contract import COMPARISONS, JoinKind, functions_problem
+from tidemark.formats.contract import COMPARISONS, OPERATORS, JoinKind, functions_problem
 from tidemark.formats.record_fields import BIGINT, STRING, field_problem
 from tidemark.formats.time_forms import form_problem
 
@@ -44,7 +44,7 @@ def problem(step: Step, *, is_last: bool) -> str:
     if isinstance(step, Where):
         known = {value.name for value in step.input.values} if isinstance(step.input, Aggregate) else set()
         whole = all(one.field in known and one.op in COMPARISONS for one in step.filters)
-        return "" if whole else "it compares values of an aggregate with numbers"
+        return "" if whole else f"it compares values of an aggregate with numbers, by {OPERATORS}"
     if any(name not in types for name in step.keys):
         return f"keys {step.keys}: its input has the fields {', '.join(types)}"
     if isinstance(step, Deduplicate):
@@ -75,7 +75,7 @@ def _problem_of_source(step: Source) -> str:
         return wrong
     numbers = {field.name for field in step.fields if field.made.kind == BIGINT}
     if any(one.field not in numbers or one.op not in COMPARISONS for one in step.filters):
-        return "a filter compares a bigint field with a number"
+        return f"a filter compares a bigint field with a number, by {OPERATORS}"
     if not set(step.required) <= set(names):
         return f"required {step.required}: it has the fields {names}"
     return "" if (step.watermark_delay_ms or 0) >= 0 else "its watermark delay is negative"
