@@ -23,7 +23,7 @@ from producers.settings import Settings, parse_pace
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.contract import Contract, printed_contract
-from tidemark.formats.events import decode_object
+from tidemark.formats.sample_records import read_sample
 from tidemark.formats.trace import Header, TraceReader, must_be_json_lines, write_trace
 
 CONNECT_S = 10.0
@@ -188,7 +188,7 @@ def samples(
         raise UsageError(
             f"there is no sample of {' and '.join(missing)}", hint="give --sample TOPIC=FILE for each"
         )
-    header, records = sample_trace(described, {topic: _first_record(Path(files[topic])) for topic in topics})
+    header, records = sample_trace(described, {topic: read_sample(Path(files[topic])) for topic in topics})
     print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
 
 
@@ -203,23 +203,6 @@ def _contract(path: Path) -> Contract | Chain:
             detail=str(error),
             hint="`tidemark contract PIPELINE --json` prints one",
         ) from error
-
-
-def _first_record(path: Path) -> dict[str, Any]:
-    try:
-        lines = path.read_bytes().strip().splitlines()
-    except OSError as error:
-        raise UsageError(
-            f"the sample {str(path)!r} cannot be read", detail=str(error), hint="--sample names a file: TOPIC=FILE"
-        ) from error  # fmt: skip
-    record = decode_object(lines[0]) if lines else None
-    if record is None:
-        raise UsageError(
-            f"the sample {str(path)!r} has no record",
-            detail="its first line is no JSON object",
-            hint="write a record as it is in the topic into the first line",
-        )
-    return record
 
 
 def print_trace(sha256: str, header: Header) -> None:

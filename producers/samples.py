@@ -69,7 +69,7 @@ def sample_trace(contract: Contract, samples: Mapping[str, dict[str, Any]]) -> t
             raise UsageError(
                 f"the sample of {side.topic!r} is no event of the contract",
                 detail=f"its time has to be at {side.time}, as {side.time_format}: {json_text(samples[side.topic])}",
-                hint="give a record as it is in the topic, or mend the contract",
+                hint="give a record as it is in the topic, or correct the contract: its `time` and `time_format`",
             )
     made = list(_Trace(contract, sides, samples).records())
     topics = {side.topic: TopicSpec(1) for side in sides}
