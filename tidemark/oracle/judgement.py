@@ -19,6 +19,7 @@ from tidemark.formats.consistency import told_otherwise
 from tidemark.oracle import coverage as goals
 from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.row_facts import RowFacts
+from tidemark.oracle.causes.state_causes import state_cause
 from tidemark.oracle.causes.watermark_causes import watermark_cause
 from tidemark.oracle.compare.explanations import if_it_never_came
 from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, Seen
@@ -125,10 +126,16 @@ class _JoinJudgement(Judgement):
             if history.rest is None and history.batches[batch_of[identity]].plan.committed
         )
         came = [(identity, batch_of[identity]) for identity in of_trace if seen.came(identity)]
-        explained = {}
-        if "wrong_watermarks" in self.finding_log.unexplained():
-            explained["wrong_watermarks"] = watermark_cause(history, self._watermarks_ms)
-        return Compared(RowFacts(history, prediction, run.inputs()), came, owed, explained)
+        return Compared(RowFacts(history, prediction, run.inputs()), came, owed, self._explained(run))
+
+    def _explained(self, run: Evidence) -> dict[str, str]:
+        """What the watermarks and the state say of the query, if they are wrong."""
+        wrong, found = self.finding_log.unexplained(), {}
+        if "wrong_watermarks" in wrong:
+            found["wrong_watermarks"] = watermark_cause(self.history, self._watermarks_ms)
+        if of_state := wrong.keys() & {"lost_state", "leaked_state"}:
+            found |= dict.fromkeys(of_state, state_cause(self.history, run.state() or ()))
+        return found
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
         """What had to come out, and what known defects change in it."""

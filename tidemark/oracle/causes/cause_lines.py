@@ -1,6 +1,14 @@
 """The sentence of each property: how many rows of how many are wrong, and what they have in common.
 
-Free of I/O; decides nothing.
+Free of I/O; decides nothing. The sentence that explains most is read first (``Weight``):
+
+* the query is another: its plan, or the times in its state, differ from the contract's, or batches are missing;
+* a value of the records, or a limit of one, that at least ``_MANY`` wrong rows have, all of them, and no right row: a
+  filter or a key. The records that it is about move watermarks, too, so it is read before wrong watermarks;
+* wrong watermarks, because rows are late, and leave, at other times. If nothing says which query has them, they are
+  read after a value, not a limit, that at least ``_SOME`` wrong rows have, all of them, and no right row: so many have
+  none by chance, but numbers that grow with the time do have a limit where a wrong watermark parts rows;
+* anything else that wrong rows have in common; then, how many there are.
 """
 
 from __future__ import annotations
@@ -44,6 +52,8 @@ _SUBJECTS = {
 }
 _MANY = 20
 """So many rows have no value in common by chance; a deviation is none for any number of them."""
+_SOME = 10
+"""As ``_MANY``, beside watermarks that no query explains."""
 _REPEATS = ("duplicate_rows", "repeated_semi_rows")
 
 
@@ -59,7 +69,7 @@ class Weight(IntEnum):
     VALUE = 3
     """Many rows of one value, or up to a limit, and no right row: a filter or a key. It moves watermarks, too."""
     QUERY = 4
-    """The query is another, or its batches are not all there."""
+    """The query is another, or reads other times, or its batches are not all there."""
 
 
 _WEIGHTS = {
@@ -68,6 +78,7 @@ _WEIGHTS = {
     "decoded_differently": Weight.QUERY,
     "wrong_watermarks": Weight.WATERMARKS,
 }
+_WEIGHTS_IF_EXPLAINED = {"lost_state": Weight.QUERY, "leaked_state": Weight.QUERY}
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -111,7 +122,12 @@ class Compared:
     came: Iterable[OutputRow]
     owed: Mapping[str, int]
     explained: Mapping[str, str] = field(default_factory=dict)
-    """What else was found out about a property, which is read before its first finding."""
+    """What else was found out about a property, which is read before its first finding; it may be empty."""
+
+    def weight(self, name: str) -> Weight:
+        """How much is explained of a property that is not about output rows."""
+        known = _WEIGHTS.get(name, Weight.COUNTED)
+        return _WEIGHTS_IF_EXPLAINED.get(name, known) if self.explained.get(name) else known
 
 
 def first_read(causes: Sequence[Cause]) -> list[Cause]:
@@ -125,23 +141,29 @@ def cause_lines(log: FindingLog, compared: Compared | None = None) -> list[Cause
     Without ``compared`` the rows are only counted.
     """
     owed: Mapping[str, int] = {} if compared is None else compared.owed
+    explained: Mapping[str, str] = {} if compared is None else compared.explained
     samples = {name: _spread(log.rows_of(name)) for name in log.unexplained()} if compared else {}
     right: dict[bool, list[OutputRow]] = {}
     if compared is not None and any(samples.values()):
         right = _right(log, compared)
         compared.facts.read([row for rows in [*samples.values(), *right.values()] for row in rows])
+    no_query = "wrong_watermarks" in log.unexplained() and not explained.get("wrong_watermarks")
     found = []
     for name, many in log.unexplained().items():
         if name not in _SUBJECTS or many == 1:
-            found.append(Cause(name, _first(log, name, many, compared), _WEIGHTS.get(name, Weight.COUNTED)))
+            weight = _WEIGHTS.get(name, Weight.COUNTED) if compared is None else compared.weight(name)
+            found.append(Cause(name, _first(log, name, many, compared), weight))
             continue
         said, weight = _subject(name, many, owed.get(name, 0)), Weight.COUNTED
         if compared is not None and samples[name] and owed.get(name) != many:
             shapes = {compared.facts.shape(row) for row in samples[name]}
             others = [row for shape in shapes for row in right[shape]]
-            is_copy = name in _REPEATS
-            common, weight = _in_common(compared.facts, samples[name], others, many, is_copy=is_copy)
-            said += common
+            common = _common(compared.facts, samples[name], others, is_copy=name in _REPEATS)
+            if common is not None:
+                said += _in_common(common, compared.facts, (len(samples[name]), len(others)), many)
+                is_apart = _is_apart(common, (len(samples[name]), len(others)), has_other_watermarks=no_query)
+                is_value = is_apart and compared.facts.is_of_input(common.fact)
+                weight = Weight.VALUE if is_value else Weight.COMMON
         if problem := _problem(log, name, many):
             said, weight = said + problem, Weight.COMMON
         found.append(Cause(name, said, weight))
@@ -165,23 +187,29 @@ def _subject(name: str, many: int, owed: int) -> str:
     return f"{many:,} {f'of {owed:,} ' if owed > many else ''}{what}"
 
 
-def _in_common(
-    facts: KnownRows, wrong: Sequence[OutputRow], right: Sequence[OutputRow], many: int, *, is_copy: bool
-) -> tuple[str, Weight]:
-    """``: in all 399, …``, and how much that explains; an empty text if nothing sets the wrong rows apart."""
+def _common(
+    facts: KnownRows, wrong: Sequence[OutputRow], right: Sequence[OutputRow], *, is_copy: bool
+) -> Common | None:
+    """What sets the wrong rows apart, if anything does."""
     mine, others = [facts.of(row) for row in wrong], [facts.of(row) for row in right]
     if is_copy:
         mine = [{**known, **facts.of_copy(row)} for known, row in zip(mine, wrong, strict=True)]
-    common = most_telling(mine, others)
-    if common is None:
-        return "", Weight.COUNTED
-    text = f": {sentence(common, len(mine), len(others))}{facts.about(common)}"
-    if len(wrong) < many:
-        text += f"; {len(wrong):,} wrong rows were looked at"
-    is_deviation = common.fact.kind is Kind.DEVIATION
-    is_perfect = common.wrong == len(mine) and not common.right
-    is_perfect &= is_deviation or (len(mine) >= _MANY and bool(others))
-    return text, Weight.VALUE if is_perfect and facts.is_of_input(common.fact) else Weight.COMMON
+    return most_telling(mine, others)
+
+
+def _in_common(common: Common, facts: KnownRows, compared: tuple[int, int], many: int) -> str:
+    """``: in all 399, …``; ``compared`` are how many wrong and right rows were, of ``many`` wrong ones."""
+    text = f": {sentence(common, *compared)}{facts.about(common)}"
+    return text + (f"; {compared[0]:,} wrong rows were looked at" if compared[0] < many else "")
+
+
+def _is_apart(common: Common, compared: tuple[int, int], *, has_other_watermarks: bool) -> bool:
+    """Whether all wrong rows have it, no right row has, and that is none by chance."""
+    wrong, right = compared
+    if common.wrong < wrong or common.right:
+        return False
+    enough = _SOME if has_other_watermarks and not common.is_limit else _MANY
+    return common.fact.kind is Kind.DEVIATION or (wrong >= enough and right > 0)
 
 
 def _problem(log: FindingLog, name: str, many: int) -> str:

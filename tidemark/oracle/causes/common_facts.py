@@ -22,6 +22,8 @@ _FEWEST_RIGHT = 10
 _MOST_WRONG, _FEW_RIGHT = 0.8, 0.02
 """A fact is named if at least this part of the wrong rows has it, and at most that part of the right ones."""
 _US = 1_000_000
+_QUARTER_US, _FARTHEST_US = 900 * _US, 14 * 3_600 * _US
+"""Zones of time are whole quarter hours from UTC, and up to 14 hours."""
 _SHOWN = 60
 
 
@@ -53,13 +55,17 @@ Facts = Mapping[Fact, Value]
 
 
 class Common(NamedTuple):
-    """A fact that ``wrong`` of the wrong rows have, and ``right`` of the right ones; ``text`` says it."""
+    """A fact that ``wrong`` of the wrong rows have, and ``right`` of the right ones; ``text`` says it.
+
+    ``is_limit``: it is one of values up to, or from, ``value`` on.
+    """
 
     fact: Fact
     text: str
     wrong: int
     right: int
     value: Value
+    is_limit: bool = False
 
 
 def most_telling(wrong: Sequence[Facts], right: Sequence[Facts]) -> Common | None:
@@ -111,12 +117,22 @@ def _candidates(fact: Fact, wrong: Sequence[Facts], right: Sequence[Facts]) -> I
     beyond = [number for number in known if number > high]
     if len(beyond) >= len(known) - _FEW_RIGHT * len(right):
         yield Common(
-            fact, f"{fact.name} <= {written(high, fact.kind)}", len(numbers), len(known) - len(beyond), high
+            fact,
+            f"{fact.name} <= {written(high, fact.kind)}",
+            len(numbers),
+            len(known) - len(beyond),
+            high,
+            is_limit=True,
         )
     before = [number for number in known if number < low]
     if len(before) >= len(known) - _FEW_RIGHT * len(right):
         yield Common(
-            fact, f"{fact.name} >= {written(low, fact.kind)}", len(numbers), len(known) - len(before), low
+            fact,
+            f"{fact.name} >= {written(low, fact.kind)}",
+            len(numbers),
+            len(known) - len(before),
+            low,
+            is_limit=True,
         )
 
 
@@ -148,3 +164,18 @@ def duration(us: int) -> str:
     hours, minutes = divmod(minutes, 60)
     digits = f"{rest:06d}" if rest % 1000 else f"{rest // 1000:03d}"
     return f"{sign}{hours}:{minutes:02d}:{seconds:02d}.{digits}"
+
+
+def is_of_zones(us: int) -> bool:
+    """Whether times that are so far apart may be one local time in two zones."""
+    return us != 0 and us % _QUARTER_US == 0 and abs(us) <= _FARTHEST_US
+
+
+def read_elsewhere(us: int) -> str:
+    """``read 1:00:00.000 later: another time zone``: how times that are too late, or below 0 too early, are read."""
+    return f"read {duration(abs(us))} {'later' if us > 0 else 'earlier'}{zone_of(us)}"
+
+
+def zone_of(us: int) -> str:
+    """``: another time zone``, if the distance is one between zones."""
+    return ": another time zone" if is_of_zones(us) else ""
