@@ -133,8 +133,9 @@ class _JoinJudgement(Judgement):
         wrong, found = self.finding_log.unexplained(), {}
         if "wrong_watermarks" in wrong:
             found["wrong_watermarks"] = watermark_cause(self.history, self._watermarks_ms)
-        if of_state := wrong.keys() & {"lost_state", "leaked_state"}:
-            found |= dict.fromkeys(of_state, state_cause(self.history, run.state() or ()))
+        of_state = [name for name in ("lost_state", "leaked_state") if name in wrong]
+        if of_state:
+            found[of_state[0]] = state_cause(self.history, run.state() or ())
         return found
 
     def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
