@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Term,
         WatermarkPolicy,
     )
+    from tidemark.formats.csv_records import csv_pair
     from tidemark.formats.json_reader import read_json
     from tidemark.formats.json_schema_records import json_schema_pair
     from tidemark.formats.kafka_record import KafkaRecord
@@ -90,6 +91,7 @@ __all__ = [
     "audit",
     "avro_pair",
     "check",
+    "csv_pair",
     "json_schema_pair",
     "read_json",
     "run",
@@ -105,6 +107,7 @@ _MODULES = {
     "tidemark.formats.contract": (
         "Bound", "Contract", "Delivery", "Filter", "JoinKind", "Output", "Side", "Term", "WatermarkPolicy",
     ),
+    "tidemark.formats.csv_records": ("csv_pair",),
     "tidemark.formats.json_reader": ("read_json",),
     "tidemark.formats.json_schema_records": ("json_schema_pair",),
     "tidemark.formats.kafka_record": ("KafkaRecord",),
