@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tidemark.formats.json_reader import read_json
     from tidemark.formats.json_schema_records import json_schema_pair
     from tidemark.formats.kafka_record import KafkaRecord
+    from tidemark.formats.protobuf_records import protobuf_pair
     from tidemark.formats.record_fields import Field
     from tidemark.formats.run_io import RunIO
     from tidemark.oracle.findings import Finding
@@ -93,6 +94,7 @@ __all__ = [
     "check",
     "csv_pair",
     "json_schema_pair",
+    "protobuf_pair",
     "read_json",
     "run",
 ]
@@ -111,6 +113,7 @@ _MODULES = {
     "tidemark.formats.json_reader": ("read_json",),
     "tidemark.formats.json_schema_records": ("json_schema_pair",),
     "tidemark.formats.kafka_record": ("KafkaRecord",),
+    "tidemark.formats.protobuf_records": ("protobuf_pair",),
     "tidemark.formats.record_fields": ("Field",),
     "tidemark.formats.run_io": ("RunIO",),
     "tidemark.oracle.findings": ("Finding",),

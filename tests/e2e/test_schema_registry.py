@@ -17,12 +17,14 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
 from pipelines.codec import _text, as_like
+from tests.support.protobuf_messages import PROTO, file_descriptor, message_class
 from tidemark.errors import UsageError
 from tidemark.formats.avro_records import avro_pair
 from tidemark.formats.contract import Side
 from tidemark.formats.events import read_event
 from tidemark.formats.json_schema_records import json_schema_pair
 from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.protobuf_records import protobuf_pair
 from tidemark.formats.record_fields import Field
 from tidemark.formats.trace import TraceReader
 from tidemark.stack import ComponentState
@@ -192,6 +194,31 @@ def test_what_is_no_json_of_the_registry_says_why(headless, value, why, registry
     decode, _ = json_schema_pair(registry)
 
     assert why in _text("decode", decode, KafkaRecord(topic, value if headless else head(number) + value))
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_protobuf_behind_a_head_is_read_by_the_message_that_its_index_names(as_text, registry, topic):
+    file = file_descriptor()
+    kind, other = message_class(file, "Payment.Line"), message_class(file, "Event")
+    schema = PROTO if as_text else base64.b64encode(file.SerializeToString()).decode()
+    decode, encode = protobuf_pair(kind, registry=registry)
+    _, encode_other = protobuf_pair(other, registry=registry, subject=f"{topic}-value")
+    assert "it begins with" in _text("decode", decode, KafkaRecord(topic, b"{"))
+    with pytest.raises(UsageError, match="no schema under"):
+        encode({"cents": 7}, None)
+    number = registered(registry, f"{topic}-value", schema, "PROTOBUF")
+
+    made = encode({"cents": 7}, None)
+
+    assert made == head(number) + b"\x04\x02\x00" + kind(cents=7).SerializeToString()
+    record = KafkaRecord(topic, made)
+    assert decode(record) == {"cents": 7}
+    assert encode({"cents": 8}, record).value == made[:-1] + b"\x08"
+    wrong = KafkaRecord(topic, encode_other({"id": "a"}, None))
+    assert "has Event, not Payment.Line, at index [0]" in _text("decode", decode, wrong)
+    assert "which the registry does not know" in _text(
+        "decode", decode, KafkaRecord(topic, head(999_999) + b"\x00")
+    )
 
 
 PIPELINE = """

@@ -87,13 +87,7 @@ class RegistrySchemas:
                 detail="the topic of the sentinel has no record whose schema ID it could have",
                 hint="give the pair a schema: schema=…",
             )
-        subject = self._subject or (f"{self._topic}-value" if self._topic else "")
-        if not subject:
-            raise UsageError(
-                "no record tells under which subject the schema is registered",
-                detail="the topic of the sentinel has no record",
-                hint='give the pair a subject: subject="orders-value"',
-            )
+        subject = self._subject_name()
         key = subject, text
         if key not in self._numbers:
             from confluent_kafka.schema_registry import Schema
@@ -101,6 +95,28 @@ class RegistrySchemas:
             schema = Schema(text, self._kind)
             self._numbers[key] = self._ask(lambda client: client.register_schema(subject, schema))
         return self._numbers[key]
+
+    def latest(self) -> int:
+        """The ID of the latest schema under ``TOPIC-value``; raises ``UsageError`` if there is none."""
+        subject = self._subject_name()
+        found = self._ask(lambda client: client.get_latest_version(subject), missing_is_none=True)
+        if found is None:
+            raise UsageError(
+                f"the schema registry has no schema under {subject!r}",
+                detail="the topic of the sentinel has no record whose schema ID it could have",
+                hint=f"register the schema under {subject!r}, or give the pair another subject: subject=…",
+            )
+        return int(found.schema_id)
+
+    def _subject_name(self) -> str:
+        subject = self._subject or (f"{self._topic}-value" if self._topic else "")
+        if not subject:
+            raise UsageError(
+                "no record tells under which subject the schema is registered",
+                detail="the topic of the sentinel has no record",
+                hint='give the pair a subject: subject="orders-value"',
+            )
+        return subject
 
     def _ask(self, question: Callable[[Any], Any], *, missing_is_none: bool = False) -> Any:
         """What the registry answers; raises ``TestbedError`` if it does not.
