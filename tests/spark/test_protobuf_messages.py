@@ -46,7 +46,7 @@ def meant(rng: random.Random) -> dict[str, Any]:
         "paid": rng.random() < 0.5,
         "raw": rng.choice((b"", b"\xff\x00", b"abc")),
         "state": rng.choice(tuple(STATES)),
-        "counts": {rng.choice(TEXTS): rng.choice(LONGS) for _ in range(rng.randrange(3))},
+        "counts": {text: rng.choice(LONGS) for text in sorted({*rng.choices(TEXTS, k=rng.randrange(3))})},
         "note": rng.choice((None, *TEXTS)),
         "card": rng.choice((None, *TEXTS)),
     }

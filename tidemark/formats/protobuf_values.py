@@ -2,6 +2,7 @@
 
 Free of Kafka and Spark; of ``protobuf`` it needs only what generated classes have. A dictionary has all fields of the
 class by their names in the ``.proto`` file: none is left out, so that a path of a contract is there in each record.
+Maps are sorted by their keys, because a message has them in no order.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _value(message: Any, field: Any) -> Any:
     found = getattr(message, field.name)
     if (entry := _map_entry(field)) is not None:
         of = entry.fields_by_name["value"]
-        return {_key_text(key): _single(found[key], of) for key in found}
+        return {_key_text(key): _single(found[key], of) for key in sorted(found)}
     return [_single(one, field) for one in found] if _is_repeated(field) else _single(found, field)
 
 
