@@ -87,6 +87,8 @@ def contract_command(
         _print_json(contract, plan_check)
     else:
         _print(contract, plan_check)
+        if Path(pipeline).suffix == ".json":
+            typer.echo("the plan is made of the contract itself: no query of yours was compared")
     raise typer.Exit(EXIT_INVALID if plan_check.comparison.mismatches else EXIT_VALID)
 
 

@@ -31,6 +31,9 @@ from tidemark.waiting import wait_until
 RECOVERY_S = 240.0
 """Calibration: a batch whose executor or driver was killed took up to 40 s on a busy machine; several times that."""
 
+BATCH_S = 900.0
+"""Calibration: a job may take ten minutes to plan its first batch on an overloaded machine (``runner.app_query``)."""
+
 LOG_LINES = 20
 """Of the driver's log, in the error that nothing was committed."""
 
@@ -192,7 +195,7 @@ class FaultInjector:
             self._armed.set()
             return 0
 
-        found = self._until(running, "a running batch") - 1
+        found = self._until(running, "a running batch", BATCH_S) - 1
         self._armed.clear()
         return RunningBatch(found, self._ends.get(found))
 
@@ -211,7 +214,7 @@ class FaultInjector:
         if self._over.is_set():
             raise _Over
 
-    def _until(self, condition: Callable[[], int | bool], what: str) -> int:
+    def _until(self, condition: Callable[[], int | bool], what: str, timeout_s: float = RECOVERY_S) -> int:
         def look() -> int:
             is_over = self._over.is_set()  # read first: what was true when the run ended counts
             value = condition()
@@ -220,7 +223,7 @@ class FaultInjector:
             return value
 
         try:
-            return wait_until(look, RECOVERY_S, lambda: what, poll_s=0.01)
+            return wait_until(look, timeout_s, lambda: what, poll_s=0.01)
         except DeadlineExceeded as error:
             error.hint = "logs/ in the run directory has the logs of driver and executors"
             with suppress(TidemarkError):

@@ -13,7 +13,7 @@ from tidemark.sparkfiles.log_lines import is_event_log
 from tidemark.stack import Stack
 
 TOPICS = ("left", "right")
-"""Topics of a plan, which does not name them."""
+"""Topics of a plan, which does not name them; a draft asks for them."""
 
 
 def draft_of_file(path: Path, query: str | None = None) -> ContractDraft:
@@ -37,7 +37,7 @@ def _draft_of_event_log(path: Path, query: str | None) -> ContractDraft:
     if len(found.topics) != len(TOPICS) or len({*topics}) != len(TOPICS):
         topics = [*TOPICS]
     source = PlanSource(topics, policy=found.policy, are_sides=True)
-    return _drafted(found.plan, _name_of(found.name or "query"), source)
+    return _asking_for_topics(_drafted(found.plan, _name_of(found.name or "query"), source))
 
 
 def _draft_of_text(path: Path) -> ContractDraft:
@@ -52,7 +52,15 @@ def _draft_of_text(path: Path) -> ContractDraft:
             f"{str(path)!r} has no plan", detail=f"there is no line {PLAN_HEADING!r} in it",
             hint="write there what explain() prints of the streaming query's data frame",
         )  # fmt: skip
-    return _drafted(text, _name_of(path.stem), PlanSource(TOPICS))
+    return _asking_for_topics(_drafted(text, _name_of(path.stem), PlanSource(TOPICS)))
+
+
+def _asking_for_topics(draft: ContractDraft) -> ContractDraft:
+    """A draft with a question for each topic that neither a plan nor a progress report names."""
+    for side, topic in (("left", draft.contract.left.topic), ("right", draft.contract.right.topic)):
+        if topic in TOPICS:
+            draft.ask(f"{side}.topic", "the plan does not name the topic: which one is it?")
+    return draft
 
 
 def draft_of_function(code: PipelineCode, stack: Stack) -> ContractDraft:

@@ -88,6 +88,8 @@ def test_topics_that_are_not_two_are_called_left_and_right(topics, tmp_path):
 
     assert draft.contract.left.topic == "left"
     assert draft.contract.right.topic in ("right", "clicked")
+    assert draft.questions["left.topic"] == ["the plan does not name the topic: which one is it?"]
+    assert ("right.topic" in draft.questions) == (draft.contract.right.topic == "right")
 
 
 def test_a_plan_of_a_batch_that_read_both_inputs_is_preferred(tmp_path):
