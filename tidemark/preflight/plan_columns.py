@@ -42,8 +42,8 @@ class Column:
     """A column as far as it could be followed.
 
     ``field`` is the path in the record, ``None`` where something else than renaming, casting and JSON was done to it;
-    ``id`` the number of the last column on the way; ``window_us`` the length of the tumbling window of it;
-    ``constant`` says that nothing of the record is in it.
+    ``id`` the number of the last column on the way, with the path in it where that is a struct; ``window_us`` the
+    length of the tumbling window of it; ``constant`` says that nothing of the record is in it.
     """
 
     text: str
@@ -162,7 +162,7 @@ class PlanColumns:
             return Column(tidy(text), field=path.removeprefix(".") or None, id=number)
         found = self.source(definition)
         if path and (found.window_us is None or path != ".end"):
-            return Column(tidy(text), id=number)
+            return Column(tidy(text), id=f"{number}{path}")
         return Column(tidy(text), found.field, found.id or number, found.window_us, found.constant)
 
     def _window(self, text: str, struct: str) -> Column:

@@ -14,7 +14,7 @@ from tidemark.preflight.mismatches import Mismatch, Notes, PlanComparison
 from tidemark.preflight.named_by_paths import named_by_paths
 from tidemark.preflight.physical_plan import QueryPlan
 from tidemark.preflight.plan_conditions import compare_bound, compare_filters, compare_terms
-from tidemark.preflight.plan_expressions import call, split, tidy
+from tidemark.preflight.plan_expressions import ATTRIBUTE, call, split, tidy
 from tidemark.preflight.plan_sides import SPARKS_NAME, Laid, Paired, lay, lay_as
 
 __all__ = ["Mismatch", "PlanComparison", "compare"]
@@ -69,11 +69,26 @@ def _compare_decoded(contract: Contract, plan: QueryPlan, notes: Notes) -> Notes
         for paired in laid.sides:
             _compare_delay(paired, found)
         if all(len(paired.plan.watermarks) == 1 for paired in laid.sides):
-            compare_bound(contract, laid, found)
+            compare_bound(contract, _of_times(laid), found)
         readings.append(found.done())
     best = min(readings, key=lambda done: len(done.mismatches))
     notes.add(best)
     return notes
+
+
+def _of_times(laid: Laid) -> Laid:
+    """The join with the conjuncts and keys alone that name a column with a watermark."""
+
+    def is_of_time(text: str) -> bool:
+        columns = [found[0] for found in ATTRIBUTE.finditer(text)]
+        return any(paired.marks(column) for paired in laid.sides for column in columns)
+
+    return replace(
+        laid,
+        keys=tuple(texts for texts in laid.keys if any(map(is_of_time, texts))),
+        both=tuple(filter(is_of_time, laid.both)),
+        above=tuple(filter(is_of_time, laid.above)),
+    )
 
 
 def _by_watermark(paired: Paired) -> Paired:
