@@ -11,7 +11,7 @@ Coverage goals are not asked: nobody chose the input of such a query. If no row 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,8 +105,8 @@ class _AuditJudgement(Judgement):
             counts = self._counts(expected, came, found)
             counts |= of_faults(faults) if faults else {}
             self._say_what_is_open(came.counts, expected)
-            answer, seen = expected, came
-            self.explain(lambda: self._compared(run, answer, seen))
+            answer, seen, owed = expected, came, comparison.owed()
+            self.explain(lambda: self._compared(run, answer, seen, owed))
         verdict = self.conclude(counts, (), {})
         verdict.audit = AuditAccount(
             level=found.level,
@@ -124,7 +124,7 @@ class _AuditJudgement(Judgement):
             tables["late"] = self.stage("late rows", lambda: self._late_rows(expected)) or []
         return Audit(verdict, {name: tables.get(name, []) for name in TABLES})
 
-    def _compared(self, run: Evidence, expected: Expected, came: Came) -> Compared:
+    def _compared(self, run: Evidence, expected: Expected, came: Came, owed: Mapping[str, int]) -> Compared:
         """What wrong rows are compared with for their cause."""
         history = self.audited.history
         marks = {one.plan.batch: one.plan.watermark_ms for one in history.batches}
@@ -135,7 +135,7 @@ class _AuditJudgement(Judgement):
         )
         certain = expected.rows.certain
         rows = [(one, batch) for one, batch in expected.due.items() if one in came.first and one in certain]
-        return Compared(RowFacts(history, prediction, run.inputs()), rows, {})
+        return Compared(RowFacts(history, prediction, run.inputs()), rows, owed)
 
     def _is_ours(self, found: OutputLevel) -> bool:
         """Whether the output has records of this query at all, where they say of which they are."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 from tests.golden.judging import EVIDENCE, FACTS
 from tests.unit.oracle.audits import AuditOf
-from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.evidence import OutputRecord, RunDirectory
 
 KNOWN = json.loads(FACTS.read_text(encoding="utf-8"))
 OF_A_RUN_ONLY = (
@@ -98,3 +99,21 @@ def test_no_row_is_found_that_is_right_wherever_the_log_of_a_wrong_run_is_trimme
         if first < len(run.batches()):
             found = AuditOf(run, "rows", first=first).verdict()
             assert not Counter(found.findings_total) - Counter(whole.findings_total), (first, found.findings)
+
+
+class WithoutNullRows(AuditOf):
+    """The audit of a run whose rows without a partner never came."""
+
+    def output(self) -> Iterator[OutputRecord]:
+        return (one for one in super().output() if json.loads(one.value)["click_id"] is not None)
+
+
+@pytest.mark.parametrize("level", ["batches", "ids"])
+def test_the_cause_says_of_how_many_rows_none_came(level):
+    run = RunDirectory(EVIDENCE / "left_outer")
+    verdict = WithoutNullRows(run, level).verdict()
+
+    [(name, many)] = verdict.findings_total.items()
+    assert name == "missing_nulls"
+    assert many > 10
+    assert verdict.cause == f"none of {many} NULL rows that are due came"

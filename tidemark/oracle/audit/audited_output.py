@@ -173,6 +173,15 @@ class AuditedOutput:
             key=lambda one: (one not in rows.possible, one in first, one not in rows.certain, one),
         )
 
+    def owed(self) -> Counter[str]:
+        """How many judged rows had to come, by the property of those that never came."""
+        history = self._audited.history
+        return Counter(
+            if_it_never_came(identity, history.contract.kind)
+            for identity in self._expected.owed.certain
+            if self._is_judged(identity) and not history.is_of_sentinel(identity)
+        )
+
     def _first(self, identity: int, place: str, batch: int | None, record: OutputRecord) -> None:
         """A row that comes for the first time."""
         expected = self._expected
