@@ -113,7 +113,8 @@ def await_executors(stack, driver: str, count: int = 2):
 
 
 def test_every_component_runs(stack):
-    assert stack.components() == ["broker", "master", "worker-1", "worker-2", "driver"]
+    asked = [name for name in stack.components() if name != "registry"]  # another test may have asked for one
+    assert asked == ["broker", "master", "worker-1", "worker-2", "driver"]
     for component in stack.status():
         assert component.state is ComponentState.RUNNING
         assert component.pid

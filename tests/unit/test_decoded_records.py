@@ -238,11 +238,12 @@ def test_a_large_run_of_decoded_records_is_not_read_set_by_set():
     assert not can_be_read(empty_history(manifest))
 
 
-def test_a_plan_says_nothing_of_decoded_records():
-    found = compare(DECODED, plan("inner"))
+def test_a_plan_says_no_field_of_decoded_records():
+    found = compare(DECODED, plan("left_outer"))
 
     assert found.mismatches == ()
     assert len(found.not_compared) == 1
+    assert [one.part for one in compare(DECODED, plan("inner")).mismatches] == ["kind"]
     assert advise(DECODED, plan("no_watermark")) == advise(DECODED, None)
 
 
