@@ -18,7 +18,6 @@ from typing import Any
 from producers.sentinel_values import (
     failing_value,
     fraction_digits,
-    json_text,
     passing_values,
     raw_at,
     raw_value,
@@ -29,6 +28,7 @@ from producers.sentinels import asked_of, sides_of
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Bound, Contract, Side
 from tidemark.formats.events import decode_object, read_event, time_reader
+from tidemark.formats.exact_json import json_text
 from tidemark.formats.field_values import literal_of
 from tidemark.formats.record_fields import BOOLEAN, DATE, NUMBERS, Field
 from tidemark.formats.time_forms import NS_PER_UNIT

@@ -5,7 +5,6 @@ Pure, without Kafka and Spark. A value is changed where the contract says that i
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from zlib import crc32
@@ -54,15 +53,6 @@ def failing_value(field: Field, template: dict[str, Any], filters: list[Filter])
     now = value_reader(field)(template)
     near = [one for one in _candidates(field, now, filters) if not _passes(one, field.made, filters)]
     return raw_value(near[0], field, raw_at(template, field)) if near else None
-
-
-def json_text(value: Any) -> str:
-    """A decoded record as JSON without blanks; a ``Decimal`` is a number with all of its digits."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(name)}:{json_text(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(json_text, value)) + "]"
-    return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
 def raw_at(value: Any, field: Field) -> Any:

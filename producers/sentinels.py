@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from producers.sentinel_values import (
-    json_text,
     number_of,
     passing_values,
     raw_at,
@@ -27,6 +26,7 @@ from tidemark.errors import UsageError
 from tidemark.formats.chain import STRING, Chain, Join, Window
 from tidemark.formats.contract import Bound, Contract, Filter, Side
 from tidemark.formats.events import decode_object, read_event
+from tidemark.formats.exact_json import json_text
 from tidemark.formats.record_fields import NUMBERS
 from tidemark.formats.time_forms import ISO, is_pattern
 from tidemark.formats.trace import FORMAT, Header, Record, TraceReader

@@ -15,18 +15,16 @@ is none. Bytes of a string that are no UTF-8 are replaced, as where Spark shows 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from tidemark.errors import UsageError
 from tidemark.formats.avro_logical_types import with_own_types
-from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.kafka_record import Decode, Encode, KafkaRecord
 from tidemark.formats.registry_schemas import HEAD, Registry, RegistrySchemas, schema_id
 
-Decode = Callable[[KafkaRecord], dict[str, Any] | None]
-Encode = Callable[[dict[str, Any], KafkaRecord | None], KafkaRecord | bytes]
 Schema = str | Path | Mapping[str, Any]
 """The path of a schema file, or a schema as a dictionary."""
 

@@ -33,10 +33,8 @@ from typing import Any
 from uuid import UUID
 
 from tidemark.errors import UsageError
-from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.kafka_record import Decode, Encode, KafkaRecord
 
-Decode = Callable[[KafkaRecord], dict[str, Any] | None]
-Encode = Callable[[dict[str, Any], KafkaRecord | None], KafkaRecord | bytes]
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]").sub
 """A half of a pair in UTF-8: Java replaces it by one character, Python by three."""
 _REPLACED = "\ufffd".encode()

@@ -12,19 +12,16 @@ behind the head is kept as it is, and read as the text of a topic without a head
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.exact_json import json_text
+from tidemark.formats.kafka_record import Decode, Encode, KafkaRecord
 from tidemark.formats.registry_schemas import HEAD, Registry, RegistrySchemas, schema_id
 
-Decode = Callable[[KafkaRecord], dict[str, Any] | None]
-Encode = Callable[[dict[str, Any], KafkaRecord | None], KafkaRecord | bytes]
-_NUMBER = re.compile(r'"\\u0000([^"\\]*)\\u0000"').sub
-"""A number with a fraction, as it is marked in the text: ``json`` writes no ``Decimal`` as a number."""
+BLANKS = (", ", ": ")
 
 
 class JsonObject(dict[str, Any]):
@@ -54,22 +51,10 @@ def json_schema_pair(
 
     def encode(event: dict[str, Any], like: KafkaRecord | None) -> bytes | KafkaRecord:
         head = HEAD.pack(0, schemas.number(_text(schema), like))
-        value = head + written(event).encode()
+        value = head + json_text(event, BLANKS, ensure_ascii=False).encode()
         return value if like is None else like._replace(value=value)
 
     return decode, encode
-
-
-def written(event: Mapping[str, Any]) -> str:
-    """An event as JSON, with all digits of a ``Decimal``."""
-    text = json.dumps(event, default=_marked, ensure_ascii=False)
-    return _NUMBER(lambda found: found[1], text)
-
-
-def _marked(value: object) -> str:
-    if isinstance(value, Decimal):
-        return f"\0{value}\0"
-    raise TypeError(f"{value!r} is no value of JSON")
 
 
 def _object(text: str) -> dict[str, Any]:

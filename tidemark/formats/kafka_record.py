@@ -24,7 +24,8 @@ makes no sentinels, and does not call it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 
 class KafkaRecord(NamedTuple):
@@ -36,3 +37,7 @@ class KafkaRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     partition: int = 0
     timestamp_ms: int = 0
+
+
+Decode = Callable[[KafkaRecord], dict[str, Any] | None]
+Encode = Callable[[dict[str, Any], KafkaRecord | None], KafkaRecord | bytes]

@@ -26,16 +26,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidemark.errors import UsageError
-from tidemark.formats.kafka_record import KafkaRecord
+from tidemark.formats.kafka_record import Decode, Encode, KafkaRecord
 from tidemark.formats.protobuf_values import event_of, fill
 from tidemark.formats.registry_schemas import HEAD, Registry, RegistrySchemas, schema_id
 
-Decode = Callable[[KafkaRecord], dict[str, Any] | None]
-Encode = Callable[[dict[str, Any], KafkaRecord | None], KafkaRecord | bytes]
 Index = tuple[int, ...]
 _NO_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL).sub
 """Comments and text in a ``.proto`` file."""
