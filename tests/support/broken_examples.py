@@ -1,7 +1,7 @@
 """The repositories of ``docs/examples``, and the mistakes of each: what is changed in its code, and what must be said.
 
-A mistake is in the code of production, never in the contract. Who reads only the first line of the verdict has to know
-what to change.
+Each mistake changes the production code and leaves the contract alone. The first line of the verdict has to say what to
+change.
 """
 
 from __future__ import annotations

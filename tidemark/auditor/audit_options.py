@@ -14,7 +14,7 @@ from tidemark.formats.contract import Contract, Delivery, printed_contract
 from tidemark.formats.events import read_time_us
 from tidemark.kafka.client_settings import read_client_settings
 from tidemark.runner.pipeline_code import PipelineCode, described_without_session
-from tidemark.runner.project_path import is_module
+from tidemark.runner.project_path import is_python
 
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; cheap to call."""
@@ -126,8 +126,7 @@ class AuditOptions:
 def read_single_join(options: AuditOptions) -> Contract:
     """The contract of one join; raises ``UsageError`` for a chain, and for what is no contract."""
     name = options.contract
-    is_imported = name.endswith(".py") or (is_module(name) and not Path(name).is_file())
-    contract = _imported(options) if is_imported else _read(Path(name))
+    contract = _imported(options) if is_python(name) else _read(Path(name))
     if isinstance(contract, Chain):
         raise UsageError(
             f"{name!r} is the contract of a chain",

@@ -14,9 +14,9 @@ from tidemark.errors import UsageError
 from tidemark.formats.audited_query import AuditedQuery, Span
 from tidemark.formats.contract import Contract, WatermarkPolicy
 from tidemark.formats.evidence import Batch, InputTopic
+from tidemark.sparkfiles.checkpoint import POLICY
 from tidemark.sparkfiles.query_log import QueryLog
 
-POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 TIME_ZONE = "spark.sql.session.timeZone"
 STATE_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 STATE_PROVIDER = "spark.sql.streaming.stateStore.providerClass"

@@ -30,12 +30,12 @@ OUTPUTS = ("output", "table")
 
 def uses_connect(command: str) -> bool:
     """Whether a command has the field of a Spark Connect program."""
-    return any(found[1] == CONNECT for found in _FIELD.finditer(command))
+    return CONNECT in _fields(command)
 
 
 def output_field(command: str) -> str:
     """The field of the job's output: ``output`` or ``table``. Raises ``UsageError`` if it uses both, or none."""
-    fields = {match[1] for match in _FIELD.finditer(command)}
+    fields = _fields(command)
     used = [name for name in OUTPUTS if name in fields]
     if len(used) == 1:
         return used[0]
@@ -44,6 +44,10 @@ def output_field(command: str) -> str:
         detail="one output is judged: the records of the topic {output}, or the rows of the table {table}",
         hint="use one of them: … --out {output}, or … --out {table}",
     )
+
+
+def _fields(command: str) -> set[str]:
+    return {match[1] for match in _FIELD.finditer(command) if match[1] is not None}
 
 
 def app_words(

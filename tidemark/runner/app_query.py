@@ -18,8 +18,8 @@ from tidemark.errors import PipelineFailed, TestbedError, TidemarkError, UsageEr
 from tidemark.runner.app_jobs import AppJob
 from tidemark.runner.project_path import is_installed
 from tidemark.runner.query_runs import FRUITLESS_RUNS, QueryRun
-from tidemark.sparkfiles.checkpoint import Checkpoint
-from tidemark.sparkfiles.event_plans import POLICY, LoggedQuery, logged_queries
+from tidemark.sparkfiles.checkpoint import POLICY, Checkpoint
+from tidemark.sparkfiles.event_plans import LoggedQuery, logged_queries
 from tidemark.stack import Stack
 from tidemark.waiting import wait_until
 

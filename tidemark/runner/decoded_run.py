@@ -23,7 +23,7 @@ from tidemark.formats.trace import TraceReader, write_trace
 from tidemark.oracle.input.chain_history import row_reader
 from tidemark.runner.pipeline_code import PipelineCode
 from tidemark.runner.programs import PROGRAM_S, run_program
-from tidemark.runner.project_path import is_module, located
+from tidemark.runner.project_path import is_python, located
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,7 @@ def code_of_functions(code: PipelineCode, functions: str, contract: Contract | C
             f"there is no file {functions!r}", hint="--functions names a Python file, or a module"
         )
     file = functions or code.pipeline
-    is_python = file.endswith(".py") or (is_module(file) and not Path(file).is_file())
-    if named and not is_python:
+    if named and not is_python(file):
         topics = "; ".join(f"{topic}: {decode} and {encode}" for topic, (decode, encode) in named.items())
         raise UsageError(
             f"the contract {contract.name!r} names functions that decode records, and {file!r} has none",

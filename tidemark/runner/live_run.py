@@ -96,7 +96,7 @@ class LiveRun:
             self._query(collector, query)
 
     def _table_folder(self) -> TableFolder | None:
-        """The folder in which the output may be; ``None`` if no query is told of one."""
+        """The folder of an output table; ``None`` if the query has no table of its own to write."""
         command = self._options.app
         if self._options.sink != OWN_SINK or (command and output_field(command) != "table"):
             return None

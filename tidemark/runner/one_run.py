@@ -229,7 +229,6 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
         )
     if options.app:
         _must_run_a_job(options, spec)
-
     if options.sink == OWN_SINK:
         _must_not_ask_the_sink(options)
     if options.python is not None and options.sink == SINKS[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from tidemark.errors import UsageError
@@ -12,8 +13,8 @@ from tidemark.sparkfiles.event_plans import PLAN_HEADING, chosen_query, logged_q
 from tidemark.sparkfiles.log_lines import is_event_log
 from tidemark.stack import Stack
 
-TOPICS = ("left", "right")
-"""Topics of a plan, which does not name them; a draft asks for them."""
+SIDES = ("left", "right")
+"""The sides of a join, whose names their topics have until somebody says them."""
 
 
 def draft_of_file(path: Path, query: str | None = None) -> ContractDraft:
@@ -33,11 +34,13 @@ def draft_of_file(path: Path, query: str | None = None) -> ContractDraft:
 
 def _draft_of_event_log(path: Path, query: str | None) -> ContractDraft:
     found = chosen_query(logged_queries(path), query)
-    topics = [topic or TOPICS[at] for at, topic in enumerate(found.topics[:2])]
-    if len(found.topics) != len(TOPICS) or len({*topics}) != len(TOPICS):
-        topics = [*TOPICS]
+    known = found.topics if len({*found.topics}) == len(found.topics) == len(SIDES) else [None] * len(SIDES)
+    topics = [topic or side for topic, side in zip(known, SIDES, strict=True)]
     source = PlanSource(topics, policy=found.policy, are_sides=True)
-    return _asking_for_topics(_drafted(found.plan, _name_of(found.name or "query"), source))
+    draft = _drafted(found.plan, _name_of(found.name or "query"), source)
+    return _asking_for_topics(
+        draft, [side for topic, side in zip(known, SIDES, strict=True) if topic is None]
+    )
 
 
 def _draft_of_text(path: Path) -> ContractDraft:
@@ -52,14 +55,13 @@ def _draft_of_text(path: Path) -> ContractDraft:
             f"{str(path)!r} has no plan", detail=f"there is no line {PLAN_HEADING!r} in it",
             hint="write there what explain() prints of the streaming query's data frame",
         )  # fmt: skip
-    return _asking_for_topics(_drafted(text, _name_of(path.stem), PlanSource(TOPICS)))
+    return _asking_for_topics(_drafted(text, _name_of(path.stem), PlanSource(SIDES)), SIDES)
 
 
-def _asking_for_topics(draft: ContractDraft) -> ContractDraft:
-    """A draft with a question for each topic that neither a plan nor a progress report names."""
-    for side, topic in (("left", draft.contract.left.topic), ("right", draft.contract.right.topic)):
-        if topic in TOPICS:
-            draft.ask(f"{side}.topic", "the plan does not name the topic: which one is it?")
+def _asking_for_topics(draft: ContractDraft, sides: Iterable[str]) -> ContractDraft:
+    """A draft with a question for the topic of each of these sides, which nothing names."""
+    for side in sides:
+        draft.ask(f"{side}.topic", "the plan does not name the topic: which one is it?")
     return draft
 
 

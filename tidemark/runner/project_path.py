@@ -49,6 +49,11 @@ def is_module(pipeline: str) -> bool:
     return not is_file and len(words) > 1 and all(word.isidentifier() for word in words)
 
 
+def is_python(name: str) -> bool:
+    """Whether a name is that of a Python file, or of a module of the user's project and of no other file."""
+    return name.endswith(".py") or (is_module(name) and not Path(name).is_file())
+
+
 def is_installed(file: str) -> bool:
     """Whether a source file is Python's own or of an installed package."""
     path = Path(file)

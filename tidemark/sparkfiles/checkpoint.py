@@ -14,6 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+"""A setting that the metadata of ``offsets/N`` has."""
+
 
 def read_query_id(folder: str) -> str:
     """The id of the query that a checkpoint belongs to; a restart does not change it.

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import UsageError
-from tidemark.sparkfiles.log_lines import EVENT, log_files, log_lines, parsed_line
+from tidemark.sparkfiles.checkpoint import POLICY
+from tidemark.sparkfiles.eventlog import JOIN
+from tidemark.sparkfiles.log_lines import EVENT, HEAD, PROGRESS_EVENT, log_files, log_lines, parsed_line
 
 PLAN_HEADING = "== Physical Plan =="
-_JOIN = b"StreamingSymmetricHashJoin"
+_JOIN = JOIN.encode()
 _START = b"SparkListenerSQLExecutionStart"
-_PROGRESS = b"StreamingQueryListener$QueryProgressEvent"
-POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-_HEAD = 200
-"""A line of an event log names its event within so many bytes."""
 _WRAPPERS = ("WholeStageCodegen", "InputAdapter", "AdaptiveSparkPlan")
 """Nodes of the tree that ``explain()`` prints as a mark of the line, or not at all."""
 _WRITERS = ("WriteToDataSourceV2", "WriteToContinuousDataSource")
@@ -74,7 +72,7 @@ def logged_queries(path: Path) -> list[LoggedQuery]:
     if not found:
         raise UsageError(
             f"the event log {str(path)!r} has no query with a join of two streams",
-            detail="there is no batch of a streaming query whose plan has a StreamingSymmetricHashJoin",
+            detail=f"there is no batch of a streaming query whose plan has a {JOIN}",
             hint="name the log of the application that runs the query (spark.eventLog.dir), once it has run a batch",
         )
     return list(found.values())
@@ -102,8 +100,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 f"there is no event log {str(file)!r}", hint="give a file, or the folder of a log"
             )
         for number, line in log_lines(file):
-            head = line[:_HEAD] if line.startswith(EVENT) else b""
-            if _PROGRESS in head or (_START in head and _JOIN in line):
+            head = line[:HEAD] if line.startswith(EVENT) else b""
+            if PROGRESS_EVENT in head or (_START in head and _JOIN in line):
                 yield parsed_line(file, number, line)
 
 

@@ -18,7 +18,7 @@ IN_PROGRESS = ".inprogress"
 """Suffix of an event log that is still being written (``EventLogFileWriter.IN_PROGRESS``)."""
 
 _PROGRESS = "StreamingQueryListener$QueryProgressEvent"
-_JOIN = "StreamingSymmetricHashJoin"
+JOIN = "StreamingSymmetricHashJoin"
 """The join operator's name in the scope of the RDD that opens its state stores."""
 _HEAD = 100
 """A line names its event within this many characters."""
@@ -161,7 +161,7 @@ def _join_stages(job_start: dict[str, Any]) -> list[int]:
     return [
         stage["Stage ID"]
         for stage in job_start.get("Stage Infos", ())
-        if any(_JOIN in (rdd.get("Scope") or "") for rdd in stage.get("RDD Info", ()))
+        if any(JOIN in (rdd.get("Scope") or "") for rdd in stage.get("RDD Info", ()))
     ]
 
 

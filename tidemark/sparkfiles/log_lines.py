@@ -19,6 +19,9 @@ from tidemark.errors import UsageError
 
 EVENT = b'{"Event":'
 """How a line of an event log begins."""
+PROGRESS_EVENT = b"StreamingQueryListener$QueryProgressEvent"
+HEAD = 200
+"""A line of an event log names its event within so many bytes."""
 _MAGIC = b"\x28\xb5\x2f\xfd"
 
 

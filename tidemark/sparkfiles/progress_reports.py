@@ -16,11 +16,15 @@ from typing import Any, NamedTuple
 from tidemark.errors import UsageError
 from tidemark.formats.consistency import ran_no_batch
 from tidemark.formats.events import read_time_us
-from tidemark.sparkfiles.log_lines import EVENT, broken_line, log_files, log_lines, parsed_line
-
-_PROGRESS = b"StreamingQueryListener$QueryProgressEvent"
-_HEAD = 200
-"""A line of an event log names its event within so many bytes."""
+from tidemark.sparkfiles.log_lines import (
+    EVENT,
+    HEAD,
+    PROGRESS_EVENT,
+    broken_line,
+    log_files,
+    log_lines,
+    parsed_line,
+)
 
 Offsets = dict[str, dict[str, int]]
 """Kafka topic -> partition -> offset."""
@@ -67,7 +71,7 @@ def _reports(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The reports of a file, each with the number of its line."""
     for number, line in log_lines(file):
         if line.startswith(EVENT):
-            if _PROGRESS not in line[:_HEAD]:
+            if PROGRESS_EVENT not in line[:HEAD]:
                 continue
             report = parsed_line(file, number, line).get("progress")
         else:

@@ -23,7 +23,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 
@@ -201,9 +201,9 @@ class AuditedOutput:
 
     def _unexpected(self, identity: int, place: str, batch: int | None, record: OutputRecord) -> None:
         """A row that is wrong whatever was trimmed or deleted."""
-        claimed = self._reader.claimed(record)
+        claimed = partial(self._reader.claimed, record)
         if (found := self._unread.read_by_query(identity, claimed)) is not None:
-            self._finding_log.add(self._unread.in_output(found, claimed, place, batch))
+            self._finding_log.add(self._unread.in_output(found, claimed(), place, batch))
             return
         defect = self._expected.defects.added.get(identity)
         if defect is not None and has_defect(self._manifest.versions, defect):

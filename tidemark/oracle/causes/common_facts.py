@@ -114,26 +114,13 @@ def _candidates(fact: Fact, wrong: Sequence[Facts], right: Sequence[Facts]) -> I
     if len(numbers) != len(wrong) or not known:
         return  # a limit without right rows beyond it says nothing
     low, high = min(numbers), max(numbers)
-    beyond = [number for number in known if number > high]
-    if len(beyond) >= len(known) - _FEW_RIGHT * len(right):
-        yield Common(
-            fact,
-            f"{fact.name} <= {written(high, fact.kind)}",
-            len(numbers),
-            len(known) - len(beyond),
-            high,
-            is_limit=True,
-        )
-    before = [number for number in known if number < low]
-    if len(before) >= len(known) - _FEW_RIGHT * len(right):
-        yield Common(
-            fact,
-            f"{fact.name} >= {written(low, fact.kind)}",
-            len(numbers),
-            len(known) - len(before),
-            low,
-            is_limit=True,
-        )
+    for sign, limit, beyond in (
+        ("<=", high, sum(number > high for number in known)),
+        (">=", low, sum(number < low for number in known)),
+    ):
+        if beyond >= len(known) - _FEW_RIGHT * len(right):
+            text = f"{fact.name} {sign} {written(limit, fact.kind)}"
+            yield Common(fact, text, len(numbers), len(known) - beyond, limit, is_limit=True)
 
 
 def _numbers(values: Sequence[Value]) -> list[int | float | Decimal]:

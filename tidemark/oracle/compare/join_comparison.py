@@ -24,6 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -220,14 +221,14 @@ class JoinComparison:
 
     def _unexpected(self, identity: int, came: OutputPosition, record: OutputRecord) -> None:
         """A row that the model does not predict."""
-        claimed = self._reader.claimed(record)
+        claimed = partial(self._reader.claimed, record)
         if identity in self._defects.lost:
             self.seen.awaited.setdefault(identity, ~(came.place or 0))
             why = "came, which is right, although the rules of this Spark lose it"
             self._add("oracles_disagree", identity, why, came)
         elif (found := self._unread.read_by_query(identity, claimed)) is not None:
             self._finding_log.add(
-                self._unread.in_output(found, claimed, _written(came.place or 0), came.batch)
+                self._unread.in_output(found, claimed(), _written(came.place or 0), came.batch)
             )
         else:
             name, reason = self._explain.unexpected(identity, came.batch)

@@ -50,13 +50,16 @@ class UnreadRecords:
         self._is_bounded = not window(history.contract.bound).is_boundless
         self._is_semi = history.contract.kind is JoinKind.LEFT_SEMI
 
-    def read_by_query(self, identity: int, claimed: Claimed) -> UnreadRecord | None:
-        """A record that an output row is made of, and that its query must have read."""
+    def read_by_query(self, identity: int, claimed: Callable[[], Claimed]) -> UnreadRecord | None:
+        """A record that an output row is made of, and that its query must have read.
+
+        The ids that the row claims are asked for only if it is made of such a record.
+        """
         left, right = first_of(identity), right_of(identity)
         for row in (left,) if right is None else (left, right):
             if self._history.rows.disposition[row] == Disposition.UNREADABLE:
                 found = self._by_row.get(row)
-                if found is not None and self._was_read(found, claimed, is_pair=right is not None):
+                if found is not None and self._was_read(found, claimed(), is_pair=right is not None):
                     return found
         return None
 
