@@ -18,6 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import tidemark
+from tests.support.delta import delta_jars
 from tests.support.environment import classic_environment
 from tidemark.auditor import AuditResult
 from tidemark.errors import UsageError
@@ -57,7 +58,6 @@ def decode_order(record):
 '''
 TEXT = {**CONTRACT, "left": {**CONTRACT["left"], "decode": "decode_order", "encode": "not_needed"}}
 """The same join of orders that are no JSON."""
-DELTA = Path(__file__).parents[1] / "spark" / "delta.lock"
 IN_DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -141,8 +141,7 @@ class ForeignQuery:
         if self.texts:
             named["orders"] = "text"
         if self.form == "delta":
-            found = jars.provide(java, find_spark(Path(sys.executable)), ("delta",), print, lock=DELTA)
-            path = ":".join([path, *(str(jar) for some in found.values() for jar in some)])
+            path = ":".join([path, *map(str, delta_jars())])
             named |= IN_DELTA
         pairs = [f"{name}={value}" for name, value in named.items()]
         topics = [self.orders, self.payments, self.output]

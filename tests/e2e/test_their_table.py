@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.test_their_job import APP, CONTRACT, JOB
 from tests.e2e.test_their_query import QUERY
+from tests.support.delta import delta_jars
 from tests.support.stranger import HEADER, Stranger
 from tidemark import check
 from tidemark.formats.evidence import RunDirectory
-from tidemark.stack.install.jars import provide
-from tidemark.stack.install.toolchain import find_java, find_spark
 
 FILE = "src/adteam/job.py"
 TO_TABLE = APP.replace("{output}", "{table}")
@@ -25,7 +23,6 @@ TABLE_WRITER = '    writer = rows.writeStream.format("{}").option("path", args.o
 ROWS = {("o1", "p1"), ("o2", None), ("o3", "p3")}
 BATCHES = "judged         row by row and batch by batch"
 
-DELTA = Path(__file__).parents[1] / "spark" / "delta.lock"
 SESSION = 'appName("orders-paid")'
 DELTA_SESSION = """appName("orders-paid").config("spark.jars", "{}").config(
         "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
@@ -134,8 +131,7 @@ def pairs_at_distances(distances):
 @pytest.fixture
 def with_delta(stranger):
     """The job has Delta."""
-    jars = provide(find_java(), find_spark(Path(sys.executable)), ["delta"], print, lock=DELTA)["delta"]
-    stranger.change(FILE, SESSION, DELTA_SESSION.format(",".join(map(str, jars))))
+    stranger.change(FILE, SESSION, DELTA_SESSION.format(",".join(map(str, delta_jars()))))
     stranger.change(FILE, "import argparse\n", "import argparse\nimport os\nimport signal\n")
     return stranger
 

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.table_query import ROWS, START_MS, STEP_MS
+from tests.support.delta import delta_jars
 from tests.support.environment import classic_environment
 from tidemark.formats.events import write_time
 from tidemark.processes import tail
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.output_tables import OutputTable, open_table
-from tidemark.stack.install.jars import provide
-from tidemark.stack.install.toolchain import find_java, find_spark
+from tidemark.stack.install.toolchain import find_java
 from tidemark.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("table_query.py")
@@ -30,7 +30,6 @@ UP_S = 300
 """Calibration: a session and its first batches take 10 to 20 s; ten times that on a machine with ten times the load."""
 QUICK = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Most of a short-lived JVM's time is compilation."""
-DELTA = Path(__file__).with_name("delta.lock")
 IN_DELTA = [
     "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -166,8 +165,7 @@ def test_times_are_the_same_in_both_forms_that_spark_writes(sink):
 def delta(tmp_path_factory) -> Written:
     """The same with Delta: before the second start one partition is rewritten, and a row of the other deleted."""
     written = Written(tmp_path_factory.mktemp("delta"), "delta")
-    found = provide(find_java(), find_spark(Path(sys.executable)), ["delta"], print, lock=DELTA)
-    settings = [*IN_DELTA, f"spark.driver.extraClassPath={os.pathsep.join(map(str, found['delta']))}"]
+    settings = [*IN_DELTA, f"spark.driver.extraClassPath={os.pathsep.join(map(str, delta_jars()))}"]
     with written.running("slow.ms=100", *settings) as program:
         written.await_batch(program, 1)
         written.killed_in = written.await_half_written(program)

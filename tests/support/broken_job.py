@@ -8,12 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.support.delta import delta_jars
 from tests.support.example_repository import Break, Example
-from tidemark.stack.install.jars import provide
 from tidemark.stack.install.packages import resolve_packages
 from tidemark.stack.install.toolchain import find_java, find_spark
 
-DELTA = Path(__file__).parents[1] / "spark" / "delta.lock"
 AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
 JOB = (
     "tests/charged_trips.py --registry --trace runs/traffic.jsonl --app 'python -m fleet.job --brokers {bootstrap}"
@@ -26,7 +25,7 @@ def jars() -> dict[str, str]:
     """The variable that the job reads."""
     java, spark = find_java(), find_spark(Path(sys.executable))
     found = [
-        *provide(java, spark, ["delta"], print, lock=DELTA)["delta"],
+        *delta_jars(),
         *resolve_packages(java, spark, [AVRO]),
     ]
     return {"FLEET_JARS": ",".join(map(str, found))}
