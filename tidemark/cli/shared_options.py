@@ -31,7 +31,7 @@ PyFiles = Annotated[
 Functions = Annotated[
     str,
     typer.Option(
-        metavar="FILE.py",
+        metavar="FILE.py|MODULE",
         help="Where the functions are that the contract names in decode and encode: a file, or PACKAGE.MODULE;"
         " default: the pipeline's own.",
     ),

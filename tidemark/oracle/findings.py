@@ -28,8 +28,9 @@ directory.
     Usual causes: the contract's ``decode``, path, type or form of the time is not the query's; a function of the
     query reads more than one form; a default of a parser, such as single quotes.
     Next: ``tidemark check DIR --json``, and compare the values in the messages with what the query makes of them; if
-    functions decode, what they read is in ``DIR/decoded_trace.jsonl``. Wrong watermarks and missing rows in the same
-    verdict may come of it.
+    functions decode, what they read is in ``DIR/decoded_trace.jsonl``. Then correct ``decode``, path, type or
+    ``time_format`` of the contract if the record is an event, and the query if it is none. Wrong watermarks and missing
+    rows in the same verdict may be its consequence.
 
 ``wrong_watermarks``
     A batch ran with another watermark than its input gives. One finding names the first such batch and counts the
