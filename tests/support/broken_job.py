@@ -102,7 +102,7 @@ AVRO_JOB = Example(
                 ("expr, timestamp_millis", "expr, timestamp_seconds"),
             ),
             JOB,
-            ("trips", "1,000 times as long"),
+            ("watermark is that of charges alone", "trips does not hold it back", "or reads later times"),
         ),
         "sides swapped in the bound": Break(
             JOIN,

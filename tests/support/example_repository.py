@@ -29,7 +29,7 @@ class Break:
     """A mistake in the code of production: ``edits`` of a file below ``src``, each of text that is there once.
 
     ``run`` are the words of the command line after ``tidemark run``. Its first line says ``says``, all of it; where the
-    query fails (``fails``) the last two lines of its errors do.
+    query fails (``fails``) the first two lines of the error do.
     """
 
     file: str
@@ -106,7 +106,8 @@ class ExampleRepository:
             done = self._run([self._bin / "tidemark", "run", *shlex.split(mistake.run)])
         finally:
             self._put_back()
-        first = " ".join(done.stderr.splitlines()[-2:]) if mistake.fails else done.stdout.partition("\n")[0]
+        told = done.stderr[max(done.stderr.rfind("\nerror: "), 0) :].strip() if mistake.fails else done.stdout
+        first = " ".join(told.splitlines()[: 2 if mistake.fails else 1])
         expected = (4, "error: ") if mistake.fails else (1, "INVALID ")
         if (done.returncode, first[: len(expected[1])]) != expected:
             return f"exit code {done.returncode}, {first!r}\n{done.stdout[:2000]}\n{done.stderr[-2000:]}"

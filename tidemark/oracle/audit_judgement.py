@@ -26,6 +26,7 @@ from tidemark.oracle.audit.restart_inference import WatermarkCheck, check_waterm
 from tidemark.oracle.audit_account import AuditAccount, RowOfTable
 from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.row_facts import RowFacts
+from tidemark.oracle.causes.watermark_causes import watermark_cause
 from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.findings import EXAMPLES_KEPT, Finding
@@ -135,7 +136,14 @@ class _AuditJudgement(Judgement):
         )
         certain = expected.rows.certain
         rows = [(one, batch) for one, batch in expected.due.items() if one in came.first and one in certain]
-        return Compared(RowFacts(history, prediction, run.inputs()), rows, owed)
+        return Compared(RowFacts(history, prediction, run.inputs()), rows, owed, self._explained())
+
+    def _explained(self) -> dict[str, str]:
+        """What the watermarks say of the query, if they are wrong and all rows are here."""
+        is_whole = self.audited.before is None and not any(self.audited.deleted)
+        if "wrong_watermarks" not in self.finding_log.unexplained() or not is_whole:
+            return {}
+        return {"wrong_watermarks": watermark_cause(self.audited.history)}
 
     def _is_ours(self, found: OutputLevel) -> bool:
         """Whether the output has records of this query at all, where they say of which they are."""

@@ -14,7 +14,7 @@ import pytest
 
 from tests.golden.judging import EVIDENCE, FACTS
 from tests.unit.oracle.audits import AuditOf
-from tidemark.formats.evidence import OutputRecord, RunDirectory
+from tidemark.formats.evidence import Manifest, OutputRecord, RunDirectory
 
 KNOWN = json.loads(FACTS.read_text(encoding="utf-8"))
 OF_A_RUN_ONLY = (
@@ -117,3 +117,28 @@ def test_the_cause_says_of_how_many_rows_none_came(level):
     assert name == "missing_nulls"
     assert many > 10
     assert verdict.cause == f"none of {many} NULL rows that are due came"
+
+
+class WithAnotherPromise(AuditOf):
+    """The audit of a run by a contract with another delay than the query has."""
+
+    @property
+    def manifest(self) -> Manifest:
+        manifest = super().manifest
+        manifest.contract["right"]["watermark_delay_ms"] = 19_000
+        return manifest
+
+
+def test_the_cause_names_the_delay_that_the_query_has():
+    verdict = WithAnotherPromise(RunDirectory(EVIDENCE / "left_outer"), "rows").verdict()
+
+    assert "wrong_watermarks" in verdict.findings_total
+    assert verdict.cause.startswith(
+        "the watermark is that of a delay of 20000 ms on clicks, not of 19000 ms; "
+    )
+
+
+def test_nothing_is_said_of_the_watermarks_of_a_log_that_was_trimmed():
+    verdict = WithAnotherPromise(RunDirectory(EVIDENCE / "left_outer"), "rows", first=3).verdict()
+
+    assert not any("the watermark is that of" in one.message for one in verdict.causes)

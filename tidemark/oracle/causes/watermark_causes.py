@@ -48,17 +48,19 @@ class _Query:
     forgotten: tuple[Filters, Filters] = _NONE
 
 
-def watermark_cause(history: History, predicted_ms: Sequence[int]) -> str:
+def watermark_cause(history: History, predicted_ms: Sequence[int] | None = None) -> str:
     """A sentence about the query that would have these watermarks; empty if none is found.
 
-    ``predicted_ms`` are those of the contract: of each batch, and perhaps of the one that would come next.
+    ``predicted_ms`` are those of the contract: of each batch, and perhaps of the one that would come next; without them
+    those that the rows give.
     """
     latest = [_latest_of(history, number) for number in range(len(history.batches))]
     contract = history.contract
     sides = (contract.left, contract.right)
     promised = _Query((sides[0].watermark_delay_ms, sides[1].watermark_delay_ms), contract.policy)
     had_ms = [batch.plan.watermark_ms for batch in history.batches]
-    if _watermarks(history, latest, promised) != list(predicted_ms[: len(had_ms)]):
+    given_ms = _watermarks(history, latest, promised)
+    if predicted_ms is not None and given_ms != list(predicted_ms[: len(had_ms)]):
         return ""  # Spark had a choice, or not all rows are here
     topics = (sides[0].topic, sides[1].topic)
     changed = [*_filters(history, promised, topics), *_alone(promised, topics)]
