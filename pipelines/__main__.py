@@ -120,7 +120,8 @@ def _tell_without_session(args: argparse.Namespace) -> int:
 def _tell(module: Pipeline, args: argparse.Namespace) -> int:
     contract = module.CONTRACT.to_json()
     if args.inspect:
-        lazily, own = imports_at_call(_sources(module)), hasattr(module, "start")
+        own_module = getattr(module, "MODULE", "")
+        lazily, own = imports_at_call(_sources(module), own_module), hasattr(module, "start")
         say("described", contract=contract, imports_at_call=lazily, starts_query=own)
     else:
         print(json.dumps(contract), file=sys.__stdout__)

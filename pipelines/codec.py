@@ -6,9 +6,9 @@
 
 ``CONTRACT`` is JSON, ``FILE`` the file or the module with the functions.
 
-Traces are JSON Lines that are not compressed (``tidemark.formats.trace``). No session is
-opened: any interpreter runs it that runs the pipeline. Topics of which the contract names no functions stay as
-they are.
+Traces are JSON Lines that are not compressed (``tidemark.formats.trace``). Any interpreter runs it that runs the
+pipeline. A session is opened only for a file that cannot be imported without one, as one with a ``@udf`` at its top
+level, and only if ``--remote`` names a driver. Topics of which the contract names no functions stay as they are.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ import argparse
 import base64
 import json
 import sys
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from pyspark.sql import SparkSession
+
 from pipelines.pipeline_loader import load_module
 from pipelines.project_modules import add_to_path
+from pipelines.user_errors import came_from_spark
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.chain import Chain, decoders_of, read_contract
 from tidemark.formats.contract import Contract
@@ -260,6 +264,23 @@ def _encoded(codec: Codec, events: Path, trace: Path) -> Iterator[Line]:
         yield codec.encode(line, like.get(line["topic"]))
 
 
+@contextmanager
+def _loaded(contract: Contract | Chain, args: argparse.Namespace) -> Iterator[Codec]:
+    """The functions; where their file needs a session to be imported, with one for the length of the block."""
+    encodes, session = args.what == "encode", None
+    try:
+        codec = Codec(contract, args.file, encodes=encodes)
+    except TidemarkError as error:
+        if args.remote is None or not came_from_spark(error.__cause__):
+            raise
+        session = SparkSession.builder.remote(args.remote).create()
+    try:
+        yield codec if session is None else Codec(contract, args.file, encodes=encodes)
+    finally:
+        if session is not None:
+            session.stop()
+
+
 def main() -> int:
     """Parse the command line, decode or encode, return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.codec", description=__doc__)
@@ -267,16 +288,19 @@ def main() -> int:
     parser.add_argument("contract", type=Path, help="the contract, in JSON")
     parser.add_argument("file", help="the file or the module with the functions")
     parser.add_argument("--path", action="append", default=[], help="a folder in which its modules are found")
+    parser.add_argument(
+        "--remote", help="a driver, for a file that needs a session: sc://HOST:PORT/;session_id=UUID"
+    )
     parser.add_argument("files", nargs="*", type=Path, help="what is read, and last what is written")
     args = parser.parse_args()
     add_to_path(args.path)
     try:
         contract = read_contract(json.loads(args.contract.read_bytes()))
-        codec = Codec(contract, args.file, encodes=args.what == "encode")
-        if args.what == "check":
-            return 0
-        *read, out = args.files
-        _write(out, _decoded(codec, *read) if args.what == "decode" else _encoded(codec, *read))
+        with _loaded(contract, args) as codec:
+            if args.what == "check":
+                return 0
+            *read, out = args.files
+            _write(out, _decoded(codec, *read) if args.what == "decode" else _encoded(codec, *read))
     except TidemarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -10,7 +10,6 @@ column the join has no watermark, and would drop no late rows.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import expr
 
 from pipelines.side_columns import PLACES, parsed
-from tidemark.errors import UsageError
-from tidemark.formats.contract import Contract, JoinKind, Literal, Side, Term, printed_contract
+from tidemark.formats.contract import Contract, JoinKind, Literal, Side, Term
+from tidemark.formats.contract_files import join_of_file
 from tidemark.formats.field_values import literal_of
 from tidemark.formats.record_fields import BIGINT, DECIMAL, Field
 from tidemark.formats.time_forms import ISO
@@ -43,15 +42,7 @@ LEFT, RIGHT = "l", "r"
 
 def read_contract(path: str) -> SimpleNamespace:
     """The pipeline of a contract in a JSON file: ``CONTRACT`` and ``build``, and ``COLUMNS`` for its state."""
-    try:
-        described = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{path!r} is not a contract",
-            detail=str(error),
-            hint="`tidemark contract PIPELINE --json` prints one",
-        ) from error
-    return pipeline_of(Contract.from_json(printed_contract(described)))
+    return pipeline_of(join_of_file(Path(path)))
 
 
 def pipeline_of(contract: Contract) -> SimpleNamespace:

@@ -52,6 +52,8 @@ OF_A_FILE = "pipeline_of_user"
 """The name of the module that a file becomes which lies in no package."""
 PARTS = ("build", "start", "to_sink", "COLUMNS")
 """What a pipeline may have besides its contract."""
+SESSIONS = {"spark", "session", "spark_session"}
+"""What a program calls its session: a function whose first parameter it is opens its sources by itself."""
 
 
 def names() -> list[str]:
@@ -101,7 +103,15 @@ def load_function(name: str) -> tuple[Callable[..., DataFrame], str]:
             f"{name!r} has no function {function}",
             hint="name the function that joins two streams: PACKAGE.MODULE:FUNCTION, or FILE.py:FUNCTION",
         )
-    if len(inspect.signature(found).parameters) != 2:
+    parameters = list(inspect.signature(found).parameters)
+    if parameters and parameters[0] in SESSIONS:
+        raise UsageError(
+            f"the function {function} of {name!r} takes a session, not two data frames",
+            detail=f"its parameters are {inspect.signature(found)}",
+            hint="run the query once with spark.eventLog.enabled and draft from its event log:"
+            " tidemark contract --draft LOG; or give it the function that makes the joined data frame",
+        )
+    if len(parameters) != 2:
         raise UsageError(
             f"the function {function} of {name!r} does not take two data frames",
             detail=f"its parameters are {inspect.signature(found)}",

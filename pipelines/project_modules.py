@@ -88,8 +88,14 @@ def pickle_by_value(names: Iterable[str]) -> None:
         cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
 
 
-def imports_at_call(modules: Mapping[str, str]) -> bool:
-    """Whether a function of the project imports a module of the project when it is called."""
+def imports_at_call(modules: Mapping[str, str], pipeline: str = "") -> bool:
+    """Whether a function of the project imports a module of the project when it is called.
+
+    ``pipeline`` is the module of the pipeline, which is none of ``modules`` if it is a file outside of packages.
+    """
+    own = getattr(sys.modules.get(pipeline), "__file__", None)
+    if own is not None and pipeline not in modules and _imports_at_call(Path(own), modules):
+        return True
     for name, source in modules.items():
         for inside, file in files_of_source(name, Path(source)):
             if inside.endswith(".py") and _imports_at_call(file, modules):
@@ -108,7 +114,7 @@ def _imports_at_call(file: Path, modules: Mapping[str, str]) -> bool:
     for node in (inner for function in functions for inner in ast.walk(function)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
-            names = [next(iter(modules)) if node.level else node.module or ""]
+            names = [next(iter(modules), "") if node.level else node.module or ""]
         if any(name.partition(".")[0] in modules for name in names):
             return True
     return False

@@ -143,6 +143,11 @@ def _hint(error: BaseException) -> str:
             f"install it for {sys.executable}, or name an interpreter that has it with --spark; a module of your own is"
             " found from the folder of your project, or with --project DIR"
         )
+    if "SESSION_OR_CONTEXT_NOT_EXISTS" in said:
+        return (
+            "there is no session where decode and encode are imported: make what needs one inside `build`, or put the"
+            " two into a file of their own, --functions FILE.py"
+        )
     if "CONNECT_MASTER" in said:
         return "the session is there before the module: SparkSession.builder.getOrCreate() gives it, without master()"
     if "JVM_ATTRIBUTE_NOT_SUPPORTED" in said:

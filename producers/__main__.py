@@ -15,14 +15,13 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import msgspec
 import typer
 
 from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
-from tidemark.formats.chain import Chain, read_contract
-from tidemark.formats.contract import Contract, printed_contract
+from tidemark.formats.chain import Chain
+from tidemark.formats.contract_files import contract_of_file
 from tidemark.formats.sample_records import read_sample
 from tidemark.formats.trace import Header, TraceReader, must_be_json_lines, write_trace
 
@@ -158,7 +157,7 @@ def sentinels(
     """Make the sentinels that flush a join after a trace: one record per input, far in the future."""
     from producers.sentinels import make_sentinels
 
-    header, records = make_sentinels(_contract(contract), trace, rounds=rounds)
+    header, records = make_sentinels(contract_of_file(contract), trace, rounds=rounds)
     print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
 
 
@@ -176,7 +175,7 @@ def samples(
     """Make a trace of a sample record of each input: pairs at and beyond the ends of the bound, late records, …"""
     from producers.samples import sample_trace
 
-    described = _contract(contract)
+    described = contract_of_file(contract)
     if isinstance(described, Chain):
         raise UsageError(
             f"{str(contract)!r} is the contract of a chain", hint="samples are for a single join"
@@ -190,19 +189,6 @@ def samples(
         )
     header, records = sample_trace(described, {topic: read_sample(Path(files[topic])) for topic in topics})
     print_json({"trace_sha256": write_trace(writable(out), header, records), "records": len(records)})
-
-
-def _contract(path: Path) -> Contract | Chain:
-    """The contract in a file, also in one that `tidemark contract --json` printed."""
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        return read_contract(printed_contract(found))
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(
-            f"{str(path)!r} is not a contract",
-            detail=str(error),
-            hint="`tidemark contract PIPELINE --json` prints one",
-        ) from error
 
 
 def print_trace(sha256: str, header: Header) -> None:

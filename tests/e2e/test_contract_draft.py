@@ -45,6 +45,10 @@ def wrong(orders, payments):
 
 def alone(orders, payments):
     return orders.select("value")
+
+
+def main(spark, args):
+    return spark.readStream.format("kafka").option("subscribe", args.orders).load()
 '''
 BUILD = """
 
@@ -85,6 +89,7 @@ def test_the_draft_of_a_statement_of_sql_is_a_contract_that_holds(stranger):
         ("adteam.statement:one", "does not take two data frames"),
         ("adteam.statement:nothing", "the function nothing returned NoneType"),
         ("adteam.statement:wrong", "src/adteam/statement.py:35: return orders.select"),
+        ("adteam.statement:main", "takes a session, not two data frames"),
         ("adteam.statement:alone", "the plan has 0 joins of two streams"),
     ],
 )

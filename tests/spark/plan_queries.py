@@ -188,6 +188,18 @@ def by_function(session: SparkSession) -> DataFrame:
     return shown.alias("i").join(clicked.alias("c"), expr(RANGE), "inner")
 
 
+def read_by_function(session: SparkSession) -> DataFrame:
+    """Records that a function of Python makes columns of, all of one struct."""
+
+    def events(schema: str, time: str, delay: str) -> DataFrame:
+        lines = session.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
+        rows = lines.select(udf(lambda _: None, schema)("value").alias("event")).select("event.*")
+        return rows.where(f"{time} IS NOT NULL").withWatermark(time, delay)
+
+    shown, clicked = events(LEFT, "impression_time", "10 seconds"), events(RIGHT, "click_time", "20 seconds")
+    return shown.alias("i").join(clicked.alias("c"), expr(RANGE), "leftOuter")
+
+
 IDS = ("impression_id", "click_id")
 QUERIES: dict[str, Build] = {
     "inner": join("inner", RANGE),
@@ -232,6 +244,7 @@ QUERIES: dict[str, Build] = {
     "filters": filtered,
     "texts": texts,
     "by_function": by_function,
+    "read_by_function": read_by_function,
     "key_filtered": key_filtered(observed=False),
     "key_filtered_and_inferred": key_filtered(observed=True),
     "null_event_time": null_time,

@@ -97,6 +97,13 @@ def test_a_function_that_imports_a_module_of_the_project_when_called_is_noticed(
     assert answered(inspect("adteam.plain"))["imports_at_call"] is True
 
 
+def test_such_an_import_is_noticed_in_a_file_outside_of_packages_too(inspect, stranger):
+    late = "def late():\n    import beside\n"
+    stranger.write("joins/beside.py", CONTRACT)
+    stranger.write("joins/orders.py", f"from beside import CONTRACT, build\n{late}")
+    assert answered(inspect("joins/orders.py"))["imports_at_call"] is True
+
+
 def test_other_imports_in_functions_need_nothing(inspect, stranger):
     stranger.change("src/adteam/plain.py", "    return lefts", "    import json, os.path\n    return lefts")
     assert answered(inspect("adteam.plain"))["imports_at_call"] is False

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidemark.errors import BrokenContract, UsageError
-from tidemark.formats.chain import Chain, read_contract
-from tidemark.formats.contract import Contract, Delivery, printed_contract
+from tidemark.errors import UsageError
+from tidemark.formats.chain import Chain
+from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.contract_files import contract_of_file
 from tidemark.formats.events import read_time_us
 from tidemark.kafka.client_settings import read_client_settings
 from tidemark.runner.pipeline_code import PipelineCode, described_without_session
@@ -126,7 +126,7 @@ class AuditOptions:
 def read_single_join(options: AuditOptions) -> Contract:
     """The contract of one join; raises ``UsageError`` for a chain, and for what is no contract."""
     name = options.contract
-    contract = _imported(options) if is_python(name) else _read(Path(name))
+    contract = _imported(options) if is_python(name) else contract_of_file(Path(name))
     if isinstance(contract, Chain):
         raise UsageError(
             f"{name!r} is the contract of a chain",
@@ -134,19 +134,6 @@ def read_single_join(options: AuditOptions) -> Contract:
             hint="run it as a pipeline (`tidemark run`), or audit a query that is one join",
         )
     return contract
-
-
-def _read(path: Path) -> Contract | Chain:
-    try:
-        return read_contract(printed_contract(json.loads(path.read_bytes())))
-    except BrokenContract:
-        raise
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{str(path)!r} is no contract",
-            detail=str(error),
-            hint="`tidemark contract PIPELINE --json` prints one; docs/reference/contract.md describes it",
-        ) from error
 
 
 def _imported(options: AuditOptions) -> Contract | Chain:

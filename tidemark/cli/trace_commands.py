@@ -164,16 +164,9 @@ def pair(text: str) -> tuple[str, str]:
 def _contract(path: Path | None) -> Contract | None:
     if path is None:
         return None
-    from tidemark.formats.contract import Contract, printed_contract
+    from tidemark.formats.contract_files import join_of_file
 
-    try:
-        return Contract.from_json(printed_contract(json.loads(path.read_bytes())))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{str(path)!r} is no contract",
-            detail=str(error),
-            hint="`tidemark contract PIPELINE --json` prints one",
-        ) from error
+    return join_of_file(path)
 
 
 def _say(done: dict[str, Any], as_json: bool) -> None:

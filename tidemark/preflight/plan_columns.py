@@ -156,8 +156,9 @@ class PlanColumns:
         name, number, path = attribute["name"], attribute["id"], attribute["path"]
         definition = self._definitions.get(number)
         if definition is None:
-            field = path.rpartition(".")[2] or name if number in self._inputs else None
-            return Column(tidy(text), field=field, id=number)
+            if number in self._inputs:
+                return Column(tidy(text), field=path.rpartition(".")[2] or name, id=number)
+            return Column(tidy(text), id=f"{number}{path}")  # what a Python function returns
         if call(definition, "from_json") is not None:
             return Column(tidy(text), field=path.removeprefix(".") or None, id=number)
         found = self.source(definition)

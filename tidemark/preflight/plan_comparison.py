@@ -25,7 +25,9 @@ def compare(contract: Contract, plan: QueryPlan, policy: str | None = None) -> P
     notes = Notes()
     contract = named_by_paths(contract)
     if policy is not None and policy.lower() != contract.policy:
-        hint = "run it with --conf spark.sql.streaming.multipleWatermarkPolicy, or mend the contract's policy"
+        hint = (
+            "run it with --conf spark.sql.streaming.multipleWatermarkPolicy, or correct the contract's policy"
+        )
         notes.differs("policy", str(contract.policy), policy, hint)
     if not plan.joins:
         hint = "the sides have to be two streams, joined with an equality"
@@ -101,7 +103,7 @@ def _by_watermark(paired: Paired) -> Paired:
 def _compare_kind(contract: Contract, laid: Laid, notes: Notes) -> None:
     kinds = {contract.kind, _after_where(contract)}
     if laid.kind not in {SPARKS_NAME[kind] for kind in kinds}:
-        hint = "give join() that kind, or mend the contract's kind"
+        hint = "give join() that kind, or correct the contract's kind"
         notes.differs("kind", f"{contract.kind} ({SPARKS_NAME[contract.kind]})", laid.kind, hint)
 
 
@@ -157,7 +159,7 @@ def _compare_keys(contract: Contract, laid: Laid, notes: Notes) -> None:
     wanted = set(zip(contract.left.keys, contract.right.keys, strict=True))
     keys = _keys(laid)
     missing, extra = wanted - keys.pairs, keys.pairs - wanted
-    hint = "mend the equalities of the join's condition, or the contract's keys"
+    hint = "correct the equalities of the join's condition, or the contract's keys"
     says = " and ".join(f"{left} = {right}" for left, right in sorted(wanted))
     if extra or len(missing) > len(keys.computed):
         has = [f"{left} = {right}" for left, right in sorted(keys.pairs)] + keys.computed
@@ -206,13 +208,13 @@ def _compare_delay(paired: Paired, notes: Notes) -> None:
     elif not marks or side.watermark_delay_ms is None:
         if bool(marks) != (side.watermark_delay_ms is not None):
             has = f"{marks[0].delay} on {tidy(marks[0].column)}" if marks else "none"
-            hint = "mend withWatermark, or watermark_delay_ms (null where there is none)"
+            hint = "correct withWatermark, or watermark_delay_ms (null where there is none)"
             notes.differs(part, says, has, hint)
     elif marks[0].delay_ms is None:
         notes.skip(f"{part}: its delay is {marks[0].delay!r}")
     elif marks[0].delay_ms != side.watermark_delay_ms:
         has = f"{marks[0].delay_ms} ms ({marks[0].delay})"
-        notes.differs(part, says, has, "mend the delay of withWatermark, or watermark_delay_ms")
+        notes.differs(part, says, has, "correct the delay of withWatermark, or watermark_delay_ms")
 
 
 _UNITS = {
@@ -231,10 +233,10 @@ def _compare_time_form(paired: Paired, notes: Notes) -> None:
         forms = {side.time_format, form}
         if forms <= NS_PER_UNIT.keys() and len(forms) > 1:
             says, has = (f"{side.time} is read as {_UNITS[one]} ({one})" for one in (side.time_format, form))
-            hint = "mend the function that makes a time of the number, or the contract's time_format"
+            hint = "correct the function that makes a time of the number, or the contract's time_format"
             notes.differs(part, says, has, hint)
         elif is_pattern(side.time_format) and form != side.time_format:
             notes.skip(f"{part}: whether it is read as {side.time_format!r} in the zone {side.time_zone}")
         elif is_pattern(form) and form == side.time_format and zone != side.time_zone:
             says, has = (f"{side.time} is a time of {one}" for one in (side.time_zone, zone))
-            notes.differs(part, says, has, "mend the zone in the query, or the contract's time_zone")
+            notes.differs(part, says, has, "correct the zone in the query, or the contract's time_zone")

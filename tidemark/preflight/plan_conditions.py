@@ -52,7 +52,7 @@ def compare_bound(contract: Contract, laid: Laid, notes: Notes) -> None:
     lower, upper = tightest(limits)
     wanted = _ends(contract.bound)
     name = _difference(contract)
-    hint = "mend the times in the join's condition, or the contract's bound"
+    hint = "correct the times in the join's condition, or the contract's bound"
     if bool(equal) != contract.bound.equal or (_first(lower), _last(upper)) != (
         _first(wanted[0]),
         _last(wanted[1]),
@@ -87,7 +87,7 @@ def _compare_windows(bound: Bound, columns: list[tuple[str, str]], laid: Laid, n
         return True
     has = " and ".join(sorted(map(_times, lengths)))
     notes.differs(
-        "bound", _times(wanted), has, "mend the windows of the pipeline, or the contract's window_ms"
+        "bound", _times(wanted), has, "correct the windows of the pipeline, or the contract's window_ms"
     )
     return False
 
@@ -258,12 +258,12 @@ def _hold(place: str, paired: Paired, filters: Iterable[Filter], found: _Conjunc
             " and ".join(f"{name} {op} {value}" for of, op, value in sorted(group, key=str) if of == name)
             for group in (missing, extra)
         )
-        hint = "mend the filter of the pipeline, or the contract's"
+        hint = "correct the filter of the pipeline, or the contract's"
         if not says or not has:
             hint = (
                 "leave it out, or write it into the contract"
                 if has
-                else "ask for it in the pipeline, or mend the contract"
+                else "ask for it in the pipeline, or correct the contract"
             )
         notes.differs(part, says or f"nothing of {has}", has or "nothing of it", hint)
     for name, op, value in sorted(extra, key=str):
@@ -309,7 +309,7 @@ def compare_terms(contract: Contract, laid: Laid, notes: Notes) -> None:
             unread.append(tidy(text))
         else:
             found.add(read)
-    part, hint = "condition", "mend the join's condition, or the contract's condition and where"
+    part, hint = "condition", "correct the join's condition, or the contract's condition and where"
     for left, op, right in sorted(wanted - found, key=str):
         if not unread:
             notes.differs(part, f"left {left} {op} right {right}", "nothing of it", hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from tidemark.formats.decoded_records import decoded_path
 from tidemark.formats.events import read_event
 from tidemark.formats.trace import TraceReader, write_trace
 from tidemark.oracle.input.chain_history import row_reader
-from tidemark.runner.pipeline_code import PipelineCode
+from tidemark.runner.pipeline_code import PipelineCode, driver_session
 from tidemark.runner.programs import PROGRAM_S, run_program
 from tidemark.runner.project_path import is_python, located
+from tidemark.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,14 @@ class DecodedRun:
     """The functions of a contract (``code``, whose pipeline is the file or module that has them), and a run directory.
 
     The directory has the contract (``contract.json``). ``registry`` is the URL of the run's schema registry, empty if
-    there is none.
+    there is none. ``stack`` has a driver for a file that cannot be imported without a session.
     """
 
     code: PipelineCode
     contract: Contract | Chain
     path: Path
     registry: str = ""
+    stack: Stack | None = None
 
 
 def code_of_functions(code: PipelineCode, functions: str, contract: Contract | Chain) -> PipelineCode:
@@ -116,7 +118,9 @@ def _run_codec(run: DecodedRun, what: str, *files: Path) -> None:
     path = [f"--path={folder}" for folder in run.code.path]
     contract, code = str(run.path / "contract.json"), located(run.code.pipeline)
     arguments = ["pipelines.codec", *path, what, contract, code, *map(str, files)]
-    run_program(arguments, timeout_s=PROGRAM_S, python=run.code.python, registry=run.registry)
+    with nullcontext() if run.stack is None else driver_session(run.stack) as remote:
+        arguments += [] if remote is None else [f"--remote={remote}"]
+        run_program(arguments, timeout_s=PROGRAM_S, python=run.code.python, registry=run.registry)
 
 
 def _events(run: DecodedRun, topic: str, trace: Path) -> Iterator[object]:

@@ -136,7 +136,7 @@ def run(
         if spec.registry and is_decoded and stack is None:  # the functions ask it before the query starts
             stack = early.enter_context(first_error_kept(lease(spec)))
         registry = "" if stack is None else stack.start_registry() if options.registry else stack.registry
-        trace = _prepare_trace(options, contract, directory, registry)
+        trace = _prepare_trace(options, contract, directory, registry, stack)
         options.report("stack", 0, 1)
         with first_error_kept(lease(spec) if stack is None else nullcontext(stack)) as used:
             options.report("stack", 1, 1)
@@ -277,7 +277,11 @@ def _must_not_ask_the_sink(options: RunOptions) -> None:
 
 
 def _prepare_trace(
-    options: RunOptions, contract: Contract | Chain, directory: RunDirectory, registry: str = ""
+    options: RunOptions,
+    contract: Contract | Chain,
+    directory: RunDirectory,
+    registry: str = "",
+    stack: Stack | None = None,
 ) -> Path:
     """Generate or copy the trace, and make the sentinels that will flush it."""
     options.report("trace", 0, 1)
@@ -315,7 +319,7 @@ def _prepare_trace(
     flush = directory.path / "flush.jsonl"
     if decoders_of(contract):
         code = code_of_functions(options.code, options.functions, contract)
-        make_decoded(DecodedRun(code, contract, directory.path, registry), trace)
+        make_decoded(DecodedRun(code, contract, directory.path, registry, stack), trace)
     else:
         make_sentinels(directory.path, trace, flush)
     _stored(options, flush)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,9 +101,16 @@ def described_on(stack: Stack, code: PipelineCode) -> Described:
 
 def answer_on(stack: Stack, code: PipelineCode, question: str) -> dict[str, Any]:
     """What the program answers to an option where it has a session on the stack's driver."""
+    with driver_session(stack) as remote:
+        return _answer(code, question, f"--remote={remote}")
+
+
+@contextmanager
+def driver_session(stack: Stack) -> Iterator[str]:
+    """The URL of a new session of the stack's driver, which is released at the end of the block."""
     driver, session_id = stack.driver(), str(uuid.uuid4())
     with stack.register_session(session_id, driver.name):
-        return _answer(code, question, f"--remote={driver.remote}/;session_id={session_id}")
+        yield f"{driver.remote}/;session_id={session_id}"
 
 
 def _described(answer: dict[str, Any]) -> Described:

@@ -135,7 +135,7 @@ def _open(folder: Path) -> _Snapshot:
         raise UsageError(
             "the reader of Delta tables is not installed",
             detail=f"{str(folder)!r} is a Delta table, and this Python has no package deltalake",
-            hint="install the extra `delta`: pip install 'tidemark[delta]', or deltalake itself",
+            hint="install it for this Python: pip install deltalake",
         ) from error
     try:
         return _read_snapshot(DeltaTable(str(folder)))

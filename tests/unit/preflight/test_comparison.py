@@ -397,6 +397,12 @@ def test_a_decoded_contract_that_fits_raises_no_alarm_whatever_its_names_are(nam
     assert found.not_compared == ("keys and filters: a plan does not say what decoded records are",)
 
 
+def test_the_columns_of_a_struct_that_a_function_returns_are_columns_of_their_own():
+    found = compare(decoded("left_outer"), plan("read_by_function"))
+
+    assert found.mismatches == ()
+
+
 @DECODERS
 @pytest.mark.parametrize(
     ("changes", "part"),

@@ -22,6 +22,7 @@ UNDECIDED = {
     "function": "contract",
     "months": "contract",
     "null_safe": "left.keys",
+    "read_by_function": "left.keys",
     "sub_millisecond": "bound",
     "text_filter": "left.filters",
     "time_left_out_on_the_left": "contract",

@@ -52,7 +52,7 @@ def test_generate_prints_one_json_line(tmp_path):
         (
             ["sentinels", "{dir}/none.json", "{dir}/whole.jsonl", "--out", "{dir}/f"],
             EXIT_USAGE,
-            "is not a contract",
+            "is no contract",
         ),
     ],
 )
