@@ -1,7 +1,8 @@
 """Faults at every commit point, for every join and both sinks: each proved, and every row right afterwards.
 
-Every day a pairwise choice: of join, sink, killed component and point, each two meet in some run. In ``make
-long`` every join with each sink has the rest of ``WANTED``.
+A pairwise choice: of join, sink, killed component and point, each two meet in some run. Every day has those runs of
+it in which every join is, and every component at each of its points; ``make long`` has the others, and the rest of
+``WANTED`` of every join with each sink.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.chaos]
 COMPONENTS = (FaultComponent.DRIVER, FaultComponent.EXECUTOR, FaultComponent.BROKER)
 JOINS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 EXACTLY_ONCE, SPARK = SINKS
-EVERY_DAY = {
+PAIRWISE = {
     ("inner", EXACTLY_ONCE): "driver@half-written,executor@planned",
     ("inner", SPARK): "broker@written,executor@no-data",
     ("left_outer", EXACTLY_ONCE): "driver@written,executor@half-written",
@@ -36,6 +37,7 @@ EVERY_DAY = {
     ("left_semi", SPARK): "broker@written,executor@planned",
 }
 """A driver's death costs most, so each join has one, and each of its points is there."""
+EVERY_DAY = [(join, EXACTLY_ONCE) for join in JOINS] + [("left_outer", SPARK)]
 WANTED = (
     "driver@planned", "driver@half-written", "driver@written", "driver@no-data", "executor@half-written",
     "broker@half-written",
@@ -44,16 +46,18 @@ WANTED = (
 
 
 def the_rest(join, sink):
-    """What of ``WANTED`` a join does not have every day with a sink."""
-    had = EVERY_DAY[join, sink]
+    """What of ``WANTED`` a join does not have in the pairwise choice with a sink."""
+    had = PAIRWISE[join, sink]
     missing = (word for word in WANTED if word not in had)
     return ",".join(word for word in missing if not word.startswith("broker") or "broker" not in had)
 
 
 def cases():
     """Those of every day, and of ``make long``; in containers one join is enough for a day."""
-    for (join, sink), faults in EVERY_DAY.items():
+    for (join, sink), faults in PAIRWISE.items():
         marks = [] if join == "left_outer" else pytest.mark.long_on("compose")
+        if (join, sink) not in EVERY_DAY:
+            marks = pytest.mark.long
         yield pytest.param(join, sink, faults, id=f"{join}-{sink}", marks=marks)
         yield pytest.param(join, sink, the_rest(join, sink), id=f"{join}-{sink}-rest", marks=pytest.mark.long)
 
@@ -180,10 +184,23 @@ def values_of(join, sink, spec):
     return {("join", join), ("sink", sink), ("component", spec.component), ("point", spec.point)}
 
 
-def test_each_two_values_of_different_factors_meet_every_day():
+def test_each_component_is_killed_at_each_of_its_points_every_day():
+    done = {
+        (spec.component, spec.point)
+        for (join, sink) in EVERY_DAY
+        for spec in read_schedule(PAIRWISE[join, sink])
+    }
+
+    assert {join for join, _ in EVERY_DAY} == {*JOINS}
+    assert done >= {
+        (component, point) for component in COMPONENTS for point in POINTS[component, FaultAction.KILL]
+    }
+
+
+def test_each_two_values_of_different_factors_meet():
     done = [
         values_of(join, sink, spec)
-        for (join, sink), faults in EVERY_DAY.items()
+        for (join, sink), faults in PAIRWISE.items()
         for spec in read_schedule(faults)
     ]
     possible = (

@@ -86,7 +86,7 @@ def test_a_module_that_a_function_imports_when_called_is_there_and_never_an_olde
     assert "ANN" in values(evidence, "who")
 
 
-@pytest.mark.parametrize("ending", ["zip", "whl"])
+@pytest.mark.parametrize("ending", [pytest.param("zip", marks=pytest.mark.long), "whl"])
 def test_a_package_that_is_handed_over_is_on_the_executors(ending, stranger):
     package = stranger.folder / f"parcel-1.0-py3-none-any.{ending}"
     with zipfile.ZipFile(package, "w") as archive:

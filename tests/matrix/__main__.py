@@ -20,7 +20,9 @@ from tidemark.stack import lease, spec_to_lease
 def main() -> int:
     """0 if every cell held or is unsupported."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
-    parser.add_argument("--pairwise", action="store_true", help="the suite's choice only; writes no document")
+    parser.add_argument(
+        "--pairwise", action="store_true", help="a choice in which each two values meet; writes no document"
+    )
     parser.add_argument("--workers", type=int, default=3, help="how many cells run at once (%(default)s)")
     parser.add_argument("--log", type=Path, help="a JSON line for each cell goes there")
     parser.add_argument("--resume", action="store_true", help="run only the cells that are not in --log yet")

@@ -115,7 +115,21 @@ def pairwise() -> list[Cell]:
     return [*chosen, *(next(cell for cell in cells() if cell.state == state) for state in UNSUPPORTED)]
 
 
-def _pairs(cell: Cell) -> set[tuple[object, ...]]:
+def each_value() -> list[Cell]:
+    """A part of the pairwise choice in which each value of each factor is, and each state that is not supported."""
+    chosen, every = list[Cell](), pairwise()
+    wanted = {value for cell in every for value in _values(cell)}
+    while wanted:
+        best = max(every, key=lambda cell: len(wanted & _values(cell)))
+        chosen.append(best)
+        wanted -= _values(best)
+    return [*chosen, *(cell for cell in every if cell.state in UNSUPPORTED)]
+
+
+def _values(cell: Cell) -> set[tuple[int, object]]:
     store, form, *changelog = cell.state.split(", ")
-    parts = enumerate((cell.kind, cell.bound, store, form, bool(changelog), cell.no_data))
-    return set(itertools.combinations(parts, 2))
+    return set(enumerate((cell.kind, cell.bound, store, form, bool(changelog), cell.no_data)))
+
+
+def _pairs(cell: Cell) -> set[tuple[object, ...]]:
+    return set(itertools.combinations(sorted(_values(cell)), 2))

@@ -27,7 +27,7 @@ from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_
 from tidemark.oracle.sql.join_answer import ask
 
 CONDITIONS = ((), (Term("<", left="n", right="n"),), (Term("!=", left="n", right="n"),))
-HISTORIES = 30
+HISTORIES = 16
 
 
 def runs(kind: JoinKind) -> Iterator[Drawn]:
@@ -94,7 +94,7 @@ def test_the_model_gives_what_the_rules_say(kind, monkeypatch):
         assert said == sorted((-1 if left is None else left, -1 if right is None else right, batch)
                               for left, right, batch in run.literal.out)  # fmt: skip
         emitted += len(said)
-    assert emitted > 250
+    assert emitted > 120
 
 
 def offsets(history: History, identity: int) -> tuple[int, int]:
@@ -123,7 +123,7 @@ def test_sql_gives_the_left_rows_that_have_a_partner(popular, monkeypatch):
             rights = [right for one, right in pairs if one == left]
             assert (alone(left) in lost) == is_lost(history, prediction, left, rights)
         found_lost += len(lost)
-    assert found_lost > 1
+    assert found_lost > 0
 
 
 def is_lost(history: History, prediction: Prediction, left: int, rights: list[int]) -> bool:
@@ -153,7 +153,7 @@ def test_sql_gives_each_pair_once_however_popular_its_key_is(kind, popular, monk
         assert {(first_of(one), right_of(one)) for one in said if right_of(one) is not None} == pairs
         assert not matched & {first_of(one) for one in said if right_of(one) is None}
         found += len(pairs)
-    assert found > 400
+    assert found > 200
 
 
 @pytest.mark.parametrize("bound", [Bound(-4_000, None), Bound(None, 4_000), Bound(-4_000, 4_000)])
