@@ -23,6 +23,11 @@ VARIABLES = {
     "TIDEMARK_IVY_SETTINGS": Variable(
         USER, "a file of Ivy settings: where jars are fetched from, else Maven Central"
     ),
+    "TIDEMARK_KAFKA_CONF": Variable(
+        USER,
+        "a file with the login of Kafka's clients, where no `--kafka-conf` names one; for a job (`--app`) tidemark sets"
+        " it to the file that Spark sees",
+    ),
     "TIDEMARK_PYTEST": Variable(
         USER, "`here`: pytest in a checkout stays in its own interpreter, and does not hand over to `.venv`"
     ),

@@ -30,6 +30,7 @@ from pipelines.project_modules import (
 )
 from pipelines.query import (
     SINKS,
+    add_login,
     build_for_draft,
     build_records,
     explain,
@@ -185,6 +186,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--remote", help="the driver: sc://HOST:PORT/;session_id=UUID")
     parser.add_argument("--bootstrap", help="Kafka's bootstrap servers, HOST:PORT[,...]")
+    add_login(parser)
     parser.add_argument(
         "--input", type=_pair, action="append", default=[], help="LOGICAL=TOPIC; once for each input"
     )

@@ -11,6 +11,7 @@ from pipelines.project_modules import pickle_by_value
 from pipelines.query import POLICY
 from pipelines.user_errors import as_usage_error
 from tidemark.errors import TidemarkError, UsageError
+from tidemark.formats.client_settings import spark_options
 from tidemark.formats.registry_schemas import REGISTRY_VARIABLE
 from tidemark.formats.run_io import RunIO
 
@@ -32,6 +33,7 @@ def run_io(args: Namespace) -> RunIO:
         max_offsets={name: int(limit) for name, limit in args.max_offsets},
         table=args.table,
         registry=os.environ.get(REGISTRY_VARIABLE, ""),
+        login=spark_options(args.kafka_conf, args.kafka_setting),
     )
 
 

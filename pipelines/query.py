@@ -15,10 +15,11 @@ from pyspark.sql.functions import coalesce, col, struct, to_json
 from pipelines.user_errors import as_usage_error
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.chain import Chain, topics_of
+from tidemark.formats.client_settings import spark_options
 from tidemark.formats.contract import Output
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType, SimpleNamespace
 
@@ -53,6 +54,18 @@ PLAN_FIELDS = "spark.sql.debug.maxToStringFields"
 
 KEEP_ALL = 100_000
 """Checkpoint entries and progress reports to keep: more than any run has batches, because they are evidence."""
+
+
+def add_login(parser: ArgumentParser) -> None:
+    """The options that say how Spark logs in to Kafka."""
+    parser.add_argument(
+        "--kafka-conf",
+        default="",
+        help="a file with settings in Kafka's Java names, as driver and executors see it",
+    )
+    parser.add_argument(
+        "--kafka-setting", action="append", default=[], help="a setting of that file to use; repeatable"
+    )
 
 
 @contextmanager
@@ -185,7 +198,7 @@ def start_records(
 def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
     source = (
         session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", args.bootstrap)
+        .options(**_kafka(args))
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.fetch.max.wait.ms", FETCH_MAX_WAIT_MS)
         .options(**LOST_LEADER)
@@ -194,6 +207,12 @@ def _read(session: SparkSession, args: Namespace, name: str) -> DataFrame:
     )
     limit = dict(args.max_offsets).get(name)
     return (source.option("maxOffsetsPerTrigger", limit) if limit else source).load()
+
+
+def _kafka(args: Namespace) -> dict[str, str]:
+    """Where Kafka is and how to log in, as options of source and sink."""
+    login = spark_options(args.kafka_conf, args.kafka_setting)
+    return {"kafka.bootstrap.servers": args.bootstrap, **login}
 
 
 def _keys(contract: Contract | Chain) -> Sequence[str]:
@@ -216,7 +235,7 @@ def _exactly_once(records: DataFrame, to_sink: ToSink | None, args: Namespace) -
     from tidemark.sink import write_exactly_once
 
     options = {
-        "kafka.bootstrap.servers": args.bootstrap,
+        **_kafka(args),
         "topic": args.output,
         "checkpointLocation": args.checkpoint,
     }
@@ -233,7 +252,7 @@ def _spark(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataS
     whole = to_sink(records) if to_sink is not None else with_provenance(records)
     return (
         whole.writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", args.bootstrap)
+        .options(**_kafka(args))
         .option("includeHeaders", "true")
         .option("topic", args.output)
         .option("checkpointLocation", args.checkpoint)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.described import pipeline_of
 from pipelines.pipeline_loader import load
-from pipelines.query import build_records, open_session, start_records
+from pipelines.query import add_login, build_records, open_session, start_records
 from pipelines.query_server import Answer, QueryServer, say
 from tidemark.errors import SinkRefused, TidemarkError, UsageError
 from tidemark.formats.contract import Contract
@@ -62,6 +62,8 @@ class Server:
     def _start(self, asked: Answer) -> Answer:
         args = argparse.Namespace(
             bootstrap=self._args.bootstrap,
+            kafka_conf=self._args.kafka_conf,
+            kafka_setting=self._args.kafka_setting,
             input=list(asked["inputs"].items()),
             output=asked["output"],
             sink=asked["sink"],
@@ -99,6 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m pipelines.session_server", description=__doc__)
     parser.add_argument("--remote", required=True, help="the driver: sc://HOST:PORT/;session_id=UUID")
     parser.add_argument("--bootstrap", required=True, help="Kafka's bootstrap servers, HOST:PORT[,...]")
+    add_login(parser)
     args = parser.parse_args()
     args.conf = []
     try:

@@ -21,6 +21,7 @@ from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
 from tidemark.formats.chain import Chain
+from tidemark.formats.client_settings import CONF_VARIABLE, read_client_settings
 from tidemark.formats.contract_files import contract_of_file
 from tidemark.formats.sample_records import read_sample
 from tidemark.formats.trace import Header, TraceReader, must_be_json_lines, write_trace
@@ -38,6 +39,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 DEFAULTS = Settings()
+KafkaConf = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar=CONF_VARIABLE,
+        show_envvar=False,
+        help="Settings of Kafka's client (a login), NAME=VALUE in each line; default: TIDEMARK_KAFKA_CONF.",
+    ),
+]
 Out = Annotated[Path, typer.Option(help="The trace to write; a name in .zst is compressed.")]
 
 
@@ -115,6 +125,7 @@ def replay(
         bool, typer.Option(help="Publish slice N when `publish N` is read from standard input.")
     ] = False,
     end_with_stdin: Annotated[bool, typer.Option(help="Stop when standard input is closed.")] = False,
+    kafka_conf: KafkaConf = None,
     connect_s: Annotated[float, typer.Option(help="How long to wait for the broker.")] = CONNECT_S,
 ) -> None:
     """Publish a trace."""
@@ -132,7 +143,8 @@ def replay(
                 hint="use --interactive, --pace backlog, or `tidemark replay --checkpoint`",
             )
         total = sum(reader.header.counts.get(name, 0) for name in reader.header.topics)
-        with KafkaOut(bootstrap, topics) as out:
+        login = read_client_settings(kafka_conf) if kafka_conf is not None else {}
+        with KafkaOut(bootstrap, topics, login) as out:
             out.check_topics(reader.header, connect_s)
             if interactive:
                 publish_on_request(reader.header, reader, out, commands=sys.stdin, answers=sys.stdout)

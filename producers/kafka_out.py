@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -34,10 +34,18 @@ LARGEST_BYTES = 100_000_000
 _POLL_S = 0.1
 
 
-class KafkaOut:
-    """An open producer. ``topics`` maps the logical topics of the trace to topics in Kafka. A context manager."""
+NO_LOGIN: Mapping[str, str] = MappingProxyType({})
 
-    def __init__(self, bootstrap: str, topics: Mapping[str, str]) -> None:
+
+class KafkaOut:
+    """An open producer. ``topics`` maps the logical topics of the trace to topics in Kafka. A context manager.
+
+    ``login`` has more settings of the client, for a broker that wants a login.
+    """
+
+    def __init__(
+        self, bootstrap: str, topics: Mapping[str, str], login: Mapping[str, str] = NO_LOGIN
+    ) -> None:
         self.bootstrap = bootstrap
         self.topics = dict(topics)
         self.sent: Counter[str] = Counter()
@@ -46,8 +54,9 @@ class KafkaOut:
         self._last_error = ""
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
                 "client.id": "tidemark-producers",
+                **login,
+                "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 5,
@@ -167,5 +176,6 @@ def unreachable(bootstrap: str, why: str) -> TestbedError:
     return TestbedError(
         f"no Kafka broker answers at {bootstrap!r}",
         detail=why,
-        hint="`tidemark status` shows the address of the stack's broker; `tidemark up` starts one",
+        hint="`tidemark status` shows the address of the stack's broker; `tidemark up` starts one; a broker that"
+        " wants a login needs --kafka-conf FILE",
     )

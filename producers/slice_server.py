@@ -16,6 +16,7 @@ from pathlib import Path
 from producers.kafka_out import KafkaOut
 from producers.replay import say
 from tidemark.errors import TidemarkError, UsageError
+from tidemark.formats.client_settings import read_client_settings
 from tidemark.formats.trace import TraceReader
 
 
@@ -23,9 +24,11 @@ def main() -> int:
     """Parse the command line, serve, return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m producers.slice_server", description=__doc__)
     parser.add_argument("--bootstrap", required=True, help="HOST:PORT of a broker")
+    parser.add_argument("--kafka-conf", type=Path, help="settings of Kafka's client (a login), a file")
     args = parser.parse_args()
     try:
-        with KafkaOut(args.bootstrap, {}) as out:
+        login = read_client_settings(args.kafka_conf) if args.kafka_conf else {}
+        with KafkaOut(args.bootstrap, {}, login) as out:
             for line in sys.stdin:
                 say(publish(line, out), sys.stdout)
         return 0

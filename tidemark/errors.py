@@ -17,6 +17,7 @@ exit code of the command line:
         ├── UnknownStack        another version of tidemark started the stack; this one can only end it
         ├── DaemonDied          a process of the stack ended by itself; the detail is the end of its log
         ├── PortTaken           the requested port is in use by another program
+        ├── KafkaRefused        Kafka does not let a client in (login, certificate), or it lacks a right
         ├── PipelineFailed      the query under test ended with an error of its own
         ├── SinkFailed          Kafka did not accept a batch of the exactly-once sink; none of it is visible
         └── DeadlineExceeded    a condition did not come true in time
@@ -110,6 +111,10 @@ class DaemonDied(TestbedError):
 
 class PortTaken(TestbedError):
     """The requested port is in use."""
+
+
+class KafkaRefused(TestbedError):
+    """Kafka does not let a client in, because of its login or of a certificate; or the client lacks a right."""
 
 
 class PipelineFailed(TestbedError):

@@ -45,6 +45,7 @@ class Options(TypedDict, total=False):
     packages: Sequence[str]
     registry: bool
     evidence_format: str
+    kafka_conf: str | Path | None
     report: Report
     say: Say
 

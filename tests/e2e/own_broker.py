@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -63,13 +64,14 @@ class OwnBroker:
         self._record = _record(version, plain, controller)
         self.state.write(self._record)
 
-    def make(self, advertised: int | None, settings: Mapping[str, str]) -> None:
-        """Write its configuration: the stack's, with these settings besides."""
+    def make(self, advertised: int | None, settings: Mapping[str, str], listeners: Mapping[str, int]) -> None:
+        """Write its configuration: the stack's, with these settings and listeners (name -> port) besides."""
         part = launch_specs.broker(self.state, self._record, 1)
-        listeners = f"HOST://{self.bootstrap},SECOND://{LOOPBACK}:{self.second}"
+        more = "".join(f",{name}://{LOOPBACK}:{port}" for name, port in listeners.items())
+        served = f"HOST://{self.bootstrap},SECOND://{LOOPBACK}:{self.second}{more}"
         own = {
-            "listeners": f"{listeners},CONTROLLER://{LOOPBACK}:{self._record.controller_ports[0]}",
-            "advertised.listeners": listeners.replace(str(self.second), str(advertised or self.second)),
+            "listeners": f"{served},CONTROLLER://{LOOPBACK}:{self._record.controller_ports[0]}",
+            "advertised.listeners": served.replace(str(self.second), str(advertised or self.second)),
             "listener.security.protocol.map": "HOST:PLAINTEXT,CONTROLLER:PLAINTEXT,SECOND:PLAINTEXT",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
             **settings,
@@ -108,16 +110,24 @@ class OwnBroker:
 
 @contextmanager
 def own_broker(
-    home: Path, version: str | None = None, *, advertised: int | None = None, **settings: str
+    home: Path,
+    version: str | None = None,
+    *,
+    advertised: int | None = None,
+    listeners: Mapping[str, int] = MappingProxyType({}),
+    **settings: str,
 ) -> Iterator[OwnBroker]:
     """A running broker of this version (that of the stack, if not said); gone at exit, whatever happens.
 
-    Its second listener tells clients to come to the port ``advertised``. In names of settings ``_`` stands for a dot.
+    Its second listener tells clients to come to the port ``advertised``; ``listeners`` (name -> port) are more of them.
+    In names of settings ``_`` stands for a dot.
     """
     broker = OwnBroker(home, version)
     try:
         cold_start.ensure_reaper(broker.state)
-        broker.make(advertised, {name.replace("_", "."): value for name, value in settings.items()})
+        broker.make(
+            advertised, {name.replace("_", "."): value for name, value in settings.items()}, listeners
+        )
         broker.start()
         yield broker
     finally:

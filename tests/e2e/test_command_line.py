@@ -63,7 +63,10 @@ def test_a_broken_line_of_a_trace_is_named_by_its_number(tmp_path):
         (["run", "inner", "--sink", "parquet"], "'parquet' is not one of"),
         (["check", "nowhere"], "'nowhere' is not a run directory"),
         (["replay", "nowhere.jsonl", "--bootstrap", "127.0.0.1:1"], "nowhere.jsonl"),
-        (["ledger", "--bootstrap", "127.0.0.1:1", "--client", "nothing"], "cannot read 'nothing'"),
+        (
+            ["ledger", "--bootstrap", "127.0.0.1:1", "--kafka-conf", "nothing"],
+            "'nothing' cannot be read as settings",
+        ),
     ],
 )
 def test_wrong_usage_says_what_and_leaves_with_2(arguments, says, tmp_path):

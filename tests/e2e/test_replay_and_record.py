@@ -236,8 +236,9 @@ def test_a_stepped_replay_follows_a_query_by_its_checkpoint(stack, topics, tmp_p
     names = topics(impressions=2, clicks=2)
     query = Query(stack.bootstrap_servers, names, tmp_path / "checkpoint")
     options = ReplayOptions(
-        bootstrap=stack.bootstrap_servers, topics=names, checkpoint=query.folder, batch_s=ANSWER_S
-    )
+        broker={"bootstrap.servers": stack.bootstrap_servers}, topics=names, checkpoint=query.folder,
+        batch_s=ANSWER_S,
+    )  # fmt: skip
     query.thread.start()
     try:
         done = replay_stepped(trace, options)

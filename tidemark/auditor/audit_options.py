@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tidemark.errors import UsageError
 from tidemark.formats.chain import Chain
+from tidemark.formats.client_settings import conf_from_environment, read_client_settings
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.contract_files import contract_of_file
 from tidemark.formats.events import read_time_us
-from tidemark.kafka.client_settings import read_client_settings
 from tidemark.runner.pipeline_code import PipelineCode, described_without_session
 from tidemark.runner.project_path import is_python
 
@@ -35,10 +35,10 @@ class AuditOptions:
     ``functions`` is the file or the module with the functions that the contract names (``decode``), if that pipeline
     has not; ``python`` is the interpreter that imports them, ``project`` and ``py_files`` are where their modules are.
     ``topics`` has the Kafka topic of a topic of the contract, where it has another name.
-    ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``). ``batches`` is ``A:B``, both
-    in it, either left out. ``delivery`` is what the query's sink promises; empty: what the contract says, or else
-    ``at-least-once`` for a topic, and for a table what its log promises. ``deleted_until`` is an event time: the caller
-    states that no deleted record has a later one.
+    ``kafka_conf`` is a file with settings of Kafka's client, a line each (``NAME=VALUE``); if it is not said, the one
+    that ``TIDEMARK_KAFKA_CONF`` names. ``batches`` is ``A:B``, both in it, either left out. ``delivery`` is what the
+    query's sink promises; empty: what the contract says, or else ``at-least-once`` for a topic, and for a table what
+    its log promises. ``deleted_until`` is an event time: the caller states that no deleted record has a later one.
     ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
     ``progress`` are files and folders with progress reports of Spark, or event logs.
     ``read_state``: where the log was trimmed, the state that is left of the batches before is read, too.
@@ -70,7 +70,7 @@ class AuditOptions:
         """The command that does this audit again."""
         parts = ["tidemark", "audit", "--checkpoint", self.checkpoint, "--contract", self.contract]
         parts += ["--bootstrap", self.bootstrap, "--output", self.output]
-        parts += ["--kafka-conf", str(self.kafka_conf)] if self.kafka_conf else []
+        parts += ["--kafka-conf", str(conf)] if (conf := self.client_conf) else []
         for name, topic in self.topics.items():
             parts += ["--topic", f"{name}={topic}"]
         for option, value in (
@@ -117,9 +117,15 @@ class AuditOptions:
         return Path(self.output) if "/" in self.output else None
 
     @property
+    def client_conf(self) -> Path | None:
+        """The file with settings of Kafka's client, if there is one."""
+        return self.kafka_conf or conf_from_environment()
+
+    @property
     def broker(self) -> dict[str, str]:
         """The settings of Kafka's client; raises ``UsageError``."""
-        settings = {} if self.kafka_conf is None else read_client_settings(self.kafka_conf)
+        conf = self.client_conf
+        settings = {} if conf is None else read_client_settings(conf)
         return {**settings, "bootstrap.servers": self.bootstrap}
 
 

@@ -25,9 +25,11 @@ from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka
+from tidemark.kafka.connection import Broker
 from tidemark.oracle import Verdict
 from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.evidence_collector import batches_of, input_topics, promised
+from tidemark.runner.kafka_access import kafka_access
 from tidemark.runner.one_run import seal_and_judge
 from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
 from tidemark.runner.programs import Program
@@ -61,6 +63,7 @@ class _Programs:
 
     stack: Stack
     driver: Driver
+    broker: Broker
     queries: Program
     publisher: Program
 
@@ -89,15 +92,17 @@ class WarmDriver:
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
-        bootstrap, session_id = self._stack.bootstrap_servers, str(uuid.uuid4())
+        session_id, folder = str(uuid.uuid4()), self._stack.work_dir(f"login-{uuid.uuid4().hex[:8]}")
+        self._opened.callback(shutil.rmtree, folder, ignore_errors=True)
+        access = kafka_access(self._stack, folder)
         self._opened.enter_context(self._stack.register_session(session_id, self._driver.name))
         remote = f"--remote={self._driver.remote}/;session_id={session_id}"
-        queries = ["pipelines.session_server", remote, f"--bootstrap={self._stack.bootstrap_inside}"]
+        queries = ["pipelines.session_server", remote, *access.for_pipelines]
         serves_queries = self._opened.enter_context(Program(queries, self._logs / "pipelines.log"))
-        publisher = ["producers.slice_server", f"--bootstrap={bootstrap}"]
+        publisher = ["producers.slice_server", *access.for_producers]
         publishes = self._opened.enter_context(Program(publisher, self._logs / "producers.log"))
         serves_queries.answer(ANSWER_S)
-        self._programs = _Programs(self._stack, self._driver, serves_queries, publishes)
+        self._programs = _Programs(self._stack, self._driver, access.broker, serves_queries, publishes)
         return self
 
     def __exit__(
@@ -137,12 +142,12 @@ class CaseRun:
         self._directory.path.mkdir(parents=True, exist_ok=True)
         self._directory.write_json("contract", self._case.contract.to_json())
         self._case.write(self._directory.path)
-        bootstrap = self._stack.bootstrap_servers
+        broker = self._programs.broker
         layout = dict.fromkeys(self.inputs.values(), self._case.partitions) | {self.output: OUTPUT_PARTITIONS}
         with Cleanup() as cleanup:
-            cleanup.callback(kafka.delete_topics, bootstrap, list(layout))
+            cleanup.callback(kafka.delete_topics, broker, list(layout))
             cleanup.callback(shutil.rmtree, self.checkpoint.path.parent, ignore_errors=True)
-            kafka.create_topics(bootstrap, layout)
+            kafka.create_topics(broker, layout)
             drive(self)
             self._collect(self._read_state())
         return seal_and_judge(self._directory)
@@ -169,10 +174,10 @@ class CaseRun:
 
     def _follow(self) -> None:
         """Slice after slice, each while the query sleeps; an answer to that is one batch, and a no-data batch."""
-        case, bootstrap = self._case, self._stack.bootstrap_servers
+        case, broker = self._case, self._programs.broker
 
         def ends() -> dict[str, dict[str, int]]:
-            found = kafka.end_offsets(bootstrap, list(self.inputs.values()))
+            found = kafka.end_offsets(broker, list(self.inputs.values()))
             return {topic: {str(part): end for part, end in parts.items()} for topic, parts in found.items()}
 
         self.publish("trace", 0)
@@ -215,7 +220,7 @@ class CaseRun:
     def _run_until_planned(self, batch: int) -> None:
         """Start the query, and stop it once a batch is planned: in the middle of it, as often as not."""
         self._start(0)
-        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self.inputs.values()))
+        ends = kafka.end_offsets(self._programs.broker, list(self.inputs.values()))
 
         def is_there() -> bool:
             planned = self.checkpoint.planned()
@@ -258,8 +263,8 @@ class CaseRun:
         return what_ran(self.checkpoint, conf, info) or info
 
     def _collect(self, state: StateInfo) -> None:
-        bootstrap = self._stack.bootstrap_servers
-        self._directory.write_lines("output", kafka.read_all(bootstrap, self.output))
+        broker = self._programs.broker
+        self._directory.write_lines("output", kafka.read_all(broker, self.output))
         starts = list(zip(self._starts.first_batch, self._starts.replays, strict=True))
         self._directory.write_lines("batches", batches_of(self.checkpoint, self.inputs, starts))
         self._directory.write_lines("progress", self._starts.progress)
@@ -268,7 +273,7 @@ class CaseRun:
             contract=self._case.contract.to_json(),
             delivery=promised(self._case.contract, self._case.sink),
             pace=self._case.pace,
-            inputs=input_topics(bootstrap, self.inputs),
+            inputs=input_topics(broker, self.inputs),
             seed=self._case.seed,
             trace_sha256=trace_sha256(self._directory.path / "trace.jsonl"),
             flush_sha256=trace_sha256(self._directory.path / "flush.jsonl"),

@@ -21,6 +21,7 @@ from tidemark.cli.shared_options import (
     Functions,
     Generate,
     Jars,
+    KafkaConf,
     Packages,
     Pipeline,
     Project,
@@ -122,6 +123,7 @@ def run_command(
     jars: Jars = None,
     packages: Packages = None,
     registry: Registry = False,
+    kafka_conf: KafkaConf = None,
     generate: Generate = "",
     accept: Accept = None,
     waive: Waive = None,
@@ -140,6 +142,7 @@ def run_command(
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
         app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
         jars=tuple(jars or ()), packages=tuple(packages or ()), registry=registry,
+        kafka_conf=kafka_conf,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

@@ -61,7 +61,11 @@ Waive = Annotated[
 Evidence = Annotated[Path | None, typer.Option(help="Where the evidence goes; default: below runs/.")]
 KafkaConf = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Settings of Kafka's client (a login), NAME=VALUE in each line."),
+    typer.Option(
+        metavar="FILE",
+        help="Settings of Kafka's client (a login), NAME=VALUE in each line, in Java's names or librdkafka's;"
+        " default: that of the running stack, or TIDEMARK_KAFKA_CONF.",
+    ),
 ]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
 Log = Annotated[

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.shared_options import AsJson
-from tidemark.cli.trace_commands import Bootstrap, pair, stack_address
+from tidemark.cli.shared_options import AsJson, KafkaConf
+from tidemark.cli.trace_commands import Bootstrap, broker_and_conf
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ def ledger_command(
         str, typer.Option(help="The sink's option transactionalIdPrefix; empty: any.")
     ] = DEFAULT_PREFIX,
     topic: Annotated[str, typer.Option(help="The sink's option ledgerTopic.")] = DEFAULT_LEDGER,
-    client: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for Kafka's client (librdkafka's names); repeatable.")
-    ] = None,
+    kafka_conf: KafkaConf = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the exactly-once sink's ledger: the last committed batch and its rows, per query and partition."""
-    settings = {"bootstrap.servers": bootstrap or stack_address(), **dict(map(pair, client or ()))}
+    from tidemark.kafka.connection import connected_admin
+
+    settings, _ = broker_and_conf(bootstrap, kafka_conf)
+    connected_admin(settings)  # says why a broker does not answer
     rows = [row for row in _rows(settings, topic, prefix) if row[0].query.startswith(query)]
     if as_json:
         typer.echo(json.dumps([_as_json(row) for row in rows]))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidemark.cli.shared_options import AsJson
-from tidemark.errors import EXIT_TESTBED, EXIT_VALID
+from tidemark.errors import EXIT_TESTBED, EXIT_VALID, UsageError
 from tidemark.paths import BACKEND_VARIABLE
 
 if TYPE_CHECKING:
@@ -30,7 +30,47 @@ SparkOption = Annotated[
         "--spark", metavar="PYTHON", help="The Python interpreter whose PySpark to run. Default: this one."
     ),
 ]
+KAFKA_SECURITY = ("sasl-plain", "sasl-scram", "mtls")
 KINDS = {"local": "local processes", "compose": "containers", "external": "external"}
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        envvar=BACKEND_VARIABLE,
+        help="local (processes), compose (containers) or external. Default: that of the running stack, else "
+        "compose where a container engine and Compose are available.",
+    ),
+]
+BootstrapInside = Annotated[
+    str, typer.Option(help="external: Kafka's HOST:PORT as Spark sees it, if different.")
+]
+ExternalLogin = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="external: settings of Kafka's client (a login), NAME=VALUE in each line; default:"
+        " TIDEMARK_KAFKA_CONF.",
+    ),
+]
+LoginInside = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="external: the login in Kafka's Java names, in a file that driver and executors see; default: each"
+        " run writes one below --shared-dir.",
+    ),
+]
+KafkaSecurity = Annotated[
+    str,
+    typer.Option(
+        metavar="LOGIN",
+        help=f"local: brokers that want a login over TLS: {', '.join(KAFKA_SECURITY)}. The client's settings are"
+        " shown.",
+    ),
+]
+SharedDir = Annotated[
+    Path | None,
+    typer.Option(help="external: a folder that Spark and this machine share under the same path."),
+]
 _MIB = 1 << 20
 
 
@@ -43,31 +83,23 @@ def register(app: typer.Typer) -> None:
 
 
 def up_command(
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            envvar=BACKEND_VARIABLE,
-            help="local (processes), compose (containers) or external. Default: that of the running stack, else "
-            "compose where a container engine and Compose are available.",
-        ),
-    ] = None,
+    backend: Backend = None,
     workers: Annotated[int, typer.Option(help="Spark workers.")] = 2,
     brokers: Annotated[int, typer.Option(help="Kafka brokers: 1, or 3 to survive the loss of one.")] = 1,
     kafka_port: Annotated[int | None, typer.Option(help="Kafka's port. Default: a free port.")] = None,
     spark: SparkOption = None,
     bootstrap: Annotated[str, typer.Option(help="external: Kafka's HOST:PORT as this machine sees it.")] = "",
-    bootstrap_inside: Annotated[
-        str, typer.Option(help="external: Kafka's HOST:PORT as Spark sees it, if different.")
-    ] = "",
+    bootstrap_inside: BootstrapInside = "",
     remote: Annotated[str, typer.Option(help="external: the Spark Connect server, sc://HOST:PORT.")] = "",
+    kafka_conf: ExternalLogin = None,
+    kafka_conf_inside: LoginInside = "",
     registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
-    shared_dir: Annotated[
-        Path | None,
-        typer.Option(help="external: a folder that Spark and this machine share under the same path."),
-    ] = None,
+    kafka_security: KafkaSecurity = "",
+    shared_dir: SharedDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Start the stack, or reuse the running one; it lives until `tidemark down`."""
+    from tidemark.formats.client_settings import conf_from_environment
     from tidemark.stack import StackSpec, up
     from tidemark.stack.backend_choice import backend_to_start
     from tidemark.stack.spec import External
@@ -76,14 +108,28 @@ def up_command(
     chosen, why = backend_to_start(backend)
     external = None
     if bootstrap or remote or shared_dir is not None or chosen == "external":
-        external = External(bootstrap, remote, str((shared_dir or Path()).absolute()), bootstrap_inside)
+        conf = kafka_conf or conf_from_environment()
+        login = "" if conf is None else str(conf.absolute())
+        shared = str((shared_dir or Path()).absolute())
+        external = External(bootstrap, remote, shared, bootstrap_inside, login, kafka_conf_inside)
+    elif kafka_conf is not None or kafka_conf_inside:
+        raise _no_login_to_name(chosen)
     spec = StackSpec(
-        chosen, spark or Path(sys.executable), workers, kafka_port, brokers, external, registry=registry
-    )
+        chosen, spark or Path(sys.executable), workers, kafka_port, brokers, external,
+        registry=registry, kafka_security=kafka_security,
+    )  # fmt: skip
     with _progress(as_json) as say:
         stack = up(spec, progress=say)
     described = {**_described(stack), "seconds": round(time.monotonic() - began, 2), "why": why}
     typer.echo(json.dumps(described) if as_json else "\n".join(_up_lines(described)))
+
+
+def _no_login_to_name(backend: str) -> UsageError:
+    return UsageError(
+        f"--kafka-conf is given, and the backend is {backend}",
+        detail="it has the login of a Kafka that somebody else operates",
+        hint="for brokers of a local stack that want a login: --kafka-security",
+    )
 
 
 def _up_lines(described: dict[str, Any]) -> Iterator[str]:
@@ -94,6 +140,8 @@ def _up_lines(described: dict[str, Any]) -> Iterator[str]:
     yield f"up after {described['seconds']:.1f} s: {shown}"
     yield f"  backend        {KINDS[described['backend']]} ({described['why']})"
     yield f"  Kafka          {described['bootstrap_servers']}"
+    if described["kafka_conf"]:
+        yield f"  its login      {described['kafka_conf']} (--kafka-conf)"
     yield f"  Spark Connect  {described['remote']}"
     if described["registry"]:
         yield f"  registry       {described['registry']}"
@@ -172,6 +220,7 @@ def _described(stack: Stack) -> dict[str, Any]:
     return {
         "backend": stack.spec.backend,
         "bootstrap_servers": stack.bootstrap_servers,
+        "kafka_conf": str(stack.kafka_conf) if stack.kafka_conf is not None else "",
         "remote": next(
             (component.address for component in stack.status() if component.name == "driver"), None
         ),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,10 +39,14 @@ def producers_command(context: typer.Context) -> None:
     import subprocess
     import sys
 
+    from tidemark.formats.client_settings import CONF_VARIABLE
     from tidemark.runner.programs import program_environment
 
     command = [sys.executable, "-P", "-m", "producers", *context.args]
-    raise typer.Exit(subprocess.run(command, env=program_environment(None), check=False).returncode)
+    environment = program_environment(None)
+    if os.environ.get(CONF_VARIABLE):
+        environment[CONF_VARIABLE] = os.environ[CONF_VARIABLE]
+    raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
 
 
 def replay_command(
@@ -53,6 +58,7 @@ def replay_command(
     checkpoint: Annotated[Path | None, typer.Option(help="Of the query to follow, at pace stepped.")] = None,
     timeout_s: Annotated[float, typer.Option(help="For one slice to be processed.")] = 300.0,
     create: Annotated[bool, typer.Option("--create", help="Create the topics that are missing.")] = False,
+    kafka_conf: KafkaConf = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish a trace: the same partitions, order, keys, headers and timestamps."""
@@ -64,27 +70,32 @@ def replay_command(
             "the pace 'stepped' publishes a slice when the one before has been processed",
             hint="name the checkpoint of the query to follow (--checkpoint DIR), or give --pace backlog",
         )
-    address = bootstrap or stack_address()
+    broker, conf = broker_and_conf(bootstrap, kafka_conf)
     topics = _topics(topic, list(header.topics))
     if create:
-        _create_missing(address, header, topics)
+        _create_missing(broker, header, topics)
     if checkpoint is not None and chosen == "stepped":
         from tidemark.runner.trace_replay import ReplayOptions, replay_stepped
 
         with _bar("slices published", as_json) as report:
             options = ReplayOptions(
-                bootstrap=address, topics=topics, checkpoint=checkpoint, batch_s=timeout_s, report=report
-            )
+                broker=broker, kafka_conf=conf, topics=topics, checkpoint=checkpoint, batch_s=timeout_s,
+                report=report,
+            )  # fmt: skip
             done = replay_stepped(trace, options)
         _say(
             {"done": True, "records": done.records, "batches": done.batches, "torn_slices": done.torn},
             as_json,
         )
         return
+    from tidemark.kafka.connection import connected_admin
     from tidemark.runner.trace_replay import replay_by_itself
 
     pairs = [f"--topic={name}={actual}" for name, actual in topics.items()]
-    arguments = [str(trace), "--bootstrap", address, *pairs, "--pace", chosen, "--speed", str(speed)]
+    connected_admin(broker)
+    login = [f"--kafka-conf={conf}"] if conf is not None else []
+    arguments = [str(trace), "--bootstrap", broker["bootstrap.servers"], *login, *pairs]
+    arguments += ["--pace", chosen, "--speed", str(speed)]
     code = replay_by_itself(arguments)
     if code:
         raise typer.Exit(code)
@@ -101,15 +112,13 @@ def record_command(
     as_json: AsJson = False,
 ) -> None:
     """Make a trace of what is in topics of any Kafka."""
-    from tidemark.kafka.client_settings import read_client_settings
     from tidemark.kafka.record import RecordOptions, record
 
     if not topic:
         raise UsageError("no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC")
     if not out.parent.is_dir():
         raise UsageError(f"there is no folder {str(out.parent)!r}", hint="make it first")
-    settings = {} if kafka_conf is None else read_client_settings(kafka_conf)
-    broker = {**settings, "bootstrap.servers": bootstrap or stack_address()}
+    broker, _ = broker_and_conf(bootstrap, kafka_conf)
     options = RecordOptions(
         topics=dict(map(pair, topic)), pace=_pace(pace), slice_s=slice_s, contract=_contract(contract)
     )
@@ -120,22 +129,31 @@ def record_command(
     )
 
 
-def stack_address() -> str:
-    """Where the running stack's broker is; raises ``UsageError`` if none runs."""
+def broker_and_conf(bootstrap: str, kafka_conf: Path | None) -> tuple[dict[str, str], Path | None]:
+    """The settings of a client of the broker that is named, or else of the running stack's; and their file.
+
+    Raises ``UsageError`` if none is named and none runs, and for a file that is none.
+    """
+    from tidemark.formats.client_settings import conf_from_environment, read_client_settings
+    from tidemark.runner.kafka_access import broker_of, conf_of
     from tidemark.stack import current
 
+    if bootstrap:
+        conf = kafka_conf or conf_from_environment()
+        login = {} if conf is None else read_client_settings(conf)
+        return {**login, "bootstrap.servers": bootstrap}, conf
     stack = current()
     if stack is None:
         raise UsageError("no stack runs", hint="`tidemark up` starts one; or name a broker (--bootstrap)")
-    return stack.bootstrap_servers
+    return broker_of(stack, kafka_conf), conf_of(stack, kafka_conf)
 
 
-def _create_missing(bootstrap: str, header: Header, topics: dict[str, str]) -> None:
+def _create_missing(broker: Mapping[str, str], header: Header, topics: dict[str, str]) -> None:
     from tidemark.kafka import client as kafka
 
-    there = kafka.partitions(bootstrap)
+    there = kafka.partitions(broker)
     wanted = {topics[name]: spec.partitions for name, spec in header.topics.items()}
-    kafka.create_topics(bootstrap, {name: n for name, n in wanted.items() if name not in there})
+    kafka.create_topics(broker, {name: n for name, n in wanted.items() if name not in there})
 
 
 def _topics(pairs: Sequence[str] | None, logical: Sequence[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from confluent_kafka.admin import AdminClient
 
 from tidemark.kafka import client as kafka
+from tidemark.kafka.connection import Broker, client_of
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, LedgerEntry, Names, Reader
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.waiting import pause
@@ -52,12 +53,10 @@ class SinkProgress(Protocol):
 class _LedgerProgress:
     """Of the exactly-once sink, by its ledger."""
 
-    def __init__(self, bootstrap: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]) -> None:
+    def __init__(self, broker: Broker, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]) -> None:
         self.ends = ends
         self._checkpoint = checkpoint
-        self._reader = Reader(
-            lambda: AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), DEFAULT_LEDGER
-        )
+        self._reader = Reader(lambda: AdminClient(client_of(broker)), DEFAULT_LEDGER)
 
     def snapshot(self) -> Proof:
         """Entries and end offsets."""
@@ -99,10 +98,10 @@ class _TopicProgress:
     """Of Spark's own sink, by the rows in its output topic."""
 
     def __init__(
-        self, bootstrap: str, topic: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]
+        self, broker: Broker, topic: str, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]
     ) -> None:
         self.ends = ends
-        self._bootstrap = bootstrap
+        self._broker = broker
         self._topic = topic
         self._checkpoint = checkpoint
         self._rows: Counter[tuple[str, str]] = Counter()
@@ -136,7 +135,7 @@ class _TopicProgress:
 
     def _count(self, ends: dict[int, int]) -> None:
         """Read what is new: how many rows of each batch each sink partition has in the output."""
-        for message in kafka.read_messages(self._bootstrap, self._topic, ends, self._read):
+        for message in kafka.read_messages(self._broker, self._topic, ends, self._read):
             headers = {name: kafka.visible(value) or "?" for name, value in kafka.headers(message)}
             self._rows[headers.get("batch", "?"), headers.get("partition", "?")] += 1
         self._read = ends
@@ -144,14 +143,14 @@ class _TopicProgress:
 
 @contextmanager
 def watch_sink_progress(
-    sink: str, bootstrap: str, topic: str, checkpoint: Checkpoint
+    sink: str, broker: Broker, topic: str, checkpoint: Checkpoint
 ) -> Iterator[SinkProgress]:
     """The progress of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
-    with kafka.watched_ends(bootstrap, topic) as ends:
+    with kafka.watched_ends(broker, topic) as ends:
         if sink == "exactly-once":
-            yield _LedgerProgress(bootstrap, checkpoint, ends)
+            yield _LedgerProgress(broker, checkpoint, ends)
         else:
-            yield _TopicProgress(bootstrap, topic, checkpoint, ends)
+            yield _TopicProgress(broker, topic, checkpoint, ends)
 
 
 def by_partition(ends: dict[int, int]) -> dict[str, int]:

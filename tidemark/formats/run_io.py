@@ -8,7 +8,7 @@ sources, options, sink. It returns the query that is judged::
         ...
         return (
             rows.writeStream.format("kafka")
-            .option("kafka.bootstrap.servers", io.bootstrap)
+            .options(**io.kafka)
             .option("topic", io.output)
             .option("checkpointLocation", io.checkpoint)
             .trigger(**io.trigger)
@@ -30,7 +30,8 @@ class RunIO:
     topic that is judged, ``checkpoint`` the folder of the query that is judged. ``trigger_ms`` is the interval of its
     trigger. ``max_offsets`` has, by topic of the contract, so many records for each batch; it is empty but for the pace
     ``backlog``. ``table`` is a folder that may be written in the place of ``output``: by Spark's file sink in Parquet,
-    or by Delta. ``registry`` is the URL of the run's schema registry, empty if the stack has none.
+    or by Delta. ``registry`` is the URL of the run's schema registry, empty if the stack has none. ``login`` has the
+    options of Spark's Kafka source and sink for a broker that wants a login: references to a file, never a password.
     """
 
     bootstrap: str
@@ -41,11 +42,17 @@ class RunIO:
     max_offsets: Mapping[str, int] = field(default_factory=dict)
     table: str = ""
     registry: str = ""
+    login: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        """Options of Spark's Kafka source and sink that say where Kafka is, and how to log in."""
+        return {"kafka.bootstrap.servers": self.bootstrap, **self.login}
 
     def source(self, topic: str) -> dict[str, str]:
         """Options of Spark's Kafka source for a topic of the contract; it has to begin with the earliest record."""
         options = {
-            "kafka.bootstrap.servers": self.bootstrap,
+            **self.kafka,
             "subscribe": self.topics[topic],
             "startingOffsets": "earliest",
         }

@@ -31,13 +31,22 @@ from confluent_kafka.cimpl import NewTopic
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.trace import header_value
+from tidemark.kafka.connection import (
+    ANSWER_S,
+    NO_ANSWER,
+    NOT_ALLOWED,
+    SEE_LOG,
+    Broker,
+    address_of,
+    client_of,
+    connected_admin,
+    not_done,
+    unreachable,
+)
 from tidemark.waiting import wait_until
 
 TOPIC_SETTINGS = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
 """Records keep the timestamps of their trace, years ago or far ahead: no broker may delete or reject them for that."""
-
-ANSWER_S = 15.0
-"""Calibration: a broker answers an admin request in 5-50 ms, a broker that is starting within 5 s."""
 
 TRY_S = 3.0
 """Calibration: as ANSWER_S, for one attempt: after a leader has died, the next attempt goes to its successor."""
@@ -50,15 +59,6 @@ DRAIN_S = 60.0
 
 TOPIC_CHECK_S = 2.0
 """Calibration: a fetch returns within 50 ms while there are records; the broker lists its topics in 5-50 ms."""
-
-NO_ANSWER = (
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._DESTROY_BROKER,  # the client forgot the broker, which its metadata no longer names, before it answered
-    KafkaError._TIMED_OUT,
-    KafkaError.REQUEST_TIMED_OUT,
-)
-"""Error codes that mean that no broker answered."""
 
 SETTLE_S = 1.0
 """How long an output must stay unchanged to count as complete: a late duplicate is a finding."""
@@ -75,13 +75,9 @@ NOT_YET = (
 )
 """Error codes for a partition whose leader is just changing or coming back: the request is repeated."""
 
-SEE_LOG = "the broker's log says more: `tidemark status` names it"
 BATCH_RECORDS = 10_000
 READ_COMMITTED = "read_committed"
 _POLL_S = 0.1
-
-Broker = str | Mapping[str, str]
-"""A broker's ``HOST:PORT``, or client settings with ``bootstrap.servers``, for a broker that requires a login."""
 
 Ends = dict[str, dict[int, int]]
 T = TypeVar("T")
@@ -92,7 +88,7 @@ def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
 
     The number of replicas is the broker's default (``default.replication.factor``).
     """
-    admin = _admin(broker)
+    admin = connected_admin(broker)
     wanted = [
         NewTopic(name, num_partitions=partitions, config=TOPIC_SETTINGS)
         for name, partitions in layout.items()
@@ -116,7 +112,9 @@ def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
 
 def delete_topics(broker: Broker, topics: Collection[str]) -> None:
     """Delete topics; a topic that does not exist counts as deleted."""
-    admin = _admin(broker)  # named, because a client without a reference is closed during its requests
+    admin = connected_admin(
+        broker
+    )  # named, because a client without a reference is closed during its requests
     for name, future in admin.delete_topics(list(topics)).items() if topics else ():
         with _answered(broker, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
             future.result(ANSWER_S)
@@ -124,22 +122,22 @@ def delete_topics(broker: Broker, topics: Collection[str]) -> None:
 
 def partitions(broker: Broker) -> dict[str, int]:
     """All topics of the cluster, with their numbers of partitions."""
-    return {name: len(topic.partitions) for name, topic in _metadata(_admin(broker), broker).items()}
+    return {name: len(topic.partitions) for name, topic in _metadata(connected_admin(broker), broker).items()}
 
 
 def end_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     """Topic -> partition -> end offset (the high watermark). Raises ``UsageError`` for a topic that does not exist."""
-    return _ends(_admin(broker), broker, topics, committed=False)
+    return _ends(connected_admin(broker), broker, topics, committed=False)
 
 
 def stable_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     """Topic -> partition -> last stable offset: where a reader at ``read_committed`` stops."""
-    return _ends(_admin(broker), broker, topics, committed=True)
+    return _ends(connected_admin(broker), broker, topics, committed=True)
 
 
 def start_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     """Topic -> partition -> the first offset that has not been deleted."""
-    return _offsets(_admin(broker), broker, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    return _offsets(connected_admin(broker), broker, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -148,7 +146,7 @@ def watched_ends(broker: Broker, topic: str) -> Iterator[Callable[[], dict[int, 
 
     The function is that fast because its client stays connected.
     """
-    settings = {**_client(broker), "group.id": "tidemark-watcher", "isolation.level": "read_uncommitted"}
+    settings = {**client_of(broker), "group.id": "tidemark-watcher", "isolation.level": "read_uncommitted"}
     consumer = Consumer({**settings, "enable.auto.commit": False})
     places = [TopicPartition(topic, number) for number in end_offsets(broker, [topic])[topic]]
 
@@ -192,7 +190,7 @@ def drain(
     Raises:
         DeadlineExceeded: no record came for ``timeout_s``, and the offsets still disagree (an open transaction).
     """
-    admin = _admin(broker)
+    admin = connected_admin(broker)
     seen: tuple[dict[int, int], dict[int, int]] = {}, {}
 
     def settled_ends() -> dict[int, int] | None:
@@ -261,7 +259,7 @@ class _Reader:
                 # Required by the client, and never joined: offsets are not committed. The client looks its coordinator
                 # up all the same, so a login with rights for groups of another name has to name one.
                 "group.id": "tidemark-reader",
-                **_client(broker),
+                **client_of(broker),
                 "isolation.level": isolation,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -299,9 +297,11 @@ class _Reader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 if partition is not None and offset is not None:
                     self.position[partition] = max(self.position[partition], offset)
+            elif error.code() in NOT_ALLOWED:
+                raise not_done(self._broker, f"read topic {self._topic!r}", error)
             elif error.fatal() or not (error.retriable() or error.code() in NOT_YET):
                 raise TestbedError(
-                    f"cannot read from {_address(self._broker)!r}", detail=error.str(), hint=SEE_LOG
+                    f"cannot read from {address_of(self._broker)!r}", detail=error.str(), hint=SEE_LOG
                 )
             else:
                 self._note(error)
@@ -354,19 +354,6 @@ class _Reader:
         self._last_error = error.str()
 
 
-def _client(broker: Broker) -> dict[str, str | int | float | bool]:
-    settings = {"bootstrap.servers": broker} if isinstance(broker, str) else broker
-    return {"client.id": "tidemark", "log_level": 0, **settings}
-
-
-def _address(broker: Broker) -> str:
-    return broker if isinstance(broker, str) else broker.get("bootstrap.servers", "?")
-
-
-def _admin(broker: Broker) -> AdminClient:
-    return AdminClient(_client(broker))
-
-
 def _metadata(admin: AdminClient, broker: Broker) -> Mapping[str, Any]:
     with _answered(broker, "list its topics"):
         topics: Mapping[str, Any] = admin.list_topics(timeout=ANSWER_S).topics
@@ -386,7 +373,7 @@ def _offsets(
     missing = [name for name in topics if name not in known]
     if missing:
         raise UsageError(
-            f"there is no topic {missing[0]!r} at {_address(broker)!r}",
+            f"there is no topic {missing[0]!r} at {address_of(broker)!r}",
             hint=f"topics there: {', '.join(sorted(name for name in known if name[:2] != '__')) or 'none'}",
         )
     asked = {TopicPartition(name, partition): spec for name in topics for partition in known[name].partitions}
@@ -419,7 +406,7 @@ def _retried(broker: Broker, what: str, request: Callable[[], T]) -> T:
     try:
         [found] = wait_until(attempt, ANSWER_S, lambda: f"{what}: {last_error}")
     except DeadlineExceeded as error:
-        raise _unreachable(broker, error.message) from error
+        raise unreachable(broker, error.message) from error
     return found
 
 
@@ -428,7 +415,7 @@ def _answered(broker: Broker, what: str, *, forgive: Sequence[int] = ()) -> Iter
     try:
         yield
     except TimeoutError as error:
-        raise _unreachable(broker, f"it did not {what} within {ANSWER_S:g} s") from error
+        raise unreachable(broker, f"it did not {what} within {ANSWER_S:g} s") from error
     except KafkaException as exception:
         refusal = exception.args[0]
         if refusal.code() in forgive:
@@ -436,16 +423,5 @@ def _answered(broker: Broker, what: str, *, forgive: Sequence[int] = ()) -> Iter
         if refusal.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             raise UsageError(f"cannot {what}: it exists", hint="choose another name") from exception
         if refusal.code() in NO_ANSWER:
-            raise _unreachable(broker, refusal.str()) from exception
-        raise TestbedError(
-            f"the broker at {_address(broker)!r} did not {what}", detail=refusal.str(), hint=SEE_LOG
-        ) from exception
-
-
-def _unreachable(broker: Broker, why: str) -> TestbedError:
-    return TestbedError(
-        f"no Kafka broker answers at {_address(broker)!r}",
-        detail=why,
-        hint="check the address, and whether it wants a login; `tidemark status` shows that of a stack's broker, and"
-        " `tidemark up` starts one",
-    )
+            raise unreachable(broker, refusal.str()) from exception
+        raise not_done(broker, what, refusal) from exception

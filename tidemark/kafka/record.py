@@ -25,6 +25,7 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.events import read_event
 from tidemark.formats.trace import FORMAT, Header, Pace, Record, TopicSpec, TraceReader, write_trace
 from tidemark.kafka import client as kafka
+from tidemark.kafka.connection import Broker
 
 Progress = Callable[[int], None]
 PROGRESS_EVERY = 10_000
@@ -41,9 +42,7 @@ class RecordOptions:
     contract: Contract | None = None
 
 
-def record(
-    broker: kafka.Broker, options: RecordOptions, path: Path, progress: Progress
-) -> tuple[str, Header]:
+def record(broker: Broker, options: RecordOptions, path: Path, progress: Progress) -> tuple[str, Header]:
     """Write the topics' records to the trace ``path``; returns its SHA-256 and its header.
 
     Raises ``UsageError`` if a topic is missing or all are empty.
@@ -92,7 +91,7 @@ class _Cutter:
             yield item
 
 
-def _merged(broker: kafka.Broker, options: RecordOptions, stable: kafka.Ends) -> Iterator[Record]:
+def _merged(broker: Broker, options: RecordOptions, stable: kafka.Ends) -> Iterator[Record]:
     """All partitions by arrival. ``heapq.merge`` is stable: equal arrivals keep the order of topics and partitions."""
     streams = [
         _partition(kafka.read_messages(broker, topic, {partition: end}), name, options.contract)

@@ -35,6 +35,7 @@ from tidemark.formats.seal import file_sha256
 from tidemark.formats.storage import convert_file, parquet_digests, write_records
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
+from tidemark.kafka.connection import Broker
 from tidemark.oracle.coverage import written_kills
 from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import first_of
@@ -71,8 +72,12 @@ def promised(contract: Contract | Chain, sink: str, table: OutputTable | None = 
 
 @dataclass(frozen=True)
 class Places:
-    """Trace, topics (``inputs`` by logical name), checkpoint and query of a run; ``table`` may be the output, too."""
+    """Trace, topics (``inputs`` by logical name), checkpoint and query of a run; ``table`` may be the output, too.
 
+    ``broker`` has the settings of a Kafka client.
+    """
+
+    broker: Broker
     trace: Path
     inputs: dict[str, str]
     output: str
@@ -96,6 +101,7 @@ class Collector:
         self._contract = contract
         self._directory = directory
         self._stack = stack
+        self._broker = places.broker
         self._trace = places.trace
         self._inputs = places.inputs
         self._output = places.output
@@ -173,13 +179,13 @@ class Collector:
     def _keep_logs(self) -> None:
         keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
 
-    def _write_output(self, read: Callable[[str, str], Iterator[OutputRecord]]) -> None:
+    def _write_output(self, read: Callable[[Broker, str], Iterator[OutputRecord]]) -> None:
         most, query = self._most_records(), self._query.query_id
         if self._folder is not None and self._folder.is_written(most):
             self._table = self._folder.read(query)
             most, records = self._table.most_rows, self._table.judged_records(query)
         else:
-            records = read(self._stack.bootstrap_servers, self._output)
+            records = read(self._broker, self._output)
             if self._folder is not None and self._folder.is_asked:
                 self.note(f"nothing was written to {{table}}, the folder {self._folder.path}")
         path = self._directory.path / f"output.{self._options.storage_of(most)}"
@@ -188,7 +194,7 @@ class Collector:
 
     def _most_records(self) -> int:
         """At most so many are in the topic: what was aborted, and what ends a transaction, is counted, too."""
-        return sum(kafka.end_offsets(self._stack.bootstrap_servers, [self._output])[self._output].values())
+        return sum(kafka.end_offsets(self._broker, [self._output])[self._output].values())
 
     def _store_state(self) -> None:
         """Store the state as the run was asked to; the query's program writes it as JSON Lines."""
@@ -243,7 +249,7 @@ class Collector:
         inputs = self._read_inputs()  # used if the brokers do not return the end offsets
         self._attempt(
             "the end offsets of the inputs",
-            lambda: inputs.update(input_topics(self._stack.bootstrap_servers, self._inputs)),
+            lambda: inputs.update(input_topics(self._broker, self._inputs)),
         )
         with TraceReader(self._trace) as reader:
             header = reader.header
@@ -321,9 +327,9 @@ class Collector:
         return [*asked, "written_kills_doubled"] if written_kills(self._faults) else asked
 
 
-def input_topics(bootstrap: str, inputs: Mapping[str, str]) -> dict[str, InputTopic]:
+def input_topics(broker: Broker, inputs: Mapping[str, str]) -> dict[str, InputTopic]:
     """Logical name -> topic with its current end offsets. ``inputs`` has the run's own topics."""
-    ends = kafka.end_offsets(bootstrap, list(inputs.values()))
+    ends = kafka.end_offsets(broker, list(inputs.values()))
     return {
         name: InputTopic(
             topic=topic,

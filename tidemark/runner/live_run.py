@@ -21,11 +21,13 @@ from tidemark.faults.schedule import plan_faults
 from tidemark.faults.sink_progress import watch_sink_progress
 from tidemark.faults.target import FaultTarget
 from tidemark.formats.chain import Chain
+from tidemark.formats.client_settings import CONF_VARIABLE
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import PROJECT, keep_project
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
+from tidemark.kafka.connection import connected_admin
 from tidemark.runner.app_command import (
     CONNECT,
     app_path,
@@ -38,6 +40,7 @@ from tidemark.runner.app_jobs import AppJob, ClassicJob, ConnectJob
 from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
+from tidemark.runner.kafka_access import kafka_access
 from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.plan_check import check_plan
@@ -76,7 +79,9 @@ class LiveRun:
         self._stack = stack
         # One name for topics, checkpoint, query and driver; unique, because a stack serves many runs at once.
         self._name = f"{re.sub(r'[^a-z0-9_]+', '-', contract.name.lower())[:40]}-{uuid.uuid4().hex[:8]}"
-        self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
+        work = stack.work_dir(self._name)
+        self._checkpoint = Checkpoint(work / "checkpoint")
+        self._kafka = kafka_access(stack, work, options.kafka_conf)
         self._header = _header(trace)
         self._pace = options.pace or self._header.pace
         self._inputs = {topic: f"{self._name}-{topic}" for topic in self._header.topics}
@@ -90,7 +95,15 @@ class LiveRun:
             cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
             self._create_topics(cleanup)
             query = self._app(cleanup) if self._options.app else self._on_driver(cleanup)
-            places = Places(self._trace, self._inputs, self._output, self._checkpoint, query, self._table)
+            places = Places(
+                self._kafka.broker,
+                self._trace,
+                self._inputs,
+                self._output,
+                self._checkpoint,
+                query,
+                self._table,
+            )
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
             cleanup.callback(collector.finish)
             self._query(collector, query)
@@ -124,8 +137,11 @@ class LiveRun:
             "table": "" if self._table is None else str(self._table.path),
             "checkpoint": str(self._checkpoint.path),
         }
-        words = app_words(command, values, code, {"registry": self._stack.registry})
+        optional = {"registry": self._stack.registry, "kafka-conf": self._kafka.spark_file}
+        words = app_words(command, values, code, optional)
         environment = program_environment(None, self._stack.registry)
+        if self._kafka.spark_file:
+            environment[CONF_VARIABLE] = self._kafka.spark_file
         theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         environment["PYTHONPATH"] = os.pathsep.join([*app_path(command, code), *theirs])
         environment["PYTHONUNBUFFERED"] = "1"
@@ -219,8 +235,8 @@ class LiveRun:
         # In a backlog batch of data follows batch of data; else every other slice or so moves the watermark.
         idle = 0 if self._pace == "backlog" else self._header.slices // 2
         faults = plan_faults(rng, self._options.fault_specs, self._header.slices + idle)
-        bootstrap, driver = self._stack.bootstrap_servers, query.driver_name
-        with watch_sink_progress(self._options.sink, bootstrap, self._output, self._checkpoint) as progress:
+        broker, driver = self._kafka.broker, query.driver_name
+        with watch_sink_progress(self._options.sink, broker, self._output, self._checkpoint) as progress:
             target = FaultTarget(self._stack, driver, self._checkpoint, progress)
             injector = FaultInjector(target, faults, self._options.say)
             injector.start()
@@ -257,7 +273,7 @@ class LiveRun:
         timed_mode = ["--pace", "timed", "--speed", str(self._options.speed), "--end-with-stdin"]
         mode = timed_mode if timed else ["--interactive"]
         return Program(
-            ["producers", "replay", str(trace), "--bootstrap", self._stack.bootstrap_servers, *topics, *mode],
+            ["producers", "replay", str(trace), *self._kafka.for_producers, *topics, *mode],
             self._directory.path / "logs" / "publisher.log",
         )
 
@@ -265,7 +281,7 @@ class LiveRun:
         arguments = [
             *self._options.code.arguments(),
             f"--remote={driver.remote}/;session_id={session_id}",
-            f"--bootstrap={self._stack.bootstrap_inside}",
+            *self._kafka.for_pipelines,
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
             f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",
             f"--query-name={self._name}", f"--trigger-ms={TRIGGER_MS}", "--wait",
@@ -308,14 +324,15 @@ class LiveRun:
         self._reads_all = True
 
     def _input_ends(self) -> dict[str, dict[str, int]]:
-        ends = kafka.end_offsets(self._stack.bootstrap_servers, list(self._inputs.values()))
+        ends = kafka.end_offsets(self._kafka.broker, list(self._inputs.values()))
         return {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
 
     def _create_topics(self, cleanup: Cleanup) -> None:
         layout = {self._inputs[name]: spec.partitions for name, spec in self._header.topics.items()}
         layout[self._output] = OUTPUT_PARTITIONS
-        cleanup.callback(kafka.delete_topics, self._stack.bootstrap_servers, list(layout))
-        kafka.create_topics(self._stack.bootstrap_servers, layout)
+        connected_admin(self._kafka.broker)  # nothing is to be deleted where nobody is let in
+        cleanup.callback(kafka.delete_topics, self._kafka.broker, list(layout))
+        kafka.create_topics(self._kafka.broker, layout)
 
 
 def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidemark import paths
 from tidemark.errors import DeadlineExceeded, PipelineFailed, TestbedError, TidemarkError, UsageError
+from tidemark.formats.client_settings import CONF_VARIABLE
 from tidemark.formats.registry_schemas import REGISTRY_VARIABLE
 from tidemark.processes import Conversation, tail
 
@@ -39,8 +40,10 @@ def program_environment(code: Path | None, registry: str = "") -> dict[str, str]
     """The environment of a child: this one's, the programs first on ``PYTHONPATH``, and the session's clock in UTC.
 
     ``registry`` is the URL of the run's schema registry; without one a variable of the user's stays as it is.
+    ``TIDEMARK_KAFKA_CONF`` is left out: the child is told of the login of its broker, if it wants one.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    environment.pop(CONF_VARIABLE, None)
     folders = [code] if code else [paths.payload(), paths.PACKAGE.parent]
     theirs = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
     environment["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *theirs])

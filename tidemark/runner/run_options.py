@@ -56,7 +56,8 @@ class RunOptions:
     path: with any of these a run has a driver of its own. ``app`` is the command of a job that is run in the place of
     the pipeline, of which only the contract is read (:mod:`tidemark.runner.app_command`). ``functions`` is the file or
     the module that has the functions which the contract names (``decode``), if the pipeline has not. ``registry`` asks
-    for a schema registry on the stack.
+    for a schema registry on the stack. ``kafka_conf`` is a file with the settings of Kafka's clients (a login); if it
+    is not said, the stack's own, or for an external stack without one that which ``TIDEMARK_KAFKA_CONF`` names.
     ``evidence_format`` is how trace, output and state are stored (:data:`EVIDENCE_FORMATS`).
     """
 
@@ -84,6 +85,7 @@ class RunOptions:
     packages: tuple[str, ...] = ()
     registry: bool = False
     evidence_format: str = EVIDENCE_FORMATS[0]
+    kafka_conf: Path | None = None
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
 
@@ -136,6 +138,7 @@ class RunOptions:
         parts += ["--app", self.app] if self.app else []
         parts += ["--functions", self.functions] if self.functions else []
         parts += ["--registry"] if self.registry else []
+        parts += ["--kafka-conf", str(self.kafka_conf)] if self.kafka_conf else []
         parts += ["--pace", self.pace] if self.pace else []
         parts += ["--speed", f"{self.speed:g}"] if self.speed != 1.0 else []
         parts += ["--sink", self.sink] if self.sink not in (SINKS[0], OWN_SINK) else []
@@ -168,7 +171,8 @@ class RunOptions:
         return str(in_package if in_package.is_file() else kept)
 
 
-PATHS, LISTS = ("trace", "python", "run_dir", "project"), ("generator", "conf", "accept", "waive", "packages")
+PATHS = ("trace", "python", "run_dir", "project", "kafka_conf")
+LISTS = ("generator", "conf", "accept", "waive", "packages")
 FILES = ("py_files", "jars")
 """Options that may be given as text, and as any sequence."""
 

@@ -34,13 +34,15 @@ NO_DATA_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """Target of a replay: ``topics`` is logical name -> Kafka topic. ``batch_s`` is the timeout for processing a
-    slice, in seconds.
+    """Target of a replay: ``broker`` has the settings of Kafka's client, ``kafka_conf`` is the file with its login, if
+    it wants one. ``topics`` is logical name -> Kafka topic. ``batch_s`` is the timeout for processing a slice, in
+    seconds.
     """
 
-    bootstrap: str
+    broker: Mapping[str, str]
     topics: Mapping[str, str]
     checkpoint: Path
+    kafka_conf: Path | None = None
     batch_s: float = 300.0
     report: Report = field(default=report_nothing, compare=False)
 
@@ -76,6 +78,7 @@ def replay_stepped(trace: Path, options: ReplayOptions) -> Stepped:
             detail="it has no folder `offsets`",
             hint="start the query first; its option checkpointLocation names the folder",
         )
+    kafka.end_offsets(options.broker, options.topics.values())  # says why a broker does not answer
     with TraceReader(trace) as reader:
         slices = reader.header.slices
     topics = [f"--topic={name}={topic}" for name, topic in options.topics.items()]
@@ -84,7 +87,8 @@ def replay_stepped(trace: Path, options: ReplayOptions) -> Stepped:
         "replay",
         str(trace),
         "--bootstrap",
-        options.bootstrap,
+        options.broker["bootstrap.servers"],
+        *([f"--kafka-conf={options.kafka_conf}"] if options.kafka_conf is not None else []),
         *topics,
         "--interactive",
     ]
@@ -105,7 +109,7 @@ def replay_stepped(trace: Path, options: ReplayOptions) -> Stepped:
 
 def _processed(checkpoint: Checkpoint, options: ReplayOptions) -> int:
     """Wait until all records of the topics are processed; returns the batch that read the last one."""
-    wanted = kafka.end_offsets(options.bootstrap, options.topics.values())
+    wanted = kafka.end_offsets(options.broker, options.topics.values())
 
     def reader() -> list[int]:
         return [batch for batch in checkpoint.committed()[-3:] if checkpoint.batch(batch).has_read(wanted)][

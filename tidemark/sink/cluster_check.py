@@ -6,12 +6,12 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemark.errors import SinkFailed, SinkRefused, TidemarkError
 from tidemark.sink.kafka_errors import RIGHTS, failed
-from tidemark.sink.sink_options import SinkOptions
+from tidemark.sink.sink_options import SinkOptions, read_options
 from tidemark.waiting import pause
 
 ADMIN_S = 15.0
@@ -23,6 +23,14 @@ REQUIRED_VERSION = 4
 """The version of AddPartitionsToTxn with which brokers since 3.6 verify a transaction at its coordinator (KIP-890)."""
 SUPPORTED_VERSIONS = re.compile(r"\bAddPartitionsToTxn \(\d+\) Versions \d+\.\.(\d+)")
 SHARED_SETTINGS = ("bootstrap.servers", "security.", "sasl.", "ssl.", "client.", "enable.ssl")
+
+
+def check_given(given: Mapping[str, str]) -> dict[str, str]:
+    """:func:`check_cluster` with the options as they are given; an option that is refused is an answer, too."""
+    try:
+        return check_cluster(read_options(given))
+    except TidemarkError as error:
+        return {"message": error.message, "detail": error.detail, "hint": error.hint}
 
 
 def check_cluster(options: SinkOptions) -> dict[str, str]:

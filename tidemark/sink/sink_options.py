@@ -4,6 +4,9 @@ Users set the options of Spark's own Kafka sink: ``kafka.bootstrap.servers``, ``
 setting>``. The client is librdkafka, some of whose settings have other names. A setting without an equivalent is an
 error; it is never dropped silently. The sink's own options are in :data:`SINK_OPTIONS`. Names are compared in lower
 case, because Spark passes them in lower case.
+
+A value may refer to a file, as with Kafka's Java clients (KIP-421): ``kafka.config.providers`` is ``file``, and the
+password ``${file:/path/on/the/cluster:NAME}``. Driver and tasks read the file; the value is in no plan and no log.
 """
 
 from __future__ import annotations
@@ -11,8 +14,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from tidemark.errors import SinkRefused
+from tidemark.errors import SinkRefused, UsageError
+from tidemark.formats.client_settings import (
+    FILE_PROVIDER,
+    PROVIDERS,
+    REFERENCE,
+    jaas_login,
+    read_properties,
+)
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK
 
 DAY_S = 86_400.0
@@ -142,8 +153,12 @@ class SinkOptions:
         return int(self.client["transaction.timeout.ms"]) / 1000
 
 
-def read_options(given: Mapping[str, str]) -> SinkOptions:
-    """Parse the options of a query; raises ``SinkRefused`` with the name of an invalid one."""
+def read_options(given: Mapping[str, str], *, on_cluster: bool = True) -> SinkOptions:
+    """Parse the options of a query; raises ``SinkRefused`` with the name of an invalid one.
+
+    Where ``on_cluster`` is False (in the program that starts the query), files to which options refer are not read, and
+    those options are left out.
+    """
     options = {name.lower(): value for name, value in given.items()}
     for name, value in options.items():
         if name in UNSAFE and value.lower() == "true":
@@ -158,7 +173,7 @@ def read_options(given: Mapping[str, str]) -> SinkOptions:
                 hint=f"its options are kafka.*, checkpointLocation and {', '.join(sorted(SINK_OPTIONS))}",
             )
     return SinkOptions(
-        client=client_settings(options),
+        client=client_settings(options, on_cluster=on_cluster),
         topic=options.get("topic"),
         partitions=_positive_int(options, "partitions", "1"),
         keys=options.get("keyfingerprint", ""),
@@ -173,9 +188,12 @@ def read_options(given: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def client_settings(options: Mapping[str, str]) -> dict[str, str | int | bool]:
+def client_settings(options: Mapping[str, str], *, on_cluster: bool = True) -> dict[str, str | int | bool]:
     """librdkafka's settings for the ``kafka.*`` options; raises ``SinkRefused`` for one without an equivalent."""
-    java = {name[6:]: value for name, value in options.items() if name.startswith("kafka.")}
+    java = _dereferenced(
+        {name[6:]: value for name, value in options.items() if name.startswith("kafka.")},
+        on_cluster=on_cluster,
+    )
     settings: dict[str, str | int | bool] = dict(DEFAULTS)
     settings.update(_store(java, "truststore"))
     settings.update(_store(java, "keystore"))
@@ -238,17 +256,49 @@ def _store(java: dict[str, str], which: str) -> dict[str, str]:
     )
 
 
+def _dereferenced(java: Mapping[str, str], *, on_cluster: bool) -> dict[str, str]:
+    """Settings with what their references refer to; not on the cluster, settings without references."""
+    providers = {name: java[name] for name in java if name.startswith(PROVIDERS)}
+    settings = {name: value for name, value in java.items() if name not in providers}
+    if not providers:
+        return settings
+    if providers != {PROVIDERS: "file", f"{PROVIDERS}.file.class": FILE_PROVIDER}:
+        raise SinkRefused(
+            f"option kafka.{PROVIDERS} is {providers.get(PROVIDERS)!r}",
+            detail="the sink uses librdkafka instead of Kafka's Java client, and reads references to files only",
+            hint=f"set kafka.{PROVIDERS} to file, and kafka.{PROVIDERS}.file.class to {FILE_PROVIDER}",
+        )
+    if not on_cluster:
+        return {name: value for name, value in settings.items() if not REFERENCE.search(value)}
+    files: dict[str, dict[str, str]] = {}
+
+    def value_of(match: re.Match[str]) -> str:
+        path, name = match.groups()
+        try:
+            files[path] = files.get(path) or read_properties(Path(path))
+            return files[path][name]
+        except (UsageError, KeyError) as error:
+            why = error.detail if isinstance(error, UsageError) else f"it has no setting {name!r}"
+            raise SinkRefused(
+                f"the file {path!r}, to which options of the sink refer, cannot be used",
+                detail=why,
+                hint="driver and executors must see this file under this path, and be allowed to read it",
+            ) from error
+
+    return {name: REFERENCE.sub(value_of, value) for name, value in settings.items()}
+
+
 def _jaas_login(jaas: str) -> dict[str, str]:
     """User and password from a JAAS configuration of the PLAIN or SCRAM login module."""
     if not jaas:
         return {}
-    found = dict(re.findall(r"\b(username|password)\s*=\s*[\"']([^\"']*)[\"']", jaas))
-    if set(found) != {"username", "password"} or not re.search(r"\b(Plain|Scram)LoginModule\b", jaas):
+    found = jaas_login(jaas)
+    if found is None:
         raise SinkRefused(
             "option kafka.sasl.jaas.config has no user name and password of PLAIN or SCRAM",
             hint="set kafka.sasl.username and kafka.sasl.password instead; other mechanisms are not supported",
         )
-    return {"sasl.username": found["username"], "sasl.password": found["password"]}
+    return {"sasl.username": found[1], "sasl.password": found[2]}
 
 
 def _positive_int(options: Mapping[str, str], name: str, default: str) -> int:

@@ -121,6 +121,14 @@ class Stack(Protocol):
         """Kafka's address as driver and executors see it."""
 
     @property
+    def kafka_conf(self) -> Path | None:
+        """The file with the login of Kafka's clients on this machine; ``None`` if the brokers want none."""
+
+    @property
+    def kafka_conf_inside(self) -> tuple[str, list[str]] | None:
+        """A file with that login as driver and executors see it, if there is one, and the names of its settings."""
+
+    @property
     def registry(self) -> str:
         """The URL of its schema registry (Confluent's API), as this machine sees it; empty if it has none."""
 

@@ -20,6 +20,7 @@ from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import can_bind, free_ports
 from tidemark.stack.registry import ComponentRecord, Lease, StackRecord, StateFolder
 from tidemark.stack.runtime import Runtime
+from tidemark.stack.secured_kafka import allow_clients, client_settings, make_secrets
 
 LEAST_DISK = 1 << 28
 """Calibration: a stack that has just started has written 20 MB; a day of testing a few hundred."""
@@ -96,6 +97,8 @@ def _start_all(state: StateFolder, record: StackRecord, runtime: Runtime, say: S
     state.write(record)
     for name in ("tmp", "work", "master/recovery"):
         (state.path / name).mkdir(parents=True, exist_ok=True)
+    if record.kafka_security:
+        make_secrets(state, record)
     started: list[ComponentRecord] = []
 
     def launch(*components: ComponentRecord) -> None:
@@ -121,7 +124,9 @@ def _start_all(state: StateFolder, record: StackRecord, runtime: Runtime, say: S
     driver = launch_specs.driver(state, record, DRIVER, free_ports(1)[0], {})
     launch(driver)
     with readiness.open_probe(state, record.python) as probe:
-        readiness.round_trip(launch_specs.bootstrap_servers(record), all_live, brokers=len(nodes))
+        if record.kafka_security:
+            allow_clients(state, record, all_live)
+        readiness.round_trip(client_settings(state, record), all_live, brokers=len(nodes))
         readiness.await_driver(runtime, driver)
         say("running a job on every worker")
         folders = readiness.warm_up(probe, driver, launch_specs.executors_of_a_driver(record), all_live)
@@ -142,7 +147,7 @@ def _ports(state: StateFolder, record: StackRecord) -> list[int]:
     """Every port of this machine that was chosen for the stack."""
     own = list(record.kafka_ports)
     if record.backend == "local":
-        own += [*record.controller_ports, record.master_port, *record.worker_ports]
+        own += [*record.controller_ports, *record.admin_ports, record.master_port, *record.worker_ports]
     return own + [
         component.port for component in state.components() if component.kind is ComponentKind.DRIVER
     ]

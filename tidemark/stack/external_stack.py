@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
+from tidemark.formats.client_settings import read_client_settings, write_for_spark
 from tidemark.stack import readiness
 from tidemark.stack.api import (
     DRIVER,
@@ -35,6 +36,7 @@ from tidemark.stack.running_stack import recorded_session
 from tidemark.stack.spec import External, StackSpec, no_registry
 
 _COMPONENTS = ("broker", DRIVER)
+_NAMES = "kafka-conf-names"
 
 
 class ExternalStack:
@@ -60,6 +62,17 @@ class ExternalStack:
     def bootstrap_inside(self) -> str:
         """Kafka's address as driver and executors see it."""
         return self._external.bootstrap_inside or self._external.bootstrap_servers
+
+    @property
+    def kafka_conf(self) -> Path | None:
+        """The file that it was recorded with."""
+        return Path(self._external.kafka_conf) if self._external.kafka_conf else None
+
+    @property
+    def kafka_conf_inside(self) -> tuple[str, list[str]] | None:
+        """The file that driver and executors see, with the names of its settings as they were at `tidemark up`."""
+        names = self._record.spark_conf.get(_NAMES, "")
+        return (self._external.kafka_conf_inside, names.split(",")) if names else None
 
     @property
     def registry(self) -> str:
@@ -230,19 +243,44 @@ def check_and_describe(state: StateFolder, spec: StackSpec, digest: str) -> Stac
                 detail="nothing listens there",
                 hint="--bootstrap takes HOST:PORT of a broker, --remote sc://HOST:PORT of a Spark Connect server",
             )
-    readiness.round_trip(external.bootstrap_servers, lambda: None)
-    answer = _examine(state, spec, external)
+    login = read_client_settings(Path(external.kafka_conf)) if external.kafka_conf else {}
+    broker = {**login, "bootstrap.servers": external.bootstrap_servers}
+    readiness.round_trip(broker, lambda: None)
+    with _login_for_spark(external, login) as kafka:
+        answer = _examine(state, spec, external, kafka)
     conf = dict(answer["conf"])
     spark_conf = {"app-id": conf["spark.app.id"], "event-logs": event_log_folder(conf)}
+    spark_conf |= {_NAMES: ",".join(answer["names"])} if external.kafka_conf_inside else {}
     return planned_record(spec, Supplies(versions=answer["versions"]), digest, spark_conf)
 
 
-def _examine(state: StateFolder, spec: StackSpec, external: External) -> dict[str, Any]:
+@contextlib.contextmanager
+def _login_for_spark(external: External, login: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """What the examination is told of Kafka: the address, and the file with the login as driver and executors see it.
+
+    ``names`` are the settings in that file; ``None``: they are read on the cluster.
+    """
+    bootstrap = external.bootstrap_inside or external.bootstrap_servers
+    if external.kafka_conf_inside or not login:
+        yield {"bootstrap": bootstrap, "file": external.kafka_conf_inside, "names": None}
+        return
+    folder = Path(external.shared_dir) / f"tidemark-login-{uuid4().hex[:8]}"
+    folder.mkdir()
+    try:
+        file = folder / "kafka.properties"
+        yield {"bootstrap": bootstrap, "file": str(file), "names": write_for_spark(login, file)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _examine(
+    state: StateFolder, spec: StackSpec, external: External, kafka: dict[str, Any]
+) -> dict[str, Any]:
     folder = Path(external.shared_dir) / f"tidemark-{uuid4().hex[:8]}"
     request = {
         "do": "examine",
         "remote": external.remote,
-        "bootstrap": external.bootstrap_inside or external.bootstrap_servers,
+        "kafka": kafka,
         "folder": str(folder),
     }
     try:
@@ -264,7 +302,8 @@ def _examine(state: StateFolder, spec: StackSpec, external: External) -> dict[st
                 answer.get("error", f"its files in {external.shared_dir} are not visible on this machine")
             ),
             hint="it needs the Kafka connector, Python workers of this minor version, Kafka's address as Spark sees it "
-            "(--bootstrap-inside), and --shared-dir under the same path",
+            "(--bootstrap-inside), --shared-dir under the same path, and with a login the right to read its file "
+            "(--kafka-conf-inside, where the cluster runs as another user)",
         )
     return answer
 

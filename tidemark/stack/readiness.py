@@ -11,18 +11,14 @@ import json
 import re
 import urllib.request
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidemark.errors import DaemonDied, DeadlineExceeded, TestbedError
 from tidemark.processes import Conversation, base_environment
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StateFolder
 from tidemark.stack.runtime import Runtime
 from tidemark.waiting import wait_until
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
 
 UP_S = 180.0
 """Calibration: 2 to 8 s on two free cores; four times that on a machine that runs a test suite as well."""
@@ -112,74 +108,94 @@ def _await(runtime: Runtime, component: ComponentRecord, condition: Callable[[],
         raise
 
 
-def round_trip(bootstrap: str, unless: Callable[[], object], *, brokers: int = 1) -> None:
+def round_trip(broker: str | Mapping[str, str], unless: Callable[[], object], *, brokers: int = 1) -> None:
     """Create a topic on ``brokers`` brokers, write a record, read it back, delete the topic.
 
-    ``unless`` raises to end the wait.
+    ``broker`` is an address, or the settings of a client with a login. ``unless`` raises to end the wait. Raises
+    ``KafkaRefused`` if the brokers do not let a client with these settings in.
     """
-    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
+    from confluent_kafka import KafkaException
 
-    client: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": bootstrap,
-        "log_level": 0,
-        "reconnect.backoff.max.ms": 200,
-    }
+    from tidemark.kafka.connection import NOT_ALLOWED, address_of, not_done
+
     topic = f"tidemark-ready-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(client)
-    _await_brokers(admin, bootstrap, brokers, unless)
-    producer = Producer({**client, "acks": "all"})
-    consumer = Consumer({**client, "group.id": topic, "enable.auto.commit": False})
+    await_brokers(broker, brokers, unless)
     try:
-        new_topic = NewTopic(topic, 1, brokers, config={"min.insync.replicas": "1"})
-        created = admin.create_topics([new_topic], operation_timeout=30)[topic]
-        wait_until(
-            created.done, ROUND_TRIP_S, lambda: f"the broker at {bootstrap} to create a topic", unless=unless
-        )
-        created.result()
-        producer.produce(topic, b"ready", partition=0)
-        producer.poll(0)
-        consumer.assign([TopicPartition(topic, 0, 0)])
-
-        def returned() -> bool:
-            producer.poll(0)
-            message = consumer.poll(0.05)
-            return message is not None and message.error() is None and message.value() == b"ready"
-
-        wait_until(
-            returned,
-            ROUND_TRIP_S,
-            lambda: f"a record to come back from {bootstrap}",
-            unless=unless,
-            poll_s=0,
-        )
-        admin.delete_topics([topic])[topic].result()
+        _write_and_read(broker, topic, brokers, unless)
     except KafkaException as error:
+        if error.args[0].code() in NOT_ALLOWED:
+            what = f"create, write, read and delete a topic ({topic!r}, to try it)"
+            raise not_done(broker, what, error.args[0]) from error
         raise TestbedError(
-            f"a test record could not be written to and read from the broker at {bootstrap}",
+            f"a test record could not be written to and read from the broker at {address_of(broker)}",
             detail=str(error),
             hint="`tidemark doctor` checks memory, disk and ports",
         ) from error
+
+
+def _write_and_read(
+    broker: str | Mapping[str, str], topic: str, replicas: int, unless: Callable[[], object]
+) -> None:
+    """The round trip; raises ``KafkaException``, also of a right that is missing."""
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    from tidemark.kafka.connection import NOT_ALLOWED, address_of, client_of
+
+    client = {**client_of(broker), "reconnect.backoff.max.ms": 200}
+    admin, producer = AdminClient(client), Producer({**client, "acks": "all"})
+    consumer = Consumer({**client, "group.id": topic, "enable.auto.commit": False})
+
+    def must_be_allowed(error: KafkaError | None, _message: Message | None = None) -> None:
+        if error is not None and error.code() in NOT_ALLOWED:
+            raise KafkaException(error)
+
+    def returned() -> bool:
+        producer.poll(0)
+        message = consumer.poll(0.05)
+        if message is None:
+            return False
+        must_be_allowed(message.error())
+        return message.error() is None and message.value() == b"ready"
+
+    try:
+        new_topic = NewTopic(topic, 1, replicas, config={"min.insync.replicas": "1"})
+        created = admin.create_topics([new_topic], operation_timeout=30)[topic]
+        at = address_of(broker)
+        wait_until(created.done, ROUND_TRIP_S, lambda: f"the broker at {at} to create a topic", unless=unless)
+        created.result()
+        producer.produce(topic, b"ready", partition=0, on_delivery=must_be_allowed)
+        producer.poll(0)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        wait_until(
+            returned, ROUND_TRIP_S, lambda: f"a record to come back from {at}", unless=unless, poll_s=0
+        )
+        admin.delete_topics([topic])[topic].result()
     finally:
         consumer.close()
 
 
-def _await_brokers(admin: AdminClient, bootstrap: str, count: int, unless: Callable[[], object]) -> None:
+def await_brokers(broker: str | Mapping[str, str], count: int, unless: Callable[[], object]) -> None:
     """Wait until ``count`` brokers are registered and every partition has as many in-sync replicas as it can have.
 
     A broker that has not joined the cluster yet reports no controller. A client that has received such an answer asks
-    again only minutes later.
+    again only minutes later. Raises ``KafkaRefused`` as soon as it is clear that they do not let this client in.
     """
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
 
-    state = "no answer"
+    from tidemark.kafka.connection import RefusalWatch, address_of, new_admin
+
+    errors: list[KafkaError] = []
+    admin, watch, state = new_admin(broker, errors), RefusalWatch(broker), "no answer"
 
     def in_sync() -> bool:
         nonlocal state
         try:
-            cluster = admin.list_topics(timeout=5)
+            cluster = admin.list_topics(timeout=1)
         except KafkaException as error:
+            admin.poll(0)
+            watch.raise_if_refused([*errors, error.args[0]])
             state = str(error)
             return False
         if cluster.controller_id < 0:
@@ -195,7 +211,7 @@ def _await_brokers(admin: AdminClient, bootstrap: str, count: int, unless: Calla
     wait_until(
         in_sync,
         ROUND_TRIP_S,
-        lambda: f"{count} brokers at {bootstrap} to be in sync; last state: {state}",
+        lambda: f"{count} brokers at {address_of(broker)} to be in sync; last state: {state}",
         unless=unless,
     )
 

@@ -29,11 +29,13 @@ from tidemark.stack.api import (
     ignored,
 )
 from tidemark.stack.components import launch_specs
+from tidemark.stack.components.kafka_security import CLIENT_FILE
 from tidemark.stack.components.ports import free_ports
 from tidemark.stack.install.schema_registry import provide_registry
 from tidemark.stack.install.toolchain import find_spark
 from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder
 from tidemark.stack.runtime import Runtime
+from tidemark.stack.secured_kafka import client_settings
 from tidemark.stack.spec import StackSpec, no_registry
 
 STOP_S = 5.0
@@ -63,6 +65,16 @@ class RunningStack:
     def bootstrap_inside(self) -> str:
         """Kafka's address as driver and executors see it."""
         return launch_specs.bootstrap_inside(self._record)
+
+    @property
+    def kafka_conf(self) -> Path | None:
+        """The file with the login that was made for its clients."""
+        return self._state.path / CLIENT_FILE if self._record.kafka_security else None
+
+    @property
+    def kafka_conf_inside(self) -> tuple[str, list[str]] | None:
+        """None: each run writes its own."""
+        return None
 
     @property
     def registry(self) -> str:
@@ -274,7 +286,7 @@ class RunningStack:
             case ComponentKind.BROKER:
                 brokers = [other for other in self._state.components() if other.kind is ComponentKind.BROKER]
                 readiness.round_trip(
-                    self.bootstrap_servers,
+                    client_settings(self._state, self._record),
                     lambda: readiness.must_live(self._runtime, component),
                     brokers=sum(self._runtime.runs(broker) for broker in brokers),
                 )

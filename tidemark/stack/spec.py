@@ -12,6 +12,10 @@ from pathlib import Path
 from tidemark.errors import UsageError
 
 BACKENDS = ("local", "compose", "external")
+KAFKA_SECURITY = ("sasl-plain", "sasl-scram", "mtls")
+"""The logins that the brokers of a stack may want, all over TLS: user and password (PLAIN, or SCRAM-SHA-512), or a
+certificate of the client.
+"""
 
 
 @dataclass(frozen=True)
@@ -19,12 +23,16 @@ class External:
     """A cluster that somebody else operates: its addresses, and a folder that it and this machine share.
 
     ``bootstrap_inside`` is Kafka's address as the cluster sees it, where it differs from this machine's.
+    ``kafka_conf`` is a file with the login of this machine's Kafka clients, ``kafka_conf_inside`` one with that of
+    Spark's, as driver and executors see it.
     """
 
     bootstrap_servers: str
     remote: str
     shared_dir: str
     bootstrap_inside: str = ""
+    kafka_conf: str = ""
+    kafka_conf_inside: str = ""
 
     def __post_init__(self) -> None:
         if not self.remote.startswith("sc://"):
@@ -34,6 +42,11 @@ class External:
             )
         if not self.bootstrap_servers:
             raise UsageError("no broker address for the external stack", hint="set --bootstrap host:9092")
+        if self.kafka_conf_inside and not self.kafka_conf:
+            raise UsageError(
+                f"Spark has a login ({self.kafka_conf_inside!r}), and this machine has none",
+                hint="name a file for this machine's clients, too: --kafka-conf FILE",
+            )
         if not Path(self.shared_dir).is_dir():
             raise UsageError(
                 f"there is no folder {self.shared_dir!r}",
@@ -45,7 +58,8 @@ class External:
 class StackSpec:
     """``python`` is the interpreter whose PySpark runs; ``kafka_port=None`` takes a free port.
 
-    ``registry`` asks for a schema registry; a running stack without one is given one.
+    ``registry`` asks for a schema registry; a running stack without one is given one. ``kafka_security`` is the login
+    that the brokers want (:data:`KAFKA_SECURITY`), empty for none.
 
     ``external`` is set if and only if ``backend`` is ``external``, which ignores the other fields.
     """
@@ -57,6 +71,7 @@ class StackSpec:
     brokers: int = 1
     external: External | None = None
     registry: bool = False
+    kafka_security: str = ""
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
@@ -81,6 +96,21 @@ class StackSpec:
             )
         if self.registry and self.backend != "local":
             raise no_registry(self.backend)
+        self._must_be_securable()
+
+    def _must_be_securable(self) -> None:
+        if self.kafka_security and self.kafka_security not in KAFKA_SECURITY:
+            raise UsageError(
+                f"there is no login {self.kafka_security!r}",
+                hint=f"choose one of {', '.join(KAFKA_SECURITY)}",
+            )
+        if self.kafka_security and self.backend != "local":
+            raise UsageError(
+                f"the brokers of the backend {self.backend} cannot be made to want a login",
+                detail="containers have no certificates; an external Kafka has the login that its operator chose",
+                hint="take local processes: `tidemark up --backend local --kafka-security "
+                f"{self.kafka_security}`; for an external one name its login: --kafka-conf FILE",
+            )
 
 
 def no_registry(backend: str) -> UsageError:

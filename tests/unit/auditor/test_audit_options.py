@@ -11,8 +11,8 @@ from tests.unit.oracle.histories import contract
 from tidemark.auditor import AuditOptions, run_audit
 from tidemark.auditor.audit_options import delivery_of, read_single_join
 from tidemark.errors import UsageError
+from tidemark.formats.client_settings import read_client_settings
 from tidemark.formats.contract import Delivery
-from tidemark.kafka.client_settings import read_client_settings
 
 CHAIN = {
     "name": "counts",
@@ -52,6 +52,15 @@ def test_settings_of_the_client_are_lines_and_the_broker_is_the_options(tmp_path
         "security.protocol": "SASL_SSL",
         "bootstrap.servers": "127.0.0.1:9",
     }
+
+
+def test_the_environment_names_the_settings_where_no_option_does(tmp_path, monkeypatch):
+    (tmp_path / "named").write_text("client.id=named\n")
+    (tmp_path / "asked").write_text("client.id=asked\n")
+    monkeypatch.setenv("TIDEMARK_KAFKA_CONF", str(tmp_path / "named"))
+    assert options(tmp_path).broker["client.id"] == "named"
+    assert f"--kafka-conf {tmp_path / 'named'}" in options(tmp_path).command()
+    assert options(tmp_path, kafka_conf=tmp_path / "asked").broker["client.id"] == "asked"
 
 
 def test_a_line_that_is_no_setting_is_named(tmp_path):

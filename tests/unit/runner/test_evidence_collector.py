@@ -90,7 +90,7 @@ class Run:
             logs=lambda *_: "", state_dir=folder,
         )  # fmt: skip
         places = Places(
-            trace, {name: f"t-{name}" for name in ENDS}, "out", Checkpoint(self._checkpoint), query
+            "here", trace, {name: f"t-{name}" for name in ENDS}, "out", Checkpoint(self._checkpoint), query
         )
         self._of = lambda options, places=places: Collector(options, CONTRACT, self.directory, stack, places)
         self.places = places

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.errors import SinkRefused
+from tidemark.formats.client_settings import spark_options, write_for_spark
 from tidemark.sink.sink_options import client_settings, read_options
 
 BROKER = {"kafka.bootstrap.servers": "broker:9092"}
@@ -72,3 +73,37 @@ def test_options_are_read_in_lower_case_as_spark_passes_them():
     options = read_options(BROKER | {"sinkid": "b", "transactionalidprefix": "p", "checkpointlocation": "/c"})
     assert (options.sink, options.prefix, options.checkpoint, options.partitions) == ("b", "p", "/c", 1)
     assert options.timeout_s == 120
+
+
+REFERRING = {
+    "kafka.config.providers": "file",
+    "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
+
+
+def test_options_refer_to_settings_in_a_file_as_those_of_javas_client(tmp_path):
+    file = tmp_path / "kafka.properties"
+    login = {"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": 'it\'s \\ "mine"'}
+    options = BROKER | spark_options(str(file), write_for_spark(login, file))
+    assert "mine" not in str(options)
+
+    found = read_options(options).client
+    assert {name: found[name] for name in login} == login
+    file.unlink()
+    assert "sasl.mechanism" not in read_options(options, on_cluster=False).client
+    with pytest.raises(SinkRefused, match=r"kafka\.properties.*cannot be used") as refused:
+        read_options(options)
+    assert "driver and executors must see this file" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({**REFERRING, "kafka.sasl.password": "${file:/dev/null:name}"}, "it has no setting 'name'"),
+        ({"kafka.config.providers": "vault"}, "reads references to files only"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(options, said):
+    with pytest.raises(SinkRefused) as refused:
+        read_options(BROKER | options)
+    assert said in str(refused.value)

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from tidemark import stack
 from tidemark.cli import app
+from tidemark.errors import UsageError
 from tidemark.stack import ComponentState, ComponentStatus, StackSpec, doctor
 
 COMPONENTS = [
@@ -19,6 +20,7 @@ COMPONENTS = [
 class FakeStack:
     spec = StackSpec()
     bootstrap_servers = "127.0.0.1:9092"
+    kafka_conf = None
     registry = "http://127.0.0.1:8081/apis/ccompat/v7"
     state_dir = Path("state")
     versions = {"kafka": "4.3.1", "spark": "4.2.0"}  # noqa: RUF012
@@ -54,6 +56,50 @@ def test_up_passes_its_options_on_and_prints_the_addresses(monkeypatch):
     assert "http://127.0.0.1:8081/apis/ccompat/v7" in done.stdout
     assert "sc://127.0.0.1:15002" in done.stdout
     assert "127.0.0.1:9092" in done.stdout
+
+
+def test_up_passes_a_login_on_and_says_where_the_clients_settings_are(monkeypatch, tmp_path):
+    specs, fake = [], FakeStack(COMPONENTS)
+    fake.kafka_conf = tmp_path / "client.properties"
+    monkeypatch.setattr(stack, "up", lambda spec, **_: specs.append(spec) or fake)
+    done = run("up", "--backend", "local", "--kafka-security", "sasl-scram")
+    assert done.exit_code == 0
+    assert specs == [StackSpec(kafka_security="sasl-scram")]
+    assert f"{tmp_path / 'client.properties'} (--kafka-conf)" in done.stdout
+
+    words = ["--bootstrap", "k:1", "--remote", "sc://s:1", "--shared-dir", str(tmp_path)]
+    monkeypatch.setenv("TIDEMARK_KAFKA_CONF", "named.conf")
+    assert run("up", "--backend", "external", *words).exit_code == 0
+    assert specs[-1].external.kafka_conf == str(Path("named.conf").absolute())
+    words += ["--kafka-conf", "mine.conf", "--kafka-conf-inside", "/run/secrets/kafka"]
+    assert run("up", "--backend", "external", *words).exit_code == 0
+    external = specs[-1].external
+    assert (external.kafka_conf, external.kafka_conf_inside) == (
+        str(Path("mine.conf").absolute()),
+        "/run/secrets/kafka",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--backend", "local", "--kafka-conf", "mine.conf"],
+            "--kafka-conf is given, and the backend is local",
+        ),
+        (
+            ["--backend", "compose", "--kafka-security", "mtls"],
+            "backend compose cannot be made to want a login",
+        ),
+        (["--backend", "local", "--kafka-security", "kerberos"], "there is no login 'kerberos'"),
+    ],
+)
+def test_a_login_that_a_backend_does_not_have_is_refused_with_what_to_do(words, said, monkeypatch):
+    monkeypatch.setattr(stack, "up", lambda *_, **__: pytest.fail("nothing is to be started"))
+    refused = run("up", *words).exception
+    assert isinstance(refused, UsageError)
+    assert said in refused.message
+    assert refused.hint
 
 
 def test_up_prints_one_json_object(monkeypatch):

@@ -32,7 +32,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.functions import col, count, current_timestamp, unix_millis, xxhash64
 
 from tidemark.errors import SinkRefused
-from tidemark.sink.cluster_check import check_cluster
+from tidemark.sink.cluster_check import check_given
 from tidemark.sink.entry_points import end_batch, prepare, write
 from tidemark.sink.records import KEYS, check_columns
 from tidemark.sink.sink_options import SinkOptions, read_options
@@ -50,7 +50,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-PICKLED_BY_VALUE = ("tidemark.sink", "tidemark.sparkfiles.checkpoint", "tidemark.errors", "tidemark.waiting")
+PICKLED_BY_VALUE = (
+    "tidemark.sink",
+    "tidemark.sparkfiles.checkpoint",
+    "tidemark.formats.client_settings",
+    "tidemark.errors",
+    "tidemark.waiting",
+)
 """Modules that are pickled by value into the query, for Spark's Python processes."""
 
 
@@ -75,14 +81,14 @@ def write_exactly_once(
     keys: Sequence[Any] = key if isinstance(key, list | tuple) else [key]
     expressions: list[Column] = [col(name) if isinstance(name, str) else name for name in keys]
     own = {"partitions": str(partitions), "provenance": str(provenance).lower()}
-    parsed = read_options({**options, **own})
+    parsed = read_options({**options, **own}, on_cluster=False)
     session = records.sparkSession
     check_columns(
         {field.name: field.dataType.simpleString() for field in records.schema.fields}, parsed.topic
     )
     _check_session(session, parsed)
     own["keyFingerprint"] = _check_key(records, expressions, partitions)
-    own |= _check_cluster(session, parsed)
+    own |= _check_cluster(session, {**options, **own})
     if partitions > 1:
         records = records.repartition(partitions, *expressions).withColumn(KEYS, xxhash64(*expressions))
     else:
@@ -143,7 +149,7 @@ def _check_key(records: DataFrame, expressions: Sequence[Column], partitions: in
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
 
 
-def _check_cluster(session: SparkSession, parsed: SinkOptions) -> dict[str, str]:
+def _check_cluster(session: SparkSession, given: Mapping[str, str]) -> dict[str, str]:
     """Check the Kafka cluster inside a task, because addresses may be valid on the executors only.
 
     Returns options for the sink: the driver's clock, and for how long the brokers keep offsets.
@@ -151,7 +157,7 @@ def _check_cluster(session: SparkSession, parsed: SinkOptions) -> dict[str, str]
 
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"answer": [json.dumps(check_cluster(parsed))]})
+            yield pa.RecordBatch.from_pydict({"answer": [json.dumps(check_given(given))]})
 
     with _by_value():
         checked = session.range(0, 1, 1, 1).mapInArrow(check, "answer STRING")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 BROKER_HEAP = ("-Xms96m", "-Xmx512m")
@@ -28,18 +28,23 @@ class BrokerNetwork:
     """The addresses of a cluster's brokers, each list in the order of the node ids, which start at 1.
 
     Clients on this machine use ``host``; brokers, driver and executors use ``inside``, which is empty where they use
-    ``host`` too. ``controller`` has the addresses of the quorum. A broker listens at ``bind``.
+    ``host`` too. ``controller`` has the addresses of the quorum. A broker listens at ``bind``. Where clients have to
+    log in, brokers use ``admin``, and ``security`` has the settings for that.
     """
 
     bind: str
     host: Sequence[str]
     inside: Sequence[str]
     controller: Sequence[str]
+    admin: Sequence[str] = ()
+    security: Mapping[str, str] = field(default_factory=dict)
 
 
 def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
     """``server.properties`` of a broker that is also a controller (KRaft combined mode)."""
-    named = {"HOST": network.host, "INTERNAL": network.inside, "CONTROLLER": network.controller}
+    named = {
+        "HOST": network.host, "INTERNAL": network.inside, "ADMIN": network.admin, "CONTROLLER": network.controller
+    }  # fmt: skip
     own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
     listeners = [f"{name}://{network.bind}:{address.rsplit(':', 1)[1]}" for name, address in own.items()]
     replicas = len(network.host)
@@ -80,5 +85,6 @@ def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
         "num.io.threads": 4,
         "background.threads": 2,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+        **network.security,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())

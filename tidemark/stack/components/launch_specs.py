@@ -8,12 +8,13 @@ ports; only Kafka's and Spark Connect's are published on this machine's loopback
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tidemark.processes import base_environment
 from tidemark.stack.api import REGISTRY, ComponentKind
-from tidemark.stack.components import cds, kafka_settings, spark_settings
+from tidemark.stack.components import cds, kafka_security, kafka_settings, spark_settings
 from tidemark.stack.components.names import broker_names, host_name
 from tidemark.stack.components.ports import LOOPBACK
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StackRecord, StateFolder
@@ -35,6 +36,11 @@ def bootstrap_inside(record: StackRecord) -> str:
     return ",".join(network.inside or network.host)
 
 
+def admin_servers(record: StackRecord) -> str:
+    """The address of the brokers' listener for each other, where clients have to log in."""
+    return ",".join(_broker_network(record).admin)
+
+
 def bootstrap_servers(record: StackRecord) -> str:
     """Kafka's address as this machine sees it."""
     return ",".join(_broker_network(record).host)
@@ -45,7 +51,12 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecor
     name = broker_names(node)[-1]
     folder = state.path / name
     folder.mkdir(exist_ok=True)
-    properties = kafka_settings.broker_properties(node, folder / "data", _broker_network(record))
+    network = _broker_network(record)
+    if record.kafka_security:
+        network = replace(
+            network, security=kafka_security.listener_settings(record.kafka_security, state.path)
+        )
+    properties = kafka_settings.broker_properties(node, folder / "data", network)
     (folder / "server.properties").write_text(properties, encoding="utf-8")
     (folder / "log4j2.properties").write_text(kafka_settings.BROKER_LOG4J, encoding="utf-8")
     options = [*spark_settings.DAEMON_JVM, *cds.options(state, record, "broker", name)]
@@ -231,6 +242,7 @@ def _broker_network(record: StackRecord) -> kafka_settings.BrokerNetwork:
         host=[f"{LOOPBACK}:{port}" for port in record.kafka_ports],
         inside=[f"{name}:{INSIDE_PORT}" for name in names] if _in_containers(record) else [],
         controller=[f"{_host(record, name)}:{port}" for name, port in controllers],
+        admin=[f"{LOOPBACK}:{port}" for port in record.admin_ports],
     )
 
 

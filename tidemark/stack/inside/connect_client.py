@@ -5,8 +5,9 @@ Runs in the stack's own interpreter, which has PySpark but not necessarily tidem
 ``{"do": "locate", "remote": ..., "count": n}``    runs n one-row tasks; answers
 ``{"folders": [working folder of each]}``
 ``{"do": "release", "remote": ..., "session_id": ..., "user_id": ...}``    ends a session and its queries
-``{"do": "examine", "remote": ..., "bootstrap": ..., "folder": ...}``    reads Kafka and writes to a folder; answers
-``{"versions": {...}, "conf": {...}}`` of the driver
+``{"do": "examine", "remote": ..., "kafka": {...}, "folder": ...}``    reads Kafka and writes to a folder; answers
+``{"versions": {...}, "conf": {...}, "names": [...]}`` of the driver. ``kafka`` has the address (``bootstrap``), and for
+a login the file with it (``file``) and its settings (``names``; ``null``: they are read there)
 
 The answer to a request that fails is ``{"error": "..."}``.
 """
@@ -26,6 +27,7 @@ from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.types import StringType
 
 _RELEASE_S = 30
+_FILE_PROVIDER = "org.apache.kafka.common.config.provider.FileConfigProvider"
 
 
 def locate(request: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +67,8 @@ def examine(request: dict[str, Any]) -> dict[str, Any]:
     """Check that a driver has the Kafka connector and reaches Kafka, and writes a Python worker's rows to a folder."""
     session = SparkSession.builder.remote(request["remote"]).create()
     try:
-        kafka = session.read.format("kafka").option("kafka.bootstrap.servers", request["bootstrap"])
+        login, names = _login(session, request["kafka"])
+        kafka = session.read.format("kafka").options(**login)
         kafka.option("subscribePattern", "tidemark-no-such-topic").load().count()
 
         def version(_number: int) -> str:
@@ -78,11 +81,38 @@ def examine(request: dict[str, Any]) -> dict[str, Any]:
         rows = numbers.select(python_version(numbers.id).alias("python"))
         python = rows.collect()[0].python
         rows.write.json(Path(request["folder"]).as_uri())
-        names = ("spark.app.id", "spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.compress")
-        conf = {name: session.conf.get(name, "") for name in names}
-        return {"versions": {"spark": session.version, "python": python}, "conf": conf}
+        keys = ("spark.app.id", "spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.compress")
+        conf = {name: session.conf.get(name, "") for name in keys}
+        return {"versions": {"spark": session.version, "python": python}, "conf": conf, "names": names}
     finally:
         session.stop()
+
+
+def _login(session: SparkSession, kafka: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Options of Spark's Kafka source, which refer to the settings of a file, and the names of those settings."""
+    options = {"kafka.bootstrap.servers": str(kafka["bootstrap"])}
+    file, names = kafka["file"], kafka["names"]
+    if not file:
+        return options, []
+    if names is None:
+
+        def settings(path: str) -> str:
+            import re
+
+            with open(path, encoding="utf-8") as text:
+                lines = re.sub(r"\\\r?\n[ \t]*", "", text.read()).splitlines()
+            found = (
+                line.partition("=")[0].strip() for line in lines if line.strip()[:1] not in ("", "#", "!")
+            )
+            return ",".join(found)
+
+        listed: Any = udf(settings, StringType(), useArrow=False)
+        rows = session.createDataFrame([(file,)], "path STRING")
+        names = rows.select(listed(rows.path).alias("names")).collect()[0].names.split(",")
+    options["kafka.config.providers"] = "file"
+    options["kafka.config.providers.file.class"] = _FILE_PROVIDER
+    options |= {f"kafka.{name}": f"${{file:{file}:{name}}}" for name in names}
+    return options, names
 
 
 def main() -> None:

@@ -59,7 +59,8 @@ class LocalBackend:
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:
         """A record with free ports for every component."""
         spec = self.spec
-        kafka, ports = published_ports(spec, 1 + spec.brokers + spec.workers)
+        admins = spec.brokers if spec.kafka_security else 0
+        kafka, ports = published_ports(spec, 1 + spec.brokers + spec.workers + admins)
         return planned_record(
             spec,
             supplies,
@@ -68,4 +69,5 @@ class LocalBackend:
             controller_ports=[next(ports) for _ in range(spec.brokers)],
             master_port=next(ports),
             worker_ports=[next(ports) for _ in range(spec.workers)],
+            admin_ports=[next(ports) for _ in range(admins)],
         )

@@ -1,0 +1,213 @@
+"""A stack whose brokers want a login: everything works with it, and no password is written or shown anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.conftest import shown
+from tidemark.errors import KafkaRefused
+from tidemark.formats.client_settings import CONF_VARIABLE, read_client_settings
+from tidemark.runner import RunOptions, run_pipeline
+from tidemark.runner.programs import program_environment
+from tidemark.stack import StackSpec, down, lease, up
+from tidemark.stack.components.kafka_security import FOLDER
+from tidemark.stack.spec import KAFKA_SECURITY, External
+
+OWN = '''"""The left outer join as a whole job, with Spark's sink."""
+
+from pipelines.left_outer import CONTRACT, build
+from pyspark.sql.functions import struct, to_json
+
+__all__ = ["CONTRACT", "start"]
+
+
+def start(spark, io):
+    topics = "impressions", "clicks"
+    sides = [spark.readStream.format("kafka").options(**io.source(name)).load() for name in topics]
+    records = build(*sides).select(to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value"))
+    writer = records.writeStream.format("kafka").options(**io.kafka).option("topic", io.output)
+    return writer.option("checkpointLocation", io.checkpoint).trigger(**io.trigger).start()
+'''
+EVERY_DAY = "sasl-scram"
+LOGINS = [pytest.param(one, marks=[] if one == EVERY_DAY else pytest.mark.long) for one in KAFKA_SECURITY]
+WATCH_S = 0.05
+
+
+@pytest.fixture(scope="module", params=LOGINS)
+def secured(request, tmp_path_factory):
+    home = tmp_path_factory.mktemp("secured")
+    with lease(StackSpec(kafka_security=request.param), home=home) as stack:
+        yield stack
+
+
+@pytest.fixture
+def secrets(secured):
+    """What must not be found anywhere: the password, or the middle of the client's key."""
+    settings = read_client_settings(secured.kafka_conf)
+    if "sasl.password" in settings:
+        return [settings["sasl.password"]]
+    return [Path(settings["ssl.key.location"]).read_text().splitlines()[1]]
+
+
+@contextmanager
+def command_lines():
+    """The command lines and environments of all processes that run meanwhile, as one text in a list."""
+    seen, ended = set(), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(WATCH_S):
+            for process in psutil.process_iter():
+                try:
+                    seen.add(" ".join([*process.cmdline(), *process.environ().values()]))
+                except (psutil.NoSuchProcess, psutil.AccessDenied):
+                    continue
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
+
+
+def files_with(secrets, folder: Path) -> list[str]:
+    """The files below a folder that have a secret, but for those that are made to have it."""
+    return [
+        str(path.relative_to(folder))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and FOLDER not in path.parts
+        and any(secret.encode() in path.read_bytes() for secret in secrets)
+    ]  # fmt: skip
+
+
+def arguments(*words: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "tidemark", *words]
+
+
+@pytest.mark.parametrize("sink", ["exactly-once", "spark"])
+def test_a_run_is_valid_and_its_login_is_nowhere_to_be_read(sink, secured, secrets, tmp_path):
+    options = RunOptions(
+        "left_outer", impressions=150, sink=sink, run_dir=tmp_path / "run",
+        faults="executor@planned" if sink == "exactly-once" else "",
+    )  # fmt: skip
+    with command_lines() as seen:
+        result = run_pipeline(options, stack=secured)
+    assert result.verdict.verdict == "VALID", shown(result.verdict)
+    assert len(seen) > 5
+    assert not [line for line in seen if any(secret in line for secret in secrets)]
+    assert files_with(secrets, tmp_path) == []
+    assert files_with(secrets, secured.state_dir) == []
+    assert (secured.state_dir / "event-logs").is_dir()
+
+
+def test_the_settings_of_a_client_are_for_its_owner_alone(secured):
+    files = sorted((secured.state_dir / FOLDER).iterdir())
+    assert secured.kafka_conf in files
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_pipeline_that_starts_its_own_query_is_handed_the_login(secured, secrets, tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    result = run_pipeline(
+        RunOptions(str(tmp_path / "mine.py"), impressions=100, run_dir=tmp_path / "run", pace="backlog"),
+        stack=secured,
+    )
+    assert result.verdict.verdict == "VALID", shown(result.verdict)
+    assert files_with(secrets, tmp_path) == []
+
+
+def test_commands_take_the_login_from_a_file_and_without_one_say_what_is_missing(secured, tmp_path):
+    environment = {**program_environment(None), "COLUMNS": "200"}
+    conf, address = str(secured.kafka_conf), secured.bootstrap_servers
+
+    def told(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            arguments(*words),
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**environment, **more},
+            timeout=120,
+        )
+
+    trace = str(tmp_path / "t.jsonl")
+    generated = told(
+        "producers", "generate", "--out", trace, "--impressions", "40", "--slices", "2", "--pace", "backlog"
+    )
+    assert generated.returncode == 0, generated.stderr
+    topics = ["--topic", "impressions=login-i", "--topic", "clicks=login-c"]
+    published = told(
+        "replay", trace, "--bootstrap", address, *topics, "--create", "--kafka-conf", conf, "--json"
+    )
+    assert published.returncode == 0, published.stderr
+    recorded = told(
+        "record", "--bootstrap", address, *topics, "--out", str(tmp_path / "again.jsonl"), "--json",
+        **{CONF_VARIABLE: conf},
+    )  # fmt: skip
+    assert recorded.returncode == 0, recorded.stderr
+    read, written = json.loads(recorded.stdout)["counts"], json.loads(published.stdout)["records"]
+    assert sum(read.values()) == written > 40
+    listed = told("ledger", "--bootstrap", address, "--kafka-conf", conf, "--json")
+    assert listed.returncode == 0, listed.stderr
+    without = told("ledger", "--bootstrap", address)
+    assert without.returncode == 4
+    assert "--kafka-conf" in without.stderr
+
+
+def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_once(
+    secured, secrets, tmp_path
+):
+    home, shared = tmp_path / "home", secured.work_dir("external")
+    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared)
+    with pytest.raises(KafkaRefused, match="wants TLS"):
+        up(StackSpec("external", external=External(*addresses)), home=home)
+    try:
+        external = up(
+            StackSpec("external", external=External(*addresses, kafka_conf=str(secured.kafka_conf))),
+            home=home,
+        )
+        options = RunOptions("left_outer", impressions=150, run_dir=tmp_path / "run", pace="backlog")
+        verdict = run_pipeline(options, stack=external).verdict
+        assert verdict.verdict == "VALID", shown(verdict)
+        assert files_with(secrets, tmp_path) == []
+        assert files_with(secrets, shared) == []
+    finally:
+        down(home=home)
+
+
+def test_spark_may_have_the_login_in_a_file_of_its_own(secured, tmp_path):
+    home, shared, inside = (
+        tmp_path / "home",
+        secured.work_dir("external-inside"),
+        tmp_path / "inside.properties",
+    )
+    os.link(secured.kafka_conf, inside)
+    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared)
+    conf = str(secured.kafka_conf)
+    try:
+        external = up(
+            StackSpec(
+                "external", external=External(*addresses, kafka_conf=conf, kafka_conf_inside=str(inside))
+            ),
+            home=home,
+        )
+        path, names = external.kafka_conf_inside
+        assert path == str(inside)
+        assert "security.protocol" in names
+        options = RunOptions("left_outer", impressions=150, run_dir=tmp_path / "run", pace="backlog")
+        verdict = run_pipeline(options, stack=external).verdict
+        assert verdict.verdict == "VALID", shown(verdict)
+        assert not list(shared.rglob("kafka.properties"))
+    finally:
+        down(home=home)
