@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import shown
+from tidemark.campaigns.fuzz import run_seed
+from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.errors import KafkaRefused
 from tidemark.formats.client_settings import CONF_VARIABLE, read_client_settings
 from tidemark.runner import RunOptions, run_pipeline
@@ -38,6 +40,37 @@ def start(spark, io):
     writer = records.writeStream.format("kafka").options(**io.kafka).option("topic", io.output)
     return writer.option("checkpointLocation", io.checkpoint).trigger(**io.trigger).start()
 '''
+JOB = '''"""The same as a program with a driver of its own."""
+
+import argparse
+
+from pipelines.left_outer import build
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import struct, to_json
+
+parser = argparse.ArgumentParser()
+for name in ("brokers", "impressions", "clicks", "out", "checkpoint", "conf"):
+    parser.add_argument(f"--{name}", required=True)
+args = parser.parse_args()
+with open(args.conf) as lines:
+    names = [line.partition("=")[0] for line in lines]
+kafka = {
+    "kafka.bootstrap.servers": args.brokers,
+    "kafka.config.providers": "file",
+    "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    **{f"kafka.{name}": f"${{file:{args.conf}:{name}}}" for name in names},
+}
+spark = SparkSession.builder.getOrCreate()
+read = spark.readStream.format("kafka").options(**kafka).option("startingOffsets", "earliest")
+sides = [read.option("subscribe", topic).load() for topic in (args.impressions, args.clicks)]
+records = build(*sides).select(to_json(struct("*"), {"ignoreNullFields": "false"}).alias("value"))
+writer = records.writeStream.format("kafka").options(**kafka).option("topic", args.out)
+writer.option("checkpointLocation", args.checkpoint).start().awaitTermination()
+'''
+APP = (
+    "python job.py --brokers {bootstrap} --impressions {topic:impressions} --clicks {topic:clicks} --out {output}"
+    " --checkpoint {checkpoint} --conf {kafka-conf}"
+)
 EVERY_DAY = "sasl-scram"
 LOGINS = [pytest.param(one, marks=[] if one == EVERY_DAY else pytest.mark.long) for one in KAFKA_SECURITY]
 WATCH_S = 0.05
@@ -125,6 +158,24 @@ def test_a_pipeline_that_starts_its_own_query_is_handed_the_login(secured, secre
     )
     assert result.verdict.verdict == "VALID", shown(result.verdict)
     assert files_with(secrets, tmp_path) == []
+
+
+def test_a_job_is_handed_a_file_with_the_login(secured, secrets, tmp_path):
+    (tmp_path / "job.py").write_text(JOB)
+    app = APP.replace("job.py", str(tmp_path / "job.py"))
+    options = RunOptions("left_outer", impressions=100, run_dir=tmp_path / "run", pace="backlog", app=app)
+    verdict = run_pipeline(options, stack=secured).verdict
+    assert verdict.verdict == "VALID", shown(verdict)
+    assert files_with(secrets, tmp_path) == []
+    assert not list((secured.state_dir / "work").rglob("kafka.properties"))
+
+
+def test_cases_on_a_warm_driver_log_in_too(secured, secrets, tmp_path):
+    with WarmDriver(secured, secured.driver(), tmp_path / "logs") as warm:
+        outcomes = [run_seed(seed, warm, tmp_path) for seed in (1, 2)]
+    assert [outcome.problem for outcome in outcomes] == ["", ""]
+    assert files_with(secrets, tmp_path) == []
+    assert not list((secured.state_dir / "work").rglob("kafka.properties"))
 
 
 def test_commands_take_the_login_from_a_file_and_without_one_say_what_is_missing(secured, tmp_path):
