@@ -36,7 +36,7 @@ def run_cell(cell: Cell, warm: WarmDriver, folder: Path) -> Outcome:
     run_dir = folder.resolve() / f"cell-{NUMBER[cell]}"
     shutil.rmtree(run_dir, ignore_errors=True)
     try:
-        verdict = warm.run(cell.case(NUMBER[cell]), run_dir)
+        verdict = warm.run(warm.as_possible(cell.case(NUMBER[cell])), run_dir)
     except PipelineFailed as error:
         outcome.said, outcome.why = refused(cell, str(error))
     else:

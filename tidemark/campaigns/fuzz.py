@@ -83,7 +83,7 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
 
 def run_seed(seed: int, warm: WarmDriver, folder: Path) -> Outcome:
     """Run one seed; its evidence stays only if it does not hold."""
-    case, start_s = generate(seed), time.monotonic()
+    case, start_s = warm.as_possible(generate(seed)), time.monotonic()
     run_dir = (folder / f"seed-{seed}").resolve()
     shutil.rmtree(run_dir, ignore_errors=True)
     outcome = Outcome(

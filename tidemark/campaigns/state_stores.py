@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tidemark.oracle.spark.known_defects import ROCKSDB
+from tidemark.oracle.spark.spark_versions import Version, minor_version
 
 if TYPE_CHECKING:
     from tidemark.oracle.compare.spark_account import SparkAccount
@@ -28,9 +29,24 @@ STATES: Mapping[str, Mapping[str, str]] = {
     "RocksDB, 4, changelog": {PROVIDER: ROCKSDB, FORMAT: "4", FORMAT_4: "true", CHANGELOG: "true"},
 }
 """Name -> the settings that ask for it."""
+FORMAT_SINCE: Mapping[str, Version] = {"3": (4, 1), "4": (4, 2)}
+"""The first Spark that has a state format; all have 2."""
 UNSUPPORTED = {"HDFS, 3": "[UNSUPPORTED_FEATURE.STATE_STORE_MULTIPLE_COLUMN_FAMILIES]"}
 """Name -> how Spark refuses it: only RocksDB has column families. Since 4.3 it takes format 2 instead, and only its log
 says so (``MicroBatchExecution.applyJoinStateConfigGuardrails``)."""
+
+
+def as_known_to(spark: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings without a state format that a version of Spark does not have: it takes its own format instead."""
+    since, version = FORMAT_SINCE.get(conf.get(FORMAT, "2")), minor_version(spark)
+    if since is None or version is None or version >= since:
+        return dict(conf)
+    return {name: value for name, value in conf.items() if name not in (FORMAT, FORMAT_4)}
+
+
+def states_of(spark: str) -> list[str]:
+    """The states that a version of Spark can be asked for."""
+    return [state for state, conf in STATES.items() if as_known_to(spark, conf) == conf]
 
 
 def named(conf: Mapping[str, str]) -> str:

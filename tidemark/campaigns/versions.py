@@ -1,8 +1,7 @@
 """The cases of the known defects, run on one Spark after the other, each on a stack of its own.
 
-Always local processes, through Kafka, with Spark's own sink: the exactly-once sink needs Spark 4.1. Every run is judged
-by as many oracles as there are for its Spark, and a cell is clear only where the judge and the telling row of the case
-say the same.
+Always local processes, through Kafka, with Spark's own sink: the exactly-once sink needs Spark 4.1. A cell is clear
+only where the judge and the telling row of the case say the same.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader
 from tidemark.oracle import Verdict
-from tidemark.oracle.chain_judgement import unmodelled
 from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
 from tidemark.report.versions_report import Cell, Results, answer_of, of_versions
 from tidemark.runner.one_run import new_run_directory, run
@@ -138,7 +136,7 @@ class Trial:
         came = case.row in rows_of(directory)
         reasons = [
             *batches_as_planned(directory),
-            *disagreement(self.defect, case, came, verdict, self.spark.version),
+            *disagreement(self.defect, case, came, verdict),
         ]
         return Cell(
             defect=self.defect.name,
@@ -189,12 +187,11 @@ def batches_as_planned(directory: RunDirectory) -> list[str]:
     return [f"the batches ended at {read}, not slice by slice at {wanted}"]
 
 
-def disagreement(defect: Defect, case: DefectCase, came: bool, verdict: Verdict, spark: str) -> list[str]:
+def disagreement(defect: Defect, case: DefectCase, came: bool, verdict: Verdict) -> list[str]:
     """Why a run is inconclusive: the judge does not say of it what the telling row says."""
     named = {finding.defect for finding in verdict.findings}
     if answer_of(case, came) == "right":
-        nothing_found = verdict.verdict == "UNKNOWN" and verdict.inconclusive == [unmodelled(spark)]
-        if verdict.verdict == "VALID" or nothing_found:
+        if verdict.verdict == "VALID":
             return []
     elif verdict.verdict == "INVALID" and named == {defect.name}:
         return []

@@ -1,9 +1,9 @@
 """Runs cases one after the other on a driver that is up: a second or two each, with the evidence of any run.
 
 Two programs are started once and serve every case: ``pipelines.session_server`` holds the session and runs the
-queries, ``producers.slice_server`` publishes. Everything else is as in :mod:`tidemark.runner`: a case has topics, a
-checkpoint and a run directory, what was planned and committed is read from the checkpoint, and output is read back at
-``read_committed`` after the query has ended.
+queries (PySpark is the stack's); ``producers.slice_server`` publishes. Everything else is as in
+:mod:`tidemark.runner`: a case has topics, a checkpoint and a run directory, what was planned and committed is read from
+the checkpoint, and output is read back at ``read_committed`` after the query has ended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from tidemark import paths
 from tidemark.campaigns.case import Case
+from tidemark.campaigns.state_stores import as_known_to
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.trace import trace_sha256
@@ -33,9 +34,10 @@ from tidemark.runner.kafka_access import kafka_access
 from tidemark.runner.one_run import seal_and_judge
 from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
 from tidemark.runner.programs import Program
+from tidemark.runner.run_options import SINKS
 from tidemark.runner.state_reader import read_state, what_ran
 from tidemark.sparkfiles.checkpoint import Checkpoint
-from tidemark.stack import Driver, Stack
+from tidemark.stack import Driver, Stack, StackSpec
 from tidemark.waiting import wait_until
 
 ANSWER_S = 120.0
@@ -98,7 +100,10 @@ class WarmDriver:
         self._opened.enter_context(self._stack.register_session(session_id, self._driver.name))
         remote = f"--remote={self._driver.remote}/;session_id={session_id}"
         queries = ["pipelines.session_server", remote, *access.for_pipelines]
-        serves_queries = self._opened.enter_context(Program(queries, self._logs / "pipelines.log"))
+        python = self._stack.spec.python
+        serves_queries = self._opened.enter_context(
+            Program(queries, self._logs / "pipelines.log", python=python)
+        )
         publisher = ["producers.slice_server", *access.for_producers]
         publishes = self._opened.enter_context(Program(publisher, self._logs / "producers.log"))
         serves_queries.answer(ANSWER_S)
@@ -109,6 +114,15 @@ class WarmDriver:
         self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
     ) -> None:
         self._opened.close()
+
+    def as_possible(self, case: Case) -> Case:
+        """A case as this Spark can run it: without a state format that it has not.
+
+        The exactly-once sink is of the harness's own PySpark: another one writes with Spark's.
+        """
+        conf = as_known_to(self._stack.versions.get("spark", ""), case.conf)
+        is_own = self._stack.spec.python == StackSpec.python
+        return replace(case, conf=conf, sink=case.sink if is_own else SINKS[1])
 
     def run(self, case: Case, folder: Path, drive: Callable[[CaseRun], None] | None = None) -> Verdict:
         """Run a case and judge it; the evidence is in ``folder`` afterwards.

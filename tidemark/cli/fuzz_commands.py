@@ -10,6 +10,7 @@ import typer
 
 from tidemark.cli.run_commands import progress_shown
 from tidemark.cli.shared_options import AsJson, Log, Resume, Summary
+from tidemark.cli.stack_commands import SparkOption
 
 if TYPE_CHECKING:
     from tidemark.campaigns.fuzz import Fuzz
@@ -27,6 +28,7 @@ def fuzz_command(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Do not stop at the first one that fails.")
     ] = False,
+    spark: SparkOption = None,
     log: Log = None,
     resume: Resume = False,
     folder: Annotated[
@@ -38,7 +40,8 @@ def fuzz_command(
     """Generate a join, a trace and restarts from each seed, run it on a real stack, and judge every row.
 
     A seed fails if anything is found that is no known defect of Spark. Its evidence is kept, and the command that runs
-    it again is printed.
+    it again is printed. With the PySpark of another interpreter (--spark) seeds are run without state formats that it
+    has not, and with Spark's own sink.
     """
     from tidemark import paths
     from tidemark.campaigns.fuzz import campaign, fuzz, summary
@@ -48,7 +51,7 @@ def fuzz_command(
 
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     with (
-        lease(spec_to_lease()) as stack,
+        lease(spec_to_lease(spark)) as stack,
         progress_shown(quiet=as_json or not sys.stderr.isatty()) as (seeded.report, seeded.say),
     ):
         fuzz(
@@ -60,6 +63,7 @@ def fuzz_command(
     if markdown is not None and not seeded.interrupted:
         command = f"tidemark fuzz --first {first} --seeds {seeds} --workers {workers}"
         command += " --keep-going" if keep_going else ""
+        command += " --spark PYTHON" if spark is not None else ""
         outcomes = [*seeded.outcomes.values()]
         shown = fuzz_report.Fuzzed(outcomes, counts, seeded.seconds, stack.versions, command)
         markdown.write_text(fuzz_report.markdown(shown), encoding="utf-8")

@@ -30,9 +30,9 @@ from tidemark.oracle.spark.known_defects import (
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     UNUSED_SIDE_HOLDS_THE_WATERMARK,
     has_defect,
-    is_modelled,
     known,
 )
+from tidemark.oracle.spark.spark_versions import not_compared
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 from tidemark.oracle.sql.chain_answer import ChainAnswer, ask_chain
 from tidemark.oracle.verdict import Judgement, Verdict, readable_evidence
@@ -63,11 +63,6 @@ def judge_chain(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
     return _ChainJudgement(history, output, known((*history.chain.accept, *accept))).judge(run)
 
 
-def unmodelled(spark: str | None) -> str:
-    """Why a run is inconclusive on a Spark that the model was never compared with."""
-    return f"the rules of Spark {spark} were not compared with the model of a chain"
-
-
 class _ChainJudgement(Judgement):
     """The judgement of a run of a chain."""
 
@@ -88,8 +83,7 @@ class _ChainJudgement(Judgement):
         # Nothing of a chain is compared with these, but what is broken is said.
         deque(chain_of(run.executor_assignments(), run.state() or ()), maxlen=0)
         self.inconclusive += told_otherwise(history.manifest, run.batches(), run.progress())
-        if not is_modelled(history.manifest.versions):
-            self.inconclusive.append(unmodelled(history.manifest.versions.get("spark")))
+        self.inconclusive += filter(None, [not_compared(history.manifest.versions)])
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}

@@ -4,8 +4,8 @@ Free of I/O and of any clock. ``judge`` takes evidence and returns a verdict (``
 
 Three answers are compared: what SQL gives (``sql``), what Spark's rules give (``model``; beyond a size for a sample of
 keys), and what was observed: the output, and Spark's own account of state and metrics. A disagreement between two of
-them is a finding. Of a large run SQL says which keys are right; the others, and a sample, are compared (``large``). A
-Spark before 4.2, whose own rules are not modelled, is judged by SQL and its output alone (``expectation``).
+them is a finding. Of a large run SQL says which keys are right; the others, and a sample, are compared (``large``). All
+follow the rules of the Spark that ran (``spark.spark_versions``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidemark.oracle.compare.join_comparison import Defects, JoinComparison, See
 from tidemark.oracle.compare.spark_account import SparkAccount, check_spark_account, inconclusive
 from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.delivery import resent
-from tidemark.oracle.expectation import defects_of, expect_of_unmodelled, prediction_of
+from tidemark.oracle.expectation import defects_of, prediction_of
 from tidemark.oracle.input.history import Evidence, History, read_history
 from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import OpenEngine
@@ -36,9 +36,10 @@ from tidemark.oracle.model.sample import choose
 from tidemark.oracle.oracle_comparison import OracleComparison
 from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.run_counts import tally
-from tidemark.oracle.spark.known_defects import is_modelled, known
+from tidemark.oracle.spark.known_defects import known
+from tidemark.oracle.spark.spark_versions import not_compared
 from tidemark.oracle.sql.join_answer import ask
-from tidemark.oracle.verdict import ALONE, BOTH, Judgement, Verdict, readable_evidence
+from tidemark.oracle.verdict import Judgement, Verdict, readable_evidence
 from tidemark.oracle.watermark_check import check_watermarks
 
 
@@ -74,12 +75,15 @@ class _JoinJudgement(Judgement):
         super().__init__(
             history.manifest,
             accept,
-            [*inconclusive(history), *goals.waived_in_vain(history.manifest.waived)],
+            [
+                *inconclusive(history),
+                *goals.waived_in_vain(history.manifest.waived),
+                *filter(None, [not_compared(history.manifest.versions)]),
+            ],
         )
         self.history = history
         self._watermarks_ms: Sequence[int] = ()
         self.pipeline, self.kind = history.contract.name, str(history.contract.kind)
-        self.oracles = BOTH if is_modelled(history.manifest.versions) else ALONE
 
     def judge(self, run: Evidence) -> Verdict:
         history, faults = self.history, list(run.faults())
@@ -90,7 +94,7 @@ class _JoinJudgement(Judgement):
         reached: goals.Goals = {}
         asked = goals.asked(history, faults)
         spark_account: SparkAccount | None = None
-        expected = self.expectation(run)
+        expected = self.expectation()
         if expected is not None:
             prediction, defects = expected
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
@@ -138,11 +142,9 @@ class _JoinJudgement(Judgement):
             found[of_state[0]] = state_cause(self.history, run.state() or ())
         return found
 
-    def expectation(self, run: Evidence) -> tuple[Prediction, Defects] | None:
+    def expectation(self) -> tuple[Prediction, Defects] | None:
         """What had to come out, and what known defects change in it."""
         history = self.history
-        if self.oracles == ALONE:
-            return self.stage("the SQL oracle", lambda: expect_of_unmodelled(history, run.output()))
         answer = self.stage("the SQL oracle", lambda: ask(history))
         if answer is None:
             return None

@@ -14,7 +14,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
-from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase, Version
+from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
+from tidemark.oracle.spark.spark_versions import Version
 from tidemark.report.markdown import table
 
 Answer = Literal["right", "wrong", "unclear"]

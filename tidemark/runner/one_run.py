@@ -25,7 +25,8 @@ from tidemark.formats.storage import store_trace
 from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
-from tidemark.oracle.spark.known_defects import known, minor_version
+from tidemark.oracle.spark.known_defects import known
+from tidemark.oracle.spark.spark_versions import minor_version
 from tidemark.report import failure_lines
 from tidemark.runner.app_command import output_field, uses_connect
 from tidemark.runner.cleanup import first_error_kept

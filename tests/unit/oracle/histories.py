@@ -215,7 +215,10 @@ class Run:
         rerun = frozenset(plan.batch for plan in self.plans if plan.runs > 1 or plan.restarted)
         delays = self.contract.left.watermark_delay_ms, self.contract.right.watermark_delay_ms
         form = 2 if self.info is None or self.info.format is None else self.info.format
-        naive = Naive(self.contract.kind, self.contract.bound, delays, self.contract.policy, form)
+        right_first = self.versions.get("spark", "4.2") >= "4.2"
+        naive = Naive(
+            self.contract.kind, self.contract.bound, delays, self.contract.policy, form, right_first
+        )
         return naive.run(batches, rerun)
 
     def row(self, side: str, topic: str, number: int) -> Row | None:

@@ -26,12 +26,14 @@ class Literal:
 
     ``states`` has the state after each batch: number, time, key and flag of each row of a side.
 
-    ``form``: the state format; 4 has rules of its own in Spark 4.2.
+    ``form``: the state format; 4 has rules of its own in Spark 4.2. ``spark``: its version; before 4.2 a left semi join
+    has an order of its own.
     """
 
-    def __init__(self, contract: dict[str, Any], form: int = 2) -> None:
+    def __init__(self, contract: dict[str, Any], form: int = 2, spark: str = "4.2.0") -> None:
         self.c = contract
         self.form = form
+        self.is_old = spark < "4.2"
         self.side = {"L": contract["left"], "R": contract["right"]}
         self.kind = contract["kind"]
         self.preserved = OUTER.get(self.kind, "")
@@ -57,7 +59,7 @@ class Literal:
             if number in restarts:
                 seen = {}
             rows = [row for record in records for row in [self.row(*record)] if row is not None]
-            for side in "RL" if self.kind == "left_semi" else "LR":
+            for side in "RL" if self.kind == "left_semi" and not self.is_old else "LR":
                 for row in rows:
                     if row["side"] == side:
                         self.take(row, state, number, (before, now))
@@ -130,8 +132,11 @@ class Literal:
         if self.kind == "left_semi":
             if side == "R":
                 for one in found:
-                    self.out.append((one["number"], None, batch))
-                    others.remove(one)
+                    if not one["matched"]:
+                        self.out.append((one["number"], None, batch))
+                    one["matched"] = True
+                    if not self.is_old:
+                        others.remove(one)
             elif found:
                 self.out.append((row["number"], None, batch))
                 return

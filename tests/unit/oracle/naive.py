@@ -34,6 +34,7 @@ class Naive:
     delays_ms: tuple[int, int]
     policy: str = "min"
     form: int = 2
+    semi_right_first: bool = True
     out: list[tuple[int | None, int | None, int]] = field(default_factory=list)
     watermarks_ms: list[int] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
@@ -53,7 +54,7 @@ class Naive:
             if number in rerun:
                 seen = {}
             sides = {"L": self.pushed(left, "L"), "R": self.pushed(right, "R")}
-            for side in ("R", "L") if self.kind == "left_semi" else ("L", "R"):
+            for side in ("R", "L") if self.kind == "left_semi" and self.semi_right_first else ("L", "R"):
                 for row in sides[side]:
                     self.process(row, state, number, late, ev)
             for side in ("L", "R"):
@@ -90,9 +91,12 @@ class Naive:
         if self.kind == "left_semi":
             if row.side == "R":
                 for other in found:
-                    self.out.append((other.number, None, batch))
-                    others.remove(other)
-                    self.counts[-1]["removed L"] += 1
+                    if not other.matched:
+                        self.out.append((other.number, None, batch))
+                    other.matched = True
+                    if self.semi_right_first:
+                        others.remove(other)
+                        self.counts[-1]["removed L"] += 1
             elif found:
                 self.out.append((row.number, None, batch))
                 return

@@ -39,8 +39,9 @@ CASES_PER_SEED = 60
 class Drawn:
     """The evidence of a drawn case whose slices are its batches; nothing came out of it."""
 
-    def __init__(self, case: Case, restarts: set[int], form: int = 2) -> None:
+    def __init__(self, case: Case, restarts: set[int], form: int = 2, spark: str = "4.2.0") -> None:
         self.form = form
+        self.spark = spark
         self.records = [msgspec.structs.replace(record, partition=0) for record in case.records]
         flush = [
             msgspec.structs.replace(one, partition=0, slice=case.slices + one.slice) for one in case.flush
@@ -54,7 +55,7 @@ class Drawn:
             delivery=Delivery.EXACTLY_ONCE,
             inputs={topic: InputTopic(topic, {"0": 0}, {"0": 99_999}) for topic in case.topics},
             state=StateInfo(format=form),
-            versions={"spark": "4.2.0"},
+            versions={"spark": spark},
             waived=list(case.waived),
         )
 
@@ -85,7 +86,7 @@ class Drawn:
 
     @cached_property
     def literal(self) -> Literal:
-        model = Literal(json.loads(json.dumps(self.manifest.contract)), self.form)
+        model = Literal(json.loads(json.dumps(self.manifest.contract)), self.form, self.spark)
         numbers: Counter[str] = Counter()
         batches: list[list[tuple[str, int, str]]] = [[] for _ in range(self.slices)]
         for record in self.records:
@@ -97,11 +98,13 @@ class Drawn:
 
 
 def drawn(seed: int) -> Drawn:
-    """Every other one with the state format that has rules of its own."""
+    """Every other one with the state format that has rules of its own; of the others every other one on Spark 4.1."""
     case = generate(seed)
     rng = random.Random(seed)
     restarts = {number for number in range(1, case.slices + 2) if rng.random() < 0.2}
-    return Drawn(case, restarts, form=4 if seed % 2 else 2)
+    if seed % 2:
+        return Drawn(case, restarts, form=4)
+    return Drawn(case, restarts, spark="4.1.4" if seed % 4 else "4.2.0")
 
 
 def model_does_what_the_rules_say(run: Drawn) -> None:

@@ -315,7 +315,8 @@ def test_a_left_semi_join_in_a_chain_loses_rows_by_the_known_defect_and_only_sin
     assert verdict.findings[0].defect == "left-semi-loses-same-batch-rows"
     sound = run("4.1.4", "").out(1, "x 1")
     assert properties(sound) == {}
-    assert any("4.1.4" in reason for reason in sound.judge().inconclusive)
+    older = run("3.3.4", "").out(1, "x 1")
+    assert any("3.3.4" in reason for reason in older.judge().inconclusive)
 
 
 def test_what_a_known_defect_changes_is_told_of_the_rows_that_a_limit_took():

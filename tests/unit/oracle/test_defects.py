@@ -12,9 +12,8 @@ from tidemark.oracle.spark.known_defects import (
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     Defect,
     has_defect,
-    is_modelled,
-    minor_version,
 )
+from tidemark.oracle.spark.spark_versions import rules_of_spark
 
 
 @pytest.mark.parametrize(
@@ -38,19 +37,10 @@ def test_a_fixed_defect_has_a_last_version(spark: str, affected: bool) -> None:
     assert Defect("mended", "", (), first=(4, 1), last=(4, 1)).affects(spark) is affected
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("4.2.0", (4, 2)), ("4.10.0-SNAPSHOT", (4, 10)), ("4", None), ("", None), ("a.b", None)],
-)
-def test_a_version_is_read_as_two_numbers(text: str, version: tuple[int, int] | None) -> None:
-    assert minor_version(text) == version
-
-
-@pytest.mark.parametrize(
-    ("spark", "modelled"), [("4.0.5", False), ("4.1.4", False), ("4.2.0", True), ("", True)]
-)
-def test_row_rules_are_modelled_since_4_2(spark: str, modelled: bool) -> None:
-    assert is_modelled({"spark": spark}) is modelled
+def test_a_spark_that_takes_the_right_rows_first_has_the_defect_of_it() -> None:
+    for spark in ("4.0.5", "4.1.4", "4.2.0", "4.3.0", ""):
+        has_it = has_defect({"spark": spark}, LEFT_SEMI_LOSES_SAME_BATCH_ROWS)
+        assert rules_of_spark({"spark": spark}).semi_right_first is has_it
 
 
 def test_every_defect_has_a_text_and_a_case_that_shows_it() -> None:

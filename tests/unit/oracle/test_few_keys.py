@@ -44,7 +44,10 @@ def runs(kind: JoinKind) -> Iterator[Drawn]:
         case = Case(
             "few keys", contract, tuple(of_keys(rng, keys, one) for one in records), flush_of(contract)
         )
-        yield Drawn(case, restarts=set(), form=rng.choice((2, 4)))
+        form = rng.choice((2, 4))
+        yield Drawn(
+            case, restarts=set(), form=form, spark=rng.choice(("4.1.4", "4.2.0")) if form == 2 else "4.2.0"
+        )
 
 
 def of_keys(rng: random.Random, keys: str, record: Record) -> Record:

@@ -86,11 +86,10 @@ def facts(verdict: Verdict) -> dict[str, Any]:
 
 
 def drawn(seed: int, rng: random.Random | None = None) -> Drawn:
-    """A drawn run, restarted now and then if there is a generator."""
+    """A drawn run, restarted now and then if there is a generator; every third one on Spark 4.1."""
     case = generate(seed)
-    return Drawn(
-        case, {number for number in range(1, case.slices + 2) if rng is not None and rng.random() < 0.2}
-    )
+    restarts = {number for number in range(1, case.slices + 2) if rng is not None and rng.random() < 0.2}
+    return Drawn(case, restarts, spark="4.1.4" if seed % 3 == 0 else "4.2.0")
 
 
 def write(run_drawn: Drawn, path: Path, rng: random.Random) -> RunDirectory:

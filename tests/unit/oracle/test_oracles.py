@@ -60,7 +60,9 @@ def random_run(rng: random.Random) -> Run:
             for _topic in (LEFT_TOPIC, RIGHT_TOPIC)
         ]
         run.batch(*sides, runs=1 if busy else rng.choice((1, 1, 1, 1, 2)))
-    return run.flush() if rng.random() < 0.7 else run
+    run = run.flush() if rng.random() < 0.7 else run
+    run.versions = {"spark": rng.choice(("4.0.5", "4.2.0"))}
+    return run
 
 
 def random_row(rng: random.Random, around: float, keys: str) -> str:

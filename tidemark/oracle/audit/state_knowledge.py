@@ -9,7 +9,8 @@ key, time and place, as far as the state has these:
 * all that a row owes came until then if it was evicted, if a condition of its own side kept it out of the state, or if
   it is a left semi row that has met its partner: it is ``passed``, and what it gave is of batches that no log has;
 * a row of a preserved side that is in the state and was ``matched`` is owed no NULL row. One that is ``unmatched`` has
-  met no partner until then, whichever of them were late; so has a left semi row that is in the state.
+  met no partner until then, whichever of them were late; so has a left semi row that is in the state, unless it is
+  marked as matched, as those that came are before Spark 4.2.
 
 What it does not say: which of several rows with the same key and time are in the state, if only some are; whether a row
 was accepted that had been evicted by then. A row that is in the state although it had to be evicted is there by a known
@@ -122,12 +123,18 @@ def _compare(
 
 
 def _take_flags(history: History, rows: Sequence[int], kept: Sequence[StateRow], found: _Found) -> None:
-    """Say whether rows that are in the state were matched; a left semi row leaves the state with its first match."""
+    """Say whether rows that are in the state were matched.
+
+    A left semi row leaves the state with its first match; before Spark 4.2 it stays there, and is marked as matched.
+    """
     side, kind = history.rows.side[rows[0]], history.contract.kind
     rows = [row for row in rows if not _is_out(history, history.batches[0], row)]
     flags = {one.matched for one in kept}
     if kind is JoinKind.LEFT_SEMI and side == LEFT:
-        found.unmatched.update(rows)
+        if True not in flags:
+            found.unmatched.update(rows)
+        elif flags == {True}:
+            found.passed.update(rows)
     elif side in PRESERVED.get(kind, ()) and flags == {True}:
         found.matched.update(rows)
     elif side in PRESERVED.get(kind, ()) and flags == {False}:

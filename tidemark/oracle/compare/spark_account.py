@@ -7,11 +7,10 @@ output, so that a difference is a finding even where the output does not show it
 A report is compared if its batch was run once and none of its tasks failed, for a task that is run again counts its
 rows again. What Spark counts:
 
-* ``numRowsRemoved`` of 4.2.0: not the rows of the preserved sides of an outer join, which leave with a NULL row, or
-  without one; later versions count all rows;
+* ``numRowsRemoved`` until 4.2: not the rows of the preserved sides of an outer join, which leave with a NULL row, or
+  without one; later versions count all rows (``SparkRules.counts_all_removed``);
 * ``numRowsTotal`` in state format 4: not rows, but different keys and times; a side without a watermark has no times
-  there but random numbers, and is not compared;
-* before 4.2.0 a left semi join keeps the left rows that it has emitted: neither its state nor its metrics are compared.
+  there but random numbers, and is not compared.
 """
 
 from __future__ import annotations
@@ -32,12 +31,10 @@ from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, Disposition, Evidence, History
 from tidemark.oracle.input.state_fields import StateFields
 from tidemark.oracle.prediction import Prediction
-from tidemark.oracle.spark.known_defects import is_modelled, minor_version
+from tidemark.oracle.spark.spark_versions import minor_version
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 OPERATOR = "symmetricHashJoin"
-FIRST_THAT_COUNTS_ALL = (4, 3)
-"""The first Spark whose ``numRowsRemoved`` counts the rows of preserved sides."""
 TIMES = {"updates": "allUpdatesTimeMs", "removals": "allRemovalsTimeMs", "commits": "commitTimeMs"}
 METRICS = {
     "numRowsUpdated": "rows stored",
@@ -85,11 +82,6 @@ def check_spark_account(
     executor_assignments, reports = run.executor_assignments(), _reports(progress)
     spark_account.locality = locality(executor_assignments) if executor_assignments else None
     spark_account.rows, spark_account.times_ms = _sums(reports), _times(reports)
-    if not is_modelled(history.manifest.versions):
-        spark_account.notes.append(
-            "the rules of this Spark are not modelled: its state and metrics were not compared"
-        )
-        return spark_account
     state = run.state()
     if state is None:
         why = f": {info.note}" if info is not None and info.note else ""
@@ -155,9 +147,10 @@ class _Expected:
         self._all_timed = all(one.watermark_delay_ms is not None for one in sides)
         preserved = PRESERVED.get(history.contract.kind, ())
         spark = minor_version(history.manifest.versions.get("spark", ""))
-        self._counts_all = spark is not None and spark >= FIRST_THAT_COUNTS_ALL
         self._removed_is_known = spark is not None or not preserved
-        self._counted = [of for of in (LEFT, RIGHT) if self._counts_all or of not in preserved]
+        self._counted = [
+            of for of in (LEFT, RIGHT) if history.spark.counts_all_removed or of not in preserved
+        ]
 
     def of(self, batch: int) -> dict[str, int]:
         """The metrics of a batch."""

@@ -37,6 +37,7 @@ from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
 from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
 from tidemark.oracle.spark.pushdown import Pushdown, as_planned, must_be_there, passes, place
+from tidemark.oracle.spark.spark_versions import SparkRules, rules_of_spark
 from tidemark.oracle.spark.time_ranges import (
     FIRST_FORMAT_BY_TIME,
     LEFT,
@@ -181,6 +182,11 @@ class History:
         """Whether its state is of a format that finds and evicts rows by ranges of their times."""
         state = self.manifest.state
         return state is not None and (state.format or 0) >= FIRST_FORMAT_BY_TIME
+
+    @property
+    def spark(self) -> SparkRules:
+        """The rules of the Spark that ran."""
+        return rules_of_spark(self.manifest.versions)
 
     @property
     def misses_rows(self) -> bool:

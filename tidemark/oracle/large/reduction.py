@@ -26,12 +26,12 @@ from tidemark.oracle.large.duckdb_engine import duckdb_engine
 from tidemark.oracle.large.engine import Engine, LargeEvidence, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.totals import count_rest
 from tidemark.oracle.large.witnesses import FIRST_LEFTS, beyond_ends, near_rights, witnesses
-from tidemark.oracle.spark.known_defects import is_modelled
+from tidemark.oracle.spark.spark_versions import not_compared
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
-from tidemark.oracle.sql.join_answer import POPULAR
+from tidemark.oracle.sql.join_answer import POPULAR, rules_of
 from tidemark.oracle.sql.join_inputs import Columns, input_tables
 from tidemark.oracle.sql.join_relations import relations
-from tidemark.oracle.sql.join_rules import JoinRules, Select
+from tidemark.oracle.sql.join_rules import Select
 
 LARGE = 300_000
 """A run with more input records than this is reduced. Calibration: at so many this takes half the time; beyond, the
@@ -129,7 +129,7 @@ def _can_be_reduced(run: Evidence, history: History) -> bool:
     is_at_least_once = manifest.delivery is Delivery.AT_LEAST_ONCE
     may_be_resent = is_at_least_once and any(fault.killed(FaultComponent.BROKER) for fault in run.faults())
     return (
-        is_modelled(manifest.versions)
+        not not_compared(manifest.versions)
         and not history.gaps
         and not any(history.pushdown.inferable)
         and not may_be_resent
@@ -168,10 +168,7 @@ class _Reduction:
         engine.make_records()
         if not self._all_are_there():
             return None
-        rules = JoinRules(
-            history.contract, history.pushdown, history.by_time, history.misses_rows, popular=POPULAR,
-            bucket_us=engine.bucket_us,
-        )  # fmt: skip
+        rules = replace(rules_of(history), popular=POPULAR, bucket_us=engine.bucket_us)
         engine.make("sentinels", "select n as row from parsed where is_sentinel")
         of_keys = [*_OF_KEYS, Select("beyond_ends", beyond_ends(history))]
         engine.make_relations([*relations(rules, engine.each_number), *of_keys], _KEPT)

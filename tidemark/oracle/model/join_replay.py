@@ -99,7 +99,12 @@ class _Join:
         looked_at = scanned(contract, limits_ms) if history.misses_rows else bound
         self._join: StreamJoin[int] = StreamJoin(
             JoinLogic(
-                contract.kind, bound, history.pushdown.pairs, by_time=history.by_time, scanned=looked_at
+                contract.kind,
+                bound,
+                history.pushdown.pairs,
+                right_first=history.spark.semi_right_first,
+                by_time=history.by_time,
+                scanned=looked_at,
             )
         )
         self._rows: list[JoinRow[int]] = []

@@ -1,12 +1,13 @@
-"""Spark 4.2's stream-stream join, as literally as it can be written down: of a single join and of one in a chain.
+"""Spark's stream-stream join, as literally as it can be written down: of a single join and of one in a chain.
 
 Free of I/O. This is the row-by-row model that was fuzzed against the engine itself. A batch N runs with the *eviction
 watermark* W[N] and the *late watermark* W[N-1], 0 for the first batch (``WatermarkPropagator.scala``: not W[N]). Rows
 at or before the late watermark are dropped before the join; the others come here:
 
 1. left rows are probed against the right state and stored, then right rows against the left state (so a pair of one
-   batch is found once, by its right row); a left semi join takes the right rows first (SPARK-55973, since 4.2), emits
-   each left row of the state that one matches and removes it, and never stores a left row that matched;
+   batch is found once, by its right row); a left semi join emits each left row of the state that a right row matches,
+   and never stores a left row that matched. Since 4.2 it takes the right rows first, and removes what it emits
+   (SPARK-55973); before, that is marked as matched, stays, and is emitted once;
 2. a left row is stored even if it is already evictable, a right row is not, unless it is owed a NULL row;
 3. after all output of the batch, evictable rows leave the state, and an unmatched row of a preserved side leaves with
    a NULL row;
@@ -54,7 +55,8 @@ class JoinLogic:
     """Which join, and how Spark plans it.
 
     ``conditions`` are the conjuncts over both sides. ``right_first``: a left semi join takes the right rows of a batch
-    first. ``by_time``: the state is ordered by time; ``scanned`` is where this Spark looks for partners in it.
+    first, and removes what it emits (``SparkRules.semi_right_first``). ``by_time``: the state is ordered by time;
+    ``scanned`` is where this Spark looks for partners in it.
     """
 
     kind: JoinKind
@@ -147,13 +149,11 @@ class StreamJoin(Generic[Source]):
         self.examined += len(known)
         matches = [one for one in known if self._matches(*((row, one) if side == LEFT else (one, row)))]
         for one in matches:
-            one.matched = row.matched = True
             if not self.is_semi:
                 emit(*((row, one) if side == LEFT else (one, row)))
             elif side == RIGHT:
-                emit(one, None)
-                one.removed = batch
-                other.remove(one)
+                self._emit_semi(one, batch, emit)
+            one.matched = row.matched = True
         if self.is_semi and side == LEFT and matches:
             emit(row, None)
             return
@@ -162,6 +162,15 @@ class StreamJoin(Generic[Source]):
             return
         row.stored = batch
         self._states[side].add(row, self._due_us(row, limits.evicted_us[side]))
+
+    def _emit_semi(self, left: JoinRow[Source], batch: int, emit: Emit[Source]) -> None:
+        """Emit a left row of the state that a right row matches, unless it was emitted before."""
+        if self.rules.right_first:
+            left.removed = batch
+            self._states[LEFT].remove(left)
+        elif left.matched:
+            return
+        emit(left, None)
 
     def _due_us(self, row: JoinRow[Source], evicted_us: int | None) -> int | None:
         """The time by which a row is evicted; ``None``: never."""

@@ -1,6 +1,6 @@
 """The known defects of Spark's stream-stream join, as data: what is wrong, in which versions, and what shows it.
 
-Free of everything. A *defect* is a row that SQL gives and Spark does not, or the other way round, on default settings
+Free of I/O. A *defect* is a row that SQL gives and Spark does not, or the other way round, on default settings
 and with Spark's rules followed to the letter. A finding that is one names it, and the verdict is ``INVALID`` unless
 that defect is accepted. A *case* is a pipeline and a trace of the folder ``spark_bugs``, and one telling row of its
 output.
@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.errors import UsageError
+from tidemark.oracle.spark.spark_versions import Version, minor_version
 
 LEFT_SEMI_LOSES_SAME_BATCH_ROWS = "left-semi-loses-same-batch-rows"
 FULL_OUTER_JOINS_NULL_KEYS = "full-outer-joins-null-keys"
@@ -24,9 +25,6 @@ NULL_EVENT_TIME_NEVER_EVICTED = "null-event-time-never-evicted"
 CONDITION_BOUNDS_THE_STATE = "condition-bounds-the-state"
 FORMAT_4_MISSES_ROWS = "format-4-misses-rows"
 UNUSED_SIDE_HOLDS_THE_WATERMARK = "unused-side-holds-the-watermark"
-
-Version = tuple[int, int]
-"""Spark's major and minor version."""
 
 
 @dataclass(frozen=True)
@@ -220,23 +218,6 @@ def known(names: Iterable[str]) -> tuple[str, ...]:
                 hint=f"known are {', '.join(BY_NAME)}",
             )
     return wanted
-
-
-FIRST_MODELLED: Version = (4, 2)
-"""The oldest Spark whose row rules the model knows."""
-
-
-def minor_version(spark: str) -> Version | None:
-    """``(4, 2)`` of ``4.2.0``; ``None`` if it cannot be read."""
-    numbers = spark.split(".")[:2]
-    if len(numbers) < 2 or not all(part.isdecimal() for part in numbers):
-        return None
-    return int(numbers[0]), int(numbers[1])
-
-
-def is_modelled(versions: Mapping[str, str]) -> bool:
-    """Whether the model knows the Spark of a run; one that is not named is taken for the newest."""
-    return (minor_version(versions.get("spark", "")) or FIRST_MODELLED) >= FIRST_MODELLED
 
 
 def has_defect(versions: Mapping[str, str], name: str) -> bool:

@@ -8,6 +8,7 @@ watermark reaches them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidemark.formats import chain
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side, Term
@@ -80,26 +81,19 @@ def joined(
     step: chain.Join, inputs: Sequence[str], behind_ms: int, *, popular: int | None, loses: bool
 ) -> str:
     """What a join makes of its ``rows``. ``loses``: as a left semi join loses right rows that leave in their batch."""
-    rules = _rules(step.kind, step.bound, 0, step.conditions, popular)
+    rules = replace(_rules(step.kind, step.bound, 0, step.conditions, popular), semi_right_first=loses)
     found = [_watermarks(behind_ms), *side_relations(rules)[-2:]]
     left, right = inputs
     if rules.is_semi:
-        came = "select l, batch from matches where batch is not null" if loses else _SOUND_MATCHES
         return (
-            f"{as_one([*found, *semi_relations(rules)])} select row, c.batch, {_fields(step.left)} from ({came}) c"
-            f" join {left} on c.l = 2 * row"
+            f"{as_one([*found, *semi_relations(rules)])} select row, m.batch, {_fields(step.left)} from matches m"
+            f" join {left} on m.l = 2 * row where m.batch is not null"
         )
     return (
         f"{as_one([*found, *pair_relations(rules, DUCKDB)])} select row_number() over () as row, a.batch,"
         f" {_fields(step.left)}, {_fields(step.right)} from answers a left join {left} l on a.l = 2 * l.row"
         f" left join {right} r on a.r = 2 * r.row + 1 where a.comes"
     )
-
-
-_SOUND_MATCHES = """
-select l, min(case when r_batch > l_batch then r_batch else l_batch end) as batch from hits
-where r_batch <= l_batch or coalesce(l_gone >= r_batch, true) group by l
-"""
 
 
 def behind_after(step: chain.Join, behind_ms: int) -> int | None:

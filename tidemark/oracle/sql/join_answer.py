@@ -64,8 +64,9 @@ def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
     """The rules of a run's join, in the Spark that ran it."""
     popular = None if len(history.rows) <= FEW_ROWS else POPULAR
     return JoinRules(
-        history.contract, history.pushdown, history.by_time, history.misses_rows, by_checkpoint, popular
-    )
+        history.contract, history.pushdown, history.by_time, history.misses_rows, by_checkpoint, popular,
+        semi_right_first=history.spark.semi_right_first,
+    )  # fmt: skip
 
 
 def ask(history: History, *, by_checkpoint: bool = False) -> SqlAnswer:

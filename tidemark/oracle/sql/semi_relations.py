@@ -25,7 +25,7 @@ def semi_relations(rules: JoinRules) -> list[Select]:
         Select("hits", _hits(rules)),
         Select("matches", _matches(rules)),
         Select("answers", _answers(rules)),
-        Select("stored", _STORED),
+        Select("stored", _stored(rules)),
     ]
 
 
@@ -100,15 +100,20 @@ def _hits(rules: JoinRules) -> str:
 def _matches(rules: JoinRules) -> str:
     """The left rows that match, with the batch of the first match (NULL: Spark sees none).
 
-    Where times are equal and a side has no watermark, a left row may come when its right row has left the state.
+    ``met``: a right row is in the state when the left row comes. Where left rows come first, a right row of the same
+    batch is not yet there, and finds the left row. Where times are equal and a side has no watermark, a left row may
+    come when its right row has left the state.
     """
     is_equal_alone = rules.contract.bound.equal and not all(rules.watermarked)
-    there = " and coalesce(l_ending >= l_batch, true)" if is_equal_alone else ""
+    there = "lasts and coalesce(l_ending >= l_batch, true)" if is_equal_alone else "lasts"
+    first = "<=" if rules.semi_right_first else "<"
     return f"""
 select l, l_batch, min(
     case when r_batch > l_batch then case when coalesce(l_gone >= r_batch, true) then r_batch end
-    when lasts{there} then l_batch end
-) as batch, min(case when r_batch = l_batch and not lasts then 1 else 0 end) = 1 as is_of_same_batch
+    when r_batch {first} l_batch then case when {there} then l_batch end
+    else l_batch end
+) as batch, max(case when r_batch {first} l_batch and {there} then 1 end) as met,
+    min(case when r_batch = l_batch and not lasts then 1 else 0 end) = 1 as is_of_same_batch
 from hits group by l, l_batch
 """
 
@@ -123,8 +128,10 @@ def _answers(rules: JoinRules) -> str:
     )
 
 
-_STORED = f"""
-select w.row, w.side, w.batch, coalesce(m.batch, w.gone) as removed from rows w left join matches m on m.l = w.row
-where not w.is_late and w.is_sure and w.may_match and case when w.side = {LEFT}
-    then coalesce(m.batch <> w.batch, true) else w.lasts end
+def _stored(rules: JoinRules) -> str:
+    """The rows that enter the state, with the batch in which they leave it: of a left row perhaps that of its match."""
+    removed = "coalesce(m.batch, w.gone)" if rules.semi_right_first else "w.gone"
+    return f"""
+select w.row, w.side, w.batch, {removed} as removed from rows w left join matches m on m.l = w.row
+where not w.is_late and w.is_sure and w.may_match and case when w.side = {LEFT} then m.met is null else w.lasts end
 """
