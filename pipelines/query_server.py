@@ -108,7 +108,11 @@ class QueryServer:
         return {"event": "ended", "progress": self._progress()}
 
     def _progress(self) -> list[Answer]:
-        return [json.loads(report.json) for report in self.query.recentProgress]
+        """Spark's progress reports; PySpark 3.5 has them as dictionaries."""
+        return [
+            report if type(report) is dict else json.loads(report.json)
+            for report in self.query.recentProgress
+        ]
 
     def _state(self, wanted: Answer) -> Answer:
         """How many rows the state had, or why it cannot be read: ``note`` if that is expected, else ``problem``."""

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from tidemark.formats.contract import Contract, Side
 
 OPERATOR = "symmetricHashJoin"
+FIRST_WITH_READER = 4
+"""The first major version of Spark with the state data source."""
 FIRST_BY_TIME = 4
 """The first state format whose rows are ordered by time."""
 
 
 class StateProblem(Exception):
-    """The query does not have exactly one join with a state."""
+    """The query does not have exactly one join with a state, or this Spark cannot read it."""
 
 
 def write_state(session: SparkSession, checkpoint: str, contract: Contract, wanted: dict[str, Any]) -> int:
@@ -40,6 +42,8 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
     ``wanted["format"]`` is the join's state format. ``wanted["until_us"]``, if it is there, leaves out the rows with a
     later time. Returns the number of rows. Raises ``StateProblem``, and Spark's errors.
     """
+    if int(session.version.partition(".")[0]) < FIRST_WITH_READER:
+        raise StateProblem(f"Spark {session.version} has no data source that reads a state")
     operator = _operator(session, checkpoint)
     kind = "keyWithTsToValues" if wanted["format"] >= FIRST_BY_TIME else "keyWithIndexToValue"
     refs = contract.output.left_ref, contract.output.right_ref

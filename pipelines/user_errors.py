@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
-from pyspark.errors import PySparkException, QueryContextType
+from pyspark.errors import PySparkException
 
 from pipelines.project_modules import ARCHIVE, is_of_project, project_modules
 from tidemark.errors import UsageError
@@ -92,9 +92,13 @@ def _frames(error: BaseException) -> Iterator[str]:
 
 
 def _call_sites(error: BaseException) -> Iterator[str]:
-    """Where the expression that Spark complains of was written; only those of functions of PySpark are known."""
-    for context in (error.getQueryContext() or []) if isinstance(error, PySparkException) else []:
-        if context.contextType() is not QueryContextType.DataFrame:
+    """Where the expression that Spark complains of was written; only those of functions of PySpark are known.
+
+    PySpark 3.5 says nothing of it.
+    """
+    contexts = getattr(error, "getQueryContext", list)() if isinstance(error, PySparkException) else []
+    for context in contexts or []:
+        if context.contextType().name != "DataFrame":
             yield from _written(context.fragment())
             continue
         file, _, line = context.callSite().rpartition(":")

@@ -19,9 +19,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pyspark
+
 from tests.spark import chain_queries
 from tests.spark.chain_traces import SHAPES, History, make_history
 from tidemark.formats import chain
+from tidemark.oracle.chain_judgement import rules_of_run
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.stack.components import spark_settings
@@ -147,7 +150,7 @@ def predicted(history: History) -> dict[int, Seen]:
 
 
 def _replay(history: History, told: Told) -> tuple[Model, list[Seen]]:
-    model, seen = Model(history.chain), []
+    model, seen = Model(history.chain, rules_of_run({"spark": pyspark.__version__})), []
     for rows, restarted in told:
         if restarted:
             model.restart()

@@ -7,7 +7,8 @@ which records they are made of, so they are compared as values, batch by batch.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain as chain_of
 
 from tidemark.formats import chain
@@ -32,7 +33,7 @@ from tidemark.oracle.spark.known_defects import (
     has_defect,
     known,
 )
-from tidemark.oracle.spark.spark_versions import not_compared
+from tidemark.oracle.spark.spark_versions import SparkRules, not_compared, rules_of_spark
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 from tidemark.oracle.sql.chain_answer import ChainAnswer, ask_chain
 from tidemark.oracle.verdict import Judgement, Verdict, readable_evidence
@@ -41,15 +42,24 @@ from tidemark.oracle.watermark_check import check_watermarks
 CHAIN_DEFECTS = (LEFT_SEMI_LOSES_SAME_BATCH_ROWS, UNUSED_SIDE_HOLDS_THE_WATERMARK)
 
 
-def rules_of(defects: Collection[str]) -> Rules:
+def rules_of(defects: Collection[str], spark: SparkRules) -> Rules:
     """The model's rules for a Spark with these known defects."""
+    waits = spark.waits_for_unread
     return Rules(
         right_first=LEFT_SEMI_LOSES_SAME_BATCH_ROWS in defects,
-        drops_sides=UNUSED_SIDE_HOLDS_THE_WATERMARK in defects,
+        drops_sides=not waits or UNUSED_SIDE_HOLDS_THE_WATERMARK in defects,
+        waits_for_unread=waits,
     )
 
 
-SOUND = rules_of(())
+def rules_of_run(versions: Mapping[str, str]) -> Rules:
+    """The model's rules for the Spark of a run."""
+    return rules_of(defects_of_chain(versions), rules_of_spark(versions))
+
+
+def defects_of_chain(versions: Mapping[str, str]) -> list[str]:
+    """The known defects of the Spark of a run, of those that a chain can show."""
+    return [name for name in CHAIN_DEFECTS if has_defect(versions, name)]
 
 
 def judge_chain(run: Evidence, accept: Sequence[str] = ()) -> Verdict:
@@ -87,7 +97,8 @@ class _ChainJudgement(Judgement):
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
-        predicted = self.stage("the model", lambda: predict(history, rules_of(self.defects()), self.choice))
+        rules = rules_of_run(history.manifest.versions)
+        predicted = self.stage("the model", lambda: predict(history, rules, self.choice))
         if predicted is not None:
             if self.choice.unseen:
                 self.inconclusive.append(
@@ -102,7 +113,7 @@ class _ChainJudgement(Judgement):
                 ),
             )
             defect = self.stage("the SQL oracle", lambda: self.compare_oracles(predicted)) or DefectRows()
-            without = self.stage("late rows", lambda: predict(history, Rules(keep_late=True)))
+            without = self.stage("late rows", lambda: predict(history, replace(rules, keep_late=True)))
             copies = self.stage("copies", lambda: resent(history.manifest, faults, run.output()))
             history.resent = copies or frozenset()
             comparison = ChainComparison(history, self.output, predicted, defect, self.finding_log)
@@ -129,17 +140,13 @@ class _ChainJudgement(Judgement):
         came = [(number, one.batch) for number, one in enumerate(comparison.right, first)]
         return Compared(facts, came, {})
 
-    def defects(self) -> list[str]:
-        """The known defects of the Spark that ran, of those that a chain can show."""
-        versions = self.history.manifest.versions
-        return [name for name in CHAIN_DEFECTS if has_defect(versions, name)]
-
     def compare_oracles(self, predicted: Predicted) -> DefectRows:
         """What a known defect of Spark changes; a difference between the oracles becomes a finding."""
         name = self.possible_defect(predicted.model)
-        if not self.agree(predicted, self.defects()) or name is None:
+        versions = self.history.manifest.versions
+        if not self.agree(predicted, defects_of_chain(versions)) or name is None:
             return DefectRows()
-        sound = predict(self.history, SOUND, self.choice)
+        sound = predict(self.history, rules_of((), rules_of_spark(versions)), self.choice)
         if not self.agree(sound, ()):
             return DefectRows()
         right, ours = sound.all(), predicted.all()

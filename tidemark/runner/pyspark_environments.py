@@ -17,7 +17,7 @@ from tidemark import paths
 from tidemark.errors import FetchError, TidemarkError
 from tidemark.stack.install.toolchain import find_spark
 
-RELEASES = ("4.0.5", "4.1.4", "4.2.0", "4.3.0")
+RELEASES = ("3.5.7", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 """The newest of each line of Spark that has a Kafka connector here."""
 INSTALL_S = 3600.0
 """Calibration: downloading 450 MB takes 1 to 3 minutes, building half a minute; an hour allows for a slow network."""

@@ -21,6 +21,7 @@ from tidemark.oracle.model.operators import (
     JoinOperator,
     LimitOperator,
 )
+from tidemark.oracle.spark.spark_versions import rules_of_spark
 from tidemark.oracle.sql import chain_answer
 from tidemark.oracle.sql.chain_answer import ask_chain
 
@@ -111,7 +112,7 @@ def test_a_model_that_breaks_a_rule_disagrees_with_sql(mutant, monkeypatch):
 def disagreements(history: History, defects: Sequence[str]) -> list[str]:
     """What SQL says of a random history that the model does not."""
     told = told_history(history)
-    predicted = predict(told, rules_of(defects))
+    predicted = predict(told, rules_of(defects, rules_of_spark(told.manifest.versions)))
     answer = ask_chain(told, predicted.model.choices(), defects)
     return list(differences_of(told.chain, predicted, answer))
 

@@ -92,7 +92,7 @@ def test_an_edit_without_effect_on_a_launch_keeps_the_fingerprint(copy, backend)
             "kafka_settings.py", "    settings = {", '    settings = {"a.setting": 1, ', id="broker-setting"
         ),
         pytest.param("launch_specs.py", '"--webui-port", "0"', '"--webui-port", "1"', id="argument"),
-        pytest.param("launch_specs.py", '"SPARK_SCALA_VERSION": "2.13"', '"NEW": "1"', id="environment"),
+        pytest.param("launch_specs.py", '"SPARK_SCALA_VERSION": "2.12"', '"NEW": "1"', id="environment"),
         pytest.param("launch_specs.py", '"format", "-t"', '"format", "-i", "-t"', id="formatting"),
         pytest.param("cds.py", "-Xlog:cds=off", "-Xlog:cds=info", id="options-with-an-archive"),
     ],

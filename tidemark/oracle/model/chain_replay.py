@@ -14,7 +14,7 @@ from tidemark.formats import chain
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.operators import MACHINES, Choose, Rules, first_come
-from tidemark.oracle.spark.outer_join_elimination import as_described, optimized
+from tidemark.oracle.spark.outer_join_elimination import as_run
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
 
@@ -27,7 +27,9 @@ class Model:
         """``kept`` are the numbers of the sources that are read; a watermark behind another one never comes."""
         self.rules = rules or Rules()
         self._described = described
-        plan = optimized(described) if self.rules.drops_sides else as_described(described)
+        plan = as_run(
+            described, drops_sides=self.rules.drops_sides, waits_for_unread=self.rules.waits_for_unread
+        )
         self.chain, self.kept = plan.chain, plan.sources
         self.silent = sum(source.watermark_delay_ms is not None for source in plan.unread)
         delays_ms = [source.watermark_delay_ms for source in (*self.chain.sources, *plan.unread)]

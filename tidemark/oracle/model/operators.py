@@ -35,12 +35,13 @@ class Rules:
     """How Spark behaves; ``keep_late`` is one that drops nothing, to tell what late rows would have made.
 
     ``right_first``: a left semi join takes the right rows of a batch first (SPARK-55973, since 4.2).
-    ``drops_sides``: what ``tidemark.oracle.spark.outer_join_elimination`` takes out is not run, and its watermarks
-    are waited for.
+    ``drops_sides``: what ``tidemark.oracle.spark.outer_join_elimination`` takes out is not run; ``waits_for_unread``:
+    its watermarks are waited for all the same (since 4.0).
     """
 
     right_first: bool = True
     drops_sides: bool = True
+    waits_for_unread: bool = True
     keep_late: bool = False
 
 

@@ -201,6 +201,7 @@ DEFECTS = (
                 "left outer of counts per window, nothing of the right is used: the row of a comes", ("a", None),
             ),
         ),
+        first=(4, 0),
     ),
 )  # fmt: skip
 BY_NAME = {defect.name: defect for defect in DEFECTS}

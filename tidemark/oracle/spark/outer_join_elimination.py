@@ -64,6 +64,14 @@ def as_described(described: Chain) -> Optimized:
     return Optimized(described, tuple(range(len(described.sources))))
 
 
+def as_run(described: Chain, *, drops_sides: bool, waits_for_unread: bool) -> Optimized:
+    """A chain as a Spark runs it that ``drops_sides``, and ``waits_for_unread`` ones (``SparkRules``)."""
+    if not drops_sides:
+        return as_described(described)
+    plan = optimized(described)
+    return plan if waits_for_unread else replace(plan, unread=())
+
+
 def optimized(described: Chain) -> Optimized:
     """A chain without the joins that are taken out."""
     numbers = itertools.count()

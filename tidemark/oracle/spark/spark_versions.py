@@ -27,13 +27,18 @@ class SparkRules:
 
     ``counts_all_removed``: ``numRowsRemoved`` counts all rows that leave the state. Else it leaves out those of the
     preserved sides of an outer join, which leave with a NULL row, or without one.
+
+    ``waits_for_unread``: the watermark waits for all inputs of the query as it was written, also for those that the
+    optimizer takes out (``WatermarkTracker.initialPlan``). Else it waits for those that are read.
     """
 
     semi_right_first: bool
     counts_all_removed: bool
+    waits_for_unread: bool = True
 
 
 RULES: Mapping[Version, SparkRules] = {
+    (3, 5): SparkRules(semi_right_first=False, counts_all_removed=False, waits_for_unread=False),
     (4, 0): SparkRules(semi_right_first=False, counts_all_removed=False),
     (4, 2): SparkRules(semi_right_first=True, counts_all_removed=False),
     (4, 3): SparkRules(semi_right_first=True, counts_all_removed=True),

@@ -25,7 +25,8 @@ from tidemark.oracle.spark.known_defects import (
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     UNUSED_SIDE_HOLDS_THE_WATERMARK,
 )
-from tidemark.oracle.spark.outer_join_elimination import as_described, optimized
+from tidemark.oracle.spark.outer_join_elimination import as_run
+from tidemark.oracle.spark.spark_versions import rules_of_spark
 from tidemark.oracle.sql import chain_relations
 from tidemark.oracle.sql.chain_relations import time_of
 from tidemark.oracle.sql.join_answer import FEW_ROWS, POPULAR, QUIET, as_one, database
@@ -83,8 +84,12 @@ class _Question:
         defects: Collection[str],
         sql: duckdb.DuckDBPyConnection,
     ) -> None:
-        is_pruned = UNUSED_SIDE_HOLDS_THE_WATERMARK in defects
-        self._plan = optimized(history.chain) if is_pruned else as_described(history.chain)
+        waits = rules_of_spark(history.manifest.versions).waits_for_unread
+        self._plan = as_run(
+            history.chain,
+            drops_sides=not waits or UNUSED_SIDE_HOLDS_THE_WATERMARK in defects,
+            waits_for_unread=waits,
+        )
         self._loses = LEFT_SEMI_LOSES_SAME_BATCH_ROWS in defects
         self._history = history
         self._choices = iter(choices)

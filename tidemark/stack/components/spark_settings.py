@@ -121,7 +121,7 @@ def local_files(spark: str) -> dict[str, str]:
     FileSystemBasedCheckpointFileManager renames through it and, like the default manager, refuses to overwrite.
     """
     package = "org.apache.spark.sql.execution.streaming"
-    if not spark.startswith("4.0."):
+    if not spark.startswith(("3.5.", "4.0.")):
         package += ".checkpointing"
     return {
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",

@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql.connect.client.core import DefaultChannelBuilder
+from pyspark.sql.connect import proto
+from pyspark.sql.connect.client import core
 from pyspark.sql.connect.functions import udf
-from pyspark.sql.connect.proto import ReleaseSessionRequest, UserContext
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession
 from pyspark.sql.types import StringType
@@ -51,15 +51,32 @@ def locate(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(request: dict[str, Any]) -> dict[str, Any]:
-    """Release a session of which only the ids are known, which stops its streaming queries."""
-    message = ReleaseSessionRequest(
+    """Release a session of which only the ids are known, which stops its streaming queries.
+
+    Spark 3.5 cannot release a session: there its queries are stopped one by one.
+    """
+    if not hasattr(proto, "ReleaseSessionRequest"):
+        return _stop_queries(request)
+    message = proto.ReleaseSessionRequest(
         session_id=request["session_id"],
-        user_context=UserContext(user_id=request["user_id"]),
+        user_context=proto.UserContext(user_id=request["user_id"]),
         client_type="tidemark",
     )
     stub: Any = SparkConnectServiceStub
-    with DefaultChannelBuilder(request["remote"]).toChannel() as channel:
+    with core.DefaultChannelBuilder(request["remote"]).toChannel() as channel:
         stub(channel).ReleaseSession(message, timeout=_RELEASE_S)
+    return {}
+
+
+def _stop_queries(request: dict[str, Any]) -> dict[str, Any]:
+    """Stop the streaming queries of a session, as the client that began it would."""
+    own = f"session_id={request['session_id']};user_id={request['user_id']}"
+    session = SparkSession.builder.remote(f"{request['remote']}/;{own}").create()
+    try:
+        for query in session.streams.active:
+            query.stop()
+    finally:
+        session.stop()
     return {}
 
 

@@ -26,8 +26,10 @@ from tidemark.stack.install.toolchain import Spark
 
 IVY_SETTINGS_VARIABLE = "TIDEMARK_IVY_SETTINGS"
 LOCK = Path(__file__).with_name("jars.lock")
-CONNECTORS = {(4, 0): "4.0.4", (4, 1): "4.1.3", (4, 2): "4.2.0", (4, 3): "4.2.0"}
+CONNECTORS = {(3, 5): "3.5.7", (4, 0): "4.0.4", (4, 1): "4.1.3", (4, 2): "4.2.0", (4, 3): "4.2.0"}
 """Spark's (major, minor) -> version of the Kafka connector. 4.3 has no connector of its own and runs with 4.2.0."""
+SELF_CONTAINED = ("3.5.7",)
+"""Connectors whose group has all that they need: they are built with Scala 2.12."""
 _FETCH_TIMEOUT_S = 600
 """Calibration: 50 jars, 54 MB, take 2 to 10 s; ten minutes allows for a very slow connection."""
 _IVY_SETTINGS = """<ivysettings>
@@ -75,7 +77,9 @@ def connector_version(spark_version: str) -> str:
 
 def groups_of(spark_version: str) -> tuple[str, ...]:
     """The groups of the lock that a stack with this Spark needs: of the broker, for local files, of the connector."""
-    return "broker", "files", "connector", f"spark-{connector_version(spark_version)}"
+    version = connector_version(spark_version)
+    shared = () if version in SELF_CONTAINED else ("connector",)
+    return "broker", "files", *shared, f"spark-{version}"
 
 
 def locked(*groups: str, lock: Path = LOCK) -> list[Jar]:

@@ -18,6 +18,8 @@ from pathlib import Path
 from tidemark.errors import JavaError, TestbedError, UsageError
 
 OLDEST_JAVA = 17
+NEWEST_JAVA = {"3.5": 17}
+"""Spark's version -> the newest Java that it runs with, where that is not the newest there is."""
 _VERSION_S = 30
 """Calibration: ``java -version`` and a bare interpreter take under 0.3 s; more only on a machine in trouble."""
 _VERSIONS_PROGRAM = """
@@ -69,8 +71,8 @@ def find_java() -> Path:
     return Path(found)
 
 
-def check_java(java: Path) -> str:
-    """The version of ``java``; raises ``JavaError`` if Spark cannot run with it."""
+def check_java(java: Path, spark: str = "") -> str:
+    """The version of ``java``; raises ``JavaError`` if Spark, or the version ``spark`` of it, cannot run with it."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
@@ -92,6 +94,13 @@ def check_java(java: Path) -> str:
             detail=f"{java} is version {match[0].split()[1]}; Spark needs {OLDEST_JAVA} or later",
             hint=f"install Java {OLDEST_JAVA} or 21 and set JAVA_HOME to it",
         )
+    newest = NEWEST_JAVA.get(spark.rpartition(".")[0], major)
+    if major > newest:
+        raise JavaError(
+            f"Java {major} is too new",
+            detail=f"{java} is version {match[0].split()[1]}; Spark {spark} needs {newest}",
+            hint=f"install Java {newest} and set JAVA_HOME to it",
+        )
     return match[0].split()[1].strip('"')
 
 
@@ -104,11 +113,11 @@ def find_spark(python: Path) -> Spark:
             f"{str(python)!r} has no PySpark",
             hint=f"`{python} -m pip install 'pyspark[connect]'`",
         )
-    if not any(Path(home, "jars").glob("spark-connect_*.jar")):
+    if not spark.startswith("3.") and not any(Path(home, "jars").glob("spark-connect_*.jar")):
         raise TestbedError(
             f"PySpark {spark} of {str(python)!r} has no Spark Connect",
             detail=f"there is no spark-connect jar in {home}/jars",
-            hint="install PySpark 4.0 or later from PyPI (not pyspark-client)",
+            hint="install PySpark from PyPI (not pyspark-client)",
         )
     return Spark(python, version, spark, Path(home))
 

@@ -40,7 +40,7 @@ class LocalBackend:
 
     def provide(self, say: Say) -> Supplies:
         """Check Java, fetch the jars."""
-        java_version = check_java(self._java)
+        java_version = check_java(self._java, self.spark.version)
         broker, *others = groups = jar_cache.groups_of(self.spark.version)
         jars = jar_cache.provide(self._java, self.spark, groups, say)
         no_defaults = hadoop_defaults_jar.write_into(jar_cache.cache_folder())
