@@ -90,7 +90,7 @@ chaos: venv ## the chaos tests of every day, twenty times in a row; writes tests
 soak: venv ## 30 minutes of runs under faults, one after the other; writes tests/results/SOAK.md
 	@$(BIN)/tidemark soak --minutes 30 --seed 1 --impressions 40000 --faults 24 --markdown tests/results/SOAK.md $(ARGS)
 
-versions: venv ## the known defects of Spark on 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): spark_bugs/README.md
+versions: venv ## the known defects of Spark on 3.5.7, 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): spark_bugs/README.md
 	@$(BIN)/tidemark versions --markdown spark_bugs/README.md $(ARGS)
 
 mutants: venv ## every mutant past three judges; writes tests/results/SCORE.md

@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -96,7 +96,9 @@ def _call_sites(error: BaseException) -> Iterator[str]:
 
     PySpark 3.5 says nothing of it.
     """
-    contexts = getattr(error, "getQueryContext", list)() if isinstance(error, PySparkException) else []
+    contexts: list[Any] = (
+        getattr(error, "getQueryContext", list)() if isinstance(error, PySparkException) else []
+    )
     for context in contexts or []:
         if context.contextType().name != "DataFrame":
             yield from _written(context.fragment())

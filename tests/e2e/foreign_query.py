@@ -75,8 +75,8 @@ class ForeignSpark:
     @staticmethod
     def of(python: Path) -> ForeignSpark:
         """That of an interpreter that a stack could run with, too."""
-        connector = jars.connector_version(find_spark(python).version)
-        return ForeignSpark(python, ("connector", f"spark-{connector}"))
+        groups = jars.groups_of(find_spark(python).version)
+        return ForeignSpark(python, tuple(group for group in groups if group not in ("broker", "files")))
 
     def class_path(self, java: Path) -> str:
         """The jars of the connector; they are fetched by the Ivy of this process's PySpark."""

@@ -35,13 +35,14 @@ def run_cell(cell: Cell, warm: WarmDriver, folder: Path) -> Outcome:
     outcome = Outcome(cell=(str(cell.kind), cell.bound, cell.state, cell.no_data), said="FAILED")
     run_dir = folder.resolve() / f"cell-{NUMBER[cell]}"
     shutil.rmtree(run_dir, ignore_errors=True)
+    case = warm.as_possible(cell.case(NUMBER[cell]))
     try:
-        verdict = warm.run(warm.as_possible(cell.case(NUMBER[cell])), run_dir)
+        verdict = warm.run(case, run_dir)
     except PipelineFailed as error:
         outcome.said, outcome.why = refused(cell, str(error))
     else:
         outcome.batches, outcome.rows = verdict.counts["batches"], verdict.counts["rows_in"]
-        outcome.said, outcome.why = become_of(cell, verdict)
+        outcome.said, outcome.why = become_of(cell, verdict, case.states)
     if outcome.said != "FAILED":
         shutil.rmtree(run_dir, ignore_errors=True)
     return outcome
@@ -56,28 +57,31 @@ def refused(cell: Cell, text: str) -> tuple[str, str]:
     return "unsupported", reason.splitlines()[0].strip()
 
 
-def become_of(cell: Cell, verdict: Verdict) -> tuple[str, str]:
-    """What a judged run says of its cell, and why: the state must have been that of its cell, and compared."""
+def become_of(cell: Cell, verdict: Verdict, states: int = STATE_BATCHES) -> tuple[str, str]:
+    """What a judged run says of its cell, and why.
+
+    The state must have been that of its cell, and compared after so many batches; 0 where Spark cannot read it.
+    """
     unknown = [one.message for one in verdict.findings if one.defect is None]
     other_format = [reason for reason in verdict.inconclusive if "state format" in reason]
     if cell.state in UNSUPPORTED:
         held = bool(other_format) and verdict.inconclusive == other_format and not unknown
         wrong = [*unknown, *verdict.inconclusive] or ["Spark kept the state as it was asked to"]
         return ("unsupported", other_format[0]) if held else ("FAILED", "; ".join(wrong[:3]))
-    wrong = [*unknown, *verdict.inconclusive, *_not_compared(cell, verdict.spark_account)]
+    wrong = [*unknown, *verdict.inconclusive, *_not_compared(cell, verdict.spark_account, states)]
     if wrong:
         return "FAILED", "; ".join(wrong[:3])
     return ("known defect", ", ".join(verdict.known_defects)) if verdict.findings else ("VALID", "")
 
 
-def _not_compared(cell: Cell, spark_account: SparkAccount | None) -> Iterator[str]:
+def _not_compared(cell: Cell, spark_account: SparkAccount | None, states: int) -> Iterator[str]:
     """What is missing for this cell's state to have been judged."""
     if spark_account is None:
         yield "nothing of Spark's own account was judged"
         return
     if other := other_than(cell.state, spark_account):
         yield other
-    if len(spark_account.state_batches) < STATE_BATCHES:
+    if len(spark_account.state_batches) < states:
         yield f"the state was compared after batches {spark_account.state_batches} only: {spark_account.notes}"
     if not spark_account.metric_batches:
         yield f"the metrics of no batch were compared: {spark_account.notes}"

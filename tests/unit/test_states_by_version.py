@@ -19,6 +19,7 @@ CASE = replace(generate(1), conf={**STATES["RocksDB, 4, changelog"], "other": "1
 @pytest.mark.parametrize(
     ("spark", "unknown"),
     [
+        ("3.5.7", {"HDFS, 3", "RocksDB, 3", "RocksDB, 4", "RocksDB, 4, changelog"}),
         ("4.0.5", {"HDFS, 3", "RocksDB, 3", "RocksDB, 4", "RocksDB, 4, changelog"}),
         ("4.1.4", {"RocksDB, 4", "RocksDB, 4, changelog"}),
         ("4.2.0", set()),
@@ -46,6 +47,11 @@ def test_another_interpreter_has_spark_s_own_sink(tmp_path: Path) -> None:
     found = warm("4.1.4", tmp_path / "python", tmp_path).as_possible(CASE)
     assert (found.sink, named(found.conf), found.conf["other"]) == ("spark", "RocksDB, 2, changelog", "1")
     assert replace(found, sink=CASE.sink, conf=CASE.conf) == CASE
+
+
+@pytest.mark.parametrize(("spark", "states"), [("3.5.7", 0), ("4.0.5", 2), ("4.2.0", 2), ("", 2)])
+def test_a_state_is_read_where_spark_can_read_it(spark: str, states: int, tmp_path: Path) -> None:
+    assert warm(spark, StackSpec.python, tmp_path).as_possible(replace(CASE, states=2)).states == states
 
 
 def test_the_harness_s_own_pyspark_runs_a_case_as_it_is(tmp_path: Path) -> None:

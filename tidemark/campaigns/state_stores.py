@@ -31,6 +31,8 @@ STATES: Mapping[str, Mapping[str, str]] = {
 """Name -> the settings that ask for it."""
 FORMAT_SINCE: Mapping[str, Version] = {"3": (4, 1), "4": (4, 2)}
 """The first Spark that has a state format; all have 2."""
+STATE_READER_SINCE: Version = (4, 0)
+"""The first Spark with the state data source: of others no state is compared, only metrics."""
 UNSUPPORTED = {"HDFS, 3": "[UNSUPPORTED_FEATURE.STATE_STORE_MULTIPLE_COLUMN_FAMILIES]"}
 """Name -> how Spark refuses it: only RocksDB has column families. Since 4.3 it takes format 2 instead, and only its log
 says so (``MicroBatchExecution.applyJoinStateConfigGuardrails``)."""
@@ -47,6 +49,11 @@ def as_known_to(spark: str, conf: Mapping[str, str]) -> dict[str, str]:
 def states_of(spark: str) -> list[str]:
     """The states that a version of Spark can be asked for."""
     return [state for state, conf in STATES.items() if as_known_to(spark, conf) == conf]
+
+
+def can_be_read(spark: str) -> bool:
+    """Whether a version of Spark can read the state of a query."""
+    return (minor_version(spark) or STATE_READER_SINCE) >= STATE_READER_SINCE
 
 
 def named(conf: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from tidemark import paths
 from tidemark.campaigns.case import Case
-from tidemark.campaigns.state_stores import as_known_to
+from tidemark.campaigns.state_stores import as_known_to, can_be_read
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.trace import trace_sha256
@@ -116,13 +116,18 @@ class WarmDriver:
         self._opened.close()
 
     def as_possible(self, case: Case) -> Case:
-        """A case as this Spark can run it: without a state format that it has not.
+        """A case as this Spark can run it: without a state format that it has not, and without its state if it cannot
+        be read.
 
         The exactly-once sink is of the harness's own PySpark: another one writes with Spark's.
         """
-        conf = as_known_to(self._stack.versions.get("spark", ""), case.conf)
-        is_own = self._stack.spec.python == StackSpec.python
-        return replace(case, conf=conf, sink=case.sink if is_own else SINKS[1])
+        spark, is_own = self._stack.versions.get("spark", ""), self._stack.spec.python == StackSpec.python
+        return replace(
+            case,
+            conf=as_known_to(spark, case.conf),
+            states=case.states if can_be_read(spark) else 0,
+            sink=case.sink if is_own else SINKS[1],
+        )
 
     def run(self, case: Case, folder: Path, drive: Callable[[CaseRun], None] | None = None) -> Verdict:
         """Run a case and judge it; the evidence is in ``folder`` afterwards.

@@ -23,7 +23,7 @@ Releases = Annotated[
         "--release",
         metavar="VERSION",
         help="Make an environment with this PySpark through pip, and try it; repeatable. Without this and "
-        "--spark: 4.0.5, 4.1.4, 4.2.0 and 4.3.0, about 450 MB each, fetched once.",
+        "--spark: 3.5.7, 4.0.5, 4.1.4, 4.2.0 and 4.3.0, about 450 MB each, fetched once.",
     ),
 ]
 

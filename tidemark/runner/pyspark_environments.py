@@ -19,6 +19,10 @@ from tidemark.stack.install.toolchain import find_spark
 
 RELEASES = ("3.5.7", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 """The newest of each line of Spark that has a Kafka connector here."""
+OF_3_5 = "pyarrow<20"
+"""PySpark 3.5 needs NumPy 1, and later PyArrows need NumPy 2."""
+NEWEST_PYTHON_OF_3_5 = (3, 11)
+"""PySpark 3.5 imports ``distutils``, which Python 3.12 has not."""
 INSTALL_S = 3600.0
 """Calibration: downloading 450 MB takes 1 to 3 minutes, building half a minute; an hour allows for a slow network."""
 
@@ -41,7 +45,8 @@ def provide(release: str, where: Path, say: Callable[[str], None]) -> Path:
         where.mkdir(parents=True, exist_ok=True)
         with _turn(where / f"pyspark-{release}.lock"):
             if not _has(python, release):
-                say(f"installing PySpark {release} (450 MB)")
+                _must_fit(release)
+                say(f"installing PySpark {release} ({320 if _is_3_5(release) else 450} MB)")
                 _make(home, python, release)
     except OSError as error:
         raise FetchError(
@@ -62,11 +67,27 @@ def _has(python: Path, release: str) -> bool:
         return False  # left incomplete by an installation that was interrupted
 
 
+def _is_3_5(release: str) -> bool:
+    return release.startswith("3.5.")
+
+
+def _must_fit(release: str) -> None:
+    """Refuse a PySpark that does not run on this Python, of which the environment would be."""
+    if _is_3_5(release) and sys.version_info[:2] > NEWEST_PYTHON_OF_3_5:
+        raise FetchError(
+            f"PySpark {release} does not run on Python {sys.version_info[0]}.{sys.version_info[1]}",
+            detail="it imports distutils, which Python 3.12 removed",
+            hint="give --spark PYTHON, an interpreter of Python 3.11 that has it: "
+            f"pip install 'pyspark[connect]=={release}' 'pandas<3' '{OF_3_5}'",
+        )
+
+
 def _make(home: Path, python: Path, release: str) -> None:
     _run([sys.executable, "-m", "venv", "--clear", str(home)], release)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
     try:
-        _run([*pip, f"pyspark[connect]=={release}", "pandas<3"], release)
+        more = [OF_3_5] if _is_3_5(release) else []
+        _run([*pip, f"pyspark[connect]=={release}", "pandas<3", *more], release)
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise

@@ -7,7 +7,14 @@ from itertools import pairwise
 import pytest
 
 from tests.unit.oracle.histories import Run
-from tidemark.oracle.spark.spark_versions import OLDEST, RULES, minor_version, not_compared, rules_of_spark
+from tidemark.oracle.spark.spark_versions import (
+    OLDEST,
+    RULES,
+    SparkRules,
+    minor_version,
+    not_compared,
+    rules_of_spark,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,23 +26,24 @@ def test_a_version_is_read_as_two_numbers(text: str, version: tuple[int, int] | 
 
 
 @pytest.mark.parametrize(
-    ("spark", "right_first", "counts_all"),
+    ("spark", "right_first", "counts_all", "waits"),
     [
-        ("4.0.5", False, False),
-        ("4.1.4", False, False),
-        ("4.2.0", True, False),
-        ("4.3.0", True, True),
-        ("4.10.0", True, True),
-        ("5.0.0", True, True),
-        ("", True, True),
-        ("master", True, True),
+        ("3.5.7", False, False, False),
+        ("4.0.5", False, False, True),
+        ("4.1.4", False, False, True),
+        ("4.2.0", True, False, True),
+        ("4.3.0", True, True, True),
+        ("4.10.0", True, True, True),
+        ("5.0.0", True, True, True),
+        ("", True, True, True),
+        ("master", True, True, True),
     ],
 )
 def test_each_spark_follows_the_rules_of_the_last_change_before_it(
-    spark: str, right_first: bool, counts_all: bool
+    spark: str, right_first: bool, counts_all: bool, waits: bool
 ) -> None:
     rules = rules_of_spark({"spark": spark})
-    assert (rules.semi_right_first, rules.counts_all_removed) == (right_first, counts_all)
+    assert rules == SparkRules(right_first, counts_all, waits)
 
 
 def test_the_table_is_in_the_order_of_versions_and_each_row_changes_something() -> None:

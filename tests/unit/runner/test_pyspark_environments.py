@@ -10,6 +10,7 @@ import pytest
 
 from tidemark import paths
 from tidemark.errors import FetchError
+from tidemark.runner import pyspark_environments
 from tidemark.runner.pyspark_environments import folder, provide
 
 
@@ -46,6 +47,16 @@ def test_a_failed_installation_quotes_pip_and_leaves_no_directory(
     assert "--spark PYTHON" in error.value.hint
     assert said == ["installing PySpark 4.0.5 (450 MB)"]
     assert not (tmp_path / "pyspark-4.0.5").exists()
+
+
+def test_an_old_pyspark_is_not_installed_for_a_python_that_it_does_not_run_on(
+    tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyspark_environments.sys, "version_info", (3, 12, 1))
+    with pytest.raises(FetchError, match=r"PySpark 3\.5\.7 does not run on Python 3\.12") as error:
+        provide("3.5.7", tmp_path, said.append)
+    assert "pyarrow<20" in error.value.hint
+    assert said == []
 
 
 def test_a_directory_that_cannot_be_created_is_an_error_with_a_hint(tmp_path: Path, said: list[str]) -> None:

@@ -37,7 +37,7 @@ def quiet(_text: str) -> None:
 
 def test_every_line_of_the_lock_is_complete():
     connectors = {f"spark-{version}" for version in jars.CONNECTORS.values()}
-    for group in ("broker", "tools", "files", "connector", "spark-3.5.7", *connectors):
+    for group in ("broker", "tools", "files", "connector", *connectors):
         found = jars.locked(group)
         assert found
         assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in found)
@@ -50,15 +50,26 @@ def test_broker_and_connector_each_have_their_own_client():
 
 @pytest.mark.parametrize(
     ("spark_version", "connector"),
-    [("4.0.5", "4.0.4"), ("4.1.4", "4.1.3"), ("4.2.0", "4.2.0"), ("4.3.0", "4.2.0")],
+    [("3.5.7", "3.5.7"), ("4.0.5", "4.0.4"), ("4.1.4", "4.1.3"), ("4.2.0", "4.2.0"), ("4.3.0", "4.2.0")],
 )
 def test_each_spark_has_its_connector(spark_version, connector):
     assert jars.connector_version(spark_version) == connector
 
 
+@pytest.mark.parametrize(
+    ("spark_version", "scala"), [("3.5.7", "2.12"), ("4.0.5", "2.13"), ("4.2.0", "2.13")]
+)
+def test_a_stack_has_jars_of_one_scala_and_one_kafka_client_for_spark(spark_version, scala):
+    _, *groups = jars.groups_of(spark_version)
+    found = jars.locked(*groups)
+    assert {jar.name.rpartition("_")[2] for jar in found if "_2." in jar.name} == {scala}
+    assert [jar.name for jar in found].count("kafka-clients") == 1
+    assert any(jar.name.startswith("spark-connect") for jar in found) is spark_version.startswith("3.")
+
+
 def test_an_unknown_spark_is_an_error_that_names_the_known_ones():
-    with pytest.raises(TestbedError, match=r"3\.5\.1") as error:
-        jars.connector_version("3.5.1")
+    with pytest.raises(TestbedError, match=r"3\.4\.1") as error:
+        jars.connector_version("3.4.1")
     assert "4.2" in error.value.hint
 
 

@@ -25,8 +25,9 @@ def test_a_value_with_a_backslash_survives_the_properties_file():
 
 
 def test_files_are_written_by_a_class_that_each_spark_has():
-    """Its package has another name in 4.0."""
-    before, since = (spark_settings.local_files(version) for version in ("4.0.5", "4.1.4"))
+    """Its package has another name until 4.0."""
+    oldest, before, since = (spark_settings.local_files(version) for version in ("3.5.7", "4.0.5", "4.1.4"))
+    assert oldest == before
     manager = "spark.sql.streaming.checkpointFileManagerClass"
     assert before.pop(manager).endswith("execution.streaming.FileSystemBasedCheckpointFileManager")
     assert since.pop(manager).endswith("streaming.checkpointing.FileSystemBasedCheckpointFileManager")

@@ -40,6 +40,15 @@ def test_a_new_java_is_accepted(executable, text):
     assert check_java(java_that_says(executable, text)) in {"17.0.15", "21"}
 
 
+def test_a_java_that_is_too_new_for_a_spark_is_refused(executable):
+    java = java_that_says(executable, 'openjdk version "21.0.1" 2023-10-17')
+    assert check_java(java, "4.0.5") == "21.0.1"
+    with pytest.raises(JavaError, match="Java 21 is too new") as error:
+        check_java(java, "3.5.7")
+    assert "Spark 3.5.7 needs 17" in error.value.detail
+    assert "Java 17" in error.value.hint
+
+
 def test_a_program_that_is_not_java_is_refused(executable):
     with pytest.raises(JavaError, match="does not report its version"):
         check_java(executable("java", "exit 1"))
@@ -61,6 +70,11 @@ def test_this_interpreter_has_spark():
     spark = find_spark(Path(sys.executable))
     assert spark.version.startswith("4.")
     assert list(spark.jars.glob("spark-connect_*.jar"))
+
+
+def test_pyspark_3_5_is_given_spark_connect_and_needs_none_of_its_own(executable, tmp_path):
+    spark = find_spark(executable("python", f"printf '3.11.0\\n3.5.7\\n-\\n{tmp_path}\\n'"))
+    assert (spark.version, spark.home) == ("3.5.7", tmp_path)
 
 
 def test_the_pyspark_of_another_interpreter_is_found(executable):

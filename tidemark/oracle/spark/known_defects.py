@@ -194,7 +194,7 @@ DEFECTS = (
         "Spark takes an outer join out of the plan if nothing of its other side is needed and that has one row for each"
         " key, or only a min or max stands above (EliminateOuterJoin); but its WatermarkTracker goes on waiting for the"
         " watermark of the side that is not read any more: it stays at 0, and nothing is ever written. Write a column"
-        " of that side, too, or leave the join out.",
+        " of that side, too, or leave the join out. 3.5 waits for the side that is read alone.",
         (
             DefectCase(
                 "unused_side.py", _SAME_WINDOW,
