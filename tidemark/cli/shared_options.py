@@ -64,7 +64,7 @@ KafkaConf = Annotated[
     typer.Option(
         metavar="FILE",
         help="Settings of Kafka's client (a login), NAME=VALUE in each line, in Java's names or librdkafka's;"
-        " default: that of the running stack, or TIDEMARK_KAFKA_CONF.",
+        " default: TIDEMARK_KAFKA_CONF; of a stack that tidemark started, its own.",
     ),
 ]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]

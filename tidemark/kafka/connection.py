@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tidemark.errors import KafkaRefused, TestbedError, UsageError
-from tidemark.kafka.refused_connection import LOGIN_HINT, refusal
+from tidemark.kafka.refused_connection import refusal
 
 ANSWER_S = 15.0
 """Calibration: a broker answers an admin request in 5-50 ms, a broker that is starting within 5 s."""
@@ -38,6 +38,8 @@ NOT_ALLOWED = (
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 """Error codes of a right that is missing."""
+
+SEE_LOG = "the broker's log says more: `tidemark status` names it"
 
 Broker = str | Mapping[str, str]
 """A broker's ``HOST:PORT``, or client settings with ``bootstrap.servers``, for a broker that requires a login."""
@@ -151,9 +153,6 @@ def unreachable(broker: Broker, why: str) -> TestbedError:
     return TestbedError(
         f"no Kafka broker answers at {address_of(broker)!r}",
         detail=why,
-        hint="check the address; `tidemark status` shows that of a stack's broker, and `tidemark up` starts one. "
-        + ("" if "security.protocol" in settings_of(broker) else "If it wants a login: " + LOGIN_HINT),
+        hint="check the address; `tidemark status` shows that of a stack's broker, and `tidemark up` starts one"
+        + ("" if "security.protocol" in settings_of(broker) else "; a login is given with --kafka-conf FILE"),
     )
-
-
-SEE_LOG = "the broker's log says more: `tidemark status` names it"

@@ -40,7 +40,7 @@ from tidemark.runner.app_jobs import AppJob, ClassicJob, ConnectJob
 from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
-from tidemark.runner.kafka_access import kafka_access
+from tidemark.runner.kafka_access import KafkaAccess, kafka_access
 from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
 from tidemark.runner.plan_check import check_plan
@@ -79,9 +79,8 @@ class LiveRun:
         self._stack = stack
         # One name for topics, checkpoint, query and driver; unique, because a stack serves many runs at once.
         self._name = f"{re.sub(r'[^a-z0-9_]+', '-', contract.name.lower())[:40]}-{uuid.uuid4().hex[:8]}"
-        work = stack.work_dir(self._name)
-        self._checkpoint = Checkpoint(work / "checkpoint")
-        self._kafka = kafka_access(stack, work, options.kafka_conf)
+        self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
+        self._kafka: KafkaAccess
         self._header = _header(trace)
         self._pace = options.pace or self._header.pace
         self._inputs = {topic: f"{self._name}-{topic}" for topic in self._header.topics}
@@ -92,7 +91,9 @@ class LiveRun:
     def go(self) -> None:
         """Run, from creating the topics to collecting the evidence."""
         with Cleanup() as cleanup:
-            cleanup.callback(shutil.rmtree, self._checkpoint.path.parent, ignore_errors=True)
+            work = self._checkpoint.path.parent
+            cleanup.callback(shutil.rmtree, work, ignore_errors=True)
+            self._kafka = kafka_access(self._stack, work, self._options.kafka_conf)
             self._create_topics(cleanup)
             query = self._app(cleanup) if self._options.app else self._on_driver(cleanup)
             places = Places(

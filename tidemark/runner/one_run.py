@@ -16,6 +16,7 @@ from tidemark import paths
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import write_schedule
 from tidemark.formats.chain import Chain, decoders_of, topics_of
+from tidemark.formats.client_settings import java_settings, read_client_settings
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import CommitPoint
@@ -166,6 +167,8 @@ def run_pipeline(
     """
     _ = options.fault_specs  # a schedule that is none is refused before anything is made
     _must_be_waivable(options.waive)
+    if options.kafka_conf is not None:
+        java_settings(read_client_settings(options.kafka_conf))
     if options.app:
         output_field(options.app)
     with ExitStack() as leased:
