@@ -128,12 +128,16 @@ def arguments(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "tidemark", *words]
 
 
-@pytest.mark.parametrize("sink", ["exactly-once", "spark"])
-def test_a_run_is_valid_and_its_login_is_nowhere_to_be_read(sink, secured, secrets, tmp_path):
-    options = RunOptions(
-        "left_outer", impressions=150, sink=sink, run_dir=tmp_path / "run",
-        faults="executor@planned" if sink == "exactly-once" else "",
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("sink", "faults"),
+    [
+        ("exactly-once", ""),
+        ("spark", ""),
+        pytest.param("exactly-once", "executor@planned,driver@written", marks=pytest.mark.long),
+    ],
+)
+def test_a_run_is_valid_and_its_login_is_nowhere_to_be_read(sink, faults, secured, secrets, tmp_path):
+    options = RunOptions("left_outer", impressions=150, sink=sink, faults=faults, run_dir=tmp_path / "run")
     with command_lines() as seen:
         result = run_pipeline(options, stack=secured)
     assert result.verdict.verdict == "VALID", shown(result.verdict)
