@@ -70,6 +70,10 @@ PYTEST_WORDS = (
 )
 
 
+SPARK_3_5_WORDS = (
+    "Spark 3.5 needs Java 17, and PySpark 3.5 an interpreter of Python 3.11; its wheel has no server of Spark Connect, which is"
+    " fetched with the connector. Tried is 3.5.7."
+)
 REGISTRY_WORDS = (
     "`tidemark up --registry` and `tidemark run --registry` start a schema registry as a component of the stack: "
     "Apicurio Registry {version}, at the address of its API for Confluent's clients, which `tidemark status` shows. It "
@@ -256,6 +260,7 @@ def _environment() -> str:
             "## Images and versions",
             IMAGE_WORDS.format(base=base[1], kafka=kafka[1]),
             table(["Spark", "Kafka connector"], connectors),
+            SPARK_3_5_WORDS,
             REGISTRY_WORDS.format(version=schema_registry.archive().version),
             "Memory of each container, from `compose/compose.yaml`:",
             table(["service", "limit"], _memory_rows()),

@@ -103,7 +103,7 @@ class InSpark:
             return
         self.query.stop()
         for report in self.query.recentProgress:
-            data = json.loads(report.json)
+            data = report if type(report) is dict else json.loads(report.json)  # PySpark 3.5 has dictionaries
             if "addBatch" in data["durationMs"]:
                 self.reports[data["batchId"]] = data
         self.query = None

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 
 from tidemark.formats.chain import Aggregate, Chain, Join
 from tidemark.formats.contract import JoinKind
+from tidemark.oracle.spark.known_defects import UNUSED_SIDE_HOLDS_THE_WATERMARK, has_defect
 from tidemark.oracle.spark.outer_join_elimination import optimized
 from tidemark.preflight.join_lints import Advice, loses_semi_rows
 
 
 def advise_chain(described: Chain, spark_version: str) -> Iterator[Advice]:
     """What is unsafe in it."""
-    for source in optimized(described).unread:
+    holds = has_defect({"spark": spark_version}, UNUSED_SIDE_HOLDS_THE_WATERMARK)
+    for source in optimized(described).unread if holds else ():
         if source.watermark_delay_ms is not None:
             yield Advice(
                 "side_not_read",

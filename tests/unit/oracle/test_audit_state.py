@@ -84,6 +84,16 @@ def test_the_flag_of_a_row_in_the_state_decides_its_null_row_whichever_partner_w
     assert AuditOf(with_null, "rows", first=2).verdict().counts["undetermined"] == 1
 
 
+def test_a_left_semi_row_that_is_in_the_state_and_marked_came_before_and_is_not_owed():
+    """Before Spark 4.2 it stays there until it is evicted."""
+    run = Run("left_semi").batch("i1 a 8", "c1 a 9", out="i1").batch(watermark=10)
+    run.batch("i3 c 20", "c2 a 12, c3 c 20", out="i3").batch(watermark=20)
+
+    for flag, found in ((True, {}), (False, {"misplaced_rows": 1})):
+        audit = AuditOf(run, "batches", first=2, state=[kept("left", "a", 8, flag)])
+        assert audit.findings() == found
+
+
 def test_what_only_an_earlier_batch_can_have_given_is_counted_and_not_judged():
     run = Run("left_outer").batch("i0 q 2, i1 a 8", "c0 q 3, c1 x 10", out="i0 c0").batch(watermark=10)
     run.batch("i3 c 20", "c3 c 20", out="i3 c3").batch(watermark=20).batch(out="i1 -")

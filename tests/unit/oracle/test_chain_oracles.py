@@ -11,7 +11,14 @@ from tests.spark.chain_fuzz import read_rows
 from tests.spark.chain_traces import SHAPES, History, make_history
 from tests.unit.oracle.chain_runs import ChainRun
 from tidemark.formats.evidence import Batch
-from tidemark.oracle.chain_judgement import CHAIN_DEFECTS, differences_of, predict, rules_of
+from tidemark.oracle.chain_judgement import (
+    CHAIN_DEFECTS,
+    defects_of_chain,
+    differences_of,
+    predict,
+    rules_of,
+    rules_of_run,
+)
 from tidemark.oracle.input.chain_history import ChainBatchRows, ChainHistory
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
@@ -24,6 +31,17 @@ from tidemark.oracle.model.operators import (
 from tidemark.oracle.spark.spark_versions import rules_of_spark
 from tidemark.oracle.sql import chain_answer
 from tidemark.oracle.sql.chain_answer import ask_chain
+
+
+@pytest.mark.parametrize("spark", ["3.5.7", "4.1.4"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sql_gives_what_the_rules_of_an_older_spark_give(shape, spark):
+    for seed in range(4):
+        told = told_history(make_history(Random(f"older-{seed}"), shape))
+        told.manifest.versions = {"spark": spark}
+        predicted = predict(told, rules_of_run(told.manifest.versions))
+        answer = ask_chain(told, predicted.model.choices(), defects_of_chain(told.manifest.versions))
+        assert list(differences_of(told.chain, predicted, answer)) == []
 
 
 @pytest.mark.parametrize("defects", [(), CHAIN_DEFECTS], ids=["sound", "4.2"])

@@ -69,6 +69,15 @@ def test_a_side_that_is_not_read_holds_the_watermark_for_ever():
     assert list(verdict.known_defects) == ["unused-side-holds-the-watermark"]
 
 
+def test_spark_3_5_waits_for_the_side_that_is_read_alone():
+    unused = Chain("unused", WINDOWS, ("k_a", "n"))
+    run = ChainRun(unused).batch("i1 u 3, i2 u 4, i3 v 12", "c1 u 5, c2 w 50")
+    run.versions = {"spark": "3.5.7"}
+    verdict = run.batch(watermark=12, out="u 2").flush(watermark=12, out="v 1").judge()
+
+    assert (verdict.findings, verdict.inconclusive) == ([], [])
+
+
 def test_under_the_policy_max_the_other_input_moves_the_watermark():
     unused = Chain("unused", WINDOWS, ("k_a", "n"), WatermarkPolicy.MAX)
     run = ChainRun(unused).batch("i1 u 3, i2 u 4, i3 v 12", "c1 u 5, c2 w 50")

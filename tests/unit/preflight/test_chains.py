@@ -13,6 +13,8 @@ from tidemark.preflight import advise_chain
     ("pipeline", "version", "names"),
     [
         ("unused_side", "4.3.0", ["side_not_read"]),
+        ("unused_side", "", ["side_not_read"]),
+        ("unused_side", "3.5.7", []),
         ("same_window_left_semi", "4.3.0", ["semi_rows_lost"]),
         ("same_window_left_semi", "", ["semi_rows_lost"]),
         ("same_window_left_semi", "4.1.4", []),

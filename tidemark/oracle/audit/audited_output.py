@@ -189,7 +189,8 @@ class AuditedOutput:
             self.came.counts["right_rows"] += 1
             due = expected.due.get(identity, NO_BATCH)
             before = NO_BATCH if self._audited.before is None else self._audited.before
-            if batch is not None and due > before and batch != due:
+            is_of_log = due > before and not self._audited.is_earlier(identity)
+            if batch is not None and is_of_log and batch != due:
                 self._add(self._words.wrong_batch(identity, batch, due), identity, place, batch)
         elif identity in expected.rows.possible and self._audited.is_earlier(identity):
             self.came.counts["earlier_rows"] += 1
