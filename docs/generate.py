@@ -71,8 +71,8 @@ PYTEST_WORDS = (
 
 
 SPARK_3_5_WORDS = (
-    "Spark 3.5 needs Java 17, and PySpark 3.5 an interpreter of Python 3.11; its wheel has no server of Spark Connect, which is"
-    " fetched with the connector. Tried is 3.5.7."
+    "Spark 3.5 needs Java 17, and PySpark 3.5 an interpreter of Python 3.11; its wheel has no server of Spark Connect,"
+    " which is fetched with the connector. Tried is 3.5.7."
 )
 REGISTRY_WORDS = (
     "`tidemark up --registry` and `tidemark run --registry` start a schema registry as a component of the stack: "
