@@ -59,7 +59,7 @@ def examine(spec: StackSpec, home: Path | None = None) -> list[CheckResult]:
     state = StateFolder(home or paths.state_dir())
     checks: list[tuple[str, Callable[[], CheckResult]]] = [
         ("install", _install),
-        ("java", _java),
+        ("java", lambda: _java(spec)),
         ("pyspark", lambda: _pyspark(spec)),
         ("jars", lambda: _jars(spec)),
         ("engine", lambda: _engine(spec)),
@@ -86,9 +86,17 @@ def _install() -> CheckResult:
     return CheckResult("install", CheckStatus.GOOD, text)
 
 
-def _java() -> CheckResult:
+def _java(spec: StackSpec) -> CheckResult:
     java = find_java()
-    return CheckResult("java", CheckStatus.GOOD, f"{check_java(java)} ({java})")
+    return CheckResult("java", CheckStatus.GOOD, f"{check_java(java, _spark_version(spec))} ({java})")
+
+
+def _spark_version(spec: StackSpec) -> str:
+    """The version of the PySpark; empty if there is none, which its own check says."""
+    try:
+        return find_spark(spec.python).version
+    except TidemarkError:
+        return ""
 
 
 def _pyspark(spec: StackSpec) -> CheckResult:
