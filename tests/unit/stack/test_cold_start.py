@@ -19,7 +19,7 @@ from tidemark.stack.local.process_runtime import ProcessRuntime
 @pytest.fixture
 def start(state, monkeypatch):
     """A function that starts a stack with ``start_all``; its progress messages are in ``start.messages``."""
-    monkeypatch.setattr(local_backend, "check_java", lambda _java: "17")
+    monkeypatch.setattr(local_backend, "check_java", lambda _java, _spark: "17")
     monkeypatch.setattr(
         jars, "provide", lambda *_: {g: [] for g in ("broker", "files", "connector", "spark-4.2.0")}
     )

@@ -43,7 +43,10 @@ RULES: Mapping[Version, SparkRules] = {
     (4, 2): SparkRules(semi_right_first=True, counts_all_removed=False),
     (4, 3): SparkRules(semi_right_first=True, counts_all_removed=True),
 }
-"""The rules of each version that changed one, oldest first."""
+"""The rules of each version that changed one, oldest first.
+
+3.5 is 3.5.4 and later: before, rows that are evictable in their own batch are not stored (SPARK-49829).
+"""
 OLDEST: Version = next(iter(RULES))
 """The oldest Spark whose rules were compared with the oracles."""
 
