@@ -25,7 +25,8 @@ LOGIN_HINT = (
     " and sasl.jaas.config, or a certificate (ssl.keystore.location)"
 )
 _CLIENT_ID = b"tidemark"
-_METADATA, _VERSION = 3, 7
+_METADATA, _METADATA_VERSION, _VERSIONS = 3, 7, 18
+"""Kafka's numbers of requests: Metadata, and ApiVersions."""
 
 
 def refusal(settings: Mapping[str, str]) -> KafkaRefused | None:
@@ -78,6 +79,8 @@ def _tls_refusal(host: str, port: int, settings: Mapping[str, str]) -> KafkaRefu
         except (ssl.SSLError, ConnectionError) as error:
             if _is_alert(error):
                 return _client_certificate(host, port, error, settings)
+            if not _speaks_plain(host, port):
+                return None
             return KafkaRefused(
                 f"the broker at {host}:{port} does not speak TLS, and the client wants it",
                 detail=f"security.protocol is {protocol}; {error}",
@@ -124,17 +127,58 @@ def _speaks_tls(host: str, port: int) -> bool:
 
 
 def _is_closed(connection: socket.socket) -> bool:
-    """Whether a broker closes the connection at a request for its metadata, as one that wants a login does."""
-    head = struct.pack(">hhih", _METADATA, _VERSION, 1, len(_CLIENT_ID)) + _CLIENT_ID
-    request = head + struct.pack(">i?", 0, False)  # of no topic, and creating none
+    """Whether a broker closes the connection at a request for its metadata, as one that wants a login does.
+
+    It answers a request for its versions before that. Where nothing does, no broker is behind the connection: a proxy
+    that accepts for a broker which is starting, say.
+    """
     connection.settimeout(PROBE_S)
+    if not _tells_versions(connection):
+        return False
     try:
-        connection.sendall(struct.pack(">i", len(request)) + request)
+        _send(
+            connection, _METADATA, _METADATA_VERSION, struct.pack(">i?", 0, False)
+        )  # of no topic, creating none
         return connection.recv(4) == b""
     except TimeoutError:
         return False
     except ConnectionError:
         return True
+
+
+def _tells_versions(connection: socket.socket) -> bool:
+    """Whether a broker answers the request that it answers to everybody, and before a login (KIP-35, KIP-43)."""
+    try:
+        _send(connection, _VERSIONS, 0)
+        (left,) = struct.unpack(">i", _read(connection, 4))
+        return bool(len(_read(connection, left)) == left)
+    except ssl.SSLError:
+        raise
+    except (OSError, struct.error):
+        return False
+
+
+def _read(connection: socket.socket, many: int) -> bytes:
+    """So many bytes, fewer where the connection ends."""
+    found = b""
+    while len(found) < many and (part := connection.recv(many - len(found))):
+        found += part
+    return found
+
+
+def _send(connection: socket.socket, request: int, version: int, body: bytes = b"") -> None:
+    head = struct.pack(">hhih", request, version, 1, len(_CLIENT_ID)) + _CLIENT_ID
+    connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+
+
+def _speaks_plain(host: str, port: int) -> bool:
+    """Whether a broker answers without TLS."""
+    try:
+        with socket.create_connection((host, port), PROBE_S) as plain:
+            plain.settimeout(PROBE_S)
+            return _tells_versions(plain)
+    except OSError:
+        return False
 
 
 def _is_alert(error: Exception) -> bool:
