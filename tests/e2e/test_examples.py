@@ -5,6 +5,7 @@ Each of them has one stack for all that is run in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,16 +21,27 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment_with(wheel, tmp_path_factory.mktemp("environment"))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_its_tests_pass_and_the_first_line_about_each_mistake_says_what_to_change(
-    name, environment, tmp_path
-):
-    example = EXAMPLES[name]
-    repository = ExampleRepository(example, tmp_path / name, environment)
-    with repository.stack():
-        assert repository.problem_with_tests() == ""
-        problems = {what: repository.problem_with(mistake) for what, mistake in example.breaks.items()}
+@pytest.fixture(scope="module")
+def repository(
+    request: pytest.FixtureRequest, environment: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ExampleRepository]:
+    folder = tmp_path_factory.mktemp("examples") / request.param
+    made = ExampleRepository(EXAMPLES[request.param], folder, environment)
+    with made.stack():
+        yield made
 
-    found = [f"{what}: {problem}" for what, problem in problems.items() if problem]
-    assert not found, "\n\n".join(found)
+
+@pytest.mark.long
+@pytest.mark.parametrize("repository", EXAMPLES, indirect=True)
+def test_its_own_tests_pass(repository: ExampleRepository) -> None:
+    assert repository.problem_with_tests() == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("repository", "what"),
+    [(name, what) for name, example in EXAMPLES.items() for what in example.breaks],
+    indirect=["repository"],
+)
+def test_the_first_line_about_a_mistake_says_what_to_change(repository: ExampleRepository, what: str) -> None:
+    assert repository.problem_with(repository.example.breaks[what]) == ""

@@ -70,7 +70,7 @@ class ExampleRepository:
     """A copy of an example, and the environment that it has."""
 
     def __init__(self, example: Example, folder: Path, environment: Path) -> None:
-        self._example = example
+        self.example = example
         self._folder = folder
         self._bin = environment / "bin"
         self._variables = {"TIDEMARK_BACKEND": "local", **example.variables()}
@@ -80,14 +80,14 @@ class ExampleRepository:
     @contextmanager
     def stack(self) -> Iterator[None]:
         """Have a stack, and the traces, for all that is run meanwhile."""
-        registry = ["--registry"] if self._example.registry else []
+        registry = ["--registry"] if self.example.registry else []
         try:
             self._call([self._bin / "tidemark", "up", "--backend", "local", *registry])
             if registry:
                 status = json.loads(self._call([self._bin / "tidemark", "status", "--json"]))
                 [url] = [one["address"] for one in status["components"] if one["name"] == "registry"]
                 self._variables["TIDEMARK_REGISTRY"] = url
-            self._call([self._bin / "python", *self._example.prepare])
+            self._call([self._bin / "python", *self.example.prepare])
             yield
         finally:
             self._call([self._bin / "tidemark", "down"])
@@ -119,7 +119,7 @@ class ExampleRepository:
         for path in (self._folder / name for name in ("src", "tests")):
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(
-            self._example.folder, self._folder, dirs_exist_ok=True,
+            self.example.folder, self._folder, dirs_exist_ok=True,
             ignore=shutil.ignore_patterns(*KEPT, "__pycache__"),
         )  # fmt: skip
 
