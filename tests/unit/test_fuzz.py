@@ -41,8 +41,12 @@ def test_a_query_that_fails_is_the_problem_not_the_topics_that_cannot_be_deleted
 
     monkeypatch.setattr(kafka, "create_topics", lambda *_: None)
     monkeypatch.setattr(kafka, "delete_topics", lambda *_: fails(TestbedError("topics cannot be deleted")))
-    stack = SimpleNamespace(bootstrap_servers="here", work_dir=lambda name: tmp_path / name)
-    one = CaseRun(generate(1), RunDirectory(tmp_path / "run"), SimpleNamespace(stack=stack))
+    stack = SimpleNamespace(work_dir=lambda name: tmp_path / name)
+    one = CaseRun(
+        generate(1),
+        RunDirectory(tmp_path / "run"),
+        SimpleNamespace(stack=stack, broker={"bootstrap.servers": "here"}),
+    )
 
     with pytest.raises(PipelineFailed) as caught:
         one.go(lambda _run: fails(PipelineFailed("no such column")))

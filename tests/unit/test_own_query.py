@@ -15,7 +15,7 @@ from tidemark.formats.contract import WatermarkPolicy
 
 ARGUMENTS = Namespace(
     bootstrap="broker:9092", input=[("orders", "t-orders")], output="t-out", checkpoint="/none", trigger_ms=100,
-    max_offsets=[("orders", "7")], conf=[], table="/table",
+    max_offsets=[("orders", "7")], conf=[], table="/table", kafka_conf="", kafka_setting=[],
 )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from tidemark.oracle.input.history import first_of, read_history, right_of
 from tidemark.oracle.large import duckdb_engine, reduction
 from tidemark.oracle.sql.join_answer import ask
 
-SEEDS = 6
+SEEDS = 10
 STATE_RUNS = ("left_outer", "full_outer", "right_outer", "inner")
 FEW_ROWS = 4
 """So few rows are a sample here, so that most are left out."""
