@@ -270,7 +270,7 @@ def _common_fields(state: StateFolder, record: StackRecord, name: str) -> dict[s
         "JAVA_HOME": record.java_home,
         "SPARK_HOME": record.spark_home,
         "SPARK_LOCAL_DIRS": str(state.path / "tmp"),
-        "SPARK_SCALA_VERSION": "2.12" if record.versions["spark"].startswith("3.") else "2.13",
+        "SPARK_SCALA_VERSION": "2.12" if record.versions.get("spark", "").startswith("3.") else "2.13",
         "PYSPARK_PYTHON": record.worker_python,
         "PYSPARK_DRIVER_PYTHON": record.worker_python,
     }
