@@ -17,10 +17,11 @@ from confluent_kafka.admin import (
 
 from tests.e2e.own_broker import own_broker
 from tidemark.errors import KafkaRefused, TestbedError, UsageError
+from tidemark.formats.client_settings import write_secret
 from tidemark.kafka import client as kafka
 from tidemark.stack import readiness
 from tidemark.stack.components.ports import LOOPBACK, free_ports
-from tidemark.stack.install.certificates import Authority, write_secret
+from tidemark.stack.install.certificates import Authority
 
 SOON_S = 10.0
 """Calibration: a refusal takes 0.3 s where the broker says it, 3 to 6 s where it only closes the connection."""

@@ -11,7 +11,9 @@ import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidemark.campaigns.case import NO_DATA, Case
 from tidemark.campaigns.random_cases import ARRIVAL_MS, flush_of, generate_records, make_contract
@@ -103,27 +105,30 @@ def pairwise() -> list[Cell]:
     counts for no pair, and is in one cell.
     """
     every = [cell for cell in cells() if cell.state not in UNSUPPORTED]
-    chosen, used = list[Cell](), Counter[str | bool]()
-    wanted = {pair for cell in every for pair in _pairs(cell)}
-    while wanted:
-        best = max(
-            every, key=lambda cell: (len(wanted & _pairs(cell)), -used[cell.state] - used[cell.no_data])
-        )
-        chosen.append(best)
-        used.update((best.state, best.no_data))
-        wanted -= _pairs(best)
-    return [*chosen, *(next(cell for cell in cells() if cell.state == state) for state in UNSUPPORTED)]
+    return [
+        *_covering(every, _pairs),
+        *(next(cell for cell in cells() if cell.state == state) for state in UNSUPPORTED),
+    ]
 
 
 def each_value() -> list[Cell]:
     """A part of the pairwise choice in which each value of each factor is, and each state that is not supported."""
-    chosen, every = list[Cell](), pairwise()
-    wanted = {value for cell in every for value in _values(cell)}
+    every = pairwise()
+    return [*_covering(every, _values), *(cell for cell in every if cell.state in UNSUPPORTED)]
+
+
+def _covering(every: Sequence[Cell], parts: Callable[[Cell], set[Any]]) -> list[Cell]:
+    """Cells that together have all parts that ``every`` cell has: greedy, and the same every time."""
+    chosen, used = list[Cell](), Counter[str | bool]()
+    wanted = {part for cell in every for part in parts(cell)}
     while wanted:
-        best = max(every, key=lambda cell: len(wanted & _values(cell)))
+        best = max(
+            every, key=lambda cell: (len(wanted & parts(cell)), -used[cell.state] - used[cell.no_data])
+        )
         chosen.append(best)
-        wanted -= _values(best)
-    return [*chosen, *(cell for cell in every if cell.state in UNSUPPORTED)]
+        used.update((best.state, best.no_data))
+        wanted -= parts(best)
+    return chosen
 
 
 def _values(cell: Cell) -> set[tuple[int, object]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidemark.errors import UsageError
 from tidemark.formats.chain import Chain
-from tidemark.formats.client_settings import conf_from_environment, read_client_settings
+from tidemark.formats.client_settings import broker_settings, conf_from_environment
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.contract_files import contract_of_file
 from tidemark.formats.events import read_time_us
@@ -124,9 +124,7 @@ class AuditOptions:
     @property
     def broker(self) -> dict[str, str]:
         """The settings of Kafka's client; raises ``UsageError``."""
-        conf = self.client_conf
-        settings = {} if conf is None else read_client_settings(conf)
-        return {**settings, "bootstrap.servers": self.bootstrap}
+        return broker_settings(self.bootstrap, self.client_conf)
 
 
 def read_single_join(options: AuditOptions) -> Contract:

@@ -30,7 +30,6 @@ SparkOption = Annotated[
         "--spark", metavar="PYTHON", help="The Python interpreter whose PySpark to run. Default: this one."
     ),
 ]
-KAFKA_SECURITY = ("sasl-plain", "sasl-scram", "mtls")
 KINDS = {"local": "local processes", "compose": "containers", "external": "external"}
 Backend = Annotated[
     str | None,
@@ -63,7 +62,7 @@ KafkaSecurity = Annotated[
     str,
     typer.Option(
         metavar="LOGIN",
-        help=f"local: brokers that want a login over TLS: {', '.join(KAFKA_SECURITY)}. The client's settings are"
+        help="local: brokers that want a login over TLS: sasl-plain, sasl-scram, mtls. The client's settings are"
         " shown.",
     ),
 ]

@@ -134,18 +134,18 @@ def broker_and_conf(bootstrap: str, kafka_conf: Path | None) -> tuple[dict[str, 
 
     Raises ``UsageError`` if none is named and none runs, and for a file that is none.
     """
-    from tidemark.formats.client_settings import conf_from_environment, read_client_settings
-    from tidemark.runner.kafka_access import broker_of, conf_of
+    from tidemark.formats.client_settings import broker_settings, conf_from_environment
+    from tidemark.runner.kafka_access import conf_of
     from tidemark.stack import current
 
     if bootstrap:
         conf = kafka_conf or conf_from_environment()
-        login = {} if conf is None else read_client_settings(conf)
-        return {**login, "bootstrap.servers": bootstrap}, conf
+        return broker_settings(bootstrap, conf), conf
     stack = current()
     if stack is None:
         raise UsageError("no stack runs", hint="`tidemark up` starts one; or name a broker (--bootstrap)")
-    return broker_of(stack, kafka_conf), conf_of(stack, kafka_conf)
+    conf = conf_of(stack, kafka_conf)
+    return broker_settings(stack.bootstrap_servers, conf), conf
 
 
 def _create_missing(broker: Mapping[str, str], header: Header, topics: dict[str, str]) -> None:

@@ -80,6 +80,15 @@ def read_client_settings(path: Path) -> dict[str, str]:
     return {**java, **settings}
 
 
+def broker_settings(bootstrap: str, conf: Path | None) -> dict[str, str]:
+    """The settings of a client of the broker at an address: those of a file, if there is one, and the address.
+
+    Raises ``UsageError`` as :func:`read_client_settings` does.
+    """
+    login = {} if conf is None else read_client_settings(conf)
+    return {**login, "bootstrap.servers": bootstrap}
+
+
 def read_properties(path: Path) -> dict[str, str]:
     """The settings of a file, as they stand there; raises ``UsageError``."""
     try:
@@ -108,10 +117,15 @@ def write_for_spark(settings: Mapping[str, str], path: Path) -> list[str]:
     of this machine need not be those of the cluster. Raises ``UsageError`` for a setting that Java's client has not.
     """
     java = java_settings(settings)
+    write_secret(path, "".join(f"{name}={_escaped(value)}\n" for name, value in java.items()))
+    return list(java)
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that its owner alone can read, in the place of one that is there."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.writelines(f"{name}={_escaped(value)}\n" for name, value in java.items())
-    return list(java)
+        file.write(text)
 
 
 def spark_options(path: str, names: Iterable[str]) -> dict[str, str]:
@@ -152,6 +166,20 @@ def java_settings(settings: Mapping[str, str]) -> dict[str, str]:
             hint="leave it out; certificates are ssl.ca.location, ssl.certificate.location and ssl.key.location",
         )
     return java
+
+
+def store_settings(which: str, kind: str, location: str, password: str) -> dict[str, str] | None:
+    """The settings of the C client for a ``truststore`` or a ``keystore`` of Java's.
+
+    ``kind`` is ``PEM``, ``PKCS12`` or ``JKS``. ``None`` for a store that OpenSSL does not read.
+    """
+    if kind == "PEM" and which == "truststore":
+        return {"ssl.ca.location": location}
+    if kind == "PEM":
+        return {"ssl.certificate.location": location, "ssl.key.location": location}
+    if kind == "PKCS12" and which == "keystore":
+        return {"ssl.keystore.location": location, "ssl.keystore.password": password}
+    return None
 
 
 def jaas_login(text: str) -> tuple[str, str, str] | None:
@@ -249,12 +277,9 @@ def _store(java: dict[str, str], which: str, path: Path) -> dict[str, str]:
     if location is None:
         return settings
     kind = _kind(Path(location), f"{prefix}.location in {str(path)!r}")
-    if kind == "PEM" and which == "truststore":
-        return {**settings, "ssl.ca.location": location}
-    if kind == "PEM":
-        return {**settings, "ssl.certificate.location": location, "ssl.key.location": location}
-    if kind == "PKCS12" and which == "keystore":
-        return {**settings, f"{prefix}.location": location, f"{prefix}.password": password or ""}
+    files = store_settings(which, kind, location, password or "")
+    if files is not None:
+        return {**settings, **files}
     raise UsageError(
         f"{prefix}.location in {str(path)!r} is {location!r}, a store of type {kind}",
         detail="the C client reads PEM files, and of key stores also PKCS#12",

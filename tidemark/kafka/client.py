@@ -112,9 +112,8 @@ def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
 
 def delete_topics(broker: Broker, topics: Collection[str]) -> None:
     """Delete topics; a topic that does not exist counts as deleted."""
-    admin = connected_admin(
-        broker
-    )  # named, because a client without a reference is closed during its requests
+    # Named, because a client without a reference is closed during its requests.
+    admin = connected_admin(broker)
     for name, future in admin.delete_topics(list(topics)).items() if topics else ():
         with _answered(broker, f"delete topic {name!r}", forgive=(KafkaError.UNKNOWN_TOPIC_OR_PART,)):
             future.result(ANSWER_S)

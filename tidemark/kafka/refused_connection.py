@@ -91,9 +91,8 @@ def _tls_refusal(host: str, port: int, settings: Mapping[str, str]) -> KafkaRefu
                 return None
             try:
                 is_closed = _is_closed(secure)
-            except (
-                ssl.SSLError
-            ) as error:  # TLS 1.3: what the broker thinks of a certificate comes with its first answer
+            except ssl.SSLError as error:
+                # In TLS 1.3 the broker refuses a certificate with its first answer, not in the handshake.
                 return _client_certificate(host, port, error, settings)
             return _no_login(host, port, protocol) if is_closed else None
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tidemark.errors import UsageError
 from tidemark.formats.client_settings import (
+    broker_settings,
     conf_from_environment,
-    read_client_settings,
     spark_options,
     write_for_spark,
 )
@@ -70,19 +70,13 @@ class KafkaAccess:
         return spark_options(self.spark_file, self.names)
 
 
-def broker_of(stack: Stack, asked: Path | None = None) -> dict[str, str]:
-    """The settings of a client on this machine; raises ``UsageError`` for a file that is none."""
-    conf = conf_of(stack, asked)
-    settings = {} if conf is None else read_client_settings(conf)
-    return {**settings, "bootstrap.servers": stack.bootstrap_servers}
-
-
 def kafka_access(stack: Stack, folder: Path, asked: Path | None = None) -> KafkaAccess:
     """How a run reaches Kafka. ``folder`` is one that driver and executors see, too; the login is written there.
 
     Raises ``UsageError`` for a file that cannot be used.
     """
-    conf, broker = conf_of(stack, asked), broker_of(stack, asked)
+    conf = conf_of(stack, asked)
+    broker = broker_settings(stack.bootstrap_servers, conf)
     addresses = stack.bootstrap_servers, stack.bootstrap_inside
     if conf is None:
         return KafkaAccess(broker, *addresses)

@@ -40,7 +40,7 @@ def program_environment(code: Path | None, registry: str = "") -> dict[str, str]
     """The environment of a child: this one's, the programs first on ``PYTHONPATH``, and the session's clock in UTC.
 
     ``registry`` is the URL of the run's schema registry; without one a variable of the user's stays as it is.
-    ``TIDEMARK_KAFKA_CONF`` is left out: the child is told of the login of its broker, if it wants one.
+    ``TIDEMARK_KAFKA_CONF`` is left out: a child whose broker needs a login gets its file as an argument.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     environment.pop(CONF_VARIABLE, None)

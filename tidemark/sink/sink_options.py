@@ -23,6 +23,7 @@ from tidemark.formats.client_settings import (
     REFERENCE,
     jaas_login,
     read_properties,
+    store_settings,
 )
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK
 
@@ -243,12 +244,9 @@ def _store(java: dict[str, str], which: str) -> dict[str, str]:
     password = java.pop(f"ssl.{which}.password", "")
     if not location:
         return {}
-    if kind == "PEM" and which == "truststore":
-        return {"ssl.ca.location": location}
-    if kind == "PEM":
-        return {"ssl.certificate.location": location, "ssl.key.location": location}
-    if kind == "PKCS12" and which == "keystore":
-        return {"ssl.keystore.location": location, "ssl.keystore.password": password}
+    files = store_settings(which, kind, location, password)
+    if files is not None:
+        return files
     raise SinkRefused(
         f"option kafka.ssl.{which}.location is {location!r}, a store of type {kind}",
         detail="librdkafka uses OpenSSL, which cannot read this type",

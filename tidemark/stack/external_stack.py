@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
-from tidemark.formats.client_settings import read_client_settings, write_for_spark
+from tidemark.formats.client_settings import broker_settings, write_for_spark
 from tidemark.stack import readiness
 from tidemark.stack.api import (
     DRIVER,
@@ -243,32 +243,33 @@ def check_and_describe(state: StateFolder, spec: StackSpec, digest: str) -> Stac
                 detail="nothing listens there",
                 hint="--bootstrap takes HOST:PORT of a broker, --remote sc://HOST:PORT of a Spark Connect server",
             )
-    login = read_client_settings(Path(external.kafka_conf)) if external.kafka_conf else {}
-    broker = {**login, "bootstrap.servers": external.bootstrap_servers}
+    conf = Path(external.kafka_conf) if external.kafka_conf else None
+    broker = broker_settings(external.bootstrap_servers, conf)
     readiness.round_trip(broker, lambda: None)
-    with _login_for_spark(external, login) as kafka:
+    with _login_for_spark(external, broker) as kafka:
         answer = _examine(state, spec, external, kafka)
-    conf = dict(answer["conf"])
-    spark_conf = {"app-id": conf["spark.app.id"], "event-logs": event_log_folder(conf)}
+    settings = dict(answer["conf"])
+    spark_conf = {"app-id": settings["spark.app.id"], "event-logs": event_log_folder(settings)}
     spark_conf |= {_NAMES: ",".join(answer["names"])} if external.kafka_conf_inside else {}
     return planned_record(spec, Supplies(versions=answer["versions"]), digest, spark_conf)
 
 
 @contextlib.contextmanager
-def _login_for_spark(external: External, login: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """What the examination is told of Kafka: the address, and the file with the login as driver and executors see it.
+def _login_for_spark(external: External, broker: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """What the check of Spark needs of Kafka: ``bootstrap``, the address as Spark sees it, and ``file``, the login.
 
-    ``names`` are the settings in that file; ``None``: they are read on the cluster.
+    ``file`` is the path as driver and executors see it, empty without a login. ``names`` are the settings in that file;
+    ``None``: they are read on the cluster.
     """
     bootstrap = external.bootstrap_inside or external.bootstrap_servers
-    if external.kafka_conf_inside or not login:
+    if external.kafka_conf_inside or not external.kafka_conf:
         yield {"bootstrap": bootstrap, "file": external.kafka_conf_inside, "names": None}
         return
     folder = Path(external.shared_dir) / f"tidemark-login-{uuid4().hex[:8]}"
     folder.mkdir()
     try:
         file = folder / "kafka.properties"
-        yield {"bootstrap": bootstrap, "file": str(file), "names": write_for_spark(login, file)}
+        yield {"bootstrap": bootstrap, "file": str(file), "names": write_for_spark(broker, file)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidemark.errors import TestbedError
-from tidemark.formats.client_settings import read_client_settings
+from tidemark.formats.client_settings import broker_settings, read_client_settings, write_secret
 from tidemark.stack import readiness
 from tidemark.stack.components import kafka_security as parts
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.ports import LOOPBACK
-from tidemark.stack.install.certificates import Authority, write_secret
+from tidemark.stack.install.certificates import Authority
 from tidemark.stack.registry import StackRecord, StateFolder
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def make_secrets(state: StateFolder, record: StackRecord) -> None:
 
 def client_settings(state: StateFolder, record: StackRecord) -> dict[str, str]:
     """The settings of a client of this stack on this machine, with its login if its brokers want one."""
-    login = read_client_settings(state.path / parts.CLIENT_FILE) if record.kafka_security else {}
-    return {**login, "bootstrap.servers": launch_specs.bootstrap_servers(record)}
+    conf = state.path / parts.CLIENT_FILE if record.kafka_security else None
+    return broker_settings(launch_specs.bootstrap_servers(record), conf)
 
 
 def allow_clients(state: StateFolder, record: StackRecord, unless: Callable[[], object]) -> None:

@@ -7,10 +7,8 @@ is never written to a file. Needs the package ``cryptography``, which is the ext
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from tidemark.errors import UsageError
@@ -91,13 +89,6 @@ class Authority:
         if hosts:
             made = made.add_extension(x509.SubjectAlternativeName(list(map(_host, hosts))), critical=False)
         return made.sign(self._key, hashes.SHA256())
-
-
-def write_secret(path: Path, text: str) -> None:
-    """Write a file that its owner alone can read."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def _usage(*, is_own: bool) -> Any:
