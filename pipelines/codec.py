@@ -31,6 +31,7 @@ from pipelines.project_modules import add_to_path
 from pipelines.user_errors import came_from_spark
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.chain import Chain, decoders_of, read_contract
+from tidemark.formats.connect_url import with_token
 from tidemark.formats.contract import Contract
 from tidemark.formats.json_schema_records import JsonObject
 from tidemark.formats.kafka_record import KafkaRecord
@@ -273,7 +274,7 @@ def _loaded(contract: Contract | Chain, args: argparse.Namespace) -> Iterator[Co
     except TidemarkError as error:
         if args.remote is None or not came_from_spark(error.__cause__):
             raise
-        session = SparkSession.builder.remote(args.remote).create()
+        session = SparkSession.builder.remote(with_token(args.remote)).create()
     try:
         yield codec if session is None else Codec(contract, args.file, encodes=encodes)
     finally:

@@ -16,6 +16,7 @@ from pipelines.user_errors import as_usage_error
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.client_settings import spark_options
+from tidemark.formats.connect_url import with_token
 from tidemark.formats.contract import Output
 
 if TYPE_CHECKING:
@@ -71,8 +72,9 @@ def add_login(parser: ArgumentParser) -> None:
 @contextmanager
 def open_session(args: Namespace) -> Iterator[SparkSession]:
     """A session on the driver, with the settings of the command line; ``getOrCreate`` returns it."""
-    session = SparkSession.builder.remote(args.remote).create()
-    os.environ["SPARK_REMOTE"] = args.remote
+    remote = with_token(args.remote)
+    session = SparkSession.builder.remote(remote).create()
+    os.environ["SPARK_REMOTE"] = remote
     try:
         # With artifact isolation, each query would start Python workers of its own.
         session.conf.set("spark.sql.artifact.isolation.enabled", "false")

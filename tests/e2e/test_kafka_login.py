@@ -7,14 +7,12 @@ import os
 import stat
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.e2e.conftest import shown
+from tests.e2e.exposed import command_lines, files_with
 from tidemark.campaigns.fuzz import run_seed
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.errors import KafkaRefused
@@ -73,7 +71,6 @@ APP = (
 )
 EVERY_DAY = "sasl-scram"
 LOGINS = [pytest.param(one, marks=[] if one == EVERY_DAY else pytest.mark.long) for one in KAFKA_SECURITY]
-WATCH_S = 0.05
 
 
 @pytest.fixture(scope="module", params=LOGINS)
@@ -92,38 +89,6 @@ def secrets(secured):
     return [Path(settings["ssl.key.location"]).read_text().splitlines()[1]]
 
 
-@contextmanager
-def command_lines():
-    """The command lines and environments of all processes that run meanwhile, as one text in a list."""
-    seen, ended = set(), threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(WATCH_S):
-            for process in psutil.process_iter():
-                try:
-                    seen.add(" ".join([*process.cmdline(), *process.environ().values()]))
-                except (psutil.NoSuchProcess, psutil.AccessDenied):
-                    continue
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        ended.set()
-        thread.join()
-
-
-def files_with(secrets, folder: Path) -> list[str]:
-    """The files below a folder that have a secret, but for those that are made to have it."""
-    return [
-        str(path.relative_to(folder))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and FOLDER not in path.parts
-        and any(secret.encode() in path.read_bytes() for secret in secrets)
-    ]  # fmt: skip
-
-
 def arguments(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "tidemark", *words]
 
@@ -132,7 +97,7 @@ def arguments(*words: str) -> list[str]:
     ("sink", "faults"),
     [
         ("exactly-once", ""),
-        ("spark", ""),
+        pytest.param("spark", "", marks=pytest.mark.long),
         pytest.param("exactly-once", "executor@planned,driver@written", marks=pytest.mark.long),
     ],
 )
@@ -143,8 +108,8 @@ def test_a_run_is_valid_and_its_login_is_nowhere_to_be_read(sink, faults, secure
     assert result.verdict.verdict == "VALID", shown(result.verdict)
     assert len(seen) > 5
     assert not [line for line in seen if any(secret in line for secret in secrets)]
-    assert files_with(secrets, tmp_path) == []
-    assert files_with(secrets, secured.state_dir) == []
+    assert files_with(secrets, tmp_path, FOLDER) == []
+    assert files_with(secrets, secured.state_dir, FOLDER) == []
     assert (secured.state_dir / "event-logs").is_dir()
 
 
@@ -154,6 +119,7 @@ def test_the_settings_of_a_client_are_for_its_owner_alone(secured):
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
+@pytest.mark.long
 def test_a_pipeline_that_starts_its_own_query_is_handed_the_login(secured, secrets, tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
     result = run_pipeline(
@@ -161,24 +127,26 @@ def test_a_pipeline_that_starts_its_own_query_is_handed_the_login(secured, secre
         stack=secured,
     )
     assert result.verdict.verdict == "VALID", shown(result.verdict)
-    assert files_with(secrets, tmp_path) == []
+    assert files_with(secrets, tmp_path, FOLDER) == []
 
 
+@pytest.mark.long
 def test_a_job_is_handed_a_file_with_the_login(secured, secrets, tmp_path):
     (tmp_path / "job.py").write_text(JOB)
     app = APP.replace("job.py", str(tmp_path / "job.py"))
     options = RunOptions("left_outer", impressions=100, run_dir=tmp_path / "run", pace="backlog", app=app)
     verdict = run_pipeline(options, stack=secured).verdict
     assert verdict.verdict == "VALID", shown(verdict)
-    assert files_with(secrets, tmp_path) == []
+    assert files_with(secrets, tmp_path, FOLDER) == []
     assert not list((secured.state_dir / "work").rglob("kafka.properties"))
 
 
+@pytest.mark.long
 def test_cases_on_a_warm_driver_log_in_too(secured, secrets, tmp_path):
     with WarmDriver(secured, secured.driver(), tmp_path / "logs") as warm:
         outcomes = [run_seed(seed, warm, tmp_path) for seed in (1, 2)]
     assert [outcome.problem for outcome in outcomes] == ["", ""]
-    assert files_with(secrets, tmp_path) == []
+    assert files_with(secrets, tmp_path, FOLDER) == []
     assert not list((secured.state_dir / "work").rglob("kafka.properties"))
 
 
@@ -235,12 +203,13 @@ def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_on
         options = RunOptions("left_outer", impressions=150, run_dir=tmp_path / "run", pace="backlog")
         verdict = run_pipeline(options, stack=external).verdict
         assert verdict.verdict == "VALID", shown(verdict)
-        assert files_with(secrets, tmp_path) == []
-        assert files_with(secrets, shared) == []
+        assert files_with(secrets, tmp_path, FOLDER) == []
+        assert files_with(secrets, shared, FOLDER) == []
     finally:
         down(home=home)
 
 
+@pytest.mark.long
 def test_spark_may_have_the_login_in_a_file_of_its_own(secured, tmp_path):
     home, shared, inside = (
         tmp_path / "home",

@@ -23,6 +23,7 @@ from tidemark import paths
 from tidemark.campaigns.case import Case
 from tidemark.campaigns.state_stores import as_known_to, can_be_read
 from tidemark.errors import PipelineFailed, TestbedError
+from tidemark.formats.connect_url import with_parameters
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka
@@ -98,7 +99,7 @@ class WarmDriver:
         self._opened.callback(shutil.rmtree, folder, ignore_errors=True)
         access = kafka_access(self._stack, folder)
         self._opened.enter_context(self._stack.register_session(session_id, self._driver.name))
-        remote = f"--remote={self._driver.remote}/;session_id={session_id}"
+        remote = f"--remote={with_parameters(self._driver.remote, session_id=session_id)}"
         queries = ["pipelines.session_server", remote, *access.for_pipelines]
         python = self._stack.spec.python
         serves_queries = self._opened.enter_context(

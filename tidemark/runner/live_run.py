@@ -22,6 +22,7 @@ from tidemark.faults.sink_progress import watch_sink_progress
 from tidemark.faults.target import FaultTarget
 from tidemark.formats.chain import Chain
 from tidemark.formats.client_settings import CONF_VARIABLE
+from tidemark.formats.connect_url import with_parameters
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import PROJECT, keep_project
@@ -281,7 +282,7 @@ class LiveRun:
     def _pipeline(self, driver: Driver, session_id: str) -> Program:
         arguments = [
             *self._options.code.arguments(),
-            f"--remote={driver.remote}/;session_id={session_id}",
+            f"--remote={with_parameters(driver.remote, session_id=session_id)}",
             *self._kafka.for_pipelines,
             *(f"--input={logical}={topic}" for logical, topic in self._inputs.items()),
             f"--output={self._output}", f"--checkpoint={self._checkpoint.path}",

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidemark.errors import UsageError
 from tidemark.formats.chain import Chain, read_contract
+from tidemark.formats.connect_url import with_parameters
 from tidemark.formats.contract import Contract
 from tidemark.runner.programs import run_program
 from tidemark.runner.project_path import located, project_path
@@ -110,7 +111,7 @@ def driver_session(stack: Stack) -> Iterator[str]:
     """The URL of a new session of the stack's driver, which is released at the end of the block."""
     driver, session_id = stack.driver(), str(uuid.uuid4())
     with stack.register_session(session_id, driver.name):
-        yield f"{driver.remote}/;session_id={session_id}"
+        yield with_parameters(driver.remote, session_id=session_id)
 
 
 def _described(answer: dict[str, Any]) -> Described:

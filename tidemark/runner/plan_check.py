@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.formats.chain import Chain, topics_of
+from tidemark.formats.connect_url import with_parameters
 from tidemark.formats.contract import Contract
 from tidemark.preflight import (
     Advice,
@@ -93,7 +94,8 @@ def check_pipeline_plan(
         opened.enter_context(stack.register_session(session_id, driver.name))
         arguments = [
             *code.arguments(),
-            f"--remote={driver.remote}/;session_id={session_id}", f"--bootstrap={stack.bootstrap_inside}",
+            f"--remote={with_parameters(driver.remote, session_id=session_id)}",
+            f"--bootstrap={stack.bootstrap_inside}",
             *(f"--input={topic}={topic}" for topic in topics_of(contract)),
             "--output=none", f"--checkpoint={folder}", "--wait", *(f"--conf={pair}" for pair in conf),
         ]  # fmt: skip

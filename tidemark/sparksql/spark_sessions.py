@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemark.errors import TestbedError, UsageError
+from tidemark.formats.connect_url import check_url, with_token
 from tidemark.stack import current
 from tidemark.stack.components.ports import LOOPBACK, accepts_connections
 from tidemark.stack.install.toolchain import check_java, find_java
@@ -117,7 +118,7 @@ def _addresses(master: str) -> list[tuple[str, int]]:
 
 
 def _connected(master: str, settings: Mapping[str, str]) -> tuple[SparkSession, bool]:
-    session = SparkSession.builder.remote(master).create()
+    session = SparkSession.builder.remote(with_token(check_url(master))).create()
     for name, value in settings.items():
         session.conf.set(name, value)
     return session, True

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tidemark import paths
 from tidemark.errors import DaemonDied, TestbedError
+from tidemark.formats.connect_url import client_environment
 from tidemark.processes import base_environment, spawn
 from tidemark.stack import readiness
 from tidemark.stack.api import DRIVER, ComponentKind, Say
@@ -73,7 +74,9 @@ def ensure_reaper(state: StateFolder) -> None:
         [sys.executable, "-P", "-m", "tidemark.stack.reaper", str(state.home), state.token() or ""],
         log=state.path / "logs" / "reaper.log",
         cwd=state.home,
-        env=base_environment(PYTHONPATH=root, XDG_CACHE_HOME=str(paths.cache_dir().parent)),
+        env=base_environment(
+            PYTHONPATH=root, XDG_CACHE_HOME=str(paths.cache_dir().parent), **client_environment()
+        ),
     )
     state.add("reapers", Lease(reaper), "reaper")
 

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.client_settings import broker_settings, write_for_spark
+from tidemark.formats.connect_url import SCHEME, host_and_port, user_of, with_token, without_token
 from tidemark.stack import readiness
 from tidemark.stack.api import (
     DRIVER,
@@ -181,7 +182,8 @@ class ExternalStack:
     def register_session(self, session_id: str, driver: str, *, user_id: str | None = None) -> Iterator[None]:
         """Record a Connect session for the length of the block."""
         self._known(driver)
-        with recorded_session(self._state, session_id, self._external.remote, user_id):
+        remote = self._external.remote
+        with recorded_session(self._state, session_id, remote, user_id or user_of(remote)):
             yield
 
     def work_dir(self, name: str) -> Path:
@@ -280,7 +282,7 @@ def _examine(
     folder = Path(external.shared_dir) / f"tidemark-{uuid4().hex[:8]}"
     request = {
         "do": "examine",
-        "remote": external.remote,
+        "remote": with_token(external.remote),
         "kafka": kafka,
         "folder": str(folder),
     }
@@ -297,11 +299,17 @@ def _examine(
         written = list(folder.glob("part-*")) if folder.is_dir() else []
         shutil.rmtree(folder, ignore_errors=True)
     if "error" in answer or not written:
+        not_visible = f"its files in {external.shared_dir} are not visible on this machine"
+        detail = without_token(str(answer.get("error", not_visible)), external.remote)
+        if "UNAUTHENTICATED" in detail or "PERMISSION_DENIED" in detail:
+            raise TestbedError(
+                f"the Spark Connect server at {external.remote} does not let this client in",
+                detail=detail,
+                hint="name a file with a token that is valid in the address: sc://host:443/;use_ssl=true;token=@FILE",
+            )
         raise TestbedError(
             f"the external stack at {external.remote} cannot be used",
-            detail=str(
-                answer.get("error", f"its files in {external.shared_dir} are not visible on this machine")
-            ),
+            detail=detail,
             hint="it needs the Kafka connector, Python workers of this minor version, Kafka's address as Spark sees it "
             "(--bootstrap-inside), --shared-dir under the same path, and with a login the right to read its file "
             "(--kafka-conf-inside, where the cluster runs as another user)",
@@ -323,8 +331,13 @@ def _addresses(external: External) -> tuple[str, str]:
 
 
 def _status(name: str, address: str) -> ComponentStatus:
-    host, _, port = address.removeprefix("sc://").split("/")[0].rpartition(":")
-    listening = port.isdigit() and accepts_connections(host, int(port))
+    host, port = host_and_port(address) if address.startswith(SCHEME) else _broker(address)
+    listening = port > 0 and accepts_connections(host, port)
     return ComponentStatus(
         name, ComponentState.RUNNING if listening else ComponentState.STOPPED, None, address, 0
     )
+
+
+def _broker(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port) if port.isdigit() else 0

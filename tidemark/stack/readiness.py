@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DaemonDied, DeadlineExceeded, TestbedError
+from tidemark.formats.connect_url import client_environment, with_token
 from tidemark.processes import Conversation, base_environment
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StateFolder
 from tidemark.stack.runtime import Runtime
@@ -248,7 +249,7 @@ def await_brokers(broker: str | Mapping[str, str], count: int, unless: Callable[
 
 def open_probe(state: StateFolder, python: str) -> Conversation:
     """A Spark Connect client in the stack's own interpreter; it imports PySpark while the daemons start."""
-    env = base_environment(**{TOKEN_VARIABLE: state.token() or ""})
+    env = base_environment(**{TOKEN_VARIABLE: state.token() or ""}, **client_environment())
     return Conversation(
         [python, "-I", str(_PROGRAM)], log=state.path / "logs" / "probe.log", cwd=state.path, env=env
     )
@@ -288,6 +289,6 @@ def warm_up(
 
 def release_session(probe: Conversation, remote: str, session_id: str, user_id: str) -> str:
     """Release a Connect session, which stops its queries; returns why that failed, or an empty string."""
-    request = {"do": "release", "remote": remote, "session_id": session_id, "user_id": user_id}
+    request = {"do": "release", "remote": with_token(remote), "session_id": session_id, "user_id": user_id}
     answer = probe.ask(request, ANSWER_S)
     return str(answer.get("error", ""))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.errors import UsageError
+from tidemark.formats.connect_url import check_url
 
 BACKENDS = ("local", "compose", "external")
 KAFKA_SECURITY = ("sasl-plain", "sasl-scram", "mtls")
@@ -35,11 +36,7 @@ class External:
     kafka_conf_inside: str = ""
 
     def __post_init__(self) -> None:
-        if not self.remote.startswith("sc://"):
-            raise UsageError(
-                f"{self.remote!r} is not the address of a Spark Connect server",
-                hint="--remote takes an address such as sc://host:15002",
-            )
+        check_url(self.remote)
         if not self.bootstrap_servers:
             raise UsageError("no broker address for the external stack", hint="set --bootstrap host:9092")
         if self.kafka_conf_inside and not self.kafka_conf:

@@ -71,7 +71,8 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
 def _stop_queries(request: dict[str, Any]) -> dict[str, Any]:
     """Stop the streaming queries of a session, as the client that began it would."""
     own = f"session_id={request['session_id']};user_id={request['user_id']}"
-    session = SparkSession.builder.remote(f"{request['remote']}/;{own}").create()
+    remote = request["remote"]
+    session = SparkSession.builder.remote(f"{remote}{';' if '/;' in remote else '/;'}{own}").create()
     try:
         for query in session.streams.active:
             query.stop()
