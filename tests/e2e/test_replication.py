@@ -1,13 +1,25 @@
-"""Three brokers: a join loses no row when one broker is lost."""
+"""Three brokers: a join loses no row, and a reader of the ledger survives, when one broker is lost."""
 
 from __future__ import annotations
 
+import multiprocessing
+from multiprocessing.process import BaseProcess
+from multiprocessing.sharedctypes import Synchronized
+from uuid import uuid4
+
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.e2e.backends import BACKENDS
 from tests.e2e.conftest import shown, stack_to_harm
 from tidemark.kafka import client as kafka
+from tidemark.sink.ledger import DEFAULT_LEDGER, Names, Reader
 from tidemark.stack import ComponentState, StackSpec
+from tidemark.waiting import wait_until
+
+GROUPS = 50
+"""As many as the offsets topic has partitions: each broker is the coordinator of some."""
+ANSWER_S = 60.0
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -17,8 +29,6 @@ def three(request):
 
 
 def test_a_topic_has_three_replicas_of_which_two_must_be_in_sync(three):
-    from confluent_kafka.admin import AdminClient, ConfigResource
-
     topic = "replicated"
     kafka.create_topics(three.bootstrap_servers, {topic: 2})
     try:
@@ -52,3 +62,42 @@ def test_a_join_loses_no_row_when_a_broker_is_lost(three, judged, lost):
     assert verdict.verdict == "VALID", shown(verdict)
     assert verdict.goals["all_input_read"]
     assert verdict.goals["flushed"]
+
+
+def read_the_ledger(bootstrap: str, answers: Synchronized) -> None:
+    """Look up one group after the other until the process is ended; counts the answers."""
+    names = Names("reader", str(uuid4()), "0")
+    reader = Reader(lambda: AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}), DEFAULT_LEDGER)
+    while True:
+        for partition in range(GROUPS):
+            assert reader.look_up(names.group(partition), ANSWER_S) is None
+            answers.value += 1
+
+
+def must_answer(reader: BaseProcess, answers: Synchronized) -> None:
+    """The reader lives, and each group is looked up."""
+    before = answers.value
+    wait_until(
+        lambda: reader.exitcode is not None or answers.value >= before + GROUPS,
+        ANSWER_S,
+        lambda: f"{GROUPS} lookups; there were {answers.value - before}",
+    )
+    assert reader.exitcode is None
+
+
+@pytest.mark.long_on("compose")
+def test_a_reader_of_the_ledger_survives_brokers_that_stop_one_after_the_other(three):
+    """A coordinator that has moved answers as it crashes librdkafka's admin client (librdkafka issue 5040)."""
+    context = multiprocessing.get_context("spawn")
+    answers = context.Value("q", 0)
+    reader = context.Process(target=read_the_ledger, args=(three.bootstrap_servers, answers), daemon=True)
+    reader.start()
+    try:
+        must_answer(reader, answers)
+        for broker in ("broker", "broker-2", "broker-3"):
+            three.stop(broker)
+            three.start(broker)
+            must_answer(reader, answers)
+    finally:
+        reader.kill()
+        reader.join(ANSWER_S)

@@ -17,6 +17,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from tidemark.errors import SinkFailed, SinkRefused
@@ -103,6 +104,10 @@ class Reader:
     assertion in ``rdkafka_queue.h`` aborts the process when the broker returns (librdkafka issue 4605, pull request
     5397, open as of 2.16). So requests get the longest timeout, and the reader discards a client that does not answer
     in time. This also discards its reconnect backoff, which grows while a broker is down.
+
+    The coordinator is asked to describe a group before it is asked for the group's offset: librdkafka crashes if a
+    coordinator that has moved, or that still loads, answers the request for offsets of an admin client
+    (``rd_kafka_handle_OffsetFetch``, librdkafka issue 5040, open as of 2.16).
     """
 
     def __init__(self, make: Callable[[], Any], ledger: str) -> None:
@@ -121,20 +126,11 @@ class Reader:
         """
         from confluent_kafka import KafkaError, KafkaException
 
-        again = {
-            KafkaError.UNSTABLE_OFFSET_COMMIT,
-            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-            KafkaError.COORDINATOR_NOT_AVAILABLE,
-            KafkaError.NOT_COORDINATOR,
-            KafkaError.REQUEST_TIMED_OUT,
-            KafkaError._TRANSPORT,
-            KafkaError._TIMED_OUT,
-            KafkaError._TIMED_OUT_QUEUE,
-        }
         deadline = time.monotonic() + timeout_s
         while True:
             request_s = max(RETRY_S, min(TRY_S, deadline - time.monotonic()))
             try:
+                self._await_coordinator(group, request_s)
                 place = self._ask(group, stable, request_s)
                 error = place.error
                 if error is None:
@@ -144,7 +140,7 @@ class Reader:
                 error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {request_s:.3g} s")
             except KafkaException as exception:
                 error = exception.args[0]
-            if error.code() not in again or time.monotonic() > deadline:
+            if error.code() not in _retried() or time.monotonic() > deadline:
                 raise _read_error(group, error, self._ledger)
             pause(RETRY_S)
 
@@ -169,6 +165,17 @@ class Reader:
                 hint="check that the brokers can be reached, and that this user may DESCRIBE groups",
             )
         return [group.group_id for group in answer.valid]
+
+    def _await_coordinator(self, group: str, request_s: float) -> None:
+        """Raise ``KafkaException`` if a group's coordinator cannot answer yet; other errors are the lookup's."""
+        from confluent_kafka import KafkaException
+
+        answer = self.admin.describe_consumer_groups([group], request_timeout=REQUEST_S)
+        try:
+            answer[group].result(request_s)
+        except KafkaException as exception:
+            if exception.args[0].code() in _retried():
+                raise
 
     def _ask(self, group: str, stable: bool, request_s: float) -> Any:
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -210,6 +217,25 @@ def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterat
         entry = reader.look_up(group, TRY_S)
         if entry is not None:
             yield group, entry
+
+
+@cache
+def _retried() -> frozenset[int]:
+    """The errors after which a lookup is tried again."""
+    from confluent_kafka import KafkaError
+
+    return frozenset(
+        {
+            KafkaError.UNSTABLE_OFFSET_COMMIT,
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+            KafkaError.COORDINATOR_NOT_AVAILABLE,
+            KafkaError.NOT_COORDINATOR,
+            KafkaError.REQUEST_TIMED_OUT,
+            KafkaError._TRANSPORT,
+            KafkaError._TIMED_OUT,
+            KafkaError._TIMED_OUT_QUEUE,
+        }
+    )
 
 
 def _read_error(group: str, error: Any, ledger: str) -> SinkFailed:
