@@ -31,7 +31,7 @@ PAIRWISE = {
     ("left_outer", SPARK): "broker@planned,executor@no-data",
     ("right_outer", EXACTLY_ONCE): "broker@no-data,executor@half-written",
     ("right_outer", SPARK): "driver@written,executor@planned",
-    ("full_outer", EXACTLY_ONCE): "driver@planned,broker@written,worker@planned,master@planned",
+    ("full_outer", EXACTLY_ONCE): "driver@planned,broker@written",
     ("full_outer", SPARK): "executor@half-written,executor@no-data",
     ("left_semi", EXACTLY_ONCE): "driver@no-data,broker@half-written",
     ("left_semi", SPARK): "broker@written,executor@planned",
@@ -43,12 +43,15 @@ WANTED = (
     "broker@half-written",
 )  # fmt: skip
 """What every join is to have with each sink; a broker's death at another point does as well."""
+DAEMONS = ("full_outer", EXACTLY_ONCE)
+"""It has the death of a worker and of the master, too."""
 
 
 def the_rest(join, sink):
     """What of ``WANTED`` a join does not have in the pairwise choice with a sink."""
     had = PAIRWISE[join, sink]
-    missing = (word for word in WANTED if word not in had)
+    daemons = ("worker@planned", "master@planned") if (join, sink) == DAEMONS else ()
+    missing = (word for word in (*WANTED, *daemons) if word not in had)
     return ",".join(word for word in missing if not word.startswith("broker") or "broker" not in had)
 
 

@@ -129,8 +129,8 @@ def build(lefts, rights):
 @pytest.mark.parametrize(
     ("kind", "sparks", "null_rows"),
     [
-        ("inner", "inner", set()),
-        ("left_outer", "leftOuter", set()),
+        pytest.param("inner", "inner", set(), marks=pytest.mark.long),
+        pytest.param("left_outer", "leftOuter", set(), marks=pytest.mark.long),
         ("right_outer", "rightOuter", {(None, "far")}),
     ],
 )

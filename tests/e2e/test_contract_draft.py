@@ -64,6 +64,7 @@ def stranger(stack, tmp_path):
     return Stranger(tmp_path / "theirs", {"src/adteam/statement.py": STATEMENT})
 
 
+@pytest.mark.long
 def test_the_draft_of_a_statement_of_sql_is_a_contract_that_holds(stranger):
     drafted = stranger.run("contract", "--draft", "adteam.statement:pairs")
 

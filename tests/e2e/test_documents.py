@@ -1,4 +1,7 @@
-"""What a reader of the documents types, typed: every block that needs a stack, in order, on the leased one."""
+"""What a reader of the documents types, typed: every block that needs a stack, in order, on the leased one.
+
+In ``make long``: a document takes minutes. Blocks that need no stack run every day (``tests/repository``).
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ import pytest
 from tests.repository import tree
 from tests.support.document_blocks import blocks, carry_out, reader_folder
 
-EVERY_DAY = ("docs/tutorial.md",)
-"""What anybody reads first; the others differ from it by an option or a fault, and take minutes each."""
+TUTORIAL = "docs/tutorial.md"
 
 
 def _needs_a_stack(document: str) -> bool:
@@ -16,12 +18,13 @@ def _needs_a_stack(document: str) -> bool:
 
 
 DOCUMENTS = [
-    pytest.param(name, marks=[] if name in EVERY_DAY else [pytest.mark.long])
+    name
     for name in sorted(["README.md", *(tree.name_of(path) for path in (tree.ROOT / "docs").rglob("*.md"))])
     if _needs_a_stack(name)
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_block_of_the_document_does_what_it_says(document, stack, tmp_path):
     folder = reader_folder(tmp_path)
@@ -30,4 +33,4 @@ def test_every_block_of_the_document_does_what_it_says(document, stack, tmp_path
 
 
 def test_the_first_document_of_a_reader_has_blocks_that_run():
-    assert all(_needs_a_stack(name) for name in EVERY_DAY)
+    assert TUTORIAL in DOCUMENTS

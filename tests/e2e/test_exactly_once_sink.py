@@ -110,7 +110,7 @@ def test_headers_say_which_task_wrote_a_record(copy):
     ("change", "said"),
     [
         ({"partitions": 3}, "partitions 2 before, 3 now"),
-        ({"partitions": 1, "key": ()}, "partitions 2 before, 1 now"),
+        pytest.param({"partitions": 1, "key": ()}, "partitions 2 before, 1 now", marks=pytest.mark.long),
         ({"key": "value"}, "key expressions"),
         ({"options": {"topic": "OTHER"}}, "topic"),
     ],

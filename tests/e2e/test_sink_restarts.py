@@ -84,6 +84,7 @@ def failure_of(query):
     return str(failed.value)
 
 
+@pytest.mark.long
 def test_a_batch_of_which_some_partitions_are_there_is_completed_by_another_kind_of_driver(
     stack, session, copy, victim
 ):
@@ -150,7 +151,9 @@ def test_rows_are_there_once_though_executors_are_killed_while_they_are_written(
     wait_until(lambda: set(events.failed_tasks()) == {0, 1}, 60, lambda: f"{events.failed_tasks()}")
 
 
-@pytest.mark.parametrize("winner", ["the first", pytest.param("the second", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "winner", [pytest.param(one, marks=pytest.mark.long) for one in ("the first", "the second")]
+)
 def test_of_two_drivers_with_one_checkpoint_one_writes_and_the_other_is_told(
     winner, stack, session, second, copy
 ):
@@ -326,7 +329,9 @@ def test_the_code_travels_with_the_query_and_a_batch_in_flight_outlives_other_co
     assert len(values) >= 800
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("connect", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.long) for kind in ("classic", "connect")]
+)
 def test_speculation_is_refused(kind, stack, told, tmp_path):
     conf = {"spark.speculation": "true"}
     if kind == "connect":

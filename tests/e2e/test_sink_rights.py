@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
 
 from tests.e2e.own_broker import own_broker
 from tests.e2e.tasks import LEDGER, Writer, made, values, wanted
+from tests.support.tiers import every_day
 from tidemark.kafka import client as kafka
 from tidemark.sink.cluster_check import check_cluster
 from tidemark.sink.sink_options import read_options
@@ -97,7 +98,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("may_describe", [True, False])
+@pytest.mark.parametrize("may_describe", every_day([True, False], [False]))
 @pytest.mark.parametrize("missing", RIGHTS)
 def test_a_right_that_is_missing_is_named_and_once_it_is_there_the_batch_is_written(
     missing, may_describe, told

@@ -278,6 +278,7 @@ def test_a_killed_driver_comes_back_at_its_address(stack):
     assert run_job(after) == 10
 
 
+@pytest.mark.long
 def test_a_killed_private_driver_comes_back_at_its_address(stack, own_driver):
     stack.kill(own_driver.name)
     with pytest.raises(TestbedError, match="does not run"):

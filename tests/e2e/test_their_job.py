@@ -121,6 +121,7 @@ def must_be_drafted_from_its_event_log(stranger, stack, evidence):
     assert [line.partition("-")[2].rpartition("-")[2] for line in topics] == ['orders",', 'payments",']
 
 
+@pytest.mark.long
 def test_a_connect_program_is_judged_as_it_is_and_started_again_with_its_driver(project, stack):
     project.change("src/adteam/job.py", '("brokers",', '("remote", "brokers",')
     project.change("src/adteam/job.py", 'appName("orders-paid")', "remote(args.remote)")
@@ -169,6 +170,7 @@ OF_TEXT = f"""{OF_JSON}    if time == "ordered_at":
 """
 
 
+@pytest.mark.long
 def test_a_job_whose_records_are_decoded_is_judged_by_its_contract_in_json(stranger):
     stranger.write("src/adteam/readers.py", READERS)
     stranger.change("src/adteam/job.py", OF_JSON, OF_TEXT)

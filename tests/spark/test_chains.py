@@ -29,6 +29,7 @@ def fuzz(*arguments: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_each_kind_of_chain_gives_what_the_model_says():
     told = fuzz("--each", "1")
 

@@ -176,6 +176,7 @@ def delta(tmp_path_factory) -> Written:
     return written
 
 
+@pytest.mark.long
 def test_a_delta_table_has_each_row_with_its_batch_though_it_was_rewritten(delta):
     table = open_table(delta.output)
     last = must_have_each_row_once(table, delta.checkpoint.query_id(), but=(1,))
@@ -187,6 +188,7 @@ def test_a_delta_table_has_each_row_with_its_batch_though_it_was_rewritten(delta
     assert any('"OPTIMIZE"' in path.read_text() for path in commits)
 
 
+@pytest.mark.long
 def test_files_of_the_killed_attempt_are_in_no_commit_of_delta(delta):
     named = "".join(path.read_text() for path in (delta.output / "_delta_log").glob("*.json"))
     assert [path.name for path in delta.whole_files() if path.name not in named]

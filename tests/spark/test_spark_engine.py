@@ -87,7 +87,7 @@ def test_a_damaged_run_has_the_same_verdict_on_both_engines(
 
 
 @pytest.mark.parametrize(
-    "damage", ["lost", *(pytest.param(one, marks=pytest.mark.long) for one in ("flag", "side"))]
+    "damage", [pytest.param(one, marks=pytest.mark.long) for one in ("lost", "flag", "side")]
 )
 def test_a_run_with_a_wrong_state_has_the_same_verdict_on_both_engines(
     damage: str, on_spark: OpenEngine, folder: Path
@@ -194,6 +194,7 @@ def copy_of(run: RunDirectory, path: Path, damage: Damage) -> RunDirectory:
     return in_parquet(path)
 
 
+@pytest.mark.long
 def test_the_command_takes_the_driver_of_the_stack(
     stack: Any, large_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

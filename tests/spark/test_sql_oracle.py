@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.support.tiers import every_day
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.case import Case
 from tidemark.campaigns.random_cases import BOUNDS, flush_of, generate_records, make_contract
@@ -45,7 +46,7 @@ def history_of(kind: JoinKind, form: int) -> History:
 
 
 @pytest.mark.parametrize("form", [pytest.param(2, marks=pytest.mark.long), FORMAT_BY_TIME])
-@pytest.mark.parametrize("kind", JoinKind)
+@pytest.mark.parametrize("kind", every_day(JoinKind, (JoinKind.FULL_OUTER, JoinKind.LEFT_SEMI)))
 def test_each_relation_gives_the_same_on_both_engines(kind, form, quoting, monkeypatch):
     monkeypatch.setattr("tidemark.oracle.sql.join_answer.FEW_ROWS", 0)
     monkeypatch.setattr("tidemark.oracle.sql.join_answer.POPULAR", 3)

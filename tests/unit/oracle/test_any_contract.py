@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from tests.support.either_oracle import modelled
+from tests.support.tiers import every_day
 from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.literal import Literal
 from tidemark.campaigns.case import NO_DATA, RUN_MODES, Case
@@ -136,7 +137,7 @@ def sql_says_the_same(run: Drawn) -> None:
 
 
 @pytest.mark.parametrize("check", [model_does_what_the_rules_say, sql_says_the_same])
-@pytest.mark.parametrize("first", range(0, 10_000, 1_000))
+@pytest.mark.parametrize("first", every_day(range(0, 10_000, 1_000), range(5_000)))
 def test_any_contract(check: Callable[[Drawn], None], first: int) -> None:
     for seed in range(first, first + CASES_PER_SEED):
         try:

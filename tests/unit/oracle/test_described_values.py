@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.tiers import every_day
 from tests.unit.oracle.test_large import both, drawn, facts, write
 from tidemark.errors import TidemarkError
 from tidemark.formats.contract import Contract, Filter, Side, Term
@@ -124,7 +125,7 @@ def outcome(run: RunDirectory) -> dict[str, Any]:
     return kept | {"goals": Counter(map(str, found["goals"].values())), "doubts": len(found["inconclusive"])}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", every_day(KINDS, ("decimal text", "date", "rounded", "double")))
 def test_described_values_have_the_verdict_of_plain_ones(kind: str, tmp_path: Path) -> None:
     verdicts: Counter[str] = Counter()
     compared = 0

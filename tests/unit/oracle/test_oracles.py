@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.either_oracle import modelled
+from tests.support.tiers import every_day
 from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tidemark.formats.contract import Bound, WatermarkPolicy
@@ -110,7 +111,7 @@ def sql_agrees_with_the_model(run: Run) -> None:
 
 
 @pytest.mark.parametrize("check", [model_does_what_the_naive_one_does, sql_agrees_with_the_model])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", every_day(range(8), range(4)))
 def test_random_histories(check: Callable[[Run], None], seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(HISTORIES_PER_SEED):
