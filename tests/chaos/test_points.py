@@ -1,8 +1,8 @@
 """Faults at every commit point, for every join and both sinks: each proved, and every row right afterwards.
 
-A pairwise choice: of join, sink, killed component and point, each two meet in some run. Every day has those runs of
-it in which every join is, and every component at each of its points; ``make long`` has the others, and the rest of
-``WANTED`` of every join with each sink.
+A pairwise choice: of join, sink, killed component and point, each two meet in some run. Every day has runs of it in
+which every component is killed at each of its points; ``make long`` has the others, and the rest of ``WANTED`` of every
+join with each sink.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAIRWISE = {
     ("inner", EXACTLY_ONCE): "driver@half-written,executor@planned",
     ("inner", SPARK): "broker@written,executor@no-data",
     ("left_outer", EXACTLY_ONCE): "driver@written,executor@half-written",
-    ("left_outer", SPARK): "broker@planned,executor@no-data",
+    ("left_outer", SPARK): "broker@planned,broker@no-data,executor@no-data",
     ("right_outer", EXACTLY_ONCE): "broker@no-data,executor@half-written",
     ("right_outer", SPARK): "driver@written,executor@planned",
     ("full_outer", EXACTLY_ONCE): "driver@planned,broker@written",
@@ -37,7 +37,10 @@ PAIRWISE = {
     ("left_semi", SPARK): "broker@written,executor@planned",
 }
 """A driver's death costs most, so each join has one, and each of its points is there."""
-EVERY_DAY = [(join, EXACTLY_ONCE) for join in JOINS] + [("left_outer", SPARK)]
+EVERY_DAY = [
+    ("left_outer", SPARK),
+    *((join, EXACTLY_ONCE) for join in ("inner", "left_outer", "full_outer", "left_semi")),
+]
 WANTED = (
     "driver@planned", "driver@half-written", "driver@written", "driver@no-data", "executor@half-written",
     "broker@half-written",
@@ -194,7 +197,6 @@ def test_each_component_is_killed_at_each_of_its_points_every_day():
         for spec in read_schedule(PAIRWISE[join, sink])
     }
 
-    assert {join for join, _ in EVERY_DAY} == {*JOINS}
     assert done >= {
         (component, point) for component in COMPONENTS for point in POINTS[component, FaultAction.KILL]
     }
@@ -226,7 +228,7 @@ def test_every_join_has_all_that_is_wanted_with_each_sink():
             str(spec) for spec in specs if spec.component in (FaultComponent.DRIVER, FaultComponent.EXECUTOR)
         }
         assert kills >= set(WANTED[:-1])
-        assert sum(spec.component is FaultComponent.BROKER for spec in specs) == 1
+        assert sum(spec.component is FaultComponent.BROKER for spec in specs) >= 1
 
 
 def test_a_driver_is_hit_at_planned_batch_after_batch_in_a_backlog(run_on_own):

@@ -12,7 +12,7 @@ CHAINS = (
     "clicks_per_window", "impressions_once", "first_impressions", "windows_joined", "clicked_per_window",
     "once_then_joined", "shown_again",
 )  # fmt: skip
-EVERY_DAY = {("shown_again", "stepped"), ("shown_again", "backlog")}
+EVERY_DAY = {("shown_again", "stepped")}
 CASES = [
     pytest.param(*case, marks=[] if case in EVERY_DAY else pytest.mark.long, id="-".join(case))
     for case in itertools.product(CHAINS, ("stepped", "backlog"))

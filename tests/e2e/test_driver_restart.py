@@ -44,6 +44,7 @@ def test_a_driver_that_dies_again_and_again_is_started_each_time(own_stack, judg
     assert sum(batch.restarted for batch in RunDirectory(tmp_path / "run").batches()) == len(seen)
 
 
+@pytest.mark.long
 def test_a_batch_that_is_run_again_puts_its_state_in_the_place_of_the_first(own_stack):
     """In memory there is the state of the second run; were the files those of the first, what follows would not fit."""
     with connected(own_stack, own_stack.driver()) as session:

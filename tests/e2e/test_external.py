@@ -41,7 +41,8 @@ def test_an_external_stack_is_recorded_and_found_again(external, home, spec, sta
     assert external.driver().event_log == stack.driver().event_log
 
 
-@pytest.mark.parametrize("pace", ["backlog", pytest.param("stepped", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("pace", ["backlog", "stepped"])
 def test_a_run_on_an_external_stack_is_valid(external, judged, pace):
     verdict = judged(external, pace=pace, impressions=400)
     assert verdict.verdict == "VALID", shown(verdict)

@@ -69,6 +69,7 @@ def test_the_test_that_is_written_passes(function, stranger):
     assert "`tidemark init tests/paid.py --sample" in again.stderr
 
 
+@pytest.mark.long
 def test_the_contract_stays_where_a_sample_is_no_event_of_it_and_the_rest_is_written_later(stranger):
     began = stranger.run("init", "adteam.statement:pairs", "--name", "paid", "--no-ci",
                          "--sample", "orders=other.json", *GIVEN[2:])  # fmt: skip

@@ -188,6 +188,7 @@ def test_commands_take_the_login_from_a_file_and_without_one_say_what_is_missing
     assert "--kafka-conf" in without.stderr
 
 
+@pytest.mark.long
 def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_once(
     secured, secrets, tmp_path
 ):

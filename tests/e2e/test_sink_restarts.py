@@ -151,9 +151,8 @@ def test_rows_are_there_once_though_executors_are_killed_while_they_are_written(
     wait_until(lambda: set(events.failed_tasks()) == {0, 1}, 60, lambda: f"{events.failed_tasks()}")
 
 
-@pytest.mark.parametrize(
-    "winner", [pytest.param(one, marks=pytest.mark.long) for one in ("the first", "the second")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("winner", ["the first", "the second"])
 def test_of_two_drivers_with_one_checkpoint_one_writes_and_the_other_is_told(
     winner, stack, session, second, copy
 ):
@@ -182,7 +181,8 @@ def test_of_two_drivers_with_one_checkpoint_one_writes_and_the_other_is_told(
     assert "is older than the newest batch in Kafka" in said or "CONCURRENT" in said
 
 
-@pytest.mark.parametrize("what", ["kill", pytest.param("fail", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["kill", "fail"])
 def test_a_task_that_ends_early_until_spark_gives_up_leaves_nothing_and_its_rows_come_after_mending(
     what, stack, session, second
 ):
@@ -329,9 +329,8 @@ def test_the_code_travels_with_the_query_and_a_batch_in_flight_outlives_other_co
     assert len(values) >= 800
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.long) for kind in ("classic", "connect")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["classic", "connect"])
 def test_speculation_is_refused(kind, stack, told, tmp_path):
     conf = {"spark.speculation": "true"}
     if kind == "connect":

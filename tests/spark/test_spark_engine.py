@@ -86,9 +86,8 @@ def test_a_damaged_run_has_the_same_verdict_on_both_engines(
     assert found == wanted
 
 
-@pytest.mark.parametrize(
-    "damage", [pytest.param(one, marks=pytest.mark.long) for one in ("lost", "flag", "side")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("damage", ["lost", "flag", "side"])
 def test_a_run_with_a_wrong_state_has_the_same_verdict_on_both_engines(
     damage: str, on_spark: OpenEngine, folder: Path
 ) -> None:
@@ -156,12 +155,13 @@ def without_a_null_row(records: list[OutputRecord]) -> Iterator[OutputRecord]:
     yield from records[A_NULL_ROW + 1 :]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("damage", "name"),
     [
         (without_a_pair, "lost_rows"),
-        pytest.param(with_a_pair_twice, "duplicate_rows", marks=pytest.mark.long),
-        pytest.param(without_a_null_row, "missing_nulls", marks=pytest.mark.long),
+        (with_a_pair_twice, "duplicate_rows"),
+        (without_a_null_row, "missing_nulls"),
     ],
 )
 def test_a_damage_is_the_same_finding_on_both_engines(

@@ -225,7 +225,9 @@ def expected(rows: Sequence[tuple[str, int, str | bytes | None]]) -> Iterator[tu
         ends[topic, part] += 1
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # the machine may be busy
 @given(
     st.lists(st.tuples(st.sampled_from(("left", "right", "other")), st.integers(0, 2), VALUES), max_size=25),
     st.lists(st.tuples(st.sampled_from(("left", "right")), st.integers(0, 2), SOUND), max_size=2),
