@@ -25,13 +25,20 @@ MAPPED = ("-Xlog:cds=off", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocat
 
 def options(state: StateFolder, record: StackRecord, group: str, name: str) -> list[str]:
     """JVM options of a component: map the archive or, if there is none yet, list the loaded classes."""
-    archive = archive_of(record, group)
-    if archive.is_file():
-        os.utime(archive)  # the cache drops the least recently used
-        return [f"-XX:SharedArchiveFile={archive}", *MAPPED]
+    if mapped := options_of_the_archive(record, group):
+        return mapped
     lists = state.path / "classes" / group
     lists.mkdir(parents=True, exist_ok=True)
     return [f"-XX:DumpLoadedClassList={lists / name}.lst"]
+
+
+def options_of_the_archive(record: StackRecord, group: str) -> list[str]:
+    """JVM options that map the archive; none if there is none yet."""
+    archive = archive_of(record, group)
+    if not archive.is_file():
+        return []
+    os.utime(archive)  # the cache drops the least recently used
+    return [f"-XX:SharedArchiveFile={archive}", *MAPPED]
 
 
 def folder() -> Path:

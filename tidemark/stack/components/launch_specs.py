@@ -122,19 +122,16 @@ def driver(
     folder, event_logs = state.path / name, state.path / "event-logs" / name
     for path in (folder, event_logs):
         path.mkdir(parents=True, exist_ok=True)
-    executor_jvm = [
-        "-Xms48m",
-        *spark_settings.DRIVER_JVM,
-        *cds.options(state, record, "spark", f"{name}-{{{{EXECUTOR_ID}}}}"),
-        f"-Djava.io.tmpdir={state.path / 'tmp'}",
-    ]
-    home = _home_without_python(state)
+    home, archive = (
+        _home_without_python(state),
+        cds.options(state, record, "spark", f"{name}-{{{{EXECUTOR_ID}}}}"),
+    )
     own = {
         **spark_settings.driver_network(_host(record, name), _bind(record), port),
         "spark.executor.extraClassPath": ":".join(record.spark_jars),
         "spark.executorEnv.SPARK_HOME": home,
         "spark.cores.max": str(executors_of_a_driver(record)),
-        "spark.executor.extraJavaOptions": " ".join(f'"{option}"' for option in executor_jvm),
+        "spark.executor.extraJavaOptions": _executor_jvm(state, archive),
     }
     files = spark_settings.local_files(record.versions["spark"])
     whole = {**spark_settings.driver_conf(folder, event_logs), **files, **own, **conf}
@@ -176,7 +173,7 @@ def app(
     folder, event_logs = state.path / name, state.path / "event-logs" / name
     for path in (folder, event_logs):
         path.mkdir(parents=True, exist_ok=True)
-    jars = ":".join(record.spark_jars)
+    jars, archive = ":".join(record.spark_jars), cds.options_of_the_archive(record, "spark")
     conf = {
         **spark_settings.driver_conf(folder, event_logs),
         **spark_settings.local_files(record.versions["spark"]),
@@ -188,6 +185,8 @@ def app(
         "spark.executorEnv.SPARK_HOME": _home_without_python(state),
         "spark.executorEnv.PYTHONPATH": env.get("PYTHONPATH", ""),  # as where the job's package is installed
         "spark.cores.max": str(executors_of_a_driver(record)),
+        "spark.driver.extraJavaOptions": _as_one_setting([*spark_settings.DRIVER_JVM, *archive]),
+        "spark.executor.extraJavaOptions": _executor_jvm(state, archive),
     }
     (folder / "spark-defaults.conf").write_text(spark_settings.as_spark_file(conf), encoding="utf-8")
     own = _common_fields(state, record, name)["env"]
@@ -203,6 +202,16 @@ def app(
         cwd=str(folder),
         log=str(log),
     )
+
+
+def _executor_jvm(state: StateFolder, archive: Sequence[str]) -> str:
+    """The JVM options of executors, as one setting of Spark; ``archive`` are those for their classes."""
+    temporary = f"-Djava.io.tmpdir={state.path / 'tmp'}"
+    return _as_one_setting(["-Xms48m", *spark_settings.DRIVER_JVM, *archive, temporary])
+
+
+def _as_one_setting(options: Sequence[str]) -> str:
+    return " ".join(f'"{option}"' for option in options)
 
 
 def _home_without_python(state: StateFolder) -> str:
