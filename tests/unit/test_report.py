@@ -11,6 +11,7 @@ from tidemark.campaigns.fuzz import Outcome, summary
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.formats.evidence import Batch, InputTopic, Manifest, OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.run_notes import NOT_COMPARED, slice_was_split
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.compare.state_locality import Locality
@@ -87,6 +88,26 @@ def test_a_watermark_that_waits_for_an_input_after_a_restart_is_explained(tmp_pa
     assert told == [
         "watermark      stood in batch 2, 3: after a restart it waits until there are rows of rights"
     ]
+
+
+@pytest.mark.parametrize(
+    ("split", "told"), [((), None), ((3,), "note: slice 3 was split"), ((3, 7), "note: slices 3, 7 were split")]
+)
+def test_slices_that_were_split_are_told_in_one_line(split, told, tmp_path, capsys):
+    run = RunDirectory(tmp_path)
+    manifest = Manifest(
+        tidemark_evidence=2, contract=CONTRACT.to_json(), delivery=Delivery.AT_LEAST_ONCE, inputs=INPUTS,
+        notes=["no event log", *map(slice_was_split, split), f"{NOT_COMPARED}a filter"],
+    )  # fmt: skip
+    run.write_json("manifest", manifest)
+    run.write_lines("batches", [])
+
+    print_verdict(verdict("VALID"), tmp_path, [])
+
+    notes = [line.strip() for line in capsys.readouterr().out.splitlines() if "note: " in line]
+    assert notes[0] == "note: not compared with the plan: a filter"
+    assert len(notes) == (1 if told is None else 2)
+    assert told is None or notes[1].startswith(told)
 
 
 @pytest.mark.parametrize("word", ["VALID", "INVALID", "UNKNOWN"])

@@ -25,6 +25,7 @@ from tidemark.campaigns.state_stores import as_known_to, can_be_read
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.connect_url import with_parameters
 from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
+from tidemark.formats.run_notes import slice_was_split
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.kafka.connection import Broker
@@ -206,7 +207,7 @@ class CaseRun:
         feed.wait_until_read()
         for number in range(1, case.slices):
             if not feed.publish_one_batch(partial(self.publish, "trace", number)):
-                self._notes.append(f"slice {number} was split into two batches")
+                self._notes.append(slice_was_split(number))
         for number in range(case.rounds):
             feed.publish_one_batch(partial(self.publish, "flush", number))
         self._stop()

@@ -16,6 +16,7 @@ from rich.text import Text
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault
+from tidemark.formats.run_notes import NOT_COMPARED, split_slice
 from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.causes.cause_lines import first_read
@@ -46,7 +47,7 @@ def print_verdict(
         console.print(Text(f"{'watermark':<15}").append(value, style="bold"))
     for line in _findings(verdict):
         console.print(line)
-    for note in (*notes(verdict), *_not_compared(run_dir)):
+    for note in (*notes(verdict), *_notes_of_the_run(run_dir)):
         console.print(f"  {note}", markup=False)
     for reason in verdict.inconclusive:
         console.print(Text(f"  inconclusive because {reason}", style="yellow"))
@@ -171,7 +172,7 @@ def failure_lines(verdict: Verdict, run_dir: Path, command: str = "") -> Iterato
     first, *others = [*_what_is_wrong(verdict), *verdict.inconclusive] or [""]
     yield f"{verdict.pipeline} is {verdict.verdict}, judged as {verdict.delivery}: {first}"
     yield from (f"  {line}" for line in others)
-    yield from (f"  {note}" for note in _not_compared(run_dir))
+    yield from (f"  {note}" for note in _notes_of_the_run(run_dir))
     if verdict.findings_total:
         totals = ", ".join(f"{name} {total:,}" for name, total in verdict.findings_total.items())
         yield f"  findings   {totals}"
@@ -180,13 +181,22 @@ def failure_lines(verdict: Verdict, run_dir: Path, command: str = "") -> Iterato
         yield f"  reproduce  {command}"
 
 
-def _not_compared(run_dir: Path) -> list[str]:
-    """What of the plan was not compared with the contract: a filter there may be why rows are wrong."""
+def _notes_of_the_run(run_dir: Path) -> list[str]:
+    """What of the plan was not compared with the contract, for a filter there may be why rows are wrong; and slices of
+    the trace that one batch each was meant to read.
+    """
     try:
         found = RunDirectory(run_dir).manifest.notes
     except (BrokenEvidence, OSError):
         return []
-    return [f"note: {note}" for note in found if note.startswith("not compared with the plan: ")]
+    split = [number for note in found if (number := split_slice(note)) is not None]
+    told = [f"note: {note}" for note in found if note.startswith(NOT_COMPARED)]
+    if split:
+        which = f"slice {split[0]} was" if len(split) == 1 else f"slices {', '.join(map(str, split))} were"
+        told.append(
+            f"note: {which} split into two batches, so the batches of a replay, and what is late in them, may differ"
+        )
+    return told
 
 
 def _what_is_wrong(verdict: Verdict) -> list[str]:

@@ -26,6 +26,7 @@ from tidemark.formats.connect_url import with_parameters
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import PROJECT, keep_project
+from tidemark.formats.run_notes import NOT_COMPARED, slice_was_split
 from tidemark.formats.trace import Header, TraceReader
 from tidemark.kafka import client as kafka
 from tidemark.kafka.connection import connected_admin
@@ -194,7 +195,7 @@ class LiveRun:
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         if not plan:
             collector.note(
-                "not compared with the plan: anything: the event log of the job has no plan of its join"
+                f"{NOT_COMPARED}anything: the event log of the job has no plan of its join"
             )
             return
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
@@ -212,7 +213,7 @@ class LiveRun:
         feed.wait_until_read()
         for number in range(self._before_start(), self._header.slices):
             if not feed.publish_one_batch(partial(publisher.ask, f"publish {number}", SLICE_S)):
-                collector.note(f"slice {number} was split into two batches")
+                collector.note(slice_was_split(number))
             self._options.report("publish", number + 1, self._header.slices)
 
     def _before_start(self) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.connect_url import with_parameters
 from tidemark.formats.contract import Contract
+from tidemark.formats.run_notes import NOT_COMPARED
 from tidemark.preflight import (
     Advice,
     PlanComparison,
@@ -45,7 +46,7 @@ class PlanCheck:
     def notes(self) -> list[str]:
         """What is no difference, as notes for the manifest, one sentence each."""
         return [
-            *(f"not compared with the plan: {sentence}" for sentence in self.comparison.not_compared),
+            *(f"{NOT_COMPARED}{sentence}" for sentence in self.comparison.not_compared),
             *(f"unsafe join: {advice}" for advice in self.advice),
         ]
 
