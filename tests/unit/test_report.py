@@ -91,7 +91,8 @@ def test_a_watermark_that_waits_for_an_input_after_a_restart_is_explained(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("split", "told"), [((), None), ((3,), "note: slice 3 was split"), ((3, 7), "note: slices 3, 7 were split")]
+    ("split", "told"),
+    [((), None), ((3,), "note: slice 3 was split"), ((3, 7), "note: slices 3, 7 were split")],
 )
 def test_slices_that_were_split_are_told_in_one_line(split, told, tmp_path, capsys):
     run = RunDirectory(tmp_path)

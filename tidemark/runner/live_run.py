@@ -194,9 +194,7 @@ class LiveRun:
         """Report differences between contract and plan, and unsafe joins."""
         plan, spark_version = str(answer["plan"]), self._stack.versions.get("spark", "")
         if not plan:
-            collector.note(
-                f"{NOT_COMPARED}anything: the event log of the job has no plan of its join"
-            )
+            collector.note(f"{NOT_COMPARED}anything: the event log of the job has no plan of its join")
             return
         (self._directory.path / "logs" / "plan.txt").write_text(plan)
         plan_check = check_plan(self._contract, plan, str(answer["policy"]), spark_version)
