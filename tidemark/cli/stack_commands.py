@@ -89,7 +89,12 @@ def up_command(
     spark: SparkOption = None,
     bootstrap: Annotated[str, typer.Option(help="external: Kafka's HOST:PORT as this machine sees it.")] = "",
     bootstrap_inside: BootstrapInside = "",
-    remote: Annotated[str, typer.Option(help="external: the Spark Connect server, sc://HOST:PORT.")] = "",
+    remote: Annotated[
+        str,
+        typer.Option(
+            help="external: the Spark Connect server, sc://HOST:PORT, or sc://HOST:PORT/;token=@FILE;…"
+        ),
+    ] = "",
     kafka_conf: ExternalLogin = None,
     kafka_conf_inside: LoginInside = "",
     registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
