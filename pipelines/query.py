@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import coalesce, col, struct, to_json
 
 from pipelines.user_errors import as_usage_error
-from tidemark.errors import TidemarkError, UsageError
+from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.client_settings import spark_options
-from tidemark.formats.connect_url import with_token
+from tidemark.formats.connect_url import with_token, without_token
 from tidemark.formats.contract import Output
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ def add_login(parser: ArgumentParser) -> None:
     )
 
 
+_NOT_LET_IN = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+"""gRPC's codes where a token is no longer valid."""
+
+
 @contextmanager
 def open_session(args: Namespace) -> Iterator[SparkSession]:
     """A session on the driver, with the settings of the command line; ``getOrCreate`` returns it."""
@@ -83,6 +87,15 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
         for name, value in args.conf:
             session.conf.set(name, value)
         yield session
+    except Exception as error:
+        if any(f"StatusCode.{code}" in str(error) for code in _NOT_LET_IN):
+            raise TestbedError(
+                "the Spark Connect server does not let this client in any more",
+                detail=without_token(str(error), args.remote),
+                hint="write a valid token into the file that the address names, and run again; the query of this run "
+                "may go on at the server until its session has ended",
+            ) from error
+        raise
     finally:
         session.stop()
 

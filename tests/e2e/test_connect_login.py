@@ -77,3 +77,21 @@ def test_a_token_that_is_not_valid_is_one_clear_error(spec, home, gateway, monke
     assert "no valid token" in refused.value.detail
     assert "token=@FILE" in refused.value.hint
     assert TOKEN not in str(refused.value) + refused.value.detail
+
+
+def test_a_token_that_runs_out_in_a_run_is_one_clear_error(
+    spec, home, judged, gateway, tmp_path, monkeypatch
+):
+    external = up(spec, home=home)
+
+    def run_out(step: str, done: int, _total: int) -> None:
+        if (step, done) == ("publish", 2):
+            monkeypatch.setattr(gateway, "token", "another")
+
+    with pytest.raises(TestbedError, match="does not let this client in any more") as ended:
+        judged(external, impressions=300, generator=("--slices", "6"), report=run_out)
+    assert "no valid token" in ended.value.detail
+    assert "write a valid token" in ended.value.hint
+    monkeypatch.setattr(gateway, "token", TOKEN)
+    assert judged(external, "again").verdict == "VALID"
+    assert files_with([TOKEN], tmp_path) == []

@@ -17,7 +17,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any
 
 from tidemark.errors import SinkFailed, SinkRefused
@@ -219,7 +218,6 @@ def committed(client: Mapping[str, str], ledger: str = DEFAULT_LEDGER) -> Iterat
             yield group, entry
 
 
-@cache
 def _retried() -> frozenset[int]:
     """The errors after which a lookup is tried again."""
     from confluent_kafka import KafkaError

@@ -98,9 +98,18 @@ def write_exactly_once(
 
 
 def _register(session: SparkSession) -> None:
+    payload = pickled_entry_points()
     with _by_value():
-        payload = zlib.compress(cloudpickle.dumps((prepare, write, end_batch)), 9)  # type: ignore[no-untyped-call]
         session.dataSource.register(type(FORMAT, (KafkaExactlyOnce,), {"payload": payload}))
+
+
+def pickled_entry_points() -> bytes:
+    """The payload of the data source: what drivers and executors run, where ``tidemark`` is not installed.
+
+    What is pickled by its name only, such as a function under ``functools.cache``, must not be in it.
+    """
+    with _by_value():
+        return zlib.compress(cloudpickle.dumps((prepare, write, end_batch)), 9)  # type: ignore[no-untyped-call]
 
 
 def _check_session(session: SparkSession, parsed: SinkOptions) -> None:
