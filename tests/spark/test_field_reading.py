@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -44,13 +45,19 @@ def as_spark_reads(session: Any, side: Side, fields: list[Field], values: Values
     return sorted(tuple(row) for row in found.collect())
 
 
+@dataclass(frozen=True)
+class Reading:
+    """Where the JSON is in a value: SQL of its text for Spark, and what the judge makes of the value."""
+
+    text: str
+    decode: Callable[[Any], dict[str, Any] | None]
+
+
+PLAIN = Reading("value", decode_object)
+
+
 def differences(
-    session: Any,
-    side: Side,
-    fields: list[Field],
-    values: Values,
-    text: str = "value",
-    decode: Callable[[Any], dict[str, Any] | None] = decode_object,
+    session: Any, side: Side, fields: list[Field], values: Values, reading: Reading = PLAIN
 ) -> list[Any]:
     """What Spark and the judge read otherwise: name of the field, both readings, the record.
 
@@ -60,9 +67,9 @@ def differences(
     readers = [(field, value_reader(field)) for field in fields]
     found = []
     for value, (_, time_us, *texts) in zip(
-        values, as_spark_reads(session, side, fields, values, text), strict=True
+        values, as_spark_reads(session, side, fields, values, reading.text), strict=True
     ):
-        decoded = decode(value)
+        decoded = reading.decode(value)
         ours = None if decoded is None else read_time(decoded)
         if ours != time_us and (time_us is None or FIRST_US <= time_us <= LAST_US):
             found.append((f"time {side.time_format}", ours, time_us, value))
@@ -106,7 +113,7 @@ def test_json_behind_the_head_of_a_registry_is_read_as_spark_reads_what_follows_
     texts = [record(rng).encode() for _ in range(records)]
     found = differences(
         session, side, FIELDS, [HEAD.pack(0, number) + text for text in texts],
-        "CAST(substring(value, 6) AS STRING)", as_the_judge_reads,
+        Reading("CAST(substring(value, 6) AS STRING)", as_the_judge_reads),
     )  # fmt: skip
 
     assert not found, (len(found), found[:20])
