@@ -16,7 +16,7 @@ from pipelines.user_errors import as_usage_error
 from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.chain import Chain, topics_of
 from tidemark.formats.client_settings import spark_options
-from tidemark.formats.connect_url import with_token, without_token
+from tidemark.formats.connect_url import is_refusal, with_token, without_token
 from tidemark.formats.contract import Output
 
 if TYPE_CHECKING:
@@ -69,10 +69,6 @@ def add_login(parser: ArgumentParser) -> None:
     )
 
 
-_NOT_LET_IN = ("UNAUTHENTICATED", "PERMISSION_DENIED")
-"""gRPC's codes where a token is no longer valid."""
-
-
 @contextmanager
 def open_session(args: Namespace) -> Iterator[SparkSession]:
     """A session on the driver, with the settings of the command line; ``getOrCreate`` returns it."""
@@ -88,10 +84,10 @@ def open_session(args: Namespace) -> Iterator[SparkSession]:
             session.conf.set(name, value)
         yield session
     except Exception as error:
-        if any(f"StatusCode.{code}" in str(error) for code in _NOT_LET_IN):
+        if is_refusal(str(error)):
             raise TestbedError(
                 "the Spark Connect server does not let this client in any more",
-                detail=without_token(str(error), args.remote),
+                detail=without_token(str(error), remote),
                 hint="write a valid token into the file that the address names, and run again; the query of this run "
                 "may go on at the server until its session has ended",
             ) from error

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.conftest import shown
 from tests.e2e.exposed import command_lines, files_with
+from tests.support.tiers import every_day
 from tidemark.campaigns.fuzz import run_seed
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.errors import KafkaRefused
@@ -70,7 +71,7 @@ APP = (
     " --checkpoint {checkpoint} --conf {kafka-conf}"
 )
 EVERY_DAY = "sasl-scram"
-LOGINS = [pytest.param(one, marks=[] if one == EVERY_DAY else pytest.mark.long) for one in KAFKA_SECURITY]
+LOGINS = every_day(KAFKA_SECURITY, [EVERY_DAY])
 
 
 @pytest.fixture(scope="module", params=LOGINS)

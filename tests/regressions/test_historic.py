@@ -13,6 +13,7 @@ from tests.mutants.mutants import PIPELINES
 from tests.mutants.score import PROPERTY, Line
 from tests.regressions.historic import HISTORIC
 from tests.support.bundled import case_of
+from tests.support.tiers import every_day
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
@@ -64,9 +65,7 @@ def broken(run, name, folder):
 EVERY_DAY = {"SPARK-26154", "SPARK-38684", "SPARK-49829"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in EVERY_DAY else pytest.mark.long) for name in HISTORIC]
-)
+@pytest.mark.parametrize("name", every_day(HISTORIC, EVERY_DAY))
 def test_the_bug_is_gone_and_would_be_caught_by_name(name, warm, tmp_path, request):
     case, run = HISTORIC[name], RunDirectory(tmp_path / "run")
     verdict = warm.run(case_of(pipeline_of(name, tmp_path), HERE / f"{name}.jsonl"), run.path)

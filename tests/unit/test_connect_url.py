@@ -14,6 +14,7 @@ from tidemark.formats.connect_url import (
     with_token,
     without_token,
 )
+from tidemark.sparksql.spark_sessions import open_session
 
 ADDRESSES = [
     ("sc://spark", "spark", 15002),
@@ -82,7 +83,9 @@ def test_the_token_of_a_file_is_in_the_clients_address_alone(tmp_path):
     resolved = with_token(with_parameters(check_url(url), session_id="1"))
 
     assert DefaultChannelBuilder(with_token(url)).token == "a=b;c%d/"
-    assert without_token(f"no: {resolved}, 'a=b;c%d/'", url) == "no: sc://spark/;token=…;session_id=1, '…'"
+    assert (
+        without_token(f"no: {resolved}, 'a=b;c%d/'", resolved) == "no: sc://spark/;token=…;session_id=1, '…'"
+    )
     assert with_token("sc://spark") == "sc://spark"
 
 
@@ -92,3 +95,12 @@ def test_a_token_file_that_is_missing_or_empty_is_named(tmp_path):
         with_token("sc://spark/;token=@/no/such/file")
     with pytest.raises(UsageError, match="empty' has no token"):
         with_token(f"sc://spark/;token=@{tmp_path / 'empty'}")
+
+
+def test_a_judges_master_with_a_token_is_refused_before_anybody_is_asked():
+    with (
+        pytest.raises(UsageError, match="has a token") as refused,
+        open_session("sc://localhost:1/;token=hunter2"),
+    ):
+        pass
+    assert "hunter2" not in str(refused.value)

@@ -19,8 +19,8 @@ DEFAULT_PORT = 15002
 ROOTS_VARIABLE = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 """gRPC's variable: a PEM file with the certificates of issuers to trust, in place of the usual ones."""
 _FORM = re.compile(r"sc://(\[[0-9A-Fa-f:.]+\]|[^:/;\[\]]+)(?::([0-9]+))?(?:/(?:;(.*))?)?")
-_OURS = ("session_id",)
-"""Parameters that tidemark sets."""
+_NOT_LET_IN = ("UNAUTHENTICATED", "PERMISSION_DENIED")
+"""gRPC's codes where a token is missing, or is not valid (any more)."""
 
 
 def check_url(url: str) -> str:
@@ -38,12 +38,11 @@ def check_url(url: str) -> str:
             f"the address {shown!r} has a token, which anybody on this machine could read",
             hint="write the token into a file that you alone can read, and name the file: token=@/path/to/file",
         )
-    for name in _OURS:
-        if name in parameters:
-            raise UsageError(
-                f"the address {shown!r} sets {name}, which each run sets for itself",
-                hint=f"leave {name} out",
-            )
+    if "session_id" in parameters:
+        raise UsageError(
+            f"the address {shown!r} sets session_id, which each run sets for itself",
+            hint="leave session_id out",
+        )
     return url
 
 
@@ -71,8 +70,8 @@ def with_token(url: str) -> str:
     Raises:
         UsageError: the file cannot be read, or is empty.
     """
-    file = _parameters(url).get("token", "").removeprefix("@")
-    if not file:
+    named, _, file = _parameters(url).get("token", "").partition("@")
+    if named or not file:
         return url
     try:
         token = Path(file).read_text(encoding="utf-8").strip()
@@ -88,9 +87,14 @@ def with_token(url: str) -> str:
 
 
 def without_token(text: str, url: str) -> str:
-    """A text, an error message say, without the token of this address."""
-    token = _parameters(with_token(url)).get("token")
+    """A text, an error message say, without the token that :func:`with_token` has put into this address."""
+    token = _parameters(url).get("token")
     return text.replace(quote(token, safe=""), "…").replace(token, "…") if token else text
+
+
+def is_refusal(error: str) -> bool:
+    """Whether the text of a client's error says that the server does not let it in."""
+    return any(f"StatusCode.{code}" in error for code in _NOT_LET_IN)
 
 
 def client_environment() -> dict[str, str]:

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tidemark.errors import TestbedError, UsageError
-from tidemark.formats.connect_url import check_url, with_token
+from tidemark.formats.connect_url import SCHEME, check_url, host_and_port, with_token
 from tidemark.stack import current
 from tidemark.stack.components.ports import LOOPBACK, accepts_connections
 from tidemark.stack.install.toolchain import check_java, find_java
@@ -28,8 +28,8 @@ from tidemark.stack.install.toolchain import check_java, find_java
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 """What a session raises, of either kind."""
 LOCAL = "local[*]"
-_CONNECT = "sc://"
-_DEFAULT_PORTS = {"sc": 15002, "spark": 7077}
+_STANDALONE = "spark://"
+_STANDALONE_PORT = 7077
 _OWN = {
     "spark.app.name": "tidemark check",
     "spark.ui.enabled": "false",
@@ -65,7 +65,7 @@ def open_session(master: str | None, conf: Sequence[str] = ()) -> Iterator[Spark
         )
     try:
         session, is_own = (
-            _connected(master, settings) if master.startswith(_CONNECT) else _classic(master, settings)
+            _connected(master, settings) if master.startswith(SCHEME) else _classic(master, settings)
         )
     except SPARK_ERRORS as error:
         raise TestbedError(
@@ -107,18 +107,20 @@ def _driver_of_the_stack() -> str | None:
 
 def _addresses(master: str) -> list[tuple[str, int]]:
     """Where a server must answer; a cluster manager is left to Spark's own client."""
-    scheme, _, places = master.partition("://")
-    if scheme not in _DEFAULT_PORTS:
+    if master.startswith(SCHEME):
+        return [host_and_port(check_url(master))]
+    if not master.startswith(_STANDALONE):
         return []
-    found = [urlsplit(f"//{place}") for place in places.partition("/")[0].split(",")]
+    places = master.removeprefix(_STANDALONE).partition("/")[0].split(",")
+    found = [urlsplit(f"//{place}") for place in places]
     try:
-        return [(one.hostname or "", one.port or _DEFAULT_PORTS[scheme]) for one in found]
+        return [(one.hostname or "", one.port or _STANDALONE_PORT) for one in found]
     except ValueError as error:
         raise UsageError(f"{master!r} is no master URL: {error}", hint="write spark://HOST:PORT") from error
 
 
 def _connected(master: str, settings: Mapping[str, str]) -> tuple[SparkSession, bool]:
-    session = SparkSession.builder.remote(with_token(check_url(master))).create()
+    session = SparkSession.builder.remote(with_token(master)).create()
     for name, value in settings.items():
         session.conf.set(name, value)
     return session, True

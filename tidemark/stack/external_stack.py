@@ -18,7 +18,14 @@ from uuid import uuid4
 
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.client_settings import broker_settings, write_for_spark
-from tidemark.formats.connect_url import SCHEME, host_and_port, user_of, with_token, without_token
+from tidemark.formats.connect_url import (
+    SCHEME,
+    host_and_port,
+    is_refusal,
+    user_of,
+    with_token,
+    without_token,
+)
 from tidemark.stack import readiness
 from tidemark.stack.api import (
     DRIVER,
@@ -280,9 +287,10 @@ def _examine(
     state: StateFolder, spec: StackSpec, external: External, kafka: dict[str, Any]
 ) -> dict[str, Any]:
     folder = Path(external.shared_dir) / f"tidemark-{uuid4().hex[:8]}"
+    remote = with_token(external.remote)
     request = {
         "do": "examine",
-        "remote": with_token(external.remote),
+        "remote": remote,
         "kafka": kafka,
         "folder": str(folder),
     }
@@ -300,8 +308,8 @@ def _examine(
         shutil.rmtree(folder, ignore_errors=True)
     if "error" in answer or not written:
         not_visible = f"its files in {external.shared_dir} are not visible on this machine"
-        detail = without_token(str(answer.get("error", not_visible)), external.remote)
-        if "UNAUTHENTICATED" in detail or "PERMISSION_DENIED" in detail:
+        detail = without_token(str(answer.get("error", not_visible)), remote)
+        if is_refusal(detail):
             raise TestbedError(
                 f"the Spark Connect server at {external.remote} does not let this client in",
                 detail=detail,

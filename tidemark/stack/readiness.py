@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.errors import DaemonDied, DeadlineExceeded, TestbedError
-from tidemark.formats.connect_url import client_environment, with_token
+from tidemark.formats.connect_url import client_environment, with_parameters, with_token
 from tidemark.processes import Conversation, base_environment
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StateFolder
 from tidemark.stack.runtime import Runtime
@@ -289,6 +289,8 @@ def warm_up(
 
 def release_session(probe: Conversation, remote: str, session_id: str, user_id: str) -> str:
     """Release a Connect session, which stops its queries; returns why that failed, or an empty string."""
-    request = {"do": "release", "remote": with_token(remote), "session_id": session_id, "user_id": user_id}
+    server = with_token(remote)
+    own = {"session_id": session_id, "user_id": user_id}
+    request = {"do": "release", "remote": server, "session": with_parameters(server, **own), **own}
     answer = probe.ask(request, ANSWER_S)
     return str(answer.get("error", ""))

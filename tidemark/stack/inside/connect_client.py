@@ -4,7 +4,8 @@ Runs in the stack's own interpreter, which has PySpark but not necessarily tidem
 
 ``{"do": "locate", "remote": ..., "count": n}``    runs n one-row tasks; answers
 ``{"folders": [working folder of each]}``
-``{"do": "release", "remote": ..., "session_id": ..., "user_id": ...}``    ends a session and its queries
+``{"do": "release", "remote": ..., "session": ..., "session_id": ..., "user_id": ...}``    ends a session and its
+queries; ``session`` is the address with both ids
 ``{"do": "examine", "remote": ..., "kafka": {...}, "folder": ...}``    reads Kafka and writes to a folder; answers
 ``{"versions": {...}, "conf": {...}, "names": [...]}`` of the driver. ``kafka`` has the address (``bootstrap``), and for
 a login the file with it (``file``) and its settings (``names``; ``null``: they are read there)
@@ -70,9 +71,7 @@ def release(request: dict[str, Any]) -> dict[str, Any]:
 
 def _stop_queries(request: dict[str, Any]) -> dict[str, Any]:
     """Stop the streaming queries of a session, as the client that began it would."""
-    own = f"session_id={request['session_id']};user_id={request['user_id']}"
-    remote = request["remote"]
-    session = SparkSession.builder.remote(f"{remote}{';' if '/;' in remote else '/;'}{own}").create()
+    session = SparkSession.builder.remote(request["session"]).create()
     try:
         for query in session.streams.active:
             query.stop()
