@@ -241,11 +241,20 @@ class Copy:
 
     def backdate(self, batch: int, by_s: int) -> None:
         """Make a batch older than it is."""
-        path = self.checkpoint / "offsets" / str(batch)
-        version, about, *sources = path.read_text().split("\n")
+        name = f"offsets/{batch}"
+        version, about, *sources = self.read(name).split("\n")
         begun = json.loads(about)
         begun["batchTimestampMs"] -= 1000 * by_s
-        path.write_text("\n".join([version, json.dumps(begun, separators=(",", ":")), *sources]))
+        self.rewrite(name, "\n".join([version, json.dumps(begun, separators=(",", ":")), *sources]))
+
+    def read(self, name: str) -> str:
+        """A file of the checkpoint."""
+        return (self.checkpoint / name).read_text()
+
+    def rewrite(self, name: str, text: str) -> None:
+        """Write a file of the checkpoint."""
+        path = self.checkpoint / name
+        path.write_text(text)
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 

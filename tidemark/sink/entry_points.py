@@ -12,7 +12,8 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from tidemark.errors import SinkRefused
+from tidemark.errors import SinkFailed, SinkRefused
+from tidemark.sink.driver.checkpoint_files import CheckpointFiles, StoredFiles, checkpoint_files
 from tidemark.sink.driver.in_flight import BatchFingerprint, check_age, newest, query_id
 from tidemark.sink.driver.takeover import end_transactions, open_ledger, take_over
 from tidemark.sink.ledger_checks import Task
@@ -34,17 +35,22 @@ def prepare(options: Mapping[str, str], columns: Mapping[str, str]) -> BatchFing
     """On the driver, once per batch: returns the batch in flight; ``None`` if the checkpoint cannot be read from here.
 
     Raises:
-        SinkRefused: options or columns are invalid, the batch is too old, or it was begun with other settings.
-        SinkFailed: the batch is run again, and the ledger cannot be read.
+        SinkRefused: options or columns are invalid, the batch is too old, or it was begun with other settings; or the
+            checkpoint is in a store that Python has no file system for.
+        SinkFailed: the store of the checkpoint does not answer; or the batch is run again, and the ledger cannot be
+            read.
     """
     parsed = read_options(options)
     check_columns(columns, parsed.topic)
-    in_flight = newest(parsed.checkpoint)
+    files = _files(parsed)
+    in_flight = newest(files)
     if in_flight is None:
+        if isinstance(files, StoredFiles):
+            raise files.without_a_batch()
         return None
     check_age(in_flight, parsed.expiry_guard_s)
     is_begun = in_flight.time_ms < parsed.started_ms
-    query = query_id(parsed.checkpoint) if is_begun or in_flight.batch == 0 else None
+    query = query_id(files) if is_begun or in_flight.batch == 0 else None
     if query is not None and is_begun:
         take_over(query, in_flight, parsed)
     if query is not None and in_flight.batch == 0:
@@ -60,11 +66,21 @@ def write(batches: Iterator[Any], options: Mapping[str, str], in_flight: BatchFi
 
 
 def end_batch(options: Mapping[str, str]) -> None:
-    """On the driver, after a batch failed or was stopped: end the transactions that killed workers left open."""
+    """On the driver, after a batch failed or was stopped: end the transactions that killed workers left open.
+
+    If the checkpoint's store does not answer, the next attempt or the transaction timeout ends them.
+    """
     parsed = read_options(options)
-    query = query_id(parsed.checkpoint)
+    try:
+        query = query_id(_files(parsed))
+    except (SinkFailed, SinkRefused):
+        return
     if query is not None:
         end_transactions(query, parsed)
+
+
+def _files(parsed: SinkOptions) -> CheckpointFiles | None:
+    return checkpoint_files(parsed.checkpoint, parsed.checkpoint_store) if parsed.checkpoint_checks else None
 
 
 def _task(parsed: SinkOptions, in_flight: BatchFingerprint | None) -> Task:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 from tidemark.errors import SinkRefused, UsageError
 from tidemark.formats.client_settings import (
@@ -116,6 +117,8 @@ SINK_OPTIONS = {
     "sinkid",
     "transactionalidprefix",
     "ledgertopic",
+    "checkpointchecks",
+    "checkpointstore",
     "expiryguardseconds",
     "ignoreexpiry",
     "newledger",
@@ -132,6 +135,8 @@ class SinkOptions:
     """The options of one sink. ``client`` has librdkafka's settings; ``keys`` is the fingerprint of the key
     expressions.
 
+    ``checkpoint_store`` has settings of the checkpoint's file system, as the query of a URL; without
+    ``checkpoint_checks`` the driver does not read the checkpoint.
     ``started_ms`` is the driver's clock at the start of the query: a batch that was begun earlier is run again.
     """
 
@@ -144,6 +149,8 @@ class SinkOptions:
     prefix: str
     ledger: str
     checkpoint: str | None
+    checkpoint_store: str
+    checkpoint_checks: bool
     expiry_guard_s: float
     new_ledger: bool
     started_ms: int
@@ -183,6 +190,8 @@ def read_options(given: Mapping[str, str], *, on_cluster: bool = True) -> SinkOp
         prefix=_name(options, "transactionalidprefix", DEFAULT_PREFIX),
         ledger=_name(options, "ledgertopic", DEFAULT_LEDGER),
         checkpoint=options.get("checkpointlocation"),
+        checkpoint_store=_store_address(options.get("checkpointstore", "")),
+        checkpoint_checks=_boolean(options, "checkpointchecks", "true"),
         expiry_guard_s=float("inf") if _boolean(options, "ignoreexpiry") else _expiry_guard_s(options),
         new_ledger=_boolean(options, "newledger"),
         started_ms=_positive_int(options, "startedms", "1"),
@@ -299,6 +308,18 @@ def _jaas_login(jaas: str) -> dict[str, str]:
     return {"sasl.username": found[1], "sasl.password": found[2]}
 
 
+def _store_address(settings: str) -> str:
+    for name, _ in parse_qsl(settings):
+        if any(word in name.lower() for word in ("key", "secret", "token", "password")):
+            raise SinkRefused(
+                f"option checkpointStore has the setting {name}",
+                detail="options are in the plan and the event log of a query, for everybody to read",
+                hint="leave it out, and give the login in the driver's environment (for S3, AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, a profile, or the role of the machine)",
+            )
+    return settings
+
+
 def _positive_int(options: Mapping[str, str], name: str, default: str) -> int:
     text = options.get(name, default)
     if not text.isdecimal() or int(text) < 1:
@@ -306,8 +327,8 @@ def _positive_int(options: Mapping[str, str], name: str, default: str) -> int:
     return int(text)
 
 
-def _boolean(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false").lower()
+def _boolean(options: Mapping[str, str], name: str, default: str = "false") -> bool:
+    text = options.get(name, default).lower()
     if text not in ("true", "false"):
         raise SinkRefused(f"option {name} is {text!r}", hint="set it to true or false")
     return text == "true"

@@ -8,7 +8,6 @@ has the watermark of the next batch. Source: ``OffsetSeqLog`` and ``CommitLog`` 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,15 +17,13 @@ POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 """A setting that the metadata of ``offsets/N`` has."""
 
 
-def read_query_id(folder: str) -> str:
-    """The id of the query that a checkpoint belongs to; a restart does not change it.
+def read_query_id(metadata: str) -> str:
+    """The id of the query that a checkpoint belongs to, from its file ``metadata``; a restart does not change it.
 
     Raises:
-        OSError: there is no such file, or not yet.
-        ValueError, KeyError, TypeError: the file is incomplete, or has another format.
+        ValueError, KeyError, TypeError: the text is incomplete, or has another format.
     """
-    with open(os.path.join(folder, "metadata"), encoding="utf-8") as file:
-        return str(json.load(file)["id"])
+    return str(json.loads(metadata)["id"])
 
 
 class PlannedBatch(NamedTuple):
@@ -53,7 +50,7 @@ class Checkpoint:
 
     def query_id(self) -> str:
         """The query's id; a restart does not change it. Raises ``OSError`` while there is none."""
-        return read_query_id(str(self.path))
+        return read_query_id((self.path / "metadata").read_text(encoding="utf-8"))
 
     def planned(self) -> list[int]:
         """Ids of the planned batches, in order."""

@@ -118,7 +118,7 @@ def _read(folder: Path) -> QueryLog:
     oldest = min(commits, default=None)
     earlier = [batch.batch for batch in planned if oldest is not None and batch.batch < oldest]
     return QueryLog(
-        query_id=_parsed_whole(folder / "metadata", lambda _text: read_query_id(str(folder))),
+        query_id=_parsed_whole(folder / "metadata", read_query_id),
         planned=planned,
         committed=frozenset([*commits, *earlier]),
         started=_started(folder / "sources"),

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tidemark.errors import SinkRefused
-from tidemark.sink.driver.in_flight import check_age, local_path, newest, read_offsets
+from tidemark.sink.driver.in_flight import check_age, read_offsets
 from tidemark.sink.ledger import NONE, LedgerEntry, Names, group_metadata, read_entry
 from tidemark.sink.ledger_checks import Task, check_entry, check_fingerprint
 from tidemark.sink.records import KEYS, KeySum, check_columns, records
@@ -101,27 +101,10 @@ def test_a_partition_with_other_keys_is_refused():
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1767225600000,"conf":{}}\n{"in":{"0":5}}\n-\n'
 
 
-def test_the_newest_batch_of_a_checkpoint_is_found(tmp_path):
-    (tmp_path / "offsets").mkdir()
-    for name, text in (("9", "v1\n{}\n"), ("10", OFFSETS), (".10.crc", "x"), (".11.tmp", "x")):
-        (tmp_path / "offsets" / name).write_text(text)
-    found = newest(str(tmp_path))
-    assert found is not None
-    assert (found.batch, found.time_ms) == (10, 1767225600000)
-    assert newest(f"file://{tmp_path}") == found
-
-
 def test_a_batch_fingerprint_covers_the_offsets_but_not_the_timestamp():
     again = read_offsets(10, OFFSETS.replace("1767225600000", "1767225600001"))
     other = read_offsets(10, OFFSETS.replace('"0":5', '"0":6'))
     assert again.offsets == read_offsets(10, OFFSETS).offsets != other.offsets
-
-
-def test_a_checkpoint_that_cannot_be_read_from_here_is_ignored(tmp_path):
-    assert newest(None) is None
-    assert newest("hdfs://name/cp") is None
-    assert newest(str(tmp_path / "nowhere")) is None
-    assert local_path("s3a://bucket/cp") is None
 
 
 def test_a_batch_older_than_the_offset_retention_is_refused():

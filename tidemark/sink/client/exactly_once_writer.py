@@ -32,6 +32,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.functions import col, count, current_timestamp, unix_millis, xxhash64
 
 from tidemark.errors import SinkRefused
+from tidemark.sink.client.hadoop_settings import store_settings
 from tidemark.sink.cluster_check import check_given
 from tidemark.sink.entry_points import end_batch, prepare, write
 from tidemark.sink.records import KEYS, check_columns
@@ -87,6 +88,8 @@ def write_exactly_once(
         {field.name: field.dataType.simpleString() for field in records.schema.fields}, parsed.topic
     )
     _check_session(session, parsed)
+    if parsed.checkpoint and not parsed.checkpoint_store:
+        own["checkpointStore"] = store_settings(parsed.checkpoint, lambda name: session.conf.get(name, None))
     own["keyFingerprint"] = _check_key(records, expressions, partitions)
     own |= _check_cluster(session, {**options, **own})
     if partitions > 1:

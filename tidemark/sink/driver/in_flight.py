@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import unquote, urlsplit
 
 from tidemark.errors import SinkRefused
+from tidemark.sink.driver.checkpoint_files import CheckpointFiles
 from tidemark.sparkfiles.checkpoint import read_query_id
 
 DAY_S = 86_400.0
@@ -33,35 +32,20 @@ class InFlight:
     time_ms: int
 
 
-def local_path(checkpoint: str) -> str | None:
-    """The directory, if it is on a local or mounted file system; ``None`` for HDFS and object stores."""
-    parts = urlsplit(checkpoint)
-    if parts.scheme in ("", "file"):
-        return unquote(parts.path) if parts.scheme else checkpoint
-    return None
-
-
-def query_id(checkpoint: str | None) -> str | None:
-    """The query id in a checkpoint; ``None`` if the checkpoint cannot be read from here."""
-    folder = local_path(checkpoint) if checkpoint else None
+def query_id(files: CheckpointFiles | None) -> str | None:
+    """The query id in a checkpoint; ``None`` if it has none, or cannot be read from here."""
+    text = files.text("metadata") if files else None
     try:
-        return read_query_id(folder) if folder else None
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_query_id(text) if text else None
+    except (ValueError, KeyError, TypeError):
         return None
 
 
-def newest(checkpoint: str | None) -> InFlight | None:
+def newest(files: CheckpointFiles | None) -> InFlight | None:
     """The newest batch of a checkpoint; ``None`` if it has none, or cannot be read from here."""
-    folder = local_path(checkpoint) if checkpoint else None
-    try:
-        names = os.listdir(os.path.join(folder, "offsets")) if folder else []
-        batches = [int(name) for name in names if re.fullmatch(r"\d+", name)]
-        if not folder or not batches:
-            return None
-        with open(os.path.join(folder, "offsets", str(max(batches))), encoding="utf-8") as file:
-            return read_offsets(max(batches), file.read())
-    except OSError:
-        return None  # the directory is on another machine
+    batches = [int(name) for name in (files.names("offsets") if files else ()) if re.fullmatch(r"\d+", name)]
+    text = files.text(f"offsets/{max(batches)}") if files and batches else None
+    return read_offsets(max(batches), text) if text else None
 
 
 def read_offsets(batch: int, text: str) -> InFlight | None:
