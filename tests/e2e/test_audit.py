@@ -219,6 +219,7 @@ def test_a_trimmed_log_leaves_rows_undetermined_and_finds_the_same(trimmed, tmp_
     must_have_found_the_repeats(trimmed, verdict)
 
 
+@pytest.mark.long
 def test_orders_that_are_no_json_are_judged_by_a_function_that_decodes_them(broker, tmp_path, request):
     query = ForeignTexts(broker, tmp_path, seed=9)
     request.addfinalizer(query.drop)

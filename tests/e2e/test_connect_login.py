@@ -79,6 +79,7 @@ def test_a_token_that_is_not_valid_is_one_clear_error(spec, home, gateway, monke
     assert TOKEN not in str(refused.value) + refused.value.detail
 
 
+@pytest.mark.long
 def test_a_token_that_runs_out_in_a_run_is_one_clear_error(
     spec, home, judged, gateway, tmp_path, monkeypatch
 ):

@@ -48,10 +48,8 @@ def stranger(stack, tmp_path):
     return Stranger(tmp_path / "theirs", {"src/adteam/statement.py": STATEMENT, **SAMPLES})
 
 
-@pytest.mark.parametrize(
-    "function",
-    [pytest.param("adteam.statement:pairs", marks=pytest.mark.long), "src/adteam/statement.py:pairs"],
-)
+@pytest.mark.parametrize("function", ["adteam.statement:pairs", "src/adteam/statement.py:pairs"])
+@pytest.mark.long
 def test_the_test_that_is_written_passes(function, stranger):
     made = stranger.run("init", function, "--name", "paid", "--no-ci", *GIVEN)
 

@@ -86,6 +86,7 @@ def test_a_stack_that_runs_is_given_one_registry(registry, stack):
 
 
 @pytest.mark.parametrize("leased", ["local"], indirect=True)
+@pytest.mark.long
 def test_a_registry_that_was_killed_is_started_again_at_its_address(own_stack):
     url = own_stack.start_registry()
     registered(url, "before-value", SCHEMA)

@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.own_broker import STACKS_OWN, on_brokers
 from tests.e2e.proxy import ANSWER, REQUEST
 from tests.e2e.tasks import Writer, await_rows, is_open, values, wanted
+from tests.support.tiers import every_day
 from tidemark.kafka import client as kafka
 from tidemark.waiting import wait_until
 
@@ -58,7 +59,7 @@ def test_a_commit_whose_answer_is_late_counts_once(site):
     assert values(told, SETTLE_S) == wanted(0)
 
 
-@pytest.mark.parametrize("direction", [REQUEST, ANSWER])
+@pytest.mark.parametrize("direction", every_day([REQUEST, ANSWER], [ANSWER]))
 def test_a_commit_whose_connection_is_cut_counts_once(direction, site):
     told, writer, held = at_its_end(site, direction)
     held.cut()
@@ -67,7 +68,7 @@ def test_a_commit_whose_connection_is_cut_counts_once(direction, site):
     assert values(told, SETTLE_S) == wanted(0)
 
 
-@pytest.mark.parametrize("direction", [REQUEST, ANSWER])
+@pytest.mark.parametrize("direction", every_day([REQUEST, ANSWER], [ANSWER]))
 def test_a_commit_that_is_lost_on_an_open_connection_counts_once(direction, site):
     told, writer, held = at_its_end(site, direction, options={"kafka.transaction.timeout.ms": "3000"})
     held.lose()
@@ -78,7 +79,7 @@ def test_a_commit_that_is_lost_on_an_open_connection_counts_once(direction, site
     assert values(told, SETTLE_S) == wanted(0)
 
 
-@pytest.mark.parametrize("through_the_proxy", [False, True])
+@pytest.mark.parametrize("through_the_proxy", every_day([False, True], [False]))
 @pytest.mark.parametrize(("direction", "is_taken"), [(REQUEST, False), (ANSWER, True)])
 def test_a_task_killed_while_its_commit_is_in_flight_leaves_a_definite_outcome(
     direction, is_taken, through_the_proxy, site
@@ -127,7 +128,7 @@ def test_a_late_end_of_a_task_that_was_fenced_does_not_end_the_next_ones_transac
     assert values(told, SETTLE_S) == wanted(0)
 
 
-@pytest.mark.parametrize("direction", [REQUEST, ANSWER])
+@pytest.mark.parametrize("direction", every_day([REQUEST, ANSWER], [ANSWER]))
 def test_a_broker_killed_in_the_middle_of_a_commit_and_started_again_counts_it_once(direction, site):
     told, writer, held = at_its_end(site, direction)
     if direction == ANSWER:

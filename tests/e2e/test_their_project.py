@@ -71,6 +71,7 @@ def test_a_module_with_functions_and_helpers_of_its_project_is_judged_and_can_be
     assert RunDirectory(tmp_path / "again").manifest.project_sha256 == evidence.manifest.project_sha256
 
 
+@pytest.mark.long
 def test_a_module_that_a_function_imports_when_called_is_there_and_never_an_older_one(stranger):
     stranger.change("src/adteam/functions.py", "from adteam.names import tidy\n", "")
     stranger.change(
@@ -86,7 +87,8 @@ def test_a_module_that_a_function_imports_when_called_is_there_and_never_an_olde
     assert "ANN" in values(evidence, "who")
 
 
-@pytest.mark.parametrize("ending", [pytest.param("zip", marks=pytest.mark.long), "whl"])
+@pytest.mark.parametrize("ending", ["zip", "whl"])
+@pytest.mark.long
 def test_a_package_that_is_handed_over_is_on_the_executors(ending, stranger):
     package = stranger.folder / f"parcel-1.0-py3-none-any.{ending}"
     with zipfile.ZipFile(package, "w") as archive:

@@ -101,6 +101,7 @@ def test_a_table_of_the_file_sink_is_judged_batch_by_batch_after_its_driver_was_
     assert "has Parquet files of Spark's file sink" in done.stdout
 
 
+@pytest.mark.long
 def test_a_table_of_a_job_with_another_bound_is_invalid_and_the_cause_is_named(stranger):
     stranger.change(FILE, KAFKA_WRITER, TABLE_WRITER.format("parquet"))
     stranger.change(FILE, "INTERVAL 60 SECONDS", "INTERVAL 40 SECONDS")

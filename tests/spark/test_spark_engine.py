@@ -109,6 +109,7 @@ def large_run(seen_by_spark: Path) -> RunDirectory:
     return run
 
 
+@pytest.mark.long
 def test_the_same_records_are_handed_on_with_the_same_numbers_of_the_rest(
     large_run: RunDirectory, on_spark: OpenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark import paths
+from tidemark.errors import UsageError
 
 INSTALLED = ("site-packages", "dist-packages")
 SOURCE = "src"
@@ -64,8 +65,10 @@ def is_installed(file: str) -> bool:
 
 
 def located(pipeline: str) -> str:
-    """A pipeline as its program takes it: a file by its absolute path."""
+    """A pipeline as its program takes it: a file by its absolute path. Raises ``UsageError`` if it is not there."""
     file, name = file_and_name(pipeline)
+    if file.endswith(".py") and not Path(file).is_file():
+        raise UsageError(f"there is no pipeline file {file!r}", hint="give the path of a Python file")
     return f"{Path(file).resolve()}{name}" if file.endswith((".py", ".json")) else pipeline
 
 

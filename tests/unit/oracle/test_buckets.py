@@ -7,6 +7,7 @@ from dataclasses import replace
 import duckdb
 import pytest
 
+from tests.support.tiers import every_day
 from tests.unit.oracle.test_large import drawn
 from tidemark.oracle.input.history import read_history
 from tidemark.oracle.sql.join_answer import rules_of
@@ -16,7 +17,7 @@ from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules
 from tidemark.oracle.sql.relation_tables import DuckDBTables
 
 
-@pytest.mark.parametrize("bucket_us", [1, 999_999, 7_000_000, 3_600_000_000])
+@pytest.mark.parametrize("bucket_us", every_day([1, 999_999, 7_000_000, 3_600_000_000], [1, 7_000_000]))
 def test_a_row_leaves_in_the_same_batch_whatever_the_buckets(bucket_us: int) -> None:
     rows = 0
     for seed in range(20):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.spark.chain_fuzz import read_rows
 from tests.spark.chain_traces import SHAPES, History, make_history
+from tests.support.tiers import every_day
 from tests.unit.oracle.chain_runs import ChainRun
 from tidemark.formats.evidence import Batch
 from tidemark.oracle.chain_judgement import (
@@ -33,7 +34,7 @@ from tidemark.oracle.sql import chain_answer
 from tidemark.oracle.sql.chain_answer import ask_chain
 
 
-@pytest.mark.parametrize("spark", ["3.5.7", "4.1.4"])
+@pytest.mark.parametrize("spark", every_day(["3.5.7", "4.1.4"], ["3.5.7"]))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sql_gives_what_the_rules_of_an_older_spark_give(shape, spark):
     for seed in range(4):

@@ -125,7 +125,7 @@ def outcome(run: RunDirectory) -> dict[str, Any]:
     return kept | {"goals": Counter(map(str, found["goals"].values())), "doubts": len(found["inconclusive"])}
 
 
-@pytest.mark.parametrize("kind", every_day(KINDS, ("decimal text", "date", "rounded", "double")))
+@pytest.mark.parametrize("kind", every_day(KINDS, ("decimal text", "date")))
 def test_described_values_have_the_verdict_of_plain_ones(kind: str, tmp_path: Path) -> None:
     verdicts: Counter[str] = Counter()
     compared = 0

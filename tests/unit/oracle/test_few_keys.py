@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.support.either_oracle import modelled
+from tests.support.tiers import every_day
 from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.histories import Run
 from tests.unit.oracle.literal import Literal
@@ -26,6 +27,7 @@ from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
 from tidemark.oracle.sql.join_answer import ask
 
+PAIRED = [kind for kind in JoinKind if kind is not JoinKind.LEFT_SEMI]
 CONDITIONS = ((), (Term("<", left="n", right="n"),), (Term("!=", left="n", right="n"),))
 HISTORIES = 16
 
@@ -139,7 +141,7 @@ def is_lost(history: History, prediction: Prediction, left: int, rights: list[in
 
 
 @pytest.mark.parametrize("popular", [0, 8])
-@pytest.mark.parametrize("kind", [kind for kind in JoinKind if kind is not JoinKind.LEFT_SEMI])
+@pytest.mark.parametrize("kind", every_day(PAIRED, (JoinKind.INNER, JoinKind.FULL_OUTER)))
 def test_sql_gives_each_pair_once_however_popular_its_key_is(kind, popular, monkeypatch):
     make_popular(monkeypatch, popular)
     found = 0

@@ -210,7 +210,7 @@ def outcome_of(seed: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(whole["verdict"]) if was_reduced else "not reduced"
 
 
-@pytest.mark.parametrize("first", every_day(range(0, 4_000, 1_000), range(2_000)))
+@pytest.mark.parametrize("first", every_day(range(0, 4_000, 1_000), range(1_000)))
 def test_a_reduced_run_has_the_same_verdict(
     first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,7 +286,7 @@ def test_a_recorded_run_has_the_same_verdict_if_it_is_reduced(
 STATE_DAMAGES = ("lost", "twice", "flag", "time", "key", "place", "side", "no flag", "no place", "no key")
 
 
-@pytest.mark.parametrize("damage", every_day(STATE_DAMAGES, ("lost", "twice", "time", "place", "no key")))
+@pytest.mark.parametrize("damage", every_day(STATE_DAMAGES, ("lost", "time", "no key")))
 def test_a_reduced_run_with_a_wrong_state_has_the_same_verdict(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
