@@ -41,6 +41,7 @@ from tidemark.oracle import findings
 from tidemark.runner import RunOptions
 from tidemark.stack.components import launch_specs, ports
 from tidemark.stack.install import jars, schema_registry
+from tidemark.stack.spec import OTHER_KAFKAS
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -60,7 +61,8 @@ PORT_WORDS = (
 IMAGE_WORDS = (
     "The backend `compose` has one image, `tidemark:` and a tag made of its content, from `{base}`: Debian's Java and "
     "Python, the wheels of `compose/requirements.lock` and the jars of `tidemark/stack/install/jars.lock`. Both "
-    "backends run Kafka {kafka}."
+    "backends run Kafka {kafka}. `tidemark up --backend local --kafka VERSION` starts brokers of {others}, from the "
+    "jars of `tidemark/stack/install/brokers.lock`."
 )
 PYTEST_WORDS = (
     "Options of `run_pipeline(pipeline, **options)` are the fields of `RunOptions`; "
@@ -258,7 +260,7 @@ def _environment() -> str:
             table(["component", "backend `local`", "backend `compose`"], _port_rows()),
             PORT_WORDS,
             "## Images and versions",
-            IMAGE_WORDS.format(base=base[1], kafka=kafka[1]),
+            IMAGE_WORDS.format(base=base[1], kafka=kafka[1], others=", ".join(OTHER_KAFKAS)),
             table(["Spark", "Kafka connector"], connectors),
             SPARK_3_5_WORDS,
             REGISTRY_WORDS.format(version=schema_registry.archive().version),

@@ -49,7 +49,8 @@ def assert_valid(verdict):
     assert verdict.verdict == "VALID", verdict
 
 
-@pytest.mark.parametrize("sink", ["exactly-once", pytest.param("spark", marks=pytest.mark.long)])
+@pytest.mark.long  # every day, without a join: in tests/e2e/test_exactly_once_sink.py
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_batch_whose_commit_is_gone_is_run_again_and_doubled_only_by_sparks_own_sink(sink, judged):
     def drive(run):
         checkpoint = damage.begin(run)

@@ -37,7 +37,7 @@ PAIRWISE = {
     ("left_semi", SPARK): "broker@written,executor@planned",
 }
 """A driver's death costs most, so each join has one, and each of its points is there."""
-EVERY_DAY = [("inner", EXACTLY_ONCE), ("left_outer", EXACTLY_ONCE), ("left_outer", SPARK)]
+EVERY_DAY = [("left_outer", EXACTLY_ONCE), ("left_outer", SPARK)]
 WANTED = (
     "driver@planned", "driver@half-written", "driver@written", "driver@no-data", "executor@half-written",
     "broker@half-written",

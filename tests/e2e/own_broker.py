@@ -26,18 +26,10 @@ from tidemark.stack.install.toolchain import find_java, find_spark
 from tidemark.stack.local.process_runtime import ProcessRuntime
 from tidemark.stack.registry import ComponentRecord, Lease, StackRecord, StateFolder
 
-LOCK = Path(__file__).with_name("brokers.lock")
 STACKS_OWN = None
 BEFORE_4 = "3.9.2"
 TOO_OLD = "3.5.2"
-LOG4J = """\
-log4j.rootLogger=INFO, console
-log4j.appender.console=org.apache.log4j.ConsoleAppender
-log4j.appender.console.layout=org.apache.log4j.PatternLayout
-log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
-log4j.logger.kafka.server.KafkaConfig=WARN
-log4j.logger.org.apache.kafka.common.config.AbstractConfig=WARN
-"""
+LOCKS = {BEFORE_4: jars.BROKERS_LOCK, TOO_OLD: Path(__file__).with_name("brokers.lock")}
 
 
 def on_brokers(every_day: str | None) -> pytest.MarkDecorator:
@@ -78,8 +70,6 @@ class OwnBroker:
         }
         with Path(part.cwd, "server.properties").open("a", encoding="utf-8") as file:
             file.writelines(f"{name}={value}\n" for name, value in own.items())
-        Path(part.cwd, "log4j.properties").write_text(LOG4J, encoding="utf-8")
-        part.argv.insert(1, f"-Dlog4j.configuration=file:{part.cwd}/log4j.properties")
         self.state.write_component(part)
 
     @property
@@ -145,7 +135,7 @@ def commit_an_offset(bootstrap: str) -> None:
 
 def _record(version: str | None, plain: int, controller: int) -> StackRecord:
     java, python = find_java(), Path(sys.executable)
-    lock, group = (LOCK, f"kafka-{version}") if version else (jars.LOCK, "broker")
+    lock, group = (LOCKS[version], f"kafka-{version}") if version else (jars.LOCK, "broker")
     found = jars.provide(java, find_spark(python), [group], print, lock)[group]
     return StackRecord(
         digest="",

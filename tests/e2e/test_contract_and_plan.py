@@ -86,6 +86,7 @@ def test_a_contract_that_lies_is_contradicted_by_name_before_the_run(stack, tmp_
     assert read_plan((tmp_path / "run" / "logs" / "plan.txt").read_text()).joins[0].kind == "LeftOuter"
 
 
+@pytest.mark.long
 def test_a_query_without_half_of_the_key_is_invalid_on_a_trace_that_does_not_tell(run_pipeline, tmp_path):
     """Every row is right: the trace has one ad, and waives what it does not exercise."""
     half = changed(
@@ -151,6 +152,7 @@ def test_a_filter_on_a_key_is_asked_of_the_other_side_below_its_watermark(
     } == pairs | null_rows
 
 
+@pytest.mark.long
 def test_a_filter_on_a_key_that_spark_does_not_infer_moves_the_watermark(run_pipeline, tmp_path):
     """A contract alone is read with ``from_json``: of its fields Spark infers nothing, and l2 and r2 are late."""
     write_key_trace(tmp_path / "trace.jsonl")

@@ -85,7 +85,7 @@ def must_answer(reader: BaseProcess, answers: Synchronized) -> None:
     assert reader.exitcode is None
 
 
-@pytest.mark.long_on("compose")
+@pytest.mark.long
 def test_a_reader_of_the_ledger_survives_brokers_that_stop_one_after_the_other(three):
     """A coordinator that has moved answers as it crashes librdkafka's admin client (librdkafka issue 5040)."""
     context = multiprocessing.get_context("spawn")

@@ -285,10 +285,11 @@ def trace_of(path, topics: tuple[str, str], values: list[tuple[int, int, bytes]]
 @pytest.mark.parametrize(
     "broken",
     [
-        pytest.param(b"", id="whole", marks=pytest.mark.long),
+        pytest.param(b"", id="whole"),
         pytest.param(b"\x00\x00\x0f\x42\x3f\x02a", id="one of an unknown schema"),
     ],
 )
+@pytest.mark.long
 def test_topics_in_the_registrys_wire_format_are_judged_and_flushed(
     broken, registry, topic, tmp_path, run_pipeline
 ):

@@ -107,6 +107,7 @@ def test_a_batch_of_which_some_partitions_are_there_is_completed_by_another_kind
     assert sorted(ledger(copy.bootstrap, query.id).values()) == [2, 2, 2, 2]
 
 
+@pytest.mark.long
 def test_a_batch_that_is_there_is_not_written_again_though_spark_does_not_know_of_it(
     stack, session, copy, victim
 ):

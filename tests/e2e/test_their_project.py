@@ -187,6 +187,7 @@ def test_a_join_that_cannot_be_built_is_said_before_a_run_with_its_line(old, new
     assert place in error
 
 
+@pytest.mark.long
 def test_the_session_of_the_run_is_the_one_that_a_module_gets(stranger):
     stranger.change(
         "src/adteam/functions.py", "from adteam.names",

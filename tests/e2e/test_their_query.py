@@ -80,6 +80,7 @@ def test_a_query_that_loses_rows_is_invalid_and_names_them(stranger):
     assert "o3 (orders/0/2" in done.stdout
 
 
+@pytest.mark.long
 def test_records_that_name_their_batch_are_judged_as_those_of_any_run(stranger):
     text = (stranger.folder / "src/adteam/query.py").read_text().partition("\n\ndef start")[0]
     contract = text.replace(

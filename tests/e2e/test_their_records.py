@@ -195,7 +195,7 @@ COMPARED = {
 }  # fmt: skip
 
 
-DAILY = {("key", "decimal(12,2)"), ("condition", "string")}
+DAILY = {("key", "decimal(12,2)")}
 ROLES = [
     (role, kind) for kind in VALUES for role in ("key", "condition") if (role, kind) != ("key", "double")
 ]

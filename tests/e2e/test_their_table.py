@@ -91,6 +91,7 @@ def must_have_survived_a_kill(evidence):
     assert fault.batch in [batch.batch for batch in evidence.batches() if batch.restarted]
 
 
+@pytest.mark.long
 def test_a_table_of_the_file_sink_is_judged_batch_by_batch_after_its_driver_was_killed(stranger):
     stranger.change(FILE, KAFKA_WRITER, TABLE_WRITER.format("parquet"))
 

@@ -71,7 +71,7 @@ IN_WATERMARKS = {
     ),
     "late by this batch's watermark": Mutant(
         {"inner": "lost_rows"}, pace="backlog", generator=(),
-        conf=("spark.sql.streaming.statefulOperator.allowMultiple=false",), every_day=True,
+        conf=("spark.sql.streaming.statefulOperator.allowMultiple=false",),
     ),
 }  # fmt: skip
 
@@ -142,7 +142,7 @@ BESIDE_THE_JOIN = {
     ),
     "event times that are missing filled in": Mutant(
         {"inner": "decoded_differently", "left_outer": "decoded_differently"}, {READ: "timed(impressions)"},
-        added=TIMED, generator=UNREADABLE, every_day=True,
+        added=TIMED, generator=UNREADABLE,
     ),
     "output ids exchanged": Mutant(
         {"inner": "corrupt_rows"},

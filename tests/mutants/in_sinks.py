@@ -70,7 +70,6 @@ SINK = {
     ),
     "sink that names another batch": Mutant(
         {"inner": "misplaced_rows"}, added=HEADER.format("batch", NEXT_BATCH),
-        every_day=True,
     ),
     "sink that names another query": Mutant({"inner": "corrupt_rows"}, added=HEADER.format("query", "'q'")),
     "sink that loses the headers": Mutant(

@@ -58,6 +58,14 @@ LoginInside = Annotated[
         " run writes one below --shared-dir.",
     ),
 ]
+KafkaVersion = Annotated[
+    str,
+    typer.Option(
+        "--kafka",
+        metavar="VERSION",
+        help="local: brokers of another version of Kafka: 3.9.2 or 4.1.1. Default: that of the stack.",
+    ),
+]
 KafkaSecurity = Annotated[
     str,
     typer.Option(
@@ -98,6 +106,7 @@ def up_command(
     kafka_conf: ExternalLogin = None,
     kafka_conf_inside: LoginInside = "",
     registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
+    kafka: KafkaVersion = "",
     kafka_security: KafkaSecurity = "",
     shared_dir: SharedDir = None,
     as_json: AsJson = False,
@@ -120,7 +129,7 @@ def up_command(
         raise _no_login_to_name(chosen)
     spec = StackSpec(
         chosen, spark or Path(sys.executable), workers, kafka_port, brokers, external,
-        registry=registry, kafka_security=kafka_security,
+        registry=registry, kafka=kafka, kafka_security=kafka_security,
     )  # fmt: skip
     with _progress(as_json) as say:
         stack = up(spec, progress=say)

@@ -21,6 +21,8 @@ RELEASES = ("3.5.7", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
 """The newest of each line of Spark that has a Kafka connector here."""
 OF_3_5 = "pyarrow<20"
 """PySpark 3.5 needs NumPy 1, and later PyArrows need NumPy 2."""
+OF_THE_SINK = "confluent-kafka>=2.6"
+"""What the exactly-once sink needs where driver and executors run."""
 NEWEST_PYTHON_OF_3_5 = (3, 11)
 """PySpark 3.5 imports ``distutils``, which Python 3.12 has not."""
 INSTALL_S = 3600.0
@@ -86,7 +88,7 @@ def _make(home: Path, python: Path, release: str) -> None:
     _run([sys.executable, "-m", "venv", "--clear", str(home)], release)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
     try:
-        more = [OF_3_5] if _is_3_5(release) else []
+        more = [OF_3_5] if _is_3_5(release) else [OF_THE_SINK]
         _run([*pip, f"pyspark[connect]=={release}", "pandas<3", *more], release)
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)

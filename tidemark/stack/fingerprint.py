@@ -75,7 +75,7 @@ def _stand_in(backend: Backend) -> StackRecord:
         worker_python=_STAND_IN,
         broker_jars=[_STAND_IN],
         spark_jars=[_STAND_IN],
-        versions=versions_of(spark),
+        versions=versions_of(spark, spec.kafka),
         image=_STAND_IN,
     )
     ports = {"kafka_ports": spec.brokers, "controller_ports": spec.brokers, "worker_ports": spec.workers}

@@ -42,7 +42,7 @@ LOCK_S = 300.0
 END_S = 4.0
 """Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
-LAYOUT = 6
+LAYOUT = 7
 """The version of the records. It must change when a field is added, changed or removed."""
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -70,6 +70,7 @@ class StackRecord(Supplies, kw_only=True):
 
     ``layout`` and ``tidemark`` (the version) keep their names in all versions: they tell which version can read the
     record. ``python`` is the interpreter of the clients. ``spark_conf`` has settings of an external driver.
+    ``kafka`` is the version of Kafka that was asked for, empty for the stack's own.
     ``admin_ports`` are those of the brokers' listener for each other, where clients have to log in.
     """
 
@@ -86,6 +87,7 @@ class StackRecord(Supplies, kw_only=True):
     worker_ports: list[int] = []
     spark_conf: dict[str, str] = {}
     external: External | None = None
+    kafka: str = ""
     kafka_security: str = ""
     admin_ports: list[int] = []
     ready: bool = False
@@ -101,6 +103,7 @@ class StackRecord(Supplies, kw_only=True):
             self.asked_kafka_port,
             max(1, len(self.kafka_ports)),
             self.external,
+            kafka=self.kafka,
             kafka_security=self.kafka_security,
         )
 

@@ -13,6 +13,8 @@ from tidemark.errors import UsageError
 from tidemark.formats.connect_url import check_url
 
 BACKENDS = ("local", "compose", "external")
+OTHER_KAFKAS = ("3.9.2", "4.1.1")
+"""Versions of Kafka that a stack of local processes may be asked for, besides its own (``install/brokers.lock``)."""
 KAFKA_SECURITY = ("sasl-plain", "sasl-scram", "mtls")
 """The logins that the brokers of a stack may want, all over TLS: user and password (PLAIN, or SCRAM-SHA-512), or a
 certificate of the client.
@@ -58,6 +60,8 @@ class StackSpec:
     ``registry`` asks for a schema registry; a running stack without one is given one. ``kafka_security`` is the login
     that the brokers want (:data:`KAFKA_SECURITY`), empty for none.
 
+    ``kafka`` is another version of Kafka than the stack's own (:data:`OTHER_KAFKAS`), empty for its own.
+
     ``external`` is set if and only if ``backend`` is ``external``, which ignores the other fields.
     """
 
@@ -68,6 +72,7 @@ class StackSpec:
     brokers: int = 1
     external: External | None = None
     registry: bool = False
+    kafka: str = ""
     kafka_security: str = ""
 
     def __post_init__(self) -> None:
@@ -93,7 +98,21 @@ class StackSpec:
             )
         if self.registry and self.backend != "local":
             raise no_registry(self.backend)
+        self._must_have_brokers()
         self._must_be_securable()
+
+    def _must_have_brokers(self) -> None:
+        if self.kafka and self.kafka not in OTHER_KAFKAS:
+            raise UsageError(
+                f"there is no Kafka {self.kafka!r} for a stack",
+                hint=f"choose one of {', '.join(OTHER_KAFKAS)}, or leave --kafka out: `tidemark up` says its version",
+            )
+        if self.kafka and self.backend != "local":
+            raise UsageError(
+                f"the brokers of the backend {self.backend} have a version of their own",
+                detail="containers have that of their image; an external Kafka is operated by somebody else",
+                hint=f"take local processes: `tidemark up --backend local --kafka {self.kafka}`",
+            )
 
     def _must_be_securable(self) -> None:
         if self.kafka_security and self.kafka_security not in KAFKA_SECURITY:

@@ -8,6 +8,7 @@ import pytest
 from tidemark.errors import FetchError, TestbedError
 from tidemark.stack.install import jars
 from tidemark.stack.install.toolchain import Spark
+from tidemark.stack.spec import OTHER_KAFKAS
 
 CONTENT = b"not really a jar"
 
@@ -41,6 +42,14 @@ def test_every_line_of_the_lock_is_complete():
         found = jars.locked(group)
         assert found
         assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in found)
+
+
+@pytest.mark.parametrize("version", OTHER_KAFKAS)
+def test_each_kafka_that_a_stack_may_be_asked_for_is_locked(version):
+    found = jars.locked(f"kafka-{version}", lock=jars.BROKERS_LOCK)
+    assert {jar.version for jar in found if jar.organisation == "org.apache.kafka"} == {version}
+    assert {"kafka_2.13", "kafka-clients", "kafka-server"} <= {jar.name for jar in found}
+    assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in found)
 
 
 def test_broker_and_connector_each_have_their_own_client():

@@ -49,10 +49,12 @@ def test_up_passes_its_options_on_and_prints_the_addresses(monkeypatch):
     monkeypatch.setattr(stack, "up", lambda spec, **_: specs.append(spec) or FakeStack(COMPONENTS))
     done = run(
         "up", "--backend", "local", "--workers", "3", "--kafka-port", "19092", "--spark", "other/python",
-        "--registry",
+        "--registry", "--kafka", "3.9.2",
     )  # fmt: skip
     assert done.exit_code == 0
-    assert specs == [StackSpec(python=Path("other/python"), workers=3, kafka_port=19092, registry=True)]
+    assert specs == [
+        StackSpec(python=Path("other/python"), workers=3, kafka_port=19092, registry=True, kafka="3.9.2")
+    ]
     assert "http://127.0.0.1:8081/apis/ccompat/v7" in done.stdout
     assert "sc://127.0.0.1:15002" in done.stdout
     assert "127.0.0.1:9092" in done.stdout
@@ -92,9 +94,11 @@ def test_up_passes_a_login_on_and_says_where_the_clients_settings_are(monkeypatc
             "backend compose cannot be made to want a login",
         ),
         (["--backend", "local", "--kafka-security", "kerberos"], "there is no login 'kerberos'"),
+        (["--backend", "local", "--kafka", "3.5.2"], "there is no Kafka '3.5.2' for a stack"),
+        (["--backend", "compose", "--kafka", "3.9.2"], "backend compose have a version of their own"),
     ],
 )
-def test_a_login_that_a_backend_does_not_have_is_refused_with_what_to_do(words, said, monkeypatch):
+def test_brokers_that_a_backend_does_not_have_are_refused_with_what_to_do(words, said, monkeypatch):
     monkeypatch.setattr(stack, "up", lambda *_, **__: pytest.fail("nothing is to be started"))
     refused = run("up", *words).exception
     assert isinstance(refused, UsageError)

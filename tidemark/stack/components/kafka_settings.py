@@ -21,6 +21,14 @@ logger.config.level = warn
 logger.values.name = org.apache.kafka.common.config.AbstractConfig
 logger.values.level = warn
 """
+LOG4J_BEFORE_4 = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
+log4j.logger.kafka.server.KafkaConfig=WARN
+log4j.logger.org.apache.kafka.common.config.AbstractConfig=WARN
+"""
 
 
 @dataclass(frozen=True)

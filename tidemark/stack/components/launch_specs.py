@@ -58,14 +58,12 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecor
         )
     properties = kafka_settings.broker_properties(node, folder / "data", network)
     (folder / "server.properties").write_text(properties, encoding="utf-8")
-    (folder / "log4j2.properties").write_text(kafka_settings.BROKER_LOG4J, encoding="utf-8")
     options = [*spark_settings.DAEMON_JVM, *cds.options(state, record, "broker", name)]
-    logging = f"-Dlog4j2.configurationFile={folder}/log4j2.properties"
     argv = [
         record.java,
         *kafka_settings.BROKER_HEAP,
         *options,
-        logging,
+        _broker_logging(record, folder),
         "-cp",
         cds.class_path(record, "broker"),
     ]
@@ -78,6 +76,19 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecor
         address=address,
         before=before,
         **_common_fields(state, record, name),
+    )
+
+
+def _broker_logging(record: StackRecord, folder: Path) -> str:
+    """Write how a broker logs; the JVM option that names the file. Kafka before 4.0 has another logging library."""
+    before_4 = record.versions.get("kafka", "").startswith("3.")
+    name = "log4j.properties" if before_4 else "log4j2.properties"
+    text = kafka_settings.LOG4J_BEFORE_4 if before_4 else kafka_settings.BROKER_LOG4J
+    (folder / name).write_text(text, encoding="utf-8")
+    return (
+        f"-Dlog4j.configuration=file:{folder}/{name}"
+        if before_4
+        else f"-Dlog4j2.configurationFile={folder}/{name}"
     )
 
 

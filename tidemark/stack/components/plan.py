@@ -34,6 +34,7 @@ def planned_record(
         asked_kafka_port=spec.kafka_port,
         spark_conf=dict(spark_conf or {}),
         external=spec.external,
+        kafka=spec.kafka,
         kafka_security=spec.kafka_security,
         **msgspec.structs.asdict(supplies),
         **ports,  # type: ignore[arg-type]

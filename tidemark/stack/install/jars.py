@@ -26,6 +26,8 @@ from tidemark.stack.install.toolchain import Spark
 
 IVY_SETTINGS_VARIABLE = "TIDEMARK_IVY_SETTINGS"
 LOCK = Path(__file__).with_name("jars.lock")
+BROKERS_LOCK = Path(__file__).with_name("brokers.lock")
+"""Jars of the versions of Kafka that a stack may be asked for besides its own: a group ``kafka-VERSION`` each."""
 CONNECTORS = {(3, 5): "3.5.7", (4, 0): "4.0.4", (4, 1): "4.1.3", (4, 2): "4.2.0", (4, 3): "4.2.0"}
 """Spark's (major, minor) -> version of the Kafka connector. 4.3 has no connector of its own and runs with 4.2.0."""
 SELF_CONTAINED = ("3.5.7",)

@@ -17,10 +17,13 @@ def spark_class_path(spark: Spark, home: str, extra: Sequence[str]) -> str:
     return ":".join([*extra, f"{home}/conf", f"{home}/jars/{slf4j.name}", f"{home}/jars/*"])
 
 
-def versions_of(spark: Spark) -> dict[str, str]:
-    """The versions of Kafka, Spark, connector and Python, the same for all backends."""
+def versions_of(spark: Spark, kafka: str = "") -> dict[str, str]:
+    """The versions of Kafka, Spark, connector and Python, the same for all backends.
+
+    ``kafka`` is the version that a stack was asked for, empty for its own.
+    """
     return {
-        "kafka": jar_cache.kafka_version(),
+        "kafka": kafka or jar_cache.kafka_version(),
         "spark": spark.version,
         "connector": jar_cache.connector_version(spark.version),
         "python": spark.python_version,

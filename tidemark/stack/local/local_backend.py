@@ -29,6 +29,7 @@ class LocalBackend:
         """The spec, PySpark, Java and the jars."""
         java = os.path.realpath(self._java)
         jars = jar_cache.locked(*jar_cache.groups_of(self.spark.version), schema_registry.GROUP)
+        jars += jar_cache.locked(f"kafka-{self.spec.kafka}", lock=jar_cache.BROKERS_LOCK)
         return (
             replace(self.spec, registry=False),
             self.spark,
@@ -42,7 +43,10 @@ class LocalBackend:
         """Check Java, fetch the jars."""
         java_version = check_java(self._java, self.spark.version)
         broker, *others = groups = jar_cache.groups_of(self.spark.version)
-        jars = jar_cache.provide(self._java, self.spark, groups, say)
+        jars = jar_cache.provide(self._java, self.spark, groups if not self.spec.kafka else others, say)
+        if self.spec.kafka:
+            broker = f"kafka-{self.spec.kafka}"
+            jars |= jar_cache.provide(self._java, self.spark, [broker], say, jar_cache.BROKERS_LOCK)
         no_defaults = hadoop_defaults_jar.write_into(jar_cache.cache_folder())
         spark_jars = [str(no_defaults), *(str(path) for group in others for path in jars[group])]
         return Supplies(
@@ -53,7 +57,7 @@ class LocalBackend:
             worker_python=str(self.spec.python),
             broker_jars=[str(path) for path in jars[broker]],
             spark_jars=spark_jars,
-            versions={"java": java_version, **versions_of(self.spark)},
+            versions={"java": java_version, **versions_of(self.spark, self.spec.kafka)},
         )
 
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:
