@@ -46,6 +46,8 @@ class Options(TypedDict, total=False):
     registry: bool
     evidence_format: str
     kafka_conf: str | Path | None
+    redact: bool
+    redact_salt: str | Path | None
     report: Report
     say: Say
 
@@ -97,7 +99,8 @@ def check(
     directory = open_run(Path(run_dir))
     sealed = is_intact(directory.path)
     verdict = judge(directory, names_of(accept), engine=_engine(engine, options))
-    verdict.sealed = sealed
+    redacted = directory.manifest.redacted
+    verdict.sealed = sealed and (redacted is None or redacted.sealed)
     if save:
         directory.write_json("verdict", verdict)
     return verdict
@@ -148,6 +151,8 @@ class AuditChoices(TypedDict, total=False):
     project: str | Path | None
     py_files: Sequence[str | Path]
     may_create_offsets_topic: bool
+    redact: bool
+    redact_salt: str | Path | None
     report: AuditReport
 
 
@@ -165,7 +170,7 @@ def audit(
     from tidemark.runner.run_options import names_of
 
     given: dict[str, Any] = dict(options)
-    for name in ("kafka_conf", "run_dir", "python", "project"):
+    for name in ("kafka_conf", "run_dir", "python", "project", "redact_salt"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
     given["accept"] = names_of(given.get("accept", ()))

@@ -42,6 +42,7 @@ class AuditOptions:
     ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
     ``progress`` are files and folders with progress reports of Spark, or event logs.
     ``read_state``: where the log was trimmed, the state that is left of the batches before is read, too.
+    ``redact`` keeps redacted evidence only, with pseudonyms of the salt in the file ``redact_salt``, or a random one.
     ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """
 
@@ -64,6 +65,8 @@ class AuditOptions:
     project: Path | None = None
     py_files: tuple[Path, ...] = ()
     may_create_offsets_topic: bool = False
+    redact: bool = False
+    redact_salt: Path | None = None
     report: Report = field(default=report_nothing, compare=False)
 
     def command(self) -> str:
@@ -91,6 +94,8 @@ class AuditOptions:
             parts += ["--progress", str(path)]
         parts += ["--read-state"] if self.read_state else []
         parts += ["--may-create-offsets-topic"] if self.may_create_offsets_topic else []
+        parts += ["--redact"] if self.redact else []
+        parts += ["--redact-salt", str(self.redact_salt)] if self.redact_salt else []
         return shlex.join(parts)
 
     @property

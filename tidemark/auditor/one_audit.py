@@ -42,6 +42,7 @@ from tidemark.oracle.audit_account import RowOfTable
 from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
+from tidemark.redaction import Redactor, clear_evidence, judged_alike
 from tidemark.runner.decoded_run import (
     DecodedRun,
     code_of_functions,
@@ -86,17 +87,46 @@ def run_audit(options: AuditOptions) -> AuditResult:
 def _audited(
     options: AuditOptions, checkpoint: CheckpointCopy, contract: Contract, path: Path
 ) -> AuditResult:
+    if options.redact:
+        return _audited_and_redacted(options, checkpoint, contract, path)
     with _unfinished(path) as directory:
         _collect(options, checkpoint, contract, directory)
         seal(directory.path)
         options.report("judge", 0, 1)
-        audit = audit_with_tables(directory)
-        audit.verdict.sealed = True
-        directory.write_json("verdict", audit.verdict)
-        for name, rows in audit.tables.items():
-            _write_table(directory.path / "tables" / f"{name}.jsonl", rows)
+        verdict = _judge(directory)
         options.report("judge", 1, 1)
-    return AuditResult(audit.verdict, path, options.command())
+    return AuditResult(verdict, path, options.command())
+
+
+def _audited_and_redacted(
+    options: AuditOptions, checkpoint: CheckpointCopy, contract: Contract, path: Path
+) -> AuditResult:
+    """An audit of which the redacted evidence is kept alone."""
+    redactor = Redactor(options.redact_salt)
+    redactor.must_be_able(contract)
+    try:
+        with clear_evidence(path) as folder:
+            _collect(options, checkpoint, contract, RunDirectory(folder))
+            seal(folder)
+            options.report("judge", 0, 1)
+            clear = audit_with_tables(RunDirectory(folder)).verdict
+            directory = redactor.redact(folder, path)
+            with judged_alike(clear, path) as verdicts:
+                verdicts.append(_judge(directory))
+            options.report("judge", 1, 1)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    return AuditResult(verdicts[0], path, "")
+
+
+def _judge(directory: RunDirectory) -> Verdict:
+    """Judge sealed evidence, and write the verdict and the tables beside it."""
+    audit = audit_with_tables(directory)
+    audit.verdict.sealed = True
+    directory.write_json("verdict", audit.verdict)
+    for name, rows in audit.tables.items():
+        _write_table(directory.path / "tables" / f"{name}.jsonl", rows)
+    return audit.verdict
 
 
 def _collect(

@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.run_commands import check_choice, progress_shown, was_interrupted
-from tidemark.cli.shared_options import Accept, AsJson, Evidence, Functions, KafkaConf, Project, PyFiles
+from tidemark.cli.run_commands import check_choice, check_salt, progress_shown, was_interrupted
+from tidemark.cli.shared_options import (
+    Accept,
+    AsJson,
+    Evidence,
+    Functions,
+    KafkaConf,
+    Project,
+    PyFiles,
+    Redact,
+    RedactSalt,
+)
 from tidemark.cli.trace_commands import pair
 from tidemark.errors import EXIT_INTERRUPTED
 
@@ -123,6 +133,8 @@ def audit_command(
     project: Project = None,
     py_files: PyFiles = None,
     may_create_offsets_topic: MayCreate = False,
+    redact: Redact = False,
+    redact_salt: RedactSalt = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge a query that tidemark did not start, from its checkpoint and its topics; nothing is changed there.
@@ -134,6 +146,7 @@ def audit_command(
     from tidemark.auditor import AuditOptions
     from tidemark.auditor.audit_options import DELIVERIES
 
+    check_salt(redact=redact, salt=redact_salt)
     check_choice("--delivery", delivery or None, (None, *DELIVERIES))
     options = AuditOptions(
         checkpoint=checkpoint, contract=contract, bootstrap=bootstrap, output=output, kafka_conf=kafka_conf,
@@ -141,6 +154,7 @@ def audit_command(
         spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()),
         progress=tuple(progress or ()), read_state=read_state, functions=functions, python=spark,
         project=project, py_files=tuple(py_files or ()), may_create_offsets_topic=may_create_offsets_topic,
+        redact=redact, redact_salt=redact_salt,
     )  # fmt: skip
     _audit_and_show(options, as_json=as_json)
 

@@ -21,6 +21,8 @@ from tidemark.cli.shared_options import (
     Generate,
     Log,
     Pipeline,
+    Redact,
+    RedactSalt,
     Resume,
     Sink,
     Summary,
@@ -66,6 +68,8 @@ def chaos_command(
     accept: Accept = None,
     waive: Waive = None,
     run_dir: Evidence = None,
+    redact: Redact = False,
+    redact_salt: RedactSalt = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, inject faults at named commit points, and judge every row.
@@ -82,7 +86,7 @@ def chaos_command(
     options = RunOptions(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, faults=faults, sink=sink,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
-        accept=tuple(accept or ()), waive=tuple(waive or ()),
+        accept=tuple(accept or ()), waive=tuple(waive or ()), redact=redact, redact_salt=redact_salt,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

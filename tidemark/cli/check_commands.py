@@ -7,13 +7,20 @@ verdict's.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.shared_options import Accept
+from tidemark.cli.run_commands import check_salt
+from tidemark.cli.shared_options import Accept, Redact, RedactSalt
+
+if TYPE_CHECKING:
+    from tidemark.oracle import Verdict
 
 Engine = Annotated[
     str,
@@ -54,6 +61,8 @@ def check(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
     batches: Annotated[bool, typer.Option("--batches", help="Show the run batch by batch.")] = False,
     accept: Accept = None,
+    redact: Redact = False,
+    redact_salt: RedactSalt = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
     engine: Engine = "duckdb",
     memory: Memory = None,
@@ -62,40 +71,57 @@ def check(
 ) -> None:
     """Judge a run directory again, offline: exit code 0 (VALID), 1 (INVALID) or 3 (UNKNOWN).
 
-    Exit code 2: the evidence is refused, because files were changed since it was sealed, or contradict each other.
+    Exit code 2: the evidence is refused, because files were changed since it was sealed, or contradict each other. With
+    --redact a redacted copy is judged and shown, and deleted; the directory stays as it is.
     """
+    from tidemark import public_api
+
+    check_salt(redact=redact, salt=redact_salt)
+    with _redacted_copy(directory, redact_salt) if redact else nullcontext(directory) as judged:
+        verdict = public_api.check(
+            judged,
+            accept=accept or (),
+            save=not redact,
+            engine=engine,
+            memory=memory,
+            spark_master=spark_master,
+            spark_conf=spark_conf or (),
+        )
+        _show(verdict, judged, batches=batches, as_json=as_json)
+    raise typer.Exit(verdict.exit_code)
+
+
+def _show(verdict: Verdict, directory: Path, *, batches: bool, as_json: bool) -> None:
     import msgspec
 
-    from tidemark import public_api
     from tidemark.formats.evidence import open_run
     from tidemark.report import print_verdict
     from tidemark.report.timeline import timeline
 
-    verdict = public_api.check(
-        directory,
-        accept=accept or (),
-        save=True,
-        engine=engine,
-        memory=memory,
-        spark_master=spark_master,
-        spark_conf=spark_conf or (),
-    )
     run = open_run(directory)
     if as_json:
         typer.echo(msgspec.json.encode(verdict).decode())
-    else:
-        if batches:
-            for line in timeline(run):
-                typer.echo(line)
-        manifest = run.manifest
-        print_verdict(
-            verdict,
-            directory,
-            run.faults(),
-            trace_sha256=manifest.trace_sha256 or "",
-            command=manifest.command or "",
-        )
-    raise typer.Exit(verdict.exit_code)
+        return
+    if batches:
+        for line in timeline(run):
+            typer.echo(line)
+    manifest = run.manifest
+    print_verdict(
+        verdict,
+        directory,
+        run.faults(),
+        trace_sha256=manifest.trace_sha256 or "",
+        command=manifest.command or "",
+    )
+
+
+@contextmanager
+def _redacted_copy(directory: Path, salt: Path | None) -> Iterator[Path]:
+    """A redacted copy of a run directory, for as long as it is judged and shown."""
+    from tidemark.redaction import Redactor
+
+    with TemporaryDirectory(prefix="tidemark-redacted-") as folder:
+        yield Redactor(salt).redact(directory, Path(folder) / "evidence").path
 
 
 def seal_command(

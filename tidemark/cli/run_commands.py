@@ -26,6 +26,8 @@ from tidemark.cli.shared_options import (
     Pipeline,
     Project,
     PyFiles,
+    Redact,
+    RedactSalt,
     Sink,
     Trace,
     Waive,
@@ -129,6 +131,8 @@ def run_command(
     waive: Waive = None,
     run_dir: Evidence = None,
     evidence_format: EvidenceFormat = "auto",
+    redact: Redact = False,
+    redact_salt: RedactSalt = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
@@ -142,7 +146,7 @@ def run_command(
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
         app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
         jars=tuple(jars or ()), packages=tuple(packages or ()), registry=registry,
-        kafka_conf=kafka_conf,
+        kafka_conf=kafka_conf, redact=redact, redact_salt=redact_salt,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 
@@ -160,12 +164,16 @@ def run_and_show(options: RunOptions, *, as_json: bool) -> None:
 
     check_choice("--sink", options.sink, SINKS)
     check_choice("--evidence-format", options.evidence_format, EVIDENCE_FORMATS)
+    check_salt(redact=options.redact, salt=options.redact_salt)
     directory: list[Path] = []
     with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, say):
         shown = replace(options, report=report, say=say)
         try:
             result = runner.run_pipeline(shown, made=directory.append)
         except BaseException as error:
+            if options.redact and was_interrupted(error):
+                print("interrupted: no evidence is kept, since it was not redacted yet", file=sys.stderr)
+                raise typer.Exit(EXIT_INTERRUPTED) from None
             if not (directory and was_interrupted(error)):
                 raise
             print(f"interrupted; the evidence so far is in {directory[0]}", file=sys.stderr)
@@ -207,6 +215,12 @@ def _show(options: RunOptions, result: RunResult, *, as_json: bool) -> None:
         digest, command = result.trace_sha256, result.command
         print_verdict(result.verdict, result.run_dir, faults, trace_sha256=digest, command=command)
     raise typer.Exit(result.verdict.exit_code)
+
+
+def check_salt(*, redact: bool, salt: Path | None) -> None:
+    """Wrong usage, if there is a salt and nothing is redacted."""
+    if salt is not None and not redact:
+        raise typer.BadParameter("it is given without --redact", param_hint="--redact-salt")
 
 
 def check_choice(option: str, value: str | None, choices: tuple[str | None, ...]) -> None:

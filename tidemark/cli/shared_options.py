@@ -67,6 +67,20 @@ KafkaConf = Annotated[
         " default: TIDEMARK_KAFKA_CONF; of a stack that tidemark started, its own.",
     ),
 ]
+Redact = Annotated[
+    bool,
+    typer.Option(
+        "--redact",
+        help="Keep and show no data: ids and keys as salted hashes, no other values; times and offsets stay.",
+    ),
+]
+RedactSalt = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --redact: the salt of the hashes, 16 bytes or more, to compare two runs; default: a random one.",
+    ),
+]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
 Log = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Each outcome goes there as it comes, a JSON line each.")

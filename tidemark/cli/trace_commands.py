@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemark.cli.shared_options import AsJson, KafkaConf
+from tidemark.cli.run_commands import check_salt
+from tidemark.cli.shared_options import AsJson, KafkaConf, Redact, RedactSalt
 from tidemark.errors import UsageError
 from tidemark.formats.trace import PACES, Header, Pace, TraceReader
 
 if TYPE_CHECKING:
     from tidemark.formats.contract import Contract
+    from tidemark.kafka.record import RecordOptions
+    from tidemark.redaction import Redactor
     from tidemark.runner.run_options import Report
 
 Bootstrap = Annotated[str, typer.Option(help="HOST:PORT of a broker; the running stack's if not said.")]
@@ -109,10 +112,23 @@ def record_command(
     slice_s: Annotated[float, typer.Option(min=0, help="Arrival time in a slice; 0: one slice.")] = 0.0,
     contract: Annotated[Path | None, typer.Option(help="JSON; tells how to read event times.")] = None,
     kafka_conf: KafkaConf = None,
+    redact: Redact = False,
+    redact_salt: RedactSalt = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a trace of what is in topics of any Kafka."""
-    from tidemark.kafka.record import RecordOptions, record
+    """Make a trace of what is in topics of any Kafka.
+
+    With --redact, which needs --contract, the trace has salted hashes for ids and keys and no other values; the
+    contract of its records is written beside it: NAME.contract.json.
+    """
+    from tidemark.kafka.record import RecordOptions
+
+    check_salt(redact=redact, salt=redact_salt)
+    if redact and contract is None:
+        raise UsageError(
+            "--redact is given without --contract",
+            hint="a contract says which fields are ids, keys and times",
+        )
 
     if not topic:
         raise UsageError("no topic to record", hint="add --topic impressions=TOPIC --topic clicks=TOPIC")
@@ -122,11 +138,41 @@ def record_command(
     options = RecordOptions(
         topics=dict(map(pair, topic)), pace=_pace(pace), slice_s=slice_s, contract=_contract(contract)
     )
+    redactor = _redactor(redact_salt, options) if redact else None
     with _bar("records read", as_json) as report:
-        sha256, header = record(broker, options, out, lambda done: report("read", done, 0))
-    _say(
-        {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "trace": str(out)}, as_json
-    )
+        done = _recorded(broker, options, out, report, redactor)
+    _say(done, as_json)
+
+
+def _redactor(salt: Path | None, options: RecordOptions) -> Redactor:
+    """What redacts the records of a contract, which can be."""
+    from tidemark.redaction import Redactor
+
+    redactor = Redactor(salt)
+    if options.contract is not None:
+        redactor.must_be_able(options.contract)
+    return redactor
+
+
+def _recorded(
+    broker: Mapping[str, str], options: RecordOptions, out: Path, report: Report, redactor: Redactor | None
+) -> dict[str, Any]:
+    """Record, and redact what was recorded; what is to be said of the trace."""
+    from tidemark.kafka.record import record
+    from tidemark.redaction import clear_evidence
+
+    def read(done: int) -> None:
+        report("read", done, 0)
+
+    place = None
+    if redactor is None or options.contract is None:
+        sha256, header = record(broker, options, out, read)
+    else:
+        with clear_evidence(out) as folder:
+            _, header = record(broker, options, folder / out.name, read)
+            sha256, place = redactor.redact_trace(folder / out.name, options.contract, out)
+    said = {"trace_sha256": sha256, "counts": header.counts, "slices": header.slices, "trace": str(out)}
+    return said if place is None else {**said, "contract": str(place)}
 
 
 def broker_and_conf(bootstrap: str, kafka_conf: Path | None) -> tuple[dict[str, str], Path | None]:

@@ -18,7 +18,8 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     refused. Optional: ``seed``, ``trace_sha256``, ``flush_sha256`` (of the JSON Lines, also where Parquet says the
     same), ``parquet_sha256`` (``{"trace": ...}``: of the Parquet file itself), ``versions``, ``code_sha256``,
     ``pipeline_sha256`` (of a pipeline file), ``project_sha256`` (of ``project/``), ``backend``, ``sink``, ``query_id``,
-    ``started_utc``, ``command`` (reproduces the run), ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``.
+    ``started_utc``, ``command`` (reproduces the run), ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``;
+    ``redacted``, if ids and keys are pseudonyms and other values are left out (``tidemark.formats.redacted_evidence``).
     ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
 
         {"format": 2, "provider": "HDFSBackedStateStoreProvider", "changelog": false, "batches": [0, 3, 7]}
@@ -123,6 +124,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.field_types import short
 from tidemark.formats.jsonlines import line_number, write_lines
 from tidemark.formats.record_files import count_records, is_parquet, paths_of, read_records
+from tidemark.formats.redacted_evidence import Redaction
 from tidemark.formats.scans import pick, scan_of
 from tidemark.formats.trace import Base64, HeaderValue, Record, TraceReader, digest_problem
 
@@ -182,6 +184,7 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     records: dict[str, int] = {}
     parquet_sha256: dict[str, str] = {}
     audit: AuditedQuery | None = None
+    redacted: Redaction | None = None
 
 
 class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -270,7 +273,8 @@ class RunDirectory:
                     raise _broken(path, problem)
                 return manifest
         except (OSError, ValueError, RecursionError) as error:
-            raise _broken(path, _said(error)) from error
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise _broken(path, why) from error
         if version < FORMAT:
             raise BrokenEvidence(
                 f"{str(self.path)!r} has format version {version}",
@@ -486,10 +490,6 @@ def open_run(path: Path) -> RunDirectory:
             hint="`tidemark run` prints the run directory that it wrote; by default it is below runs/",
         )
     return RunDirectory(path)
-
-
-def _said(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def _broken(path: Path, why: str) -> BrokenEvidence:

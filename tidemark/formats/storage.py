@@ -41,7 +41,7 @@ from tidemark.formats.record_files import (
     is_parquet,
 )
 from tidemark.formats.seal import Conversion, converted_from, file_sha256, is_intact, seal
-from tidemark.formats.trace import Record
+from tidemark.formats.trace import Header, Record, write_trace
 
 Storage = Literal["jsonl", "parquet"]
 STORAGES: tuple[Storage, ...] = ("jsonl", "parquet")
@@ -116,6 +116,32 @@ def write_records(path: Path, kind: type[Any], records: Iterable[Any]) -> None:
     rest = ((record, None) for record in records)
     with RowWriter(path, LAYOUTS[kind].columns) as writer:
         write_rows(writer, kind, iter(lambda: list(islice(rest, BLOCK_ROWS)), []))
+
+
+def write_trace_as(path: Path, header: Header, records: Iterable[Record]) -> str:
+    """Write a trace to a file that its name says the format of, completely or not at all; the digest of its lines.
+
+    Raises as :func:`write_records`.
+    """
+    if not is_parquet(path):
+        return write_trace(path, header, records)
+    from tidemark.formats.parquet import BLOCK_ROWS, RowWriter
+    from tidemark.formats.record_columns import LAYOUTS, write_rows
+
+    encode, rest = msgspec.json.Encoder().encode, iter(records)
+    first = encode(header)
+    digest = hashlib.sha256(first + b"\n")
+
+    def blocks() -> Iterator[list[tuple[Record, None]]]:
+        while block := list(islice(rest, BLOCK_ROWS)):
+            digest.update(b"".join([encode(record) + b"\n" for record in block]))
+            yield [(record, None) for record in block]
+
+    with RowWriter(path, LAYOUTS[Record].columns) as writer:
+        writer.metadata[HEADER_KEY] = first.decode()
+        write_rows(writer, Record, blocks())
+        writer.metadata[DIGEST_KEY] = digest.hexdigest()
+    return digest.hexdigest()
 
 
 def recover(run: Path) -> None:

@@ -49,7 +49,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
     ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``modelled`` says how much of the input the
     model judged, if not all of it: SQL always judges all; ``spark_account`` is what Spark said of its
-    state and of itself; ``audit``, of a query that somebody else started, what could be judged.
+    state and of itself; ``audit``, of a query that somebody else started, what could be judged; ``redacted`` is there,
+    and true, if the evidence has pseudonyms for ids and keys, and no other values.
     """
 
     verdict: Outcome
@@ -74,6 +75,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     accepted_total: dict[str, int] = {}
     causes: list[Cause] = []
     audit: AuditAccount | msgspec.UnsetType = msgspec.UNSET
+    redacted: bool | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def exit_code(self) -> int:
@@ -175,6 +177,7 @@ class Judgement:
             accept=list(self.accept),
             accepted_total=accepted(self.finding_log, self.accept),
             causes=self._causes or cause_lines(self.finding_log),
+            redacted=msgspec.UNSET if self.manifest.redacted is None else True,
         )
 
 

@@ -28,6 +28,9 @@ from tidemark.report.timeline import waits
 SHOWN = 5
 """Findings shown of each property; the rest is in ``verdict.json``."""
 
+REDACTED = "ids and keys are salted hashes, other values are left out"
+"""What is said of evidence that was redacted."""
+
 COLOURS = {"VALID": "bold green", "INVALID": "bold red", "UNKNOWN": "bold yellow"}
 
 
@@ -57,7 +60,10 @@ def print_verdict(
         console.print(f"{'not exercised':<15}{', '.join(verdict.waived)} (waived)", markup=False)
     if trace_sha256:
         console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
-    console.print(f"{'evidence':<15}{run_dir}", markup=False)
+    if (run_dir / "verdict.json").is_file():  # else it is a copy that is not kept
+        console.print(f"{'evidence':<15}{run_dir}", markup=False)
+    if verdict.redacted is True:
+        console.print(f"{'redacted':<15}{REDACTED}", markup=False)
     if verdict.sealed is not None:
         seal = (
             "intact" if verdict.sealed else "unsealed: nothing shows that the evidence is as a run wrote it"

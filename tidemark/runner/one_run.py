@@ -28,6 +28,7 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.spark.spark_versions import minor_version
+from tidemark.redaction import Redactor, clear_evidence, judged_alike
 from tidemark.report import failure_lines
 from tidemark.runner.app_command import output_field, uses_connect
 from tidemark.runner.cleanup import first_error_kept
@@ -41,7 +42,7 @@ from tidemark.runner.decoded_run import (
 from tidemark.runner.live_run import LiveRun
 from tidemark.runner.pipeline_code import described_on, described_without_session
 from tidemark.runner.programs import PROGRAM_S, run_program, write_code_zip
-from tidemark.runner.run_options import EVIDENCE_FORMATS, OWN_SINK, SINKS, RunOptions
+from tidemark.runner.run_options import EVIDENCE_FORMATS, OWN_SINK, SINKS, RunOptions, say_nothing
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
 
@@ -85,9 +86,7 @@ def new_run_directory(options: RunOptions, contract: Contract | Chain) -> RunDir
     not known.
     """
     contract = accepting(contract, options.accept)
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
-    name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
-    path = options.run_dir or paths.runs_dir() / f"{name}-{stamp}-{options.seed}"
+    path = _run_directory(options, contract)
     _must_be_free(path)
     try:
         (path / "logs").mkdir(parents=True)
@@ -99,6 +98,13 @@ def new_run_directory(options: RunOptions, contract: Contract | Chain) -> RunDir
     directory = RunDirectory(path)
     directory.write_json("contract", contract.to_json())
     return directory
+
+
+def _run_directory(options: RunOptions, contract: Contract | Chain) -> Path:
+    """The directory that is asked for, or a new name below ``runs/``."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", contract.name)
+    return options.run_dir or paths.runs_dir() / f"{name}-{stamp}-{options.seed}"
 
 
 def _must_be_free(path: Path) -> None:
@@ -177,14 +183,33 @@ def run_pipeline(
             stack = stack or leased.enter_context(lease(spec_to_lease(options.python)))
             described = described_on(stack, options.code)
         _must_have_functions(options, described.contract)
-        directory = new_run_directory(options, described.contract)
-        made(directory.path)
         asked = replace(
             options,
             send_modules=options.send_modules or described.imports_at_call,
             sink=OWN_SINK if described.starts_query or options.app else options.sink,
         )
+        if options.redact:
+            return _run_redacted(asked, described.contract, stack)
+        directory = new_run_directory(options, described.contract)
+        made(directory.path)
         return run(asked, described.contract, directory, stack=stack)
+
+
+def _run_redacted(options: RunOptions, contract: Contract | Chain, stack: Stack | None) -> RunResult:
+    """A run of which the redacted evidence is kept alone; what it says on the way is not shown, since it has values."""
+    redactor = Redactor(options.redact_salt)
+    redactor.must_be_able(contract)
+    path = _run_directory(options, contract)
+    _must_be_free(path)
+    with clear_evidence(path) as folder:
+        asked = replace(options, run_dir=folder, say=say_nothing)
+        clear = run(asked, contract, new_run_directory(asked, contract), stack=stack)
+        directory = redactor.redact(folder, path)
+        with judged_alike(clear.verdict, path) as verdicts:
+            verdicts.append(judge(directory))
+            verdicts[0].sealed = True
+            directory.write_json("verdict", verdicts[0])
+    return RunResult(verdicts[0], path, directory.manifest.trace_sha256 or "", "")
 
 
 def _keep_pipeline(options: RunOptions, directory: RunDirectory) -> None:

@@ -58,7 +58,8 @@ class RunOptions:
     the module that has the functions which the contract names (``decode``), if the pipeline has not. ``registry`` asks
     for a schema registry on the stack. ``kafka_conf`` is a file with the settings of Kafka's clients (a login); if it
     is not said, the stack's own, or for an external stack without one that which ``TIDEMARK_KAFKA_CONF`` names.
-    ``evidence_format`` is how trace, output and state are stored (:data:`EVIDENCE_FORMATS`).
+    ``evidence_format`` is how trace, output and state are stored (:data:`EVIDENCE_FORMATS`). ``redact`` keeps redacted
+    evidence only: pseudonyms for ids and keys, no other values; ``redact_salt`` is a file with the salt of these.
     """
 
     pipeline: str
@@ -86,6 +87,8 @@ class RunOptions:
     registry: bool = False
     evidence_format: str = EVIDENCE_FORMATS[0]
     kafka_conf: Path | None = None
+    redact: bool = False
+    redact_salt: Path | None = None
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
 
@@ -156,6 +159,8 @@ class RunOptions:
             parts += ["--evidence-format", self.evidence_format]
         for pair in self.conf:
             parts += ["--conf", pair]
+        parts += ["--redact"] if self.redact else []
+        parts += ["--redact-salt", str(self.redact_salt)] if self.redact_salt else []
         for defect in self.accept:
             parts += ["--accept", defect]
         for goal in self.waive:
@@ -171,7 +176,7 @@ class RunOptions:
         return str(in_package if in_package.is_file() else kept)
 
 
-PATHS = ("trace", "python", "run_dir", "project", "kafka_conf")
+PATHS = ("trace", "python", "run_dir", "project", "kafka_conf", "redact_salt")
 LISTS = ("generator", "conf", "accept", "waive", "packages")
 FILES = ("py_files", "jars")
 """Options that may be given as text, and as any sequence."""

@@ -48,27 +48,31 @@ class ComparedValues:
             self._class_of[place] = whole
 
     @property
+    def classes(self) -> list[frozenset[Place]]:
+        """The fields that are compared, in classes."""
+        return list({id(whole): frozenset(whole) for whole in self._class_of.values()}.values())
+
+    @property
     def are_numbers(self) -> bool:
         """Whether all are BIGINTs, so that nothing need be rewritten."""
         return all(self._fields[side][name].made.kind == BIGINT for side, name in self._class_of)
 
     def scales(self, side: int) -> dict[str, int]:
         """The scale of each decimal field of a side."""
-        return {name: self._scale(of, name) for of, name in self._class_of if of == side}
+        return {name: self.scale(of, name) for of, name in self._class_of if of == side}
 
-    def _scale(self, side: int, name: str) -> int:
+    def scale(self, side: int, name: str) -> int:
+        """The scale of the decimals of a field's class; 0 where it has others."""
         found = 0
         for of, one in self._class_of[side, name]:
             kind = self._fields[of][one].made
             if kind.kind != DECIMAL:
                 return 0
-            digits = [
-                -int(literal_of(value, kind).as_tuple().exponent) for value in self._literals((of, one))
-            ]
+            digits = [-int(literal_of(value, kind).as_tuple().exponent) for value in self.literals((of, one))]
             found = max(found, kind.scale, *digits)
         return found
 
-    def _literals(self, place: Place) -> list[Any]:
+    def literals(self, place: Place) -> list[Any]:
         """What a field is compared with."""
         side, name = place
         asked = (*self._side(side).filters, *of_side(self._terms, side))
@@ -77,20 +81,20 @@ class ComparedValues:
     def _side(self, side: int) -> Side:
         return self._contract.right if side == RIGHT else self._contract.left
 
-    def _number(self, place: Place, value: Any) -> Any:
+    def number(self, place: Place, value: Any) -> Any:
         """A value of the contract as what has its order."""
         kind = self._fields[place[0]][place[1]].made
         found = literal_of(value, kind)
         if isinstance(found, Decimal) and not found.is_finite():
             raise ValueError(value)
-        return in_order(found, kind, self._scale(*place))
+        return in_order(found, kind, self.scale(*place))
 
     def ranked(self, numbers: Numbers) -> Contract:
         """The contract in numbers. ``numbers`` has what was read of each field, and is replaced by numbers, too."""
         ranks: dict[Place, Mapping[Any, int]] = {}
-        for places in {id(whole): whole for whole in self._class_of.values()}.values():
+        for places in self.classes:
             found = {value for side, name in places for value in numbers[side].get(name, ())}
-            found |= {self._number(place, value) for place in places for value in self._literals(place)}
+            found |= {self.number(place, value) for place in places for value in self.literals(place)}
             found.discard(None)
             if all(type(value) is int and value in LONG for value in found):
                 continue
@@ -104,7 +108,7 @@ class ComparedValues:
 
     def _rewritten(self, ranks: Mapping[Place, Mapping[Any, int]]) -> Contract:
         def number(place: Place, value: Any) -> int:
-            found = self._number(place, value)
+            found = self.number(place, value)
             return ranks[place][found] if place in ranks else found
 
         def filters(side: int) -> tuple[Filter, ...]:

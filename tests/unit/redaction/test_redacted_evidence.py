@@ -1,0 +1,154 @@
+"""Redacted evidence is judged as the evidence is that it was made of, and has none of its values."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+from tests.golden.judging import EVIDENCE, FACTS, names, read, run_command
+from tests.support.shown_values import content_of, found_in, values_of
+from tests.support.tiers import every_day
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.seal import is_intact
+from tidemark.formats.storage import store_run
+
+KNOWN = read(FACTS)
+JUDGED = [name for name in names() if KNOWN[name]["exit_code"] != 2]
+TODAY = (
+    "left_outer", "full_outer_null_keys", "left_semi", "faults_spark_sink", "chain_clicked_per_window",
+    "chain_windows_joined", "audit_spark_3_5", "defect_condition_bound", "defect_null_event_time",
+    "mutant_full_outer_ids_exchanged", "mutant_left_outer_state_row_lost", "mutant_refs_missing",
+    "mutant_sink_doubles", "typed_plan_differs", "unknown_state_problem",
+)  # fmt: skip
+RECORDED = EVIDENCE.parents[1] / "evidence" / "runs"
+
+
+def judged(directory):
+    """Exit code and what is to be the same of a verdict, whatever the values are called."""
+    code, out, err = run_command("check", str(directory), "--json")
+    assert not err
+    verdict = json.loads(out)
+    kept = ("verdict", "pipeline", "kind", "delivery", "findings_total", "unexplained_total", "defects_total",
+            "counts", "goals", "asked", "waived")  # fmt: skip
+    findings = Counter(
+        (one["property"], one["batch"], one["read"], *one["written"], one["defect"], len(one["row"]))
+        for one in verdict["findings"]
+    )
+    account = verdict["spark_account"]
+    return {
+        "code": code,
+        **{name: verdict[name] for name in kept},
+        "findings": findings,
+        "inconclusive": len(verdict["inconclusive"]),
+        "spark": account and {name: account[name] for name in account if name != "notes"},
+    }
+
+
+def redacted(source, target):
+    code, out, err = run_command("redact", str(source), "--to", str(target))
+    assert (code, err) == (0, "")
+    return out
+
+
+@pytest.mark.parametrize("name", every_day(JUDGED, TODAY))
+def test_it_is_judged_alike_and_shows_no_value(name, tmp_path):
+    source = shutil.copytree(EVIDENCE / name, tmp_path / "clear")
+    said = redacted(source, tmp_path / "redacted")
+
+    assert judged(tmp_path / "redacted") == judged(source)
+    values = values_of(source)
+    assert found_in(values, content_of(tmp_path / "redacted") + said) == []
+    assert values or name.startswith(("typed", "unknown", "defect", "mutant", "regression"))
+
+
+@pytest.mark.parametrize("name", ["left_outer_faults", "full_outer_spark", "chain", "left_semi"])
+def test_in_parquet_it_is_the_same(name, tmp_path):
+    source = shutil.copytree(RECORDED / name, tmp_path / "clear")
+    store_run(source, "parquet")
+    redacted(source, tmp_path / "redacted")
+
+    assert (tmp_path / "redacted" / "trace.parquet").is_file()
+    assert judged(tmp_path / "redacted") == judged(source)
+    assert found_in(values_of(source), content_of(tmp_path / "redacted")) == []
+    assert is_intact(tmp_path / "redacted")
+
+
+def test_the_verdict_says_that_it_is_redacted(tmp_path):
+    redacted(RECORDED / "left_outer", tmp_path / "redacted")
+    code, out, _ = run_command("check", str(tmp_path / "redacted"))
+
+    assert code == 0
+    assert "redacted       ids and keys are salted hashes, other values are left out" in out
+    assert "seal           intact" in out
+    assert json.loads(run_command("check", str(tmp_path / "redacted"), "--json")[1])["redacted"] is True
+    assert "reproduce" not in out
+
+
+def test_the_original_stays_as_it_is_and_the_salt_is_in_no_file(tmp_path):
+    source = shutil.copytree(RECORDED / "inner", tmp_path / "clear")
+    before = content_of(source)
+    salt = tmp_path / "salt"
+    salt.write_bytes(b"0123456789abcdef-a-salt")
+    run_command("redact", str(source), "--to", str(tmp_path / "a"), "--redact-salt", str(salt))
+    run_command("redact", str(source), "--to", str(tmp_path / "b"), "--redact-salt", str(salt))
+    redacted(source, tmp_path / "c")
+
+    assert content_of(source) == before
+    assert content_of(tmp_path / "a") == content_of(tmp_path / "b")
+    assert "0123456789abcdef" not in content_of(tmp_path / "a")
+    outputs = [(tmp_path / one / "output.jsonl.zst").read_bytes() for one in "ac"]
+    assert outputs[0] != outputs[1]
+    assert RunDirectory(tmp_path / "a").manifest.redacted.salt == "file"
+    assert RunDirectory(tmp_path / "c").manifest.redacted.salt == "random"
+
+
+def test_check_shows_a_redacted_copy_and_leaves_the_directory_alone(tmp_path):
+    source = shutil.copytree(EVIDENCE / "mutant_left_outer_row_without_input", tmp_path / "clear")
+    before = content_of(source)
+    code, out, err = run_command("check", str(source), "--redact", "--batches")
+
+    assert code == 1
+    assert err == ""
+    assert "phantom_rows: 1" in out
+    assert "unsealed" in out
+    assert found_in(values_of(source), out) == []
+    assert content_of(source) == before
+    code, out, _ = run_command("check", str(source), "--redact", "--json")
+    assert json.loads(out)["findings_total"] == {"phantom_rows": 1}
+    assert found_in(values_of(source), out) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "DIR", "--redact-salt", "SALT"], "without --redact"),
+        (["redact", "DIR", "--to", "FULL"], "is not empty"),
+        (["redact", "DIR", "--to", "NEW", "--redact-salt", "SHORT"], "has 5 bytes"),
+        (["redact", "DIR", "--to", "NEW", "--redact-salt", "NONE"], "cannot be read"),
+        (["redact", "FULL", "--to", "NEW"], "is not a run directory"),
+        (["redact", "CHANGED", "--to", "NEW"], "is not as it was sealed"),
+        (["redact", "REDACTED", "--to", "NEW"], "is redacted already"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(arguments, says, tmp_path):
+    places = {
+        name: tmp_path / name.lower()
+        for name in ("SALT", "FULL", "NEW", "SHORT", "NONE", "CHANGED", "REDACTED")
+    }
+    places["DIR"] = RECORDED / "inner"
+    places["SALT"].write_bytes(b"0123456789abcdef")
+    places["SHORT"].write_bytes(b"short")
+    (places["FULL"] / "sub").mkdir(parents=True)
+    shutil.copytree(RECORDED / "inner", places["CHANGED"])
+    (places["CHANGED"] / "batches.jsonl.zst").unlink()
+    if "REDACTED" in arguments:
+        redacted(RECORDED / "inner", places["REDACTED"])
+    code, _, err = run_command(*(str(places.get(word, word)) for word in arguments))
+
+    assert code == 2
+    assert says in err
+    assert not places["NEW"].exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith((".redacting", ".clear"))] == []
