@@ -24,6 +24,7 @@ from tests.e2e.foreign_query import START_S, ForeignQuery, ForeignTexts, cluster
 from tests.e2e.own_broker import commit_an_offset, own_broker
 from tests.e2e.typed_query import COMMAND, Place
 from tests.support.s3_server import s3_server
+from tests.support.shown_values import content_of, found_in, values_of
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.waiting import wait_until
 
@@ -158,6 +159,25 @@ def test_the_command_says_what_the_function_says(query, audited, tmp_path):
     assert "batches too" not in first  # the output names no batch
     assert second.startswith("audited        batch 0 to batch ")
     assert "INVALID  orders_paid, judged as exactly-once" in done.stdout
+
+
+def test_a_redacted_audit_finds_the_same_and_has_no_value(query, audited, tmp_path):
+    options = "--delivery", "exactly-once", "--redact", "--run-dir", str(tmp_path / "audit")
+    done = command(query, *options)
+
+    assert done.returncode == 1, done.stderr
+    assert f"duplicate_rows: {query.repeats()}" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["audit"]
+    clear = audited["exactly-once"].run_dir
+    values = values_of(clear)
+    assert values
+    assert found_in(values_of(clear), content_of(tmp_path) + done.stdout + done.stderr) == []
+    tables = {path.name: len(path.read_text().splitlines()) for path in (clear / "tables").iterdir()}
+    again = tidemark.check(tmp_path / "audit")
+    assert {
+        path.name: len(path.read_text().splitlines()) for path in (tmp_path / "audit" / "tables").iterdir()
+    } == tables
+    assert again.counts == audited["exactly-once"].verdict.counts
 
 
 @pytest.mark.parametrize(
