@@ -12,8 +12,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidemark.errors import PipelineFailed, TestbedError, TidemarkError, UsageError
+from tidemark.errors import (
+    ContainerEngineError,
+    FetchError,
+    JavaError,
+    KafkaRefused,
+    PipelineFailed,
+    PortTaken,
+    TestbedError,
+    TidemarkError,
+    UnknownStack,
+    UsageError,
+)
 from tidemark.oracle.verdict import Verdict
+
+_OF_NO_RECORD = (KafkaRefused, JavaError, FetchError, ContainerEngineError, UnknownStack, PortTaken)
+"""Errors that know no record."""
+_LEFT_OUT = "left out because of --redact: it may quote records"
 
 
 @contextmanager
@@ -36,17 +51,27 @@ def clear_evidence(target: Path) -> Iterator[Path]:
         yield folder
     except TidemarkError as error:
         raise without_values(error) from None
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 (its text may quote a record)
+        raise TestbedError(
+            f"it ended with an unexpected {type(error).__name__}",
+            detail=_LEFT_OUT,
+            hint="repeat it without --redact, and report what it says",
+        ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def without_values(error: TidemarkError) -> TidemarkError:
     """The same error without its detail and its notes, and without what a failed query said."""
+    if isinstance(error, _OF_NO_RECORD):
+        return error
     is_of_query = isinstance(error, PipelineFailed)
     message = error.message.partition(":")[0] if is_of_query else error.message
     told = type(error)(
         message,
-        detail="left out because of --redact: it may quote records" if error.detail or is_of_query else "",
+        detail=_LEFT_OUT if error.detail or is_of_query else "",
         hint="run it without --redact to see why: no evidence was kept" if is_of_query else error.hint,
     )
     return told.with_traceback(None)

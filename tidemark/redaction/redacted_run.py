@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tidemark.atomic_files import write_atomically
-from tidemark.errors import BrokenEvidence, UsageError
+from tidemark.errors import BrokenEvidence, BrokenTrace, UsageError
 from tidemark.formats.chain import Chain, decoders_of
 from tidemark.formats.contract import Contract
 from tidemark.formats.decoded_records import decoded_values
@@ -35,7 +35,9 @@ from tidemark.formats.redacted_evidence import Redaction
 from tidemark.formats.seal import is_intact, seal
 from tidemark.formats.storage import parquet_digests, write_records, write_trace_as
 from tidemark.formats.trace import Record, TraceReader, digest_problem
+from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.redaction.chain_redaction import ChainRedaction
+from tidemark.redaction.clear_evidence import without_values
 from tidemark.redaction.join_redaction import JoinRedaction
 from tidemark.redaction.kept_facts import kept_fault, kept_headers, kept_manifest, kept_report
 from tidemark.redaction.pseudonyms import NAME, Pseudonyms, read_salt
@@ -71,9 +73,15 @@ class Redactor:
         about = Redaction(
             pseudonyms=NAME, salt="random" if self.salt is None else "file", sealed=is_intact(run.path)
         )
+        redaction = _RunRedaction(run, self.pseudonyms)
         with _beside(target) as part:
-            _RunRedaction(run, RunDirectory(part), self.pseudonyms).write(about)
+            try:
+                redaction.write(RunDirectory(part), about)
+            except (BrokenEvidence, BrokenTrace) as error:
+                raise without_values(error) from None
             seal(part)
+            if (run.path / "tables").is_dir():
+                _write_tables(RunDirectory(part))
         return RunDirectory(target)
 
     def redact_trace(self, source: Path, contract: Contract | Chain, target: Path) -> tuple[str, Path]:
@@ -130,14 +138,15 @@ def _must_be_free(target: Path) -> None:
 class _RunRedaction:
     """One run directory."""
 
-    def __init__(self, run: RunDirectory, target: RunDirectory, pseudonyms: Pseudonyms) -> None:
-        self._run, self._target = run, target
+    def __init__(self, run: RunDirectory, pseudonyms: Pseudonyms) -> None:
+        self._run = self._target = run
         self._pseudonyms = pseudonyms
         self._manifest = run.manifest
         self._records = redaction_of(run.contract, pseudonyms)
 
-    def write(self, about: Redaction) -> None:
-        """Write all files; the manifest is the last."""
+    def write(self, target: RunDirectory, about: Redaction) -> None:
+        """Write all files into ``target``; the manifest is the last."""
+        self._target = target
         if self._records.needs_all_values:
             for name in self._traces():
                 for record, value in self._values(name):
@@ -232,10 +241,16 @@ class _RunRedaction:
         return msgspec.structs.replace(row, key=key)
 
 
+def _write_tables(run: RunDirectory) -> None:
+    """Write the tables of an audit anew: of redacted evidence they have no values."""
+    (run.path / "tables").mkdir()
+    for name, rows in audit_with_tables(run).tables.items():
+        run.write_lines(f"tables/{name}", rows)
+
+
 def _contradicted(path: Path, why: str) -> BrokenEvidence:
     return BrokenEvidence(
-        f"{str(path)!r} cannot be redacted",
-        detail=why,
+        f"{str(path)!r} cannot be redacted, because {why}",
         hint="restore the file: evidence that contradicts itself is not redacted",
     )
 

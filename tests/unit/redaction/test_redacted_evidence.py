@@ -14,6 +14,7 @@ from tests.support.tiers import every_day
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.seal import is_intact
 from tidemark.formats.storage import store_run
+from tidemark.oracle.audit_judgement import audit_with_tables
 
 KNOWN = read(FACTS)
 JUDGED = [name for name in names() if KNOWN[name]["exit_code"] != 2]
@@ -119,6 +120,45 @@ def test_check_shows_a_redacted_copy_and_leaves_the_directory_alone(tmp_path):
     code, out, _ = run_command("check", str(source), "--redact", "--json")
     assert json.loads(out)["findings_total"] == {"phantom_rows": 1}
     assert found_in(values_of(source), out) == []
+
+
+def test_the_tables_of_an_audit_are_written_anew(tmp_path):
+    source = shutil.copytree(EVIDENCE / "audit_spark_3_5", tmp_path / "clear")
+    (source / "tables").mkdir()
+    for name, rows in audit_with_tables(RunDirectory(source)).tables.items():
+        RunDirectory(source).write_lines(f"tables/{name}", rows)
+    redacted(source, tmp_path / "redacted")
+
+    tables = [tmp_path / one / "tables" for one in ("clear", "redacted")]
+    clear, made = (
+        {path.name: len(path.read_text().splitlines()) for path in one.iterdir()} for one in tables
+    )
+    assert clear == made
+    assert sum(clear.values()) > 0
+    assert found_in(values_of(source), content_of(tmp_path / "redacted")) == []
+
+
+def test_what_a_broken_record_says_is_not_shown(tmp_path):
+    source = shutil.copytree(EVIDENCE / "typed_valid", tmp_path / "clear")
+    with (source / "output.jsonl").open("a") as file:
+        file.write('{"partition": 0, "offset": 7, "secret-field": "secret-value"}\n')
+    code, out, err = run_command("redact", str(source), "--to", str(tmp_path / "redacted"))
+
+    assert code == 2
+    assert "output.jsonl' cannot be read as evidence" in err
+    assert "secret" not in out + err
+    assert [path.name for path in tmp_path.iterdir()] == ["clear"]
+
+
+def test_evidence_that_contradicts_its_manifest_is_not_redacted(tmp_path):
+    source = shutil.copytree(RECORDED / "inner", tmp_path / "clear")
+    (source / "seal.json").unlink()
+    (source / "state.jsonl.zst").unlink()
+    code, _, err = run_command("redact", str(source), "--to", str(tmp_path / "redacted"))
+
+    assert code == 2
+    assert "state" in err
+    assert not (tmp_path / "redacted").exists()
 
 
 @pytest.mark.parametrize(

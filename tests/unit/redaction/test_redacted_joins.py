@@ -17,13 +17,14 @@ from tests.golden.judging import EVIDENCE
 from tests.support.shown_values import content_of, found_in, values_of
 from tests.support.tiers import every_day
 from tests.unit.oracle.test_described_values import FORMS, KINDS, rewritten
-from tests.unit.oracle.test_large import drawn, facts, write
+from tests.unit.oracle.test_large import FEW_ROWS, both, drawn, facts, write
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.contract import Contract, Filter, Term
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.record_fields import Field
 from tidemark.formats.trace import Record, TraceReader, write_trace
 from tidemark.oracle import judge
+from tidemark.oracle.large import reduction
 from tidemark.redaction import Redactor
 from tidemark.redaction.join_redaction import JoinRedaction
 from tidemark.redaction.pseudonyms import Pseudonyms
@@ -71,6 +72,21 @@ def test_a_drawn_run_is_judged_alike(kind, tmp_path):
             shutil.rmtree(tmp_path / name, ignore_errors=True)
     assert min(verdicts["VALID"] + verdicts["UNKNOWN"], verdicts["INVALID"], compared) > 2, verdicts
     assert refused < SEEDS / 3
+
+
+def test_a_large_run_is_reduced_and_judged_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(reduction, "SAMPLE_ROWS", FEW_ROWS)
+    was_reduced = 0
+    for seed in range(6):
+        rng = random.Random(f"redacted and large {seed}")
+        (tmp_path / "drawn").mkdir()
+        run = write(drawn(seed, rng), tmp_path / "drawn", rng)
+        whole, part, reduces = both(Redactor().redact(run.path, tmp_path / "redacted"), monkeypatch)
+        assert whole == part
+        was_reduced += reduces
+        for name in ("drawn", "redacted"):
+            shutil.rmtree(tmp_path / name)
+    assert was_reduced > 1
 
 
 def test_records_that_functions_decode_are_redacted_as_they_were_decoded(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from pipelines.left_outer import CONTRACT
 from tests.golden.judging import EVIDENCE, run_command
 from tests.support.shown_values import content_of, found_in, values_of
-from tidemark.errors import PipelineFailed, TestbedError, UsageError
+from tidemark.errors import KafkaRefused, PipelineFailed, TestbedError, UsageError
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader, write_trace
@@ -76,6 +76,8 @@ def raising(error):
         (KeyboardInterrupt(), 130, "interrupted: no evidence is kept"),
         (PipelineFailed("the query under test failed: no secret", detail="secret", hint="see secret"), 4, "failed"),
         (UsageError("wrong trace", detail="line 3: secret", hint="give another"), 2, "give another"),
+        (KafkaRefused("no login", detail="password of me", hint="name it"), 4, "password of me"),
+        (ValueError("secret"), 4, "it ended with an unexpected ValueError"),
     ],
 )  # fmt: skip
 def test_a_run_that_does_not_end_leaves_nothing(error, code, says, monkeypatch, tmp_path):
