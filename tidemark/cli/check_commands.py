@@ -117,9 +117,13 @@ def _show(verdict: Verdict, directory: Path, *, batches: bool, as_json: bool) ->
 
 @contextmanager
 def _redacted_copy(directory: Path, salt: Path | None) -> Iterator[Path]:
-    """A redacted copy of a run directory, for as long as it is judged and shown."""
+    """A redacted copy of a run directory, for as long as it is judged and shown; one that is redacted is its own."""
+    from tidemark.formats.evidence import open_run
     from tidemark.redaction import Redactor
 
+    if open_run(directory).manifest.redacted is not None:
+        yield directory
+        return
     with TemporaryDirectory(prefix="tidemark-redacted-") as folder:
         yield Redactor(salt).redact(directory, Path(folder) / "evidence").path
 

@@ -86,6 +86,7 @@ def test_the_verdict_says_that_it_is_redacted(tmp_path):
     assert "seal           intact" in out
     assert json.loads(run_command("check", str(tmp_path / "redacted"), "--json")[1])["redacted"] is True
     assert "reproduce" not in out
+    assert run_command("check", str(tmp_path / "redacted"), "--redact")[0] == 0
 
 
 def test_the_original_stays_as_it_is_and_the_salt_is_in_no_file(tmp_path):

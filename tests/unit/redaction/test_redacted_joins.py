@@ -30,7 +30,7 @@ from tidemark.redaction.join_redaction import JoinRedaction
 from tidemark.redaction.pseudonyms import Pseudonyms
 
 RECORDED = EVIDENCE.parents[1] / "evidence" / "runs"
-SEEDS = 30
+SEEDS = 18
 
 
 def outcome(run):
@@ -70,7 +70,7 @@ def test_a_drawn_run_is_judged_alike(kind, tmp_path):
                 refused += "Spark takes for one of the event time" in str(error) or SEEDS
         for name in ("drawn", "nested", "redacted"):
             shutil.rmtree(tmp_path / name, ignore_errors=True)
-    assert min(verdicts["VALID"] + verdicts["UNKNOWN"], verdicts["INVALID"], compared) > 2, verdicts
+    assert min(verdicts["VALID"] + verdicts["UNKNOWN"], verdicts["INVALID"], compared) > 1, verdicts
     assert refused < SEEDS / 3
 
 
@@ -178,6 +178,21 @@ def test_a_filter_has_another_number_and_lets_the_same_records_pass():
     ]
     assert prices == [0, 1, 2, 3, 4]
     assert json.loads(one.input("impressions", '{"price": "500"}'))["price"] is None
+
+
+def test_a_filter_on_the_event_time_does_not_take_its_place():
+    side = replace(
+        CONTRACT.left, time_format="epoch-ms", filters=(Filter("impression_time", ">", 5_000),),
+        fields=(Field("impression_time", type="bigint"),),
+    )  # fmt: skip
+    one = redaction(left=side)
+
+    found = json.loads(one.input("impressions", '{"impression_time": 7000}'))
+
+    assert found["impression_time"] == 2
+    made = Contract.from_json(one.contract()).left
+    assert found[made.time] == 7_000_000
+    assert (made.time_format, made.filters[0].value) == ("epoch-us", 1)
 
 
 def test_a_filter_on_a_key_ranks_the_keys():
