@@ -42,7 +42,7 @@ from tidemark.oracle.audit_account import RowOfTable
 from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
-from tidemark.redaction import Redactor, clear_evidence, judged_alike
+from tidemark.redaction import Redactor, clear_evidence, judged_alike, must_be_used
 from tidemark.runner.decoded_run import (
     DecodedRun,
     code_of_functions,
@@ -74,6 +74,7 @@ def run_audit(options: AuditOptions) -> AuditResult:
     delivery_of(options, contract)
     range_of(options.batches)
     _ = options.deleted_until_ms
+    must_be_used(options.redact_salt, redact=options.redact)
     if options.read_state:
         must_have_java()
     path = options.run_dir or _default_directory(contract)

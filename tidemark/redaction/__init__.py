@@ -9,6 +9,7 @@ It may use the formats, and of the oracle how a contract compares values. It dec
 """
 
 from tidemark.redaction.clear_evidence import clear_evidence, judged_alike
+from tidemark.redaction.pseudonyms import must_be_used
 from tidemark.redaction.redacted_run import Redactor
 
-__all__ = ["Redactor", "clear_evidence", "judged_alike"]
+__all__ = ["Redactor", "clear_evidence", "judged_alike", "must_be_used"]

@@ -46,6 +46,15 @@ class Pseudonyms:
         return None if text is None else self.of(text)
 
 
+def must_be_used(salt: Path | None, *, redact: bool) -> None:
+    """Raise ``UsageError`` if there is a salt and nothing is redacted."""
+    if salt is not None and not redact:
+        raise UsageError(
+            f"the salt {str(salt)!r} is given, and nothing is to be redacted",
+            hint="say redact=True, or --redact",
+        )
+
+
 def read_salt(path: Path | None) -> bytes | None:
     """The salt in a file, all of its bytes; ``None`` without one. Raises ``UsageError`` for a file that is none."""
     if path is None:

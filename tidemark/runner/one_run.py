@@ -28,7 +28,7 @@ from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.spark.spark_versions import minor_version
-from tidemark.redaction import Redactor, clear_evidence, judged_alike
+from tidemark.redaction import Redactor, clear_evidence, judged_alike, must_be_used
 from tidemark.report import failure_lines
 from tidemark.runner.app_command import output_field, uses_connect
 from tidemark.runner.cleanup import first_error_kept
@@ -173,6 +173,7 @@ def run_pipeline(
     """
     _ = options.fault_specs  # a schedule that is none is refused before anything is made
     _must_be_waivable(options.waive)
+    must_be_used(options.redact_salt, redact=options.redact)
     if options.kafka_conf is not None:
         java_settings(read_client_settings(options.kafka_conf))
     if options.app:

@@ -17,7 +17,7 @@ from tidemark.formats.trace import TraceReader, write_trace
 from tidemark.kafka import record as recording
 from tidemark.oracle import judge
 from tidemark.redaction import Redactor, clear_evidence
-from tidemark.runner import RunResult, one_run
+from tidemark.runner import RunOptions, RunResult, one_run
 
 RECORDED = EVIDENCE.parents[1] / "evidence" / "runs" / "left_outer_faults"
 
@@ -103,6 +103,14 @@ def test_evidence_that_is_judged_otherwise_once_it_is_redacted_is_not_kept(recor
 
     assert code == 4
     assert "the evidence is VALID, and redacted it is judged INVALID" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_salt_without_redact_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="nothing is to be redacted"):
+        one_run.run_pipeline(
+            RunOptions("left_outer", redact_salt=tmp_path / "salt", run_dir=tmp_path / "run")
+        )
     assert list(tmp_path.iterdir()) == []
 
 
