@@ -17,6 +17,11 @@ class Variable(NamedTuple):
 
 
 VARIABLES = {
+    "TIDEMARK_ADMIN_PORT_1": Variable(STACK, "where clients log in: tidemark's own port of the first broker"),
+    "TIDEMARK_ADMIN_PORT_2": Variable(
+        STACK, "where clients log in: tidemark's own port of the second broker"
+    ),
+    "TIDEMARK_ADMIN_PORT_3": Variable(STACK, "where clients log in: tidemark's own port of the third broker"),
     "TIDEMARK_BACKEND": Variable(
         USER, "the backend: `local`, `compose` or `external`, where no option says it"
     ),

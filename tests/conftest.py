@@ -1,6 +1,7 @@
 """A test's folder is its tier: every test carries the marker that is named like its folder.
 
-``smoke`` is the tier for every save: all of ``unit`` and ``repository``, and whatever is marked so by hand.
+``smoke`` is the tier for every save: ``unit`` and ``repository`` but for what is marked ``not_smoke``, and whatever is
+marked so by hand.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder not in TIERS:
             continue
         item.add_marker(folder)
-        if folder in ALWAYS_SMOKE and item.get_closest_marker("long") is None:
+        if folder in ALWAYS_SMOKE and not any(map(item.get_closest_marker, ("long", "not_smoke"))):
             item.add_marker("smoke")
 
 

@@ -116,11 +116,12 @@ def test_with_sparks_own_sink_nobody_is_told_of_a_rollback_but_the_judge_finds_t
     ("how", "said"),
     [
         ([damage.cut], "Checksum error"),
-        pytest.param([damage.without_checksum, damage.cut], NAMELESS, marks=pytest.mark.long),
-        pytest.param([damage.remove], "does not exist", marks=pytest.mark.long),
+        ([damage.without_checksum, damage.cut], NAMELESS),
+        ([damage.remove], "does not exist"),
     ],
     ids=["cut", "cut-without-checksum", "gone"],
 )
+@pytest.mark.long
 def test_a_state_file_that_is_not_whole_stops_the_query_until_it_is_back(how, said, judged):
     def drive(run):
         checkpoint = damage.begin(run)

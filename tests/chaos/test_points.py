@@ -225,6 +225,7 @@ def test_every_join_has_all_that_is_wanted_with_each_sink():
         assert sum(spec.component is FaultComponent.BROKER for spec in specs) >= 1
 
 
+@pytest.mark.long
 def test_a_driver_is_hit_at_planned_batch_after_batch_in_a_backlog(run_on_own):
     """There the next batch is planned within milliseconds of the commit of the one before."""
     faults = "driver:pause@planned*3"

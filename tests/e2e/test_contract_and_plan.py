@@ -130,11 +130,12 @@ def build(lefts, rights):
 @pytest.mark.parametrize(
     ("kind", "sparks", "null_rows"),
     [
-        pytest.param("inner", "inner", set(), marks=pytest.mark.long),
-        pytest.param("left_outer", "leftOuter", set(), marks=pytest.mark.long),
+        ("inner", "inner", set()),
+        ("left_outer", "leftOuter", set()),
         ("right_outer", "rightOuter", {(None, "far")}),
     ],
 )
+@pytest.mark.long
 def test_a_filter_on_a_key_is_asked_of_the_other_side_below_its_watermark(
     kind, sparks, null_rows, run_pipeline, tmp_path
 ):

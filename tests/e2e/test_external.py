@@ -48,6 +48,7 @@ def test_a_run_on_an_external_stack_is_valid(external, judged, pace):
     assert verdict.verdict == "VALID", shown(verdict)
 
 
+@pytest.mark.long
 def test_a_run_without_a_visible_event_log_says_so(external, judged, tmp_path):
     external._record.spark_conf["event-logs"] = ""
     assert judged(external, "blind").verdict == "VALID"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.backends import BACKENDS, must_be_available
 from tests.e2e.conftest import shown
 from tests.e2e.exposed import command_lines, files_with
 from tests.support.tiers import every_day
@@ -70,14 +71,16 @@ APP = (
     "python job.py --brokers {bootstrap} --impressions {topic:impressions} --clicks {topic:clicks} --out {output}"
     " --checkpoint {checkpoint} --conf {kafka-conf}"
 )
-EVERY_DAY = "sasl-scram"
-LOGINS = every_day(KAFKA_SECURITY, [EVERY_DAY])
+EVERY_DAY = ("local", "sasl-scram")
+LOGINS = [(backend, security) for backend in BACKENDS for security in KAFKA_SECURITY]
 
 
-@pytest.fixture(scope="module", params=LOGINS)
+@pytest.fixture(scope="module", params=every_day(LOGINS, [EVERY_DAY]), ids="-".join)
 def secured(request, tmp_path_factory):
+    backend, security = request.param
+    must_be_available(backend)
     home = tmp_path_factory.mktemp("secured")
-    with lease(StackSpec(kafka_security=request.param), home=home) as stack:
+    with lease(StackSpec(backend, kafka_security=security), home=home) as stack:
         yield stack
 
 
@@ -133,6 +136,8 @@ def test_a_pipeline_that_starts_its_own_query_is_handed_the_login(secured, secre
 
 @pytest.mark.long
 def test_a_job_is_handed_a_file_with_the_login(secured, secrets, tmp_path):
+    if secured.spec.backend != "local":
+        pytest.skip("a job with a driver of its own runs on local processes")
     (tmp_path / "job.py").write_text(JOB)
     app = APP.replace("job.py", str(tmp_path / "job.py"))
     options = RunOptions("left_outer", impressions=100, run_dir=tmp_path / "run", pace="backlog", app=app)
@@ -194,7 +199,7 @@ def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_on
     secured, secrets, tmp_path
 ):
     home, shared = tmp_path / "home", secured.work_dir("external")
-    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared)
+    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
     with pytest.raises(KafkaRefused, match="wants TLS"):
         up(StackSpec("external", external=External(*addresses)), home=home)
     try:
@@ -213,13 +218,11 @@ def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_on
 
 @pytest.mark.long
 def test_spark_may_have_the_login_in_a_file_of_its_own(secured, tmp_path):
-    home, shared, inside = (
-        tmp_path / "home",
-        secured.work_dir("external-inside"),
-        tmp_path / "inside.properties",
-    )
+    home, shared = tmp_path / "home", secured.work_dir("external-inside")
+    inside = shared / "inside.properties"
+    inside.unlink(missing_ok=True)
     os.link(secured.kafka_conf, inside)
-    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared)
+    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
     conf = str(secured.kafka_conf)
     try:
         external = up(

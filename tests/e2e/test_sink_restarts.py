@@ -263,6 +263,7 @@ def kill_in_the_midst(stack, driver, copy):
     raise AssertionError("no batch was hit in its midst")
 
 
+@pytest.mark.long
 def test_a_batch_of_one_partition_is_seen_as_a_whole_or_not_at_all(stack, session, victim):
     driver, its_session = victim
     copy = Copy(stack, its_session, inputs=1, outputs=1)

@@ -57,6 +57,7 @@ def run(stranger, *options):
     return done, RunDirectory(directory)
 
 
+@pytest.mark.long
 def test_a_query_of_their_own_is_judged_by_its_ids_also_after_its_driver_was_killed(stranger):
     done, evidence = run(stranger, "--faults", "driver@planned")
 

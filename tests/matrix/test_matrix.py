@@ -14,7 +14,7 @@ from tidemark.campaigns.fuzz import run_seed
 
 pytestmark = [pytest.mark.e2e]
 
-FUZZED = 3
+FUZZED = 1
 """Of the thousand seeds of ``make fuzz``."""
 
 

@@ -109,7 +109,11 @@ GLOBAL_WATERMARK = (
 
 
 @pytest.mark.parametrize(
-    ("conf", "found"), [((), {}), (GLOBAL_WATERMARK, {"lost_rows": 1})], ids=["now", "then"]
+    ("conf", "found"),
+    [
+        pytest.param((), {}, id="now"),
+        pytest.param(GLOBAL_WATERMARK, {"lost_rows": 1}, id="then", marks=pytest.mark.long),
+    ],
 )
 def test_28074_rows_that_a_join_gives_late_are_lost_to_the_count_behind_it(conf, found, run_pipeline):
     """i3 and c3 meet below the watermark of their batch: with one watermark for both, the count never sees them."""

@@ -34,6 +34,8 @@ from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.trace import TraceReader, trace_sha256
 
+pytestmark = [pytest.mark.not_smoke]
+
 spool.RUN_ITEMS, spool.BLOCK_ITEMS, replay.AHEAD_RECORDS = 2_000, 50, 1_000
 parquet.GROUP_ROWS, parquet.BLOCK_ROWS, record_columns.BLOCK_ROWS = 4_000, 500, 500
 jsonlines.BLOCK_BYTES = storage.BLOCK_BYTES = 1 << 16

@@ -70,8 +70,8 @@ KafkaSecurity = Annotated[
     str,
     typer.Option(
         metavar="LOGIN",
-        help="local: brokers that want a login over TLS: sasl-plain, sasl-scram, mtls. The client's settings are"
-        " shown.",
+        help="local, compose: brokers that want a login over TLS: sasl-plain, sasl-scram, mtls. The client's"
+        " settings are shown.",
     ),
 ]
 SharedDir = Annotated[
@@ -141,7 +141,7 @@ def _no_login_to_name(backend: str) -> UsageError:
     return UsageError(
         f"--kafka-conf is given, and the backend is {backend}",
         detail="it has the login of a Kafka that somebody else operates",
-        hint="for brokers of a local stack that want a login: --kafka-security",
+        hint="for brokers of a stack of your own that want a login: --kafka-security",
     )
 
 

@@ -11,6 +11,7 @@ from tidemark.formats.client_settings import broker_settings, read_client_settin
 from tidemark.stack import readiness
 from tidemark.stack.components import kafka_security as parts
 from tidemark.stack.components import launch_specs
+from tidemark.stack.components.names import broker_names
 from tidemark.stack.components.ports import LOOPBACK
 from tidemark.stack.install.certificates import Authority
 from tidemark.stack.registry import StackRecord, StateFolder
@@ -30,7 +31,8 @@ def make_secrets(state: StateFolder, record: StackRecord) -> None:
     folder.mkdir(mode=0o700)
     authority, password = Authority(), secrets.token_urlsafe(24)
     write_secret(state.path / parts.CA_FILE, authority.certificate)
-    write_secret(state.path / parts.BROKER_FILE, authority.issue(parts.BROKER_USER, (LOOPBACK, "localhost")))
+    hosts = (LOOPBACK, "localhost", *broker_names(len(record.kafka_ports)))
+    write_secret(state.path / parts.BROKER_FILE, authority.issue(parts.BROKER_USER, hosts))
     write_secret(state.path / parts.SECRETS_FILE, parts.plain_secrets(password))
     if record.kafka_security == "mtls":
         write_secret(state.path / parts.CERTIFICATE_FILE, authority.issue(parts.USER))

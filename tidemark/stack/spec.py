@@ -120,12 +120,12 @@ class StackSpec:
                 f"there is no login {self.kafka_security!r}",
                 hint=f"choose one of {', '.join(KAFKA_SECURITY)}",
             )
-        if self.kafka_security and self.backend != "local":
+        if self.kafka_security and self.backend == "external":
             raise UsageError(
-                f"the brokers of the backend {self.backend} cannot be made to want a login",
-                detail="containers have no certificates; an external Kafka has the login that its operator chose",
-                hint="take local processes: `tidemark up --backend local --kafka-security "
-                f"{self.kafka_security}`; for an external one name its login: --kafka-conf FILE",
+                "the brokers of an external stack cannot be made to want a login",
+                detail="their operator chose the login that they have",
+                hint="name it: --kafka-conf FILE; or start a stack of your own: `tidemark up --backend local"
+                f" --kafka-security {self.kafka_security}`",
             )
 
 

@@ -34,6 +34,8 @@ from tidemark.formats.trace import Record
 from tidemark.oracle.input.history import Disposition, first_of, read_history, right_of
 from tidemark.runner.run_options import SINKS
 
+pytestmark = [pytest.mark.not_smoke]
+
 CASES_PER_SEED = 60
 
 

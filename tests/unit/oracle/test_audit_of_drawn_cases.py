@@ -18,6 +18,8 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.events import read_event
 from tidemark.formats.evidence import OutputRecord
 
+pytestmark = [pytest.mark.not_smoke]
+
 CASES_PER_SEED = 3
 LEVELS = ("batches", "rows", "ids")
 

@@ -16,6 +16,8 @@ from tests.golden.judging import EVIDENCE, FACTS
 from tests.unit.oracle.audits import AuditOf
 from tidemark.formats.evidence import Manifest, OutputRecord, RunDirectory
 
+pytestmark = [pytest.mark.not_smoke]
+
 KNOWN = json.loads(FACTS.read_text(encoding="utf-8"))
 OF_A_RUN_ONLY = (
     "lost_state",

@@ -16,6 +16,8 @@ from tidemark.oracle.sql.join_relations import relations
 from tidemark.oracle.sql.join_rules import DUCKDB, JoinRules
 from tidemark.oracle.sql.relation_tables import DuckDBTables
 
+pytestmark = [pytest.mark.not_smoke]
+
 
 @pytest.mark.parametrize("bucket_us", every_day([1, 999_999, 7_000_000, 3_600_000_000], [1, 7_000_000]))
 def test_a_row_leaves_in_the_same_batch_whatever_the_buckets(bucket_us: int) -> None:

@@ -33,6 +33,8 @@ from tidemark.oracle.spark.spark_versions import rules_of_spark
 from tidemark.oracle.sql import chain_answer
 from tidemark.oracle.sql.chain_answer import ask_chain
 
+pytestmark = [pytest.mark.not_smoke]
+
 
 @pytest.mark.parametrize("spark", every_day(["3.5.7", "4.1.4"], ["3.5.7"]))
 @pytest.mark.parametrize("shape", SHAPES)

@@ -28,6 +28,8 @@ from tidemark.oracle import judge
 from tidemark.oracle.spark.pushdown import as_planned, place
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
+pytestmark = [pytest.mark.not_smoke]
+
 SEEDS = 24
 DAY = date(2026, 1, 1)
 Kind = tuple[Field, Callable[[int], Any], Callable[[int], Any]]

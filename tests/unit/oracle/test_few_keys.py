@@ -27,6 +27,8 @@ from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
 from tidemark.oracle.sql.join_answer import ask
 
+pytestmark = [pytest.mark.not_smoke]
+
 PAIRED = [kind for kind in JoinKind if kind is not JoinKind.LEFT_SEMI]
 CONDITIONS = ((), (Term("<", left="n", right="n"),), (Term("!=", left="n", right="n"),))
 HISTORIES = 16

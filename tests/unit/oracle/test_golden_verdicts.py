@@ -27,6 +27,7 @@ def test_the_judgement_is_what_it_was(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", names())
+@pytest.mark.not_smoke
 def test_sql_alone_judges_as_both_oracles_do(name, tmp_path):
     with sql_alone():
         judged = judge_again(name, tmp_path)

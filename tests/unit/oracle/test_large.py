@@ -36,6 +36,8 @@ from tidemark.oracle.input.history import first_of, read_history, right_of
 from tidemark.oracle.large import duckdb_engine, reduction
 from tidemark.oracle.sql.join_answer import ask
 
+pytestmark = [pytest.mark.not_smoke]
+
 SEEDS = 10
 STATE_RUNS = ("left_outer", "full_outer", "right_outer", "inner")
 FEW_ROWS = 4

@@ -19,6 +19,8 @@ from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.known_defects import FULL_OUTER_JOINS_NULL_KEYS, LEFT_SEMI_LOSES_SAME_BATCH_ROWS
 from tidemark.oracle.sql.join_answer import ask
 
+pytestmark = [pytest.mark.not_smoke]
+
 KINDS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
 BOUNDS = (
     Bound(-5000, 0),

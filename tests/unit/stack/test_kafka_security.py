@@ -43,6 +43,27 @@ def test_every_listener_is_tls_and_only_the_brokers_themselves_may_do_everything
 
 
 @pytest.mark.parametrize("security", KAFKA_SECURITY)
+def test_in_containers_those_inside_log_in_as_those_outside_and_brokers_have_a_listener_for_each_other(
+    security,
+):
+    network = BrokerNetwork(
+        bind="0.0.0.0", host=["127.0.0.1:1"], inside=["broker:9092"], controller=["broker:9093"],
+        admin=["127.0.0.1:3"], between=["broker:9094"],
+        security=listener_settings(security, STATE, in_containers=True),
+    )  # fmt: skip
+    lines = broker_properties(1, Path("data"), network).splitlines()
+    settings = dict(line.split("=", 1) for line in lines)
+    protocols = dict(pair.split(":") for pair in settings["listener.security.protocol.map"].split(","))
+    listeners = {listener.split("://")[0] for listener in settings["listeners"].split(",")}
+    assert listeners == protocols.keys() == {"HOST", "INTERNAL", "ADMIN", "BETWEEN", "CONTROLLER"}
+    assert protocols["INTERNAL"] == protocols["HOST"] == ("SSL" if security == "mtls" else "SASL_SSL")
+    assert settings["inter.broker.listener.name"] == "BETWEEN"
+    assert settings["listener.name.between.ssl.client.auth"] == "required"
+    logins = {name.split(".")[2] for name in settings if name.endswith(".sasl.jaas.config")}
+    assert logins == (set() if security == "mtls" else {"host", "internal"})
+
+
+@pytest.mark.parametrize("security", KAFKA_SECURITY)
 def test_the_password_is_in_the_clients_file_and_not_in_the_brokers_settings(security, tmp_path):
     (tmp_path / "client.properties").write_text(client_properties(security, STATE, "a-password"))
     client = read_properties(tmp_path / "client.properties")

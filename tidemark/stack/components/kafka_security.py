@@ -1,8 +1,9 @@
 """Settings of brokers that want a login, and the rights of the one user that they know. Pure functions.
 
-Clients reach the listener ``HOST`` over TLS, with user and password (``sasl-plain``, ``sasl-scram``) or with a
-certificate (``mtls``). Brokers and controllers reach each other, and tidemark the brokers to make the user, over
-listeners of their own with certificates on both sides. The user has the rights that runs and sink need, and no others.
+Clients reach the listener ``HOST``, and in containers ``INTERNAL``, over TLS, with user and password (``sasl-plain``,
+``sasl-scram``) or with a certificate (``mtls``). Brokers and controllers reach each other, and tidemark the brokers to
+make the user, over listeners of their own with certificates on both sides. The user has the rights that runs and sink
+need, and no others.
 """
 
 from __future__ import annotations
@@ -30,36 +31,37 @@ RIGHTS = (
 """Resource, name, pattern and operations that the user is allowed; READ, WRITE and DELETE include DESCRIBE."""
 
 
-def listener_settings(security: str, state: Path) -> dict[str, str]:
+def listener_settings(security: str, state: Path, *, in_containers: bool = False) -> dict[str, str]:
     """What a broker's settings have besides for this login, or have in the place of those without one."""
     protocol = "SSL" if security == "mtls" else "SASL_SSL"
+    of_clients = ["HOST", "INTERNAL"] if in_containers else ["HOST"]
+    of_brokers = ["ADMIN", "BETWEEN", "CONTROLLER"] if in_containers else ["ADMIN", "CONTROLLER"]
+    protocols = dict.fromkeys(of_clients, protocol) | dict.fromkeys(of_brokers, "SSL")
     settings = {
-        "listener.security.protocol.map": f"HOST:{protocol},ADMIN:SSL,CONTROLLER:SSL",
-        "inter.broker.listener.name": "ADMIN",
+        "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items()),
+        "inter.broker.listener.name": "BETWEEN" if in_containers else "ADMIN",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(state / BROKER_FILE),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(state / CA_FILE),
         "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
-        "listener.name.host.ssl.client.auth": "required" if security == "mtls" else "none",
-        "listener.name.admin.ssl.client.auth": "required",
-        "listener.name.controller.ssl.client.auth": "required",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{BROKER_USER}",
     }
+    for name in protocols:
+        wants_one = name in of_brokers or security == "mtls"
+        settings[f"listener.name.{name.lower()}.ssl.client.auth"] = "required" if wants_one else "none"
     mechanism = MECHANISMS.get(security)
     if mechanism is None:
         return settings
     settings["sasl.enabled.mechanisms"] = mechanism
-    login = f"listener.name.host.{mechanism.lower()}.sasl.jaas.config"
-    if mechanism != "PLAIN":
-        return {**settings, login: f"{_SCRAM_MODULE} required;"}
-    return {
-        **settings,
-        "config.providers": "file",
-        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-        login: f"${{file:{state / SECRETS_FILE}:{PLAIN_LOGIN}}}",
-    }
+    users = f"{_SCRAM_MODULE} required;"
+    if mechanism == "PLAIN":
+        settings["config.providers"] = "file"
+        settings["config.providers.file.class"] = "org.apache.kafka.common.config.provider.FileConfigProvider"
+        users = f"${{file:{state / SECRETS_FILE}:{PLAIN_LOGIN}}}"
+    logins = [f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config" for name in of_clients]
+    return settings | dict.fromkeys(logins, users)
 
 
 def plain_secrets(password: str) -> str:

@@ -37,7 +37,8 @@ class BrokerNetwork:
 
     Clients on this machine use ``host``; brokers, driver and executors use ``inside``, which is empty where they use
     ``host`` too. ``controller`` has the addresses of the quorum. A broker listens at ``bind``. Where clients have to
-    log in, brokers use ``admin``, and ``security`` has the settings for that.
+    log in, tidemark uses ``admin``; brokers use it, too, or ``between``, if that is not empty; and ``security`` has the
+    settings for that.
     """
 
     bind: str
@@ -45,13 +46,15 @@ class BrokerNetwork:
     inside: Sequence[str]
     controller: Sequence[str]
     admin: Sequence[str] = ()
+    between: Sequence[str] = ()
     security: Mapping[str, str] = field(default_factory=dict)
 
 
 def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
     """``server.properties`` of a broker that is also a controller (KRaft combined mode)."""
     named = {
-        "HOST": network.host, "INTERNAL": network.inside, "ADMIN": network.admin, "CONTROLLER": network.controller
+        "HOST": network.host, "INTERNAL": network.inside, "ADMIN": network.admin, "BETWEEN": network.between,
+        "CONTROLLER": network.controller,
     }  # fmt: skip
     own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
     listeners = [f"{name}://{network.bind}:{address.rsplit(':', 1)[1]}" for name, address in own.items()]

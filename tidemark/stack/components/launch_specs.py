@@ -23,6 +23,8 @@ EVERYWHERE = "0.0.0.0"
 """The listen address in a container; outside its network only published ports are reachable."""
 INSIDE_PORT = 9092
 """Kafka's port for driver and executors in containers."""
+BETWEEN_PORT = 9094
+"""The brokers' port for each other in containers, where clients have to log in."""
 REGISTRY_PATH = "/apis/ccompat/v7"
 """Where the schema registry has the API of Confluent's."""
 _CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -54,7 +56,10 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecor
     network = _broker_network(record)
     if record.kafka_security:
         network = replace(
-            network, security=kafka_security.listener_settings(record.kafka_security, state.path)
+            network,
+            security=kafka_security.listener_settings(
+                record.kafka_security, state.path, in_containers=_in_containers(record)
+            ),
         )
     properties = kafka_settings.broker_properties(node, folder / "data", network)
     (folder / "server.properties").write_text(properties, encoding="utf-8")
@@ -263,6 +268,9 @@ def _broker_network(record: StackRecord) -> kafka_settings.BrokerNetwork:
         inside=[f"{name}:{INSIDE_PORT}" for name in names] if _in_containers(record) else [],
         controller=[f"{_host(record, name)}:{port}" for name, port in controllers],
         admin=[f"{LOOPBACK}:{port}" for port in record.admin_ports],
+        between=[
+            f"{name}:{BETWEEN_PORT}" for name in names if _in_containers(record) and record.kafka_security
+        ],
     )
 
 

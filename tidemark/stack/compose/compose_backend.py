@@ -69,7 +69,8 @@ class ComposeBackend:
     def plan(self, supplies: Supplies, digest: str) -> StackRecord:
         """A record with free ports for the published ones, and the usual ports inside the containers."""
         spec = self.spec
-        kafka, _ = published_ports(spec)
+        admins = spec.brokers if spec.kafka_security else 0
+        kafka, ports = published_ports(spec, admins)
         return planned_record(
             spec,
             supplies,
@@ -78,6 +79,7 @@ class ComposeBackend:
             controller_ports=[_CONTROLLER_PORT] * spec.brokers,
             master_port=_MASTER_PORT,
             worker_ports=[_WORKER_PORT] * spec.workers,
+            admin_ports=[next(ports) for _ in range(admins)],
         )
 
 

@@ -48,6 +48,8 @@ def up(state: StateFolder, services: Sequence[str]) -> None:
     files = ["compose.yaml"]
     files += ["three-brokers.yaml"] if len(record.kafka_ports) > 1 else []
     files += ["more-workers.yaml"] if record.workers > 2 else []
+    files += ["login.yaml"] if record.admin_ports else []
+    files += ["login-three-brokers.yaml"] if len(record.admin_ports) > 1 else []
     compose = DockerCompose(
         paths.compose_dir(),
         compose_file_name=files,
@@ -111,6 +113,7 @@ def _variables(state: StateFolder, record: StackRecord) -> Iterator[str]:
     """The lines of an env file; a value in single quotes is literal."""
     driver = state.component(DRIVER)
     ports = {f"TIDEMARK_KAFKA_PORT_{node}": port for node, port in enumerate(record.kafka_ports, 1)}
+    ports |= {f"TIDEMARK_ADMIN_PORT_{node}": port for node, port in enumerate(record.admin_ports, 1)}
     values = {
         "TIDEMARK_PROJECT": project_of(state),
         "TIDEMARK_STACK": state.token() or "",
