@@ -14,6 +14,8 @@ import pytest
 
 from tidemark import paths
 
+pytestmark = [pytest.mark.not_smoke]
+
 FEW, MANY = 8_000, 80_000
 """Impressions of the trace; it has half as many records more."""
 
@@ -33,8 +35,6 @@ from tidemark.formats import jsonlines, parquet, record_columns, storage
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.trace import TraceReader, trace_sha256
-
-pytestmark = [pytest.mark.not_smoke]
 
 spool.RUN_ITEMS, spool.BLOCK_ITEMS, replay.AHEAD_RECORDS = 2_000, 50, 1_000
 parquet.GROUP_ROWS, parquet.BLOCK_ROWS, record_columns.BLOCK_ROWS = 4_000, 500, 500
