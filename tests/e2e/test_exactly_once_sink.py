@@ -8,9 +8,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql.functions import array, col, expr, lit, rand, struct, when
 
+from tests.e2e.refusals import failure_of, must_refuse_an_old_batch, must_refuse_another_batch
 from tests.e2e.sinks import Copy, connected, driver_of_ones_own
 from tests.e2e.tasks import entries
 from tests.support.environment import classic_environment
@@ -32,12 +32,6 @@ def session(stack):
 @pytest.fixture
 def copy(stack, session):
     return Copy(stack, session)
-
-
-def failure_of(copy, *args, **how):
-    with pytest.raises(StreamingQueryException) as failed:
-        copy.run(*args, **how)
-    return str(failed.value)
 
 
 @pytest.mark.smoke
@@ -146,26 +140,11 @@ def test_a_checkpoint_rolled_back_by_two_batches_is_refused(copy):
 
 
 def test_a_checkpoint_rolled_back_by_one_batch_is_refused_if_the_batch_is_another_now(copy):
-    copy.feed(150)
-    copy.run()
-    copy.forget("commits")
-    copy.forget("offsets")
-    copy.feed(150)
-    assert "was read from other offsets" in failure_of(copy)
-    assert copy.values() == [str(number) for number in range(150)]
+    must_refuse_another_batch(copy)
 
 
 def test_a_batch_older_than_what_brokers_remember_is_refused_unless_forced(copy):
-    copy.feed(50)
-    copy.run()
-    batch = copy.forget("commits")
-    copy.backdate(batch, 365 * 24 * 3600)
-
-    text = failure_of(copy)
-    assert f"batch {batch} was begun" in text
-    assert "ignoreExpiry" in text
-    copy.run(options={"ignoreExpiry": "true"})
-    assert copy.values() == copy.wanted()
+    must_refuse_an_old_batch(copy)
 
 
 def test_a_row_without_a_topic_fails_the_query_and_no_row_is_lost_after_the_repair(copy):

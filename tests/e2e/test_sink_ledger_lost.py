@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from tests.e2e.refusals import must_refuse_a_lost_ledger
 from tests.e2e.sinks import Copy, connected
-from tests.e2e.tasks import Writer, lose_entries, made, values
+from tests.e2e.tasks import Writer, made, values
 from tidemark.sink import write_exactly_once
 
 pytestmark = [pytest.mark.e2e]
@@ -24,19 +25,7 @@ def copy(stack, session):
 
 
 def test_a_batch_in_flight_without_a_ledger_is_refused_unless_a_new_one_is_asked_for(copy):
-    copy.feed(250)
-    query = copy.run()
-    batch = copy.forget("commits")
-    lose_entries(copy.bootstrap, query.id)
-    before = copy.values()
-
-    with pytest.raises(StreamingQueryException) as refused:
-        copy.run()
-    assert f"batch {batch} of query {query.id} was begun before, but the ledger has no entry" in str(
-        refused.value
-    )
-    assert "newLedger" in str(refused.value)
-    assert copy.values() == before
+    before = must_refuse_a_lost_ledger(copy)
 
     copy.run(options={"newLedger": "true"})
     assert set(copy.values()) == set(copy.wanted())

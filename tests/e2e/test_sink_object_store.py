@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
+from tests.e2e.refusals import (
+    failure_of,
+    must_refuse_a_lost_ledger,
+    must_refuse_an_old_batch,
+    must_refuse_another_batch,
+)
 from tests.e2e.sinks import Trap
 from tests.e2e.stored_copy import StoredCopy, session_of_a_store
-from tests.e2e.tasks import entries, lose_entries
+from tests.e2e.tasks import entries
 from tests.support.s3_server import S3Server, s3_server
 from tidemark.waiting import wait_until
 
@@ -42,12 +47,6 @@ def copy(stack, session, server):
     return StoredCopy(stack, session, server, inputs=1)
 
 
-def failure_of(copy, *args, **how):
-    with pytest.raises(StreamingQueryException) as failed:
-        copy.run(*args, **how)
-    return str(failed.value)
-
-
 def test_every_row_is_there_once_also_of_a_batch_that_is_run_again(copy, server):
     server.weather.asked.clear()
     copy.feed(250)
@@ -61,36 +60,15 @@ def test_every_row_is_there_once_also_of_a_batch_that_is_run_again(copy, server)
 
 
 def test_a_checkpoint_rolled_back_by_one_batch_is_refused_if_the_batch_is_another_now(copy):
-    copy.feed(150)
-    copy.run()
-    copy.forget("commits")
-    copy.forget("offsets")
-    copy.feed(150)
-    assert "was read from other offsets" in failure_of(copy)
-    assert copy.values() == [str(number) for number in range(150)]
+    must_refuse_another_batch(copy)
 
 
 def test_a_batch_older_than_what_brokers_remember_is_refused_unless_forced(copy):
-    copy.feed(50)
-    copy.run()
-    batch = copy.forget("commits")
-    copy.backdate(batch, 365 * 24 * 3600)
-    text = failure_of(copy)
-    assert f"batch {batch} was begun" in text
-    assert "ignoreExpiry" in text
-    copy.run(options={"ignoreExpiry": "true"})
-    assert copy.values() == copy.wanted()
+    must_refuse_an_old_batch(copy)
 
 
 def test_a_batch_in_flight_without_a_ledger_is_refused(copy):
-    copy.feed(250)
-    query = copy.run()
-    batch = copy.forget("commits")
-    lose_entries(copy.bootstrap, query.id)
-    before = copy.values()
-    text = failure_of(copy)
-    assert f"batch {batch} of query {query.id} was begun before, but the ledger has no entry" in text
-    assert copy.values() == before
+    must_refuse_a_lost_ledger(copy)
 
 
 def test_a_batch_that_is_given_up_leaves_no_reader_waiting(copy):

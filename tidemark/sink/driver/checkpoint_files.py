@@ -68,7 +68,7 @@ class StoredFiles:
         try:
             return [info.base_name for info in self.store.get_file_info(wanted)]
         except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
+            raise _unreadable(self.url, error) from error
 
     def text(self, name: str) -> str | None:
         """A file's text; raises ``SinkFailed`` if the store does not answer, or refuses."""
@@ -78,7 +78,7 @@ class StoredFiles:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
+            raise _unreadable(self.url, error) from error
 
     def without_a_batch(self) -> SinkRefused:
         """What is wrong if no batch is found: Spark logs each batch before it runs it, so Python looks elsewhere."""
@@ -88,15 +88,6 @@ class StoredFiles:
             hint="give the store's address in the option checkpointStore, for example "
             "endpoint_override=HOST:PORT&scheme=http; with the option checkpointChecks=false the sink does not read "
             "the checkpoint, and leaves out the checks that need it",
-        )
-
-    def _unreadable(self, error: Exception) -> SinkFailed:
-        return SinkFailed(
-            f"the checkpoint {self.url} cannot be read by the driver's Python",
-            detail=_first_line(error),
-            hint="nothing was written: start the query again once the store answers. Python needs the store's address "
-            "(option checkpointStore) and a login of its own in the driver's environment; with the option "
-            "checkpointChecks=false the sink does not read the checkpoint, and leaves out the checks that need it",
         )
 
 
@@ -125,7 +116,7 @@ def checkpoint_files(checkpoint: str | None, store: str) -> CheckpointFiles | No
             "leaves out the checks that need the checkpoint",
         ) from error
     except OSError as error:
-        raise StoredFiles(None, "", checkpoint)._unreadable(error) from error
+        raise _unreadable(checkpoint, error) from error
     return StoredFiles(found, root.rstrip("/"), checkpoint)
 
 
@@ -152,6 +143,16 @@ def _opened(url: str, settings: dict[str, str]) -> tuple[Any, str]:
 
         found, root = fsspec.core.url_to_fs(url, **settings)
         return fs.PyFileSystem(fs.FSSpecHandler(found)), str(root)
+
+
+def _unreadable(url: str, error: Exception) -> SinkFailed:
+    return SinkFailed(
+        f"the checkpoint {url} cannot be read by the driver's Python",
+        detail=_first_line(error),
+        hint="nothing was written: start the query again once the store answers. Python needs the store's address "
+        "(option checkpointStore) and a login of its own in the driver's environment; with the option "
+        "checkpointChecks=false the sink does not read the checkpoint, and leaves out the checks that need it",
+    )
 
 
 def _first_line(error: Exception) -> str:
