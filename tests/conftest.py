@@ -6,12 +6,16 @@ marked so by hand.
 
 from __future__ import annotations
 
+import functools
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.main
 from hypothesis import settings
 
 from tests.mutants.score import print_score
@@ -22,6 +26,13 @@ if TYPE_CHECKING:
 
 settings.register_profile("tidemark", deadline=None)  # a deadline in seconds is a test of the machine
 settings.load_profile("tidemark")
+
+# The suite starts hundreds of Python processes: what they import is compiled once, whatever the environment says.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The command line is built once in a process, not for each command that a test calls.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN

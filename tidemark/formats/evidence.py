@@ -259,6 +259,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._sound = b""  # the manifest that was read last: it need not be checked again
 
     @property
     def manifest(self) -> Manifest:
@@ -269,8 +270,10 @@ class RunDirectory:
             version = msgspec.json.decode(data, type=_Version).tidemark_evidence
             if version == FORMAT:
                 manifest = msgspec.json.decode(data, type=Manifest)
-                if problem := manifest_problem(manifest) or self._other_contract(manifest):
+                problem = manifest_problem(manifest) if data != self._sound else ""
+                if problem := problem or self._other_contract(manifest):
                     raise _broken(path, problem)
+                self._sound = data
                 return manifest
         except (OSError, ValueError, RecursionError) as error:
             why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -295,9 +298,8 @@ class RunDirectory:
             return ""
         if not path.is_file():
             raise OSError(f"{str(path)!r} is no regular file")
-        if msgspec.json.decode(path.read_bytes()) != manifest.contract:
-            return "its contract is not that of contract.json"
-        return ""
+        is_other = msgspec.json.decode(path.read_bytes()) != manifest.contract
+        return "its contract is not that of contract.json" if is_other else ""
 
     @property
     def contract(self) -> Contract | Chain:
@@ -345,10 +347,10 @@ class RunDirectory:
 
     def batches(self) -> list[Batch]:
         """The planned batches, in order of their ids."""
-        found = self._lines("batches", Batch)
-        if not self._has_manifest:
-            return list(found)
-        return list(self._checked("batches", found, batch_problem(self.manifest)))
+        found: Iterator[Batch] = self._lines("batches", Batch)
+        return list(
+            self._checked("batches", found, batch_problem(self.manifest)) if self._has_manifest else found
+        )
 
     def output(self) -> Iterator[OutputRecord]:
         """The output records in the order they were read."""
@@ -367,11 +369,8 @@ class RunDirectory:
         if not self._is_there("progress"):
             return []
         committed = self._committed()
-        reports = self._checked(
-            "progress",
-            self._lines("progress", dict[str, Any]),
-            lambda report: progress_problem(report, committed),
-        )
+        found = self._lines("progress", dict[str, Any])
+        reports = self._checked("progress", found, lambda report: progress_problem(report, committed))
         return [report for report in reports if not ran_no_batch(report)]
 
     def state(self) -> Iterator[StateRow] | None:

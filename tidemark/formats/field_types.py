@@ -6,6 +6,7 @@ be a list of letters, and ``true`` the name of a column.
 
 from __future__ import annotations
 
+import functools
 import types
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -20,11 +21,17 @@ def wrong_type(value: Any) -> str:
 
     Fields that are dataclasses, or tuples of them, are looked into.
     """
-    hints = get_type_hints(type(value))
+    hints = _hints_of(value.__class__)
     for field in fields(value):
         if problem := _wrong(getattr(value, field.name), hints[field.name]):
             return f"{field.name}{problem}"
     return ""
+
+
+@functools.cache
+def _hints_of(kind: type[Any]) -> dict[str, Any]:
+    """The types of the fields of a dataclass; to evaluate them takes longer than to check a contract."""
+    return get_type_hints(kind)
 
 
 def _wrong(value: Any, hint: Any) -> str:

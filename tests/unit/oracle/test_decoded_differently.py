@@ -210,6 +210,7 @@ def test_an_offset_that_holds_no_record_any_more_may_have_been_read():
     assert NAME not in AuditOf(as_exactly_once(run), "rows").findings()
 
 
+@pytest.mark.not_smoke
 @pytest.mark.parametrize("has_refs", [True, False])
 @pytest.mark.parametrize("value", ["cut", "no time"])
 @pytest.mark.parametrize("parts", [1, 3])

@@ -20,6 +20,7 @@ ROWS = 400
 """More of one key in a batch than are taken out of the state one by one."""
 
 
+@pytest.mark.not_smoke
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name, shape in SHAPES.items() for kind in shape.kinds]
 )

@@ -233,6 +233,7 @@ def expected(rows: Sequence[tuple[str, int, str | bytes | None]]) -> Iterator[tu
     st.lists(st.tuples(st.sampled_from(("left", "right")), st.integers(0, 2), SOUND), max_size=2),
     st.booleans(),
 )
+@pytest.mark.not_smoke
 def test_a_table_has_what_the_reader_of_small_runs_reads(
     rows: list[tuple[str, int, Any]], sentinels: list[tuple[str, int, Any]], in_parquet: bool
 ) -> None:
@@ -248,6 +249,7 @@ def test_a_table_has_what_the_reader_of_small_runs_reads(
     assert sum(row[0] > tables.last for row in tables.rows) == len(sentinels)
 
 
+@pytest.mark.not_smoke
 def test_what_programs_write_is_not_left_to_the_reader_of_small_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

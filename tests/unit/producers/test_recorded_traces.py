@@ -16,6 +16,7 @@ RECORDED = [json.loads(line) for line in DIGESTS.read_text().splitlines()]
 PARTS = 8
 
 
+@pytest.mark.not_smoke
 @pytest.mark.parametrize("run_items", [spool.RUN_ITEMS, 97], ids=["in memory", "on disk"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_same_settings_give_the_bytes_that_they_gave_before(run_items, part, monkeypatch, tmp_path):

@@ -48,6 +48,7 @@ def same_when_redacted(run, folder):
     return wanted["verdict"], any(Contract.from_json(run.manifest.contract).compared)
 
 
+@pytest.mark.not_smoke
 @pytest.mark.parametrize("kind", ["plain", *every_day(KINDS, ("decimal", "text"))])
 def test_a_drawn_run_is_judged_alike(kind, tmp_path):
     verdicts, compared, refused = Counter(), 0, 0
@@ -74,6 +75,7 @@ def test_a_drawn_run_is_judged_alike(kind, tmp_path):
     assert refused < SEEDS / 3
 
 
+@pytest.mark.not_smoke
 def test_a_large_run_is_reduced_and_judged_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(reduction, "SAMPLE_ROWS", FEW_ROWS)
     was_reduced = 0

@@ -43,7 +43,7 @@ def is_corrected():
 
 
 def there():
-    return sorted(path.name for path in Path("tests").glob("*"))
+    return sorted(path.name for path in Path("tests").glob("*") if path.name != "__pycache__")
 
 
 def command(*words):
