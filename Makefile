@@ -31,7 +31,7 @@ endif
 # module has started.
 SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions lint bench docs lock clean
+.PHONY: help venv up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions sparks lint bench docs lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -92,6 +92,9 @@ soak: venv ## 30 minutes of runs under faults, one after the other; writes tests
 
 versions: venv ## the known defects of Spark on 3.5.7, 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): spark_bugs/README.md
 	@$(BIN)/tidemark versions --markdown spark_bugs/README.md $(ARGS)
+
+sparks: venv ## 120 cells of the matrix and 300 random joins on each other Spark; writes tests/results/SPARKS.md
+	@$(BIN)/python -m tests.other_sparks $(ARGS)
 
 mutants: venv ## every mutant past three judges; writes tests/results/SCORE.md
 	@$(BIN)/python -m tests.mutants $(SIDE_BY_SIDE) $(ARGS)

@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,11 +104,26 @@ def pairwise() -> list[Cell]:
     the same, one whose state, or whose no-data batches, were chosen least. A state that Spark does not support
     counts for no pair, and is in one cell.
     """
-    every = [cell for cell in cells() if cell.state not in UNSUPPORTED]
     return [
-        *_covering(every, _pairs),
+        *_covering(_supported(STATES), _pairs),
         *(next(cell for cell in cells() if cell.state == state) for state in UNSUPPORTED),
     ]
+
+
+def choice(number: int, states: Collection[str]) -> list[Cell]:
+    """So many cells with these states, if there are so many: in the first of them each two values meet, as in
+    :func:`pairwise`; those that follow have the threes that were in none before, and the rest is drawn.
+    """
+    every = _supported(states)
+    chosen = _covering(every, _pairs)
+    known = {three for cell in chosen for three in _threes(cell)}
+    chosen += _covering(every, lambda cell: _threes(cell) - known)
+    rest = [cell for cell in every if cell not in chosen]
+    return [*chosen, *random.Random("rest").sample(rest, len(rest))][:number]
+
+
+def _supported(states: Collection[str]) -> list[Cell]:
+    return [cell for cell in cells() if cell.state in states and cell.state not in UNSUPPORTED]
 
 
 def each_value() -> list[Cell]:
@@ -138,3 +153,7 @@ def _values(cell: Cell) -> set[tuple[int, object]]:
 
 def _pairs(cell: Cell) -> set[tuple[object, ...]]:
     return set(itertools.combinations(sorted(_values(cell)), 2))
+
+
+def _threes(cell: Cell) -> set[tuple[object, ...]]:
+    return set(itertools.combinations(sorted(_values(cell)), 3))

@@ -18,6 +18,7 @@ STARTS_S = 120
     [
         ("tests.mutants", "--collect-only", "test_a_mutant_is_caught_by_name"),
         ("tests.matrix", "--help", "usage: python -m tests.matrix"),
+        ("tests.other_sparks", "--help", "usage: python -m tests.other_sparks"),
         ("tests.evidence", "--help", "usage: python -m tests.evidence"),
         ("tests.chaos", "--help", "usage: python -m tests.chaos"),
         ("tests.long", "--help", "usage: python -m tests.long"),

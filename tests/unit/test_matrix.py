@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
-from tests.matrix.cells import Cell
-from tests.matrix.running import become_of, refused
-from tidemark.campaigns.state_stores import UNSUPPORTED
+from tests import other_sparks
+from tests.matrix.cells import Cell, cells, choice
+from tests.matrix.running import Outcome, become_of, refused
+from tidemark.campaigns import fuzz
+from tidemark.campaigns.state_stores import UNSUPPORTED, states_of
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle import Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
@@ -85,3 +89,42 @@ def test_only_what_is_known_to_be_unsupported_may_be():
     assert refused(cell("HDFS, 3"), text) == ("unsupported", reason)
     assert refused(cell("RocksDB, 3"), text)[0] == "FAILED"
     assert refused(cell("HDFS, 3"), "AnalysisException: there is no column k9")[0] == "FAILED"
+
+
+@pytest.mark.parametrize("spark", other_sparks.OTHERS)
+def test_in_a_choice_each_two_values_meet_and_it_has_as_many_cells_as_asked(spark):
+    def pairs(some):
+        found = set()
+        for one in some:
+            store, form, *changelog = one.state.split(", ")
+            values = (one.kind, one.bound, store, form, bool(changelog), one.no_data)
+            found.update(combinations(enumerate(values), 2))
+        return found
+
+    states = [state for state in states_of(spark) if state not in UNSUPPORTED]
+    chosen = choice(120, states_of(spark))
+
+    assert len(chosen) == len(set(chosen)) == 120
+    assert pairs(chosen) == pairs(cell for cell in cells() if cell.state in states)
+    assert choice(30, states_of(spark)) == chosen[:30]
+    assert len(choice(10_000, states_of(spark))) == 80 * len(states)
+
+
+def test_the_document_of_other_sparks_counts_cells_seeds_and_defects():
+    found = [
+        Outcome(cell=("inner", "equal time", "HDFS, 2", True), said="VALID", rows=20),
+        Outcome(
+            cell=("left_semi", "equal time", "HDFS, 2", True), said="known defect", why="one, two", rows=4
+        ),
+    ]
+    seed = fuzz.Outcome(
+        seed=3, kind="inner", bound="none", mode="backlog", sink="spark", state="HDFS, 2", verdict="INVALID",
+        rows=7, restarts=2, defects={"two": 9},
+    )  # fmt: skip
+    tried = other_sparks.Tried(release="4.0.5", cells=found, seeds=[seed], seconds=90, exit_codes=[0, 0])
+
+    text = other_sparks.document([tried], 2, 1)
+
+    assert "| 4.0.5 | 2 | 1 | 1 | 0 | 1 | 1 | 31 | 2 | 1.5 |" in text
+    assert "| `one` | 1 |" in text
+    assert "| `two` | 2 |" in text
