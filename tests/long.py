@@ -41,7 +41,7 @@ from tests.mutants.score import PROPERTY, Line, summary
 from tidemark import paths
 from tidemark.campaigns.campaign import Campaign, read_journal
 from tidemark.errors import UsageError
-from tidemark.report.markdown import table
+from tidemark.reports.markdown import table
 
 DOCUMENT = Path(__file__).parent / "results" / "LONG.md"
 AIM_MINUTES = 90

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from tests.long import Done, Part, campaign, duration, machine, must_select_nothing, read_junit, run
 from tidemark import paths
 from tidemark.errors import DeadlineExceeded, UsageError
-from tidemark.report.markdown import table
+from tidemark.reports.markdown import table
 from tidemark.waiting import wait_until
 
 DOCUMENT = Path(__file__).parents[1] / "results" / "AGAIN.md"

@@ -15,7 +15,7 @@ from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import Record
-from tidemark.report.timeline import timeline
+from tidemark.reports.timeline import timeline
 
 pytestmark = [pytest.mark.chaos]
 

@@ -10,7 +10,7 @@ from tests.matrix.cells import BOUNDS
 from tests.matrix.running import Outcome
 from tidemark.campaigns.state_stores import STATES
 from tidemark.formats.contract import JoinKind
-from tidemark.report.markdown import table
+from tidemark.reports.markdown import table
 
 PATH = Path(__file__).parents[1] / "results" / "JOINS.md"
 HEAD = """# Joins that were run and judged

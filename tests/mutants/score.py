@@ -14,7 +14,7 @@ import pytest
 
 from tidemark import paths
 from tidemark.campaigns.campaign import Campaign
-from tidemark.report.markdown import read_table, table
+from tidemark.reports.markdown import read_table, table
 
 PROPERTY = "mutant"
 DOCUMENT = Path(__file__).parents[1] / "results" / "SCORE.md"

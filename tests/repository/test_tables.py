@@ -12,7 +12,7 @@ from tests.repository import tree
 from tidemark.campaigns.state_stores import STATES, UNSUPPORTED
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.spark.known_defects import DEFECTS
-from tidemark.report.markdown import read_table
+from tidemark.reports.markdown import read_table
 
 RESULTS = tree.ROOT / "docs" / "results.md"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.report.markdown import read_table, table
+from tidemark.reports.markdown import read_table, table
 
 
 def test_a_heading_that_ends_in_a_colon_aligns_its_column_to_the_right():

@@ -15,9 +15,9 @@ from tidemark.formats.run_notes import NOT_COMPARED, slice_was_split
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.compare.state_locality import Locality
-from tidemark.report import SHOWN, fuzz_report, print_verdict
-from tidemark.report.state_lines import state_lines
-from tidemark.report.timeline import timeline
+from tidemark.reports import SHOWN, fuzz_report, print_verdict
+from tidemark.reports.state_lines import state_lines
+from tidemark.reports.timeline import timeline
 
 CONTRACT = Contract(
     "left_outer",

@@ -16,7 +16,7 @@ from tidemark.faults.schedule import read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import POINTS, Fault
 from tidemark.oracle import Finding, Verdict
-from tidemark.report import soak_report as shown
+from tidemark.reports import soak_report as shown
 
 
 def fault(what="driver@written", injected=True, recovery_s=4.0):

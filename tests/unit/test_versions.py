@@ -16,7 +16,7 @@ from tidemark.campaigns.versions import batches_as_planned, cases, disagreement,
 from tidemark.errors import UsageError
 from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
-from tidemark.report.versions_report import (
+from tidemark.reports.versions_report import (
     Cell,
     Results,
     affected,

@@ -22,7 +22,7 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader
 from tidemark.oracle import Verdict
 from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
-from tidemark.report.versions_report import Cell, Results, answer_of, of_versions
+from tidemark.reports.versions_report import Cell, Results, answer_of, of_versions
 from tidemark.runner.one_run import new_run_directory, run
 from tidemark.runner.pipeline_code import describe
 from tidemark.runner.run_options import RunOptions

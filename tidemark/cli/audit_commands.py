@@ -175,7 +175,7 @@ def _audit_and_show(options: AuditOptions, *, as_json: bool) -> None:
 
 
 def _show(result: AuditResult, *, as_json: bool) -> None:
-    from tidemark.report import print_verdict
+    from tidemark.reports import print_verdict
 
     if as_json:
         import msgspec

@@ -116,7 +116,7 @@ def soak_command(
     from tidemark import paths
     from tidemark.campaigns.soak import JOINS, SoakOptions, soak
     from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
-    from tidemark.report import soak_report as shown
+    from tidemark.reports import soak_report as shown
     from tidemark.runner.run_options import SINKS
     from tidemark.stack import lease, spec_to_lease
 
@@ -141,7 +141,7 @@ def soak_command(
 
 
 def _print(done: Soak, *, as_json: bool) -> None:
-    from tidemark.report import soak_report as shown
+    from tidemark.reports import soak_report as shown
 
     if not as_json:
         typer.echo("\n".join(shown.lines(done)))

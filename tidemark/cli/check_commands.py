@@ -95,8 +95,8 @@ def _show(verdict: Verdict, directory: Path, *, batches: bool, as_json: bool) ->
     import msgspec
 
     from tidemark.formats.evidence import open_run
-    from tidemark.report import print_verdict
-    from tidemark.report.timeline import timeline
+    from tidemark.reports import print_verdict
+    from tidemark.reports.timeline import timeline
 
     run = open_run(directory)
     if as_json:

@@ -46,7 +46,7 @@ def fuzz_command(
     from tidemark import paths
     from tidemark.campaigns.fuzz import campaign, fuzz, summary
     from tidemark.campaigns.warm_workers import WarmWorkers
-    from tidemark.report import fuzz_report
+    from tidemark.reports import fuzz_report
     from tidemark.stack import lease, spec_to_lease
 
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)

@@ -195,7 +195,7 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 def _show(options: RunOptions, result: RunResult, *, as_json: bool) -> None:
     from tidemark.formats.evidence import RunDirectory
-    from tidemark.report import print_verdict
+    from tidemark.reports import print_verdict
 
     faults = RunDirectory(result.run_dir).faults()
     if as_json:

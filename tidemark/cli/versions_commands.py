@@ -61,7 +61,7 @@ def versions_command(
     from rich.console import Console
 
     from tidemark.campaigns.versions import campaign, cases, sparks, try_all
-    from tidemark.report import versions_report as table
+    from tidemark.reports import versions_report as table
     from tidemark.runner.pyspark_environments import RELEASES, folder, provide
 
     chosen = cases(case or ())

@@ -29,7 +29,7 @@ from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.spark.spark_versions import minor_version
 from tidemark.redaction import Redactor, clear_evidence, judged_alike, must_be_used
-from tidemark.report import failure_lines
+from tidemark.reports import failure_lines
 from tidemark.runner.app_command import output_field, uses_connect
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.decoded_run import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidemark.report.markdown import table
+from tidemark.reports.markdown import table
 
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakRun

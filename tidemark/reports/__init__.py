@@ -21,9 +21,9 @@ from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.model.sample import Sampled
-from tidemark.report.audit_lines import audit_lines, audited_batches, notes, repeats
-from tidemark.report.state_lines import state_lines
-from tidemark.report.timeline import waits
+from tidemark.reports.audit_lines import audit_lines, audited_batches, notes, repeats
+from tidemark.reports.state_lines import state_lines
+from tidemark.reports.timeline import waits
 
 SHOWN = 5
 """Findings shown of each property; the rest is in ``verdict.json``."""

@@ -16,7 +16,7 @@ from rich.text import Text
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
 from tidemark.oracle.spark.spark_versions import Version
-from tidemark.report.markdown import table
+from tidemark.reports.markdown import table
 
 Answer = Literal["right", "wrong", "unclear"]
 COLOURS = {"right": "green", "wrong": "bold red", "unclear": "bold yellow"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tidemark.report.markdown import table
+from tidemark.reports.markdown import table
 
 if TYPE_CHECKING:
     from tidemark.campaigns.fuzz import Outcome
