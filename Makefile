@@ -31,13 +31,26 @@ endif
 # module has started.
 SIDE_BY_SIDE ?= -n 3 --dist worksteal
 
-.PHONY: help venv up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions sparks lint bench docs lock clean
+# The script of the picture in report.html; where it was not built, pages are static and say so.
+VIEW := tidemark/reports/page/bundle/view.js
+
+.PHONY: help venv view up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions sparks lint bench docs lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 	@echo '  Arguments are passed on: make test ARGS="-k late". Without make: .venv/bin/tidemark --help'
 
 venv: $(LOCKED) $(PROJECT) ## install what is locked into .venv (every other target does it first)
+	@! command -v npm >/dev/null || $(MAKE) -s $(VIEW) || echo 'venv: warning: without the picture in report.html' >&2
+
+view: ## build the picture of a run in report.html (needs Node 20 or newer; make venv does it where npm is)
+	@command -v npm >/dev/null || { echo 'error: no npm on PATH; on Debian: apt-get install npm' >&2; exit 4; }
+	@$(MAKE) -s $(VIEW)
+
+# Built in a copy, so that no packages lie beside the code; what npm installs is checked against view/package-lock.json.
+$(VIEW): $(wildcard view/*) view/.npmrc
+	@rm -rf build/view && mkdir -p build && cp -R view build/view
+	@cd build/view && npm ci --silent --ignore-scripts && node build.js '$(CURDIR)/$(dir $(VIEW))'
 
 $(LOCKED):
 	@[ -n "$(PYTHON)" ] || { echo 'error: no Python 3.11 or newer on PATH; name one: make PYTHON=/path/to/python3' >&2; exit 4; }
@@ -135,4 +148,4 @@ lock: venv ## resolve the locks anew (ARGS=--upgrade for newer versions)
 
 clean: ## remove the venv, caches and builds; runs/ and .tidemark/ stay
 	@if [ -x $(BIN)/tidemark ]; then $(BIN)/tidemark down; fi
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(dir $(VIEW)) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

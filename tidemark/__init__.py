@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
     from tidemark.oracle.verdict import Verdict
-    from tidemark.public_api import audit, check, run
+    from tidemark.public_api import audit, check, report, run
     from tidemark.runner.one_run import RunResult
     from tidemark.runner.run_options import RunOptions
 
@@ -96,6 +96,7 @@ __all__ = [
     "json_schema_pair",
     "protobuf_pair",
     "read_json",
+    "report",
     "run",
 ]
 
@@ -119,7 +120,7 @@ _MODULES = {
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),
-    "tidemark.public_api": ("audit", "check", "run"),
+    "tidemark.public_api": ("audit", "check", "report", "run"),
     "tidemark.runner.one_run": ("RunResult",),
     "tidemark.runner.run_options": ("RunOptions",),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The verbs of the public interface: ``tidemark.run``, ``tidemark.check`` and ``tidemark.audit``.
+"""The verbs of the public interface: ``tidemark.run``, ``tidemark.check``, ``tidemark.report`` and ``tidemark.audit``.
 
 Free of work: the run is :mod:`tidemark.runner`, the audit :mod:`tidemark.auditor`, the judgement
 :mod:`tidemark.oracle`. The command line and the pytest plugin do what they do through the same functions.
@@ -104,6 +104,22 @@ def check(
     if save:
         directory.write_json("verdict", verdict)
     return verdict
+
+
+def report(run_dir: str | Path, *, to: str | Path | None = None) -> Path:
+    """Make the page of a run directory, offline, and give its path: what ``tidemark report`` does.
+
+    It is ``report.html`` in the directory, or the file ``to``. The verdict is that of ``verdict.json``, if the evidence
+    has a seal and is as it was sealed before; else it is judged, and no verdict is written. Raises ``UsageError`` for
+    evidence that cannot be read or is not as it was sealed, and for a file that cannot be written.
+    """
+    from tidemark.formats.evidence import open_run
+    from tidemark.reports.html_report import write_report
+    from tidemark.reports.kept_verdict import kept_verdict
+
+    directory = open_run(Path(run_dir))
+    verdict = kept_verdict(directory.path) or check(run_dir)
+    return write_report(directory, verdict, None if to is None else Path(to))
 
 
 def _engine(name: str, options: EngineOptions) -> OpenEngine:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from tests.repository import tree
 
 CACHES = {"__pycache__", ".mypy_cache", ".ruff_cache", ".hypothesis", ".pytest_cache"}
-MADE = ("bench/results/",)
+MADE = ("bench/results/", "tidemark/reports/page/bundle/")
 """What programs of the tree write beside the code."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.repository import tree
 from tests.support.wheels import SITE, build_wheel, environment_with, run_elsewhere
 from tidemark import paths
+from tidemark.reports.html_report import BUNDLE
 
 BUNDLED = ("inner", "left_outer", "right_outer", "full_outer", "left_semi", "flights_weather")
 
@@ -49,6 +50,9 @@ def test_everything_that_is_in_the_tree_is_in_the_wheel(wheel: Path):
         for name in listed
         if name.startswith(("producers/", "pipelines/", "spark_bugs/", "compose/"))
     }
+    wanted |= {
+        tree.name_of(path) for path in BUNDLE.glob("*")
+    }  # what `make view` has built, if it was called
     packed = {name for name in names if name.startswith("tidemark/")}
     assert packed == wanted, f"fix: tool.hatch.build in pyproject.toml; differing: {sorted(packed ^ wanted)}"
 

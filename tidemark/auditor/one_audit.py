@@ -43,6 +43,7 @@ from tidemark.oracle.audit_judgement import audit_with_tables
 from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.verdict import Verdict
 from tidemark.redaction import Redactor, clear_evidence, judged_alike, must_be_used
+from tidemark.reports.html_report import report_beside
 from tidemark.runner.decoded_run import (
     DecodedRun,
     code_of_functions,
@@ -125,6 +126,7 @@ def _judge(directory: RunDirectory) -> Verdict:
     audit = audit_with_tables(directory)
     audit.verdict.sealed = True
     directory.write_json("verdict", audit.verdict)
+    report_beside(directory, audit.verdict)
     for name, rows in audit.tables.items():
         _write_table(directory.path / "tables" / f"{name}.jsonl", rows)
     return audit.verdict

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.run_commands import check_choice, check_salt, progress_shown, was_interrupted
+from tidemark.cli.run_commands import (
+    check_choice,
+    check_salt,
+    progress_shown,
+    warn_without_report,
+    was_interrupted,
+)
 from tidemark.cli.shared_options import (
     Accept,
     AsJson,
@@ -188,4 +194,5 @@ def _show(result: AuditResult, *, as_json: bool) -> None:
         sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
     else:
         print_verdict(result.verdict, result.run_dir, [], command=result.command)
+    warn_without_report(result.run_dir)
     raise typer.Exit(result.verdict.exit_code)

@@ -1,4 +1,4 @@
-"""``tidemark check DIR``: judge a run directory again, without a stack; ``tidemark seal DIR``: seal one.
+"""``tidemark check DIR``: judge a run directory again, without a stack; ``report DIR``: a page of it; ``seal DIR``.
 
 Free of Kafka, and of Spark but for ``--engine spark``. Writes ``verdict.json`` into the directory; the exit code is the
 verdict's.
@@ -55,6 +55,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command("check")(check)
     app.command("seal")(seal_command)
+    app.command("report")(report_command)
 
 
 def check(
@@ -64,6 +65,13 @@ def check(
     redact: Redact = False,
     redact_salt: RedactSalt = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report",
+            help="Write report.html into the directory, too; one that is there is made anew anyway.",
+        ),
+    ] = False,
     engine: Engine = "duckdb",
     memory: Memory = None,
     spark_master: SparkMaster = None,
@@ -77,6 +85,7 @@ def check(
     from tidemark import public_api
 
     check_salt(redact=redact, salt=redact_salt)
+    _check_report(report=report, redact=redact)
     with _redacted_copy(directory, redact_salt) if redact else nullcontext(directory) as judged:
         verdict = public_api.check(
             judged,
@@ -87,8 +96,28 @@ def check(
             spark_master=spark_master,
             spark_conf=spark_conf or (),
         )
+        is_there = not redact and (directory / "report.html").is_file()
+        if report or is_there:  # one that is there must not contradict the verdict
+            _write_report(judged, verdict)
         _show(verdict, judged, batches=batches, as_json=as_json)
     raise typer.Exit(verdict.exit_code)
+
+
+def _check_report(*, report: bool, redact: bool) -> None:
+    """Wrong usage, if a page is to be beside evidence of which a redacted copy is judged."""
+    if report and redact:
+        raise typer.BadParameter(
+            "it is given with --redact, which leaves the directory as it is; make redacted evidence with"
+            " `tidemark redact DIR --to DIR2`, then `tidemark report DIR2`",
+            param_hint="--report",
+        )
+
+
+def _write_report(directory: Path, verdict: Verdict) -> None:
+    from tidemark.formats.evidence import open_run
+    from tidemark.reports.html_report import write_report
+
+    write_report(open_run(directory), verdict)
 
 
 def _show(verdict: Verdict, directory: Path, *, batches: bool, as_json: bool) -> None:
@@ -126,6 +155,22 @@ def _redacted_copy(directory: Path, salt: Path | None) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="tidemark-redacted-") as folder:
         yield Redactor(salt).redact(directory, Path(folder) / "evidence").path
+
+
+def report_command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Where the page goes; default: DIR/report.html."),
+    ] = None,
+) -> None:
+    """Make a page of a run or an audit to look at, from its evidence alone: verdict, findings, and the run in one view.
+
+    One file, which opens in a browser without a network. Exit code 0, whatever the verdict; 2: the evidence is refused.
+    """
+    from tidemark import public_api
+
+    typer.echo(public_api.report(directory, to=to))
 
 
 def seal_command(

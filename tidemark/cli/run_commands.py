@@ -214,7 +214,16 @@ def _show(options: RunOptions, result: RunResult, *, as_json: bool) -> None:
     else:
         digest, command = result.trace_sha256, result.command
         print_verdict(result.verdict, result.run_dir, faults, trace_sha256=digest, command=command)
+    warn_without_report(result.run_dir)
     raise typer.Exit(result.verdict.exit_code)
+
+
+def warn_without_report(run_dir: Path) -> None:
+    """Say so if there is no page beside the verdict, which is there by default."""
+    if not (run_dir / "report.html").is_file():
+        print(
+            f"warning: report.html could not be made; `tidemark report {run_dir}` says why", file=sys.stderr
+        )
 
 
 def check_salt(*, redact: bool, salt: Path | None) -> None:

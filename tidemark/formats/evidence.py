@@ -70,7 +70,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
 
 ``progress.jsonl``  Spark's progress reports, unchanged. That of a trigger that ran no batch is not judged: it has
     the id of the batch that is planned next.
-``verdict.json``    the verdict.
+``verdict.json``    the verdict; ``report.html``, which may be missing, shows it and the run as a page.
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
 ``logs/``           logs of the programs, Spark's event log of this query and, after faults, of driver and executors.
 ``decoded_*.jsonl``  trace and flush as functions of a user's file read them (``functions.py``, if not the pipeline's).

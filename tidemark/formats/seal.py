@@ -5,7 +5,7 @@ Free of Kafka and Spark. ``seal.json`` is the last file that a run writes::
     {"tidemark_seal": 1,
      "files": {"output.jsonl": {"sha256": "9f86d0...", "bytes": 73120, "records": 412}, ...}}
 
-It has every file of the directory but itself and ``verdict.json``, which ``tidemark check`` makes anew. ``records`` is
+It has every file of the directory but itself, ``verdict.json`` and ``report.html``, which are made anew. ``records`` is
 the number of lines that are not blank, uncompressed, of a JSON Lines file, and of rows of a Parquet file.
 
 A directory whose files ``tidemark convert --to`` has stored in another format was as it was sealed then, and has a new
@@ -32,7 +32,8 @@ from tidemark.errors import BrokenEvidence
 from tidemark.formats.record_files import JSON_LINES, PARQUET, BrokenParquet, count_records
 
 NAME, FORMAT = "seal.json", 1
-UNSEALED = (NAME, "verdict.json")
+UNSEALED = (NAME, "verdict.json", "report.html")
+"""The seal itself, and what is made of the evidence anew."""
 READ_BY_NAME = (
     "manifest", "contract", "pipeline", "functions", "trace", "flush", "decoded_trace", "decoded_flush", "batches",
     "output", "state", "executors", "faults", "progress", "project",

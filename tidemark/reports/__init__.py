@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tidemark.errors import BrokenEvidence
-from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.evidence import Manifest, RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.formats.run_notes import NOT_COMPARED, split_slice
 from tidemark.oracle import Verdict
@@ -44,9 +44,9 @@ def print_verdict(
     console = Console(soft_wrap=True, highlight=False)
     for line in _causes(verdict):
         console.print(line)
-    for name, value in _lines(verdict, faults):
+    for name, value in summary_lines(verdict, faults):
         console.print(Text(f"{name:<15}").append(value, style="bold"))
-    for value in () if isinstance(verdict.audit, AuditAccount) else _waits(run_dir):
+    for value in () if isinstance(verdict.audit, AuditAccount) else watermark_waits(run_dir):
         console.print(Text(f"{'watermark':<15}").append(value, style="bold"))
     for line in _findings(verdict):
         console.print(line)
@@ -55,13 +55,15 @@ def print_verdict(
     for reason in verdict.inconclusive:
         console.print(Text(f"  inconclusive because {reason}", style="yellow"))
     if verdict.modelled is not None:
-        console.print(f"{'judged by':<15}{_oracles(verdict.modelled)}", markup=False)
+        console.print(f"{'judged by':<15}{oracles_line(verdict.modelled)}", markup=False)
     if verdict.waived:
         console.print(f"{'not exercised':<15}{', '.join(verdict.waived)} (waived)", markup=False)
     if trace_sha256:
         console.print(f"{'trace':<15}sha256:{trace_sha256}", markup=False)
     if (run_dir / "verdict.json").is_file():  # else it is a copy that is not kept
         console.print(f"{'evidence':<15}{run_dir}", markup=False)
+    if (run_dir / "report.html").is_file():
+        console.print(f"{'report':<15}{run_dir / 'report.html'}", markup=False)
     if verdict.redacted is True:
         console.print(f"{'redacted':<15}{REDACTED}", markup=False)
     if verdict.sealed is not None:
@@ -78,7 +80,7 @@ def print_verdict(
         console.print(f"reproduce: {command}", markup=False)
 
 
-def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str]]:
+def summary_lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str]]:
     """The rows of the table, in the order in which a run happens."""
     n = dict.fromkeys(_COUNTED, 0) | verdict.counts
     topics = [
@@ -117,14 +119,15 @@ def _lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[str, str
         yield "recovery", "; ".join(_recoveries(faults)) or "none seen"
 
 
-def _oracles(modelled: Sampled) -> str:
+def oracles_line(modelled: Sampled) -> str:
+    """Which oracles judged how much, where the model judged a sample."""
     return (
         f"SQL; the model judged a sample of {modelled.rows:,} of {modelled.of_rows:,} rows,"
         f" {modelled.keys:,} of {modelled.of_keys:,} keys (seed {modelled.seed})"
     )
 
 
-def _waits(run_dir: Path) -> Iterator[str]:
+def watermark_waits(run_dir: Path) -> Iterator[str]:
     """For which input the watermark waited after a restart, and in which batches."""
     run = RunDirectory(run_dir)
     try:
@@ -192,9 +195,14 @@ def _notes_of_the_run(run_dir: Path) -> list[str]:
     the trace that one batch each was meant to read.
     """
     try:
-        found = RunDirectory(run_dir).manifest.notes
+        return notes_of_a_run(RunDirectory(run_dir).manifest)
     except (BrokenEvidence, OSError):
         return []
+
+
+def notes_of_a_run(manifest: Manifest) -> list[str]:
+    """The notes of a manifest that a reader needs, as lines."""
+    found = manifest.notes
     split = [number for note in found if (number := split_slice(note)) is not None]
     told = [f"note: {note}" for note in found if note.startswith(NOT_COMPARED)]
     if split:

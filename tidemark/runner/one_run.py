@@ -30,6 +30,7 @@ from tidemark.oracle.spark.known_defects import known
 from tidemark.oracle.spark.spark_versions import minor_version
 from tidemark.redaction import Redactor, clear_evidence, judged_alike, must_be_used
 from tidemark.reports import failure_lines
+from tidemark.reports.html_report import report_beside
 from tidemark.runner.app_command import output_field, uses_connect
 from tidemark.runner.cleanup import first_error_kept
 from tidemark.runner.decoded_run import (
@@ -151,6 +152,7 @@ def run(
             LiveRun(options, contract, directory, trace, used).go()
     options.report("judge", 0, 1)
     verdict = seal_and_judge(directory)
+    report_beside(directory, verdict)
     options.report("judge", 1, 1)
     return RunResult(verdict, directory.path, trace_sha256(trace), options.command(directory.path))
 
@@ -210,6 +212,7 @@ def _run_redacted(options: RunOptions, contract: Contract | Chain, stack: Stack 
             verdicts.append(judge(directory))
             verdicts[0].sealed = True
             directory.write_json("verdict", verdicts[0])
+            report_beside(directory, verdicts[0])
     return RunResult(verdicts[0], path, directory.manifest.trace_sha256 or "", "")
 
 

@@ -1,0 +1,217 @@
+"""What the static part of a report says, as data: findings in groups, counts, goals, faults and how to see it again.
+
+Free of HTML and of I/O. Findings that no known defect of Spark explains are new, and come first, in groups by property
+in the order of their causes: the sentence that explains most is read first. Those of a known defect are a group each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tidemark.formats.evidence import Manifest
+from tidemark.formats.faults import Fault
+from tidemark.oracle import Finding, Verdict
+from tidemark.oracle.causes.cause_lines import first_read
+from tidemark.oracle.spark.known_defects import BY_NAME
+from tidemark.reports import REDACTED, SHOWN, notes_of_a_run, oracles_line, summary_lines
+from tidemark.reports.audit_lines import notes
+from tidemark.reports.property_notes import PropertyNote, goal_notes, property_notes
+
+
+@dataclass(frozen=True)
+class FindingGroup:
+    """Findings of one property, or of one known defect.
+
+    ``total`` counts all of them; ``smallest`` and ``others`` are examples, ``kept`` how many ``verdict.json`` has.
+    ``said`` is the sentence of the cause, or what is known of the defect.
+    """
+
+    name: str
+    total: int
+    said: str
+    smallest: Finding | None
+    others: Sequence[Finding]
+    kept: int
+    note: PropertyNote
+    properties: Sequence[str] = ()
+    ticket: str = ""
+    accepted: bool = False
+
+
+@dataclass(frozen=True)
+class GoalLine:
+    """A coverage goal: when it is met, whether it was, and whether it had to be (``required``, ``waived`` or empty)."""
+
+    name: str
+    meaning: str
+    met: bool
+    asked: str
+
+
+@dataclass(frozen=True)
+class FaultLine:
+    """A fault in words."""
+
+    label: str
+    point: str
+    batch: str
+    at_utc: str
+    recovery: str
+    proof: str
+
+
+@dataclass(frozen=True)
+class VerdictPage:
+    """The static part of a page; all of it is plain text."""
+
+    verdict: str
+    pipeline: str
+    kind: str
+    delivery: str
+    about: Sequence[tuple[str, str]]
+    headlines: Sequence[str]
+    new: Sequence[FindingGroup]
+    known: Sequence[FindingGroup]
+    inconclusive: Sequence[str]
+    counts: Sequence[tuple[str, str]]
+    goals: Sequence[GoalLine]
+    faults: Sequence[FaultLine]
+    notes: Sequence[str]
+    contract: str
+    command: str = ""
+    examples: int = field(default=SHOWN)
+
+
+def verdict_page(
+    verdict: Verdict, manifest: Manifest, faults: Sequence[Fault], waits: Sequence[str] = ()
+) -> VerdictPage:
+    """The static part of the page of a run, a chain or an audit; ``waits`` says where the watermark stood, and why."""
+    new = _new(verdict)
+    return VerdictPage(
+        verdict=verdict.verdict,
+        pipeline=verdict.pipeline,
+        kind=verdict.kind.replace("_", " "),
+        delivery=verdict.delivery,
+        about=_about(verdict, manifest),
+        headlines=_headlines(verdict),
+        new=new,
+        known=_known(verdict),
+        inconclusive=verdict.inconclusive,
+        counts=[*summary_lines(verdict, faults), *(("watermark", line) for line in waits)],
+        goals=_goals(verdict),
+        faults=[_fault_line(fault) for fault in faults],
+        notes=[*notes(verdict), *notes_of_a_run(manifest)],
+        contract=msgspec.json.format(msgspec.json.encode(manifest.contract), indent=2).decode(),
+        command=manifest.command or "",
+    )
+
+
+def _about(verdict: Verdict, manifest: Manifest) -> list[tuple[str, str]]:
+    """What was run, and how it was judged."""
+    versions = manifest.versions
+    seal = {True: "intact", False: "none: nothing shows that the evidence is as a run wrote it", None: ""}
+    found = [
+        ("Spark", versions.get("spark", "")),
+        ("Kafka", versions.get("kafka", "")),
+        ("sink", manifest.sink or ""),
+        ("backend", manifest.backend or ""),
+        ("pace", "" if manifest.audit is not None else manifest.pace),
+        ("seed", "" if manifest.seed is None else str(manifest.seed)),
+        ("started", manifest.started_utc or ""),
+        ("judged by", _oracles(verdict)),
+        ("seal", seal[verdict.sealed]),
+        ("redacted", REDACTED if verdict.redacted is True else ""),
+        ("trace", f"sha256:{manifest.trace_sha256}" if manifest.trace_sha256 else ""),
+    ]
+    return [(name, value) for name, value in found if value]
+
+
+def _oracles(verdict: Verdict) -> str:
+    if verdict.modelled is not None:
+        return oracles_line(verdict.modelled)
+    return "SQL and the model" if "model" in verdict.oracles else "SQL"
+
+
+def _headlines(verdict: Verdict) -> list[str]:
+    """What to read first: causes, then known defects; of an ``UNKNOWN`` run its reasons."""
+    causes = [cause.message for cause in first_read(verdict.causes)]
+    defects = [
+        f"{total:,} findings of the known defect {name}{', accepted' if name in verdict.accepted_total else ''}"
+        for name, total in verdict.defects_total.items()
+    ]
+    if verdict.verdict == "UNKNOWN":
+        return [*(f"inconclusive because {reason}" for reason in verdict.inconclusive), *defects]
+    return [*causes, *defects]
+
+
+def _new(verdict: Verdict) -> list[FindingGroup]:
+    messages = {cause.property: cause.message for cause in first_read(verdict.causes)}
+    names = dict.fromkeys([*messages, *verdict.unexplained_total])
+    found = []
+    for name in names:
+        if not (total := verdict.unexplained_total.get(name, 0)):
+            continue
+        examples = [one for one in verdict.findings if one.property == name and one.defect is None]
+        smallest, others = _parted(examples)
+        note = property_notes().get(name, PropertyNote())
+        said = messages.get(name, "")
+        if smallest is not None and said == smallest.message:
+            said = ""  # a single finding is its own cause
+        found.append(FindingGroup(name, total, said, smallest, others, len(examples), note))
+    return found
+
+
+def _known(verdict: Verdict) -> list[FindingGroup]:
+    found = []
+    for name, total in verdict.defects_total.items():
+        examples = [one for one in verdict.findings if one.defect == name]
+        smallest, others = _parted(examples)
+        defect = BY_NAME.get(name)
+        found.append(
+            FindingGroup(
+                name,
+                total,
+                verdict.known_defects.get(name, ""),
+                smallest,
+                others,
+                len(examples),
+                PropertyNote(),
+                properties=list(dict.fromkeys(one.property for one in examples)),
+                ticket=(defect.ticket or "") if defect is not None else "",
+                accepted=name in verdict.accepted_total,
+            )
+        )
+    return found
+
+
+def _parted(examples: Sequence[Finding]) -> tuple[Finding | None, list[Finding]]:
+    """The smallest example, that of the fewest input records and words, and some of the others."""
+    if not examples:
+        return None, []
+    smallest = min(examples, key=lambda one: (len(one.written), len(one.message)))
+    return smallest, [one for one in examples if one is not smallest]
+
+
+def _goals(verdict: Verdict) -> list[GoalLine]:
+    meanings = goal_notes()
+    asked = dict.fromkeys(verdict.asked, "required") | dict.fromkeys(verdict.waived, "waived")
+    lines = [
+        GoalLine(name, meanings.get(name, ""), met=met, asked=asked.get(name, ""))
+        for name, met in verdict.goals.items()
+    ]
+    return sorted(lines, key=lambda line: (line.met or not line.asked, line.asked != "required"))
+
+
+def _fault_line(fault: Fault) -> FaultLine:
+    proof = msgspec.json.format(msgspec.json.encode(fault.proof), indent=2).decode() if fault.proof else ""
+    return FaultLine(
+        label=fault.label if fault.injected else f"{fault.label}: not injected",
+        point=str(fault.point),
+        batch="" if fault.batch is None else str(fault.batch),
+        at_utc=fault.at_utc if fault.injected else "",
+        recovery="" if fault.recovery_s is None else f"{fault.recovery_s:.1f} s",
+        proof=proof,
+    )

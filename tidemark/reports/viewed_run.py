@@ -1,0 +1,260 @@
+"""Makes the data of a run's picture (``tidemark.reports.run_view``) of its evidence and its verdict.
+
+Free of judgement: what is late, due or wrong the verdict says. A number that cannot be had is left out, with a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark.formats.chain import Chain
+from tidemark.formats.contract import Contract, WatermarkPolicy
+from tidemark.formats.evidence import Batch, ExecutorAssignment, Manifest, RunDirectory
+from tidemark.formats.watermark import WatermarkTracker
+from tidemark.oracle import Verdict
+from tidemark.oracle.spark.pushdown import as_planned, place
+from tidemark.oracle.spark.time_ranges import state_ms
+from tidemark.reports.batch_counts import (
+    COUNTED_RECORDS,
+    InputCounts,
+    count_inputs,
+    count_output,
+    inputs_of,
+    is_small,
+)
+from tidemark.reports.component_tracks import Span, component_tracks, fault_views, time_ms
+from tidemark.reports.run_view import BatchView, InputOfBatch, InputView, OperatorOfBatch, RunView
+
+WHOLE_DURATION = "triggerExecution"
+"""The entry of ``durationMs`` that all phases are a part of."""
+_TIMES = {"allUpdatesTimeMs": "updates", "allRemovalsTimeMs": "removals", "commitTimeMs": "commit"}
+
+
+def run_view(run: RunDirectory, verdict: Verdict) -> RunView:
+    """The view of a run; raises ``BrokenEvidence`` if it cannot be read."""
+    return _Viewed(run, verdict).view()
+
+
+class _Viewed:
+    """One run on its way into a view."""
+
+    def __init__(self, run: RunDirectory, verdict: Verdict) -> None:
+        self._run, self._verdict = run, verdict
+        self._manifest: Manifest = run.manifest
+        self._contract: Contract | Chain = run.contract
+        self._inputs = inputs_of(self._contract)
+        self._plans: list[Batch] = run.batches()
+        self._notes: list[str] = []
+        self._last_ms = 0
+
+    def view(self) -> RunView:
+        """All of it."""
+        assignments = self._run.executor_assignments()
+        batches = [self._planned(at) for at in range(len(self._plans))]
+        self._count_input(batches)
+        self._count_output(batches)
+        self._add_reports(batches)
+        _add_executors(batches, assignments)
+        self._mark_findings(batches)
+        faults = fault_views(self._run.faults(), assignments)
+        spans = {batch.batch: _span(batch) for batch in batches if batch.started_ms is not None}
+        return RunView(
+            rows=self._rows_word(),
+            inputs=self._input_views(),
+            batches=batches,
+            faults=faults,
+            tracks=component_tracks(spans, assignments, faults),
+            last_ms=self._last_ms,
+            notes=self._notes,
+        )
+
+    def _rows_word(self) -> str:
+        if isinstance(self._contract, Chain):
+            return "rows"
+        return "joined rows" if self._contract.output.right_id else "semi rows"
+
+    def _input_views(self) -> list[InputView]:
+        topics = self._manifest.inputs
+        return [
+            InputView(
+                name=one.topic,
+                topic=topics[one.topic].topic if one.topic in topics else one.topic,
+                delay_ms=one.watermark_delay_ms,
+            )
+            for one in self._inputs
+        ]
+
+    def _planned(self, at: int) -> BatchView:
+        """A batch as it was planned."""
+        plan, inputs = self._plans[at], []
+        before = self._plans[at - 1].end_offsets if at else {}
+        for number, one in enumerate(self._inputs):
+            topic, ends = self._manifest.inputs.get(one.topic), plan.end_offsets.get(one.topic, {})
+            starts = (topic.start_offsets if topic is not None else {}) | before.get(one.topic, {})
+            rows = sum(end - starts.get(partition, 0) for partition, end in ends.items())
+            inputs.append(InputOfBatch(rows=rows, ends=ends, state_ms=self._state_ms(number, plan)))
+        return BatchView(
+            batch=plan.batch,
+            inputs=inputs,
+            watermark_ms=max(plan.watermark_ms, 0),
+            late_watermark_ms=max(self._plans[at - 1].watermark_ms, 0) if at else 0,
+            committed=plan.committed,
+            runs=plan.runs,
+            restarted=plan.restarted,
+            failed_tasks=plan.failed_tasks,
+        )
+
+    def _state_ms(self, side: int, plan: Batch) -> int | None:
+        """The state watermark of a side of one join."""
+        if isinstance(self._contract, Chain) or plan.watermark_ms <= 0:
+            return None
+        contract = as_planned(self._contract)
+        return state_ms(contract, side, plan.watermark_ms, place(contract).limits_ms[side])
+
+    def _count_input(self, batches: list[BatchView]) -> None:
+        if not is_small(self._manifest, "inputs"):
+            self._notes.append(
+                f"more than {COUNTED_RECORDS:,} input records: event times of the inputs are not drawn"
+            )
+            return
+        counted = count_inputs(self._run, self._contract, self._plans)
+        late = sum(sum(one.late) for one in counted)
+        if late == self._verdict.counts.get("late") and not isinstance(self._contract, Chain):
+            for at, batch in enumerate(batches):
+                for one, mine in zip(counted, batch.inputs, strict=True):
+                    mine.late = one.late[at]
+        self._last_ms = max(one.last_ms for one in counted)
+        self._follow_watermark(batches, counted)
+
+    def _follow_watermark(self, batches: list[BatchView], counted: list[InputCounts]) -> None:
+        """Which input holds the watermark back; a query that was started again has forgotten what inputs have shown."""
+        policy = self._contract.policy
+        tracker = WatermarkTracker([one.watermark_delay_ms for one in self._inputs], policy)
+        latest: list[int | None] = [None] * len(self._inputs)
+        for at, batch in enumerate(batches):
+            batch.held_by, batch.waits = _held(tracker, self._inputs_timed(), policy)
+            if batch.restarted:
+                tracker.restart()
+            for number, one in enumerate(counted):
+                seen_ms = one.latest_ms[at]
+                if seen_ms is not None:
+                    tracker.observe(number, seen_ms)
+                    known_ms = latest[number]
+                    latest[number] = seen_ms if known_ms is None else max(known_ms, seen_ms)
+                batch.inputs[number].latest_ms = latest[number]
+            tracker.advance()
+
+    def _inputs_timed(self) -> dict[int, int]:
+        """Number and delay of the inputs that have a watermark."""
+        delays = enumerate(one.watermark_delay_ms for one in self._inputs)
+        return {number: delay for number, delay in delays if delay is not None}
+
+    def _count_output(self, batches: list[BatchView]) -> None:
+        if not (is_small(self._manifest, "inputs") and is_small(self._manifest, "output")):
+            self._notes.append(
+                f"more than {COUNTED_RECORDS:,} records: rows out and late rows are as Spark reports them"
+            )
+            return
+        written = count_output(self._run, self._contract, self._plans)
+        if written.unplaced:
+            self._notes.append(
+                f"{written.unplaced:,} output records name no batch, or cannot be read: they are not drawn"
+            )
+        if written.unplaced and not any((*written.joined, *written.nulls)):
+            return
+        for at, batch in enumerate(batches):
+            batch.joined, batch.nulls = written.joined[at], written.nulls[at]
+            batch.repeated = written.repeated[at]
+
+    def _add_reports(self, batches: list[BatchView]) -> None:
+        reports = {int(report["batchId"]): report for report in self._run.progress()}
+        for batch in batches:
+            if batch.batch in reports:
+                _add_report(batch, reports[batch.batch])
+        without = sum(batch.started_ms is None for batch in batches)
+        if without == len(batches) and batches:
+            self._notes.append(
+                "there are no progress reports of Spark: batches have no wall clock, durations or state sizes"
+            )
+        elif without:
+            self._notes.append(f"{without:,} batches have no progress report of Spark, and so no wall clock")
+
+    def _mark_findings(self, batches: list[BatchView]) -> None:
+        """Count the examples of findings that name a batch."""
+        by_number = {batch.batch: batch for batch in batches}
+        for finding in self._verdict.findings:
+            batch = by_number.get(-1 if finding.batch is None else finding.batch)
+            if batch is not None:
+                batch.findings = {
+                    **batch.findings,
+                    finding.property: batch.findings.get(finding.property, 0) + 1,
+                }
+
+
+def _held(
+    tracker: WatermarkTracker, delays_ms: Mapping[int, int], policy: WatermarkPolicy
+) -> tuple[list[int], bool]:
+    """The inputs of which the watermark comes, and whether they have shown no row yet; none: it has nothing to follow.
+
+    Under the policy ``max`` it is the input that is ahead; there nothing is held back.
+    """
+    latest = tracker.latest_ms
+    silent = [number for number in delays_ms if latest[number] is None]
+    if len(delays_ms) < 2 or len(silent) == len(delays_ms) or policy is WatermarkPolicy.MAX:
+        return [], False
+    if silent:
+        return silent, True
+    reached = {number: (latest[number] or 0) - delay for number, delay in delays_ms.items()}
+    return [number for number in reached if reached[number] == min(reached.values())], False
+
+
+def _add_report(batch: BatchView, report: Mapping[str, Any]) -> None:
+    """Add what Spark reports of a batch; fields that a version does not have are left out."""
+    batch.started_ms = time_ms(report.get("timestamp"))
+    durations = {str(name): _number(ms) for name, ms in _object(report.get("durationMs")).items()}
+    batch.duration_ms = durations.pop(WHOLE_DURATION, None)
+    if batch.duration_ms is None and "batchDuration" in report:
+        batch.duration_ms = _number(report["batchDuration"])
+    batch.phases_ms = durations
+    out = _object(report.get("sink")).get("numOutputRows")
+    batch.out = _number(out) if out is not None and _number(out) >= 0 else None
+    operators = [_operator(one) for one in report.get("stateOperators") or ()]
+    if operators:
+        batch.operators = operators
+        batch.state_rows = sum(one.kept for one in operators)
+        batch.state_bytes = sum(one.bytes for one in operators)
+        batch.dropped = sum(one.dropped for one in operators)
+
+
+def _operator(report: Mapping[str, Any]) -> OperatorOfBatch:
+    return OperatorOfBatch(
+        name=str(report.get("operatorName", "")),
+        kept=_number(report.get("numRowsTotal")),
+        stored=_number(report.get("numRowsUpdated")),
+        removed=_number(report.get("numRowsRemoved")),
+        dropped=_number(report.get("numRowsDroppedByWatermark")),
+        bytes=_number(report.get("memoryUsedBytes")),
+        times_ms={word: _number(report[name]) for name, word in _TIMES.items() if name in report},
+    )
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int:
+    return round(value) if isinstance(value, int | float) else 0
+
+
+def _add_executors(batches: list[BatchView], assignments: list[ExecutorAssignment]) -> None:
+    by_number = {batch.batch: batch for batch in batches}
+    for assignment in assignments:
+        if (batch := by_number.get(assignment.batch)) is not None:
+            batch.executors = sorted(set(assignment.executors.values()))
+            batch.lost_executors = assignment.lost
+
+
+def _span(batch: BatchView) -> Span:
+    begin = batch.started_ms or 0
+    return begin, begin + (batch.duration_ms or 0)
