@@ -77,7 +77,7 @@ function inputOf(run, at, input, number) {
 
 function rowsOut(run, batch) {
   return [
-    [run.rows, batch.joined], ["NULL rows", batch.nulls], ["came again", batch.repeated], ["as Spark reports", batch.out],
+    [run.rows, batch.joined], ["NULL rows", run.batches.some((one) => one.nulls) ? batch.nulls : undefined], ["came again", batch.repeated], ["as Spark reports", batch.out],
     ["late, as Spark reports", batch.dropped],
   ].filter(([, number]) => number !== undefined).map(([name, number]) => [name, count(number)]);
 }

@@ -112,8 +112,10 @@ function timeLabel([low, high]) {
 function eventTimeLimits(run) {
   const times = run.batches.flatMap((batch) => [batch.watermark_ms, ...batch.inputs.map((input) => input.latest_ms)]).filter((ms) => ms > 0);
   if (!times.length) return undefined;
-  const inside = run.last_ms ? times.filter((ms) => ms <= run.last_ms) : times;
-  const [low, high] = [Math.min(...(inside.length ? inside : times)), run.last_ms || Math.max(...times)];
+  const before = run.batches.slice(0, -1).map((batch) => batch.watermark_ms).filter((ms) => ms > 0);
+  const last = run.last_ms || Math.max(...(before.length ? before : times)); // the last batch is that of the flush
+  const low = Math.min(...times, last);
+  const high = Math.max(last, low);
   const edge = Math.max((high - low) * 0.06, 1000);
   return [low - edge, high + edge];
 }

@@ -1,7 +1,7 @@
 """What each batch read and wrote, counted of the evidence: event times and late rows by input, output rows by kind.
 
-Free of judgement: it counts what is there. Large evidence is not counted here, because a page is made in a second:
-``is_small`` says which is.
+Free of judgement: it counts what is there. Of more records ``large_counts`` counts what it can, for a page is made in
+seconds: ``size_of`` says how many there are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from tidemark.formats.evidence import Batch, InputRecord, Manifest, RunDirectory
 from tidemark.oracle.input.columns import ColumnReader
 
 US_PER_MS = 1000
-COUNTED_RECORDS = 300_000
-"""So many records of the input, or of the output, are counted. Calibration: 40,000 take a quarter of a second."""
+SMALL_RECORDS, COUNTED_RECORDS, LARGEST_RECORDS = 60_000, 300_000, 5_000_000
+"""So many records are always counted here; so many, if ``large_counts`` cannot; so many by ``large_counts``.
+
+Calibration: 30,000 input records take 0.3 s here, and 1,000,000 take 2 s there.
+"""
 _CHUNK_RECORDS = 10_000
 
 Times = list[tuple[int | None, bool]]
@@ -42,13 +45,13 @@ class InputCounts:
 class OutputCounts:
     """Output records by the index of the batch that their header names.
 
-    ``joined`` are joined rows, semi rows, or all rows of a chain. ``repeated`` are those of a place in the input that
-    came before. ``unplaced`` records name no batch, or cannot be read.
+    ``joined`` are joined rows, semi rows, or all rows of a chain. ``repeated`` are rows of the same input records as
+    one before them; ``None``: not known. ``unplaced`` records name no batch, or cannot be read.
     """
 
     joined: list[int]
     nulls: list[int]
-    repeated: list[int]
+    repeated: list[int] | None
     unplaced: int = 0
     seen: set[object] = field(default_factory=set)
 
@@ -58,17 +61,11 @@ def inputs_of(contract: Contract | Chain) -> tuple[Side | Source, ...]:
     return contract.sources if isinstance(contract, Chain) else (contract.left, contract.right)
 
 
-def is_small(manifest: Manifest, name: str) -> bool:
-    """Whether the records of ``inputs`` or ``output`` are so few that they are counted."""
-    if name == "output":
-        return manifest.records.get(name, 0) <= COUNTED_RECORDS
-    return published(manifest) <= COUNTED_RECORDS
-
-
-def published(manifest: Manifest) -> int:
-    """How many input records there are."""
+def size_of(manifest: Manifest) -> int:
+    """How many input records there are, or output records, if these are more."""
     topics = manifest.inputs.values()
-    return sum(sum(topic.end_offsets.values()) - sum(topic.start_offsets.values()) for topic in topics)
+    published = sum(sum(topic.end_offsets.values()) - sum(topic.start_offsets.values()) for topic in topics)
+    return max(published, manifest.records.get("output", 0))
 
 
 def count_inputs(
@@ -78,7 +75,7 @@ def count_inputs(
     inputs = inputs_of(contract)
     counts = [InputCounts([None] * len(batches), [0] * len(batches)) for _ in inputs]
     readers = [_reader(contract, number) for number in range(len(inputs))]
-    ends = _ends(run.manifest, batches)
+    ends = ends_of(run.manifest, batches)
     limits_us = [0, *(batch.watermark_ms * US_PER_MS for batch in batches)]
     for chunk in _chunks(run.inputs()):
         for one, counted, read in zip(inputs, counts, readers, strict=True):
@@ -111,7 +108,7 @@ def _compared_us(contract: Contract | Chain, time_us: int) -> int:
     return (time_us // (length_ms * US_PER_MS) + 1) * length_ms * US_PER_MS
 
 
-def _ends(manifest: Manifest, batches: Sequence[Batch]) -> dict[tuple[str, int], list[int]]:
+def ends_of(manifest: Manifest, batches: Sequence[Batch]) -> dict[tuple[str, int], list[int]]:
     """The end offset of each batch, by topic and partition."""
     found: dict[tuple[str, int], list[int]] = {}
     for name, topic in manifest.inputs.items():
@@ -151,8 +148,10 @@ def _reader(contract: Contract | Chain, number: int) -> Callable[[Sequence[bytes
 def count_output(run: RunDirectory, contract: Contract | Chain, batches: Sequence[Batch]) -> OutputCounts:
     """The output records of each batch."""
     index = {str(batch.batch): at for at, batch in enumerate(batches)}
-    counts = OutputCounts([0] * len(batches), [0] * len(batches), [0] * len(batches))
+    counts = OutputCounts([0] * len(batches), [0] * len(batches), None)
     read = None if isinstance(contract, Chain) else _place_reader(contract)
+    if isinstance(contract, Contract) and contract.output.has_refs:
+        counts.repeated = [0] * len(batches)
     for record in run.output():
         at = index.get(record.header("batch") or "")
         if at is None:
@@ -167,7 +166,7 @@ def count_output(run: RunDirectory, contract: Contract | Chain, batches: Sequenc
             continue
         is_null, row = place
         (counts.nulls if is_null else counts.joined)[at] += 1
-        if row is not None:
+        if counts.repeated is not None:
             counts.repeated[at] += row in counts.seen
             counts.seen.add(row)
     return counts

@@ -90,6 +90,7 @@ def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_BYTES)
         page=verdict_page(verdict, manifest, run.faults(), waits),
         view=view,
         batches=view.batches[:SHOWN_BATCHES],
+        has_nulls=any(batch.nulls for batch in view.batches),
         left_out=max(0, len(view.batches) - SHOWN_BATCHES),
         data=data,
         style=Markup((PAGE / "report.css").read_text(encoding="utf-8")),

@@ -73,8 +73,8 @@ class VerdictPage:
     delivery: str
     about: Sequence[tuple[str, str]]
     headlines: Sequence[str]
-    new: Sequence[FindingGroup]
-    known: Sequence[FindingGroup]
+    new: list[FindingGroup]
+    known: list[FindingGroup]
     inconclusive: Sequence[str]
     counts: Sequence[tuple[str, str]]
     goals: Sequence[GoalLine]
@@ -139,7 +139,8 @@ def _headlines(verdict: Verdict) -> list[str]:
     """What to read first: causes, then known defects; of an ``UNKNOWN`` run its reasons."""
     causes = [cause.message for cause in first_read(verdict.causes)]
     defects = [
-        f"{total:,} findings of the known defect {name}{', accepted' if name in verdict.accepted_total else ''}"
+        f"{total:,} finding{'' if total == 1 else 's'} of the known defect {name}"
+        f"{', accepted' if name in verdict.accepted_total else ''}"
         for name, total in verdict.defects_total.items()
     ]
     if verdict.verdict == "UNKNOWN":

@@ -15,15 +15,17 @@ from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle import Verdict
 from tidemark.oracle.spark.pushdown import as_planned, place
 from tidemark.oracle.spark.time_ranges import state_ms
+from tidemark.reports import batch_counts
 from tidemark.reports.batch_counts import (
-    COUNTED_RECORDS,
     InputCounts,
+    OutputCounts,
     count_inputs,
     count_output,
     inputs_of,
-    is_small,
+    size_of,
 )
 from tidemark.reports.component_tracks import Span, component_tracks, fault_views, time_ms
+from tidemark.reports.large_counts import count_large_inputs, count_large_output
 from tidemark.reports.run_view import BatchView, InputOfBatch, InputView, OperatorOfBatch, RunView
 
 WHOLE_DURATION = "triggerExecution"
@@ -47,6 +49,7 @@ class _Viewed:
         self._plans: list[Batch] = run.batches()
         self._notes: list[str] = []
         self._last_ms = 0
+        self._size = size_of(self._manifest)
 
     def view(self) -> RunView:
         """All of it."""
@@ -113,12 +116,10 @@ class _Viewed:
         return state_ms(contract, side, plan.watermark_ms, place(contract).limits_ms[side])
 
     def _count_input(self, batches: list[BatchView]) -> None:
-        if not is_small(self._manifest, "inputs"):
-            self._notes.append(
-                f"more than {COUNTED_RECORDS:,} input records: event times of the inputs are not drawn"
-            )
+        counted = self._input_counts()
+        if counted is None:
+            self._notes.append(f"{self._size:,} records: event times of the inputs are not drawn")
             return
-        counted = count_inputs(self._run, self._contract, self._plans)
         late = sum(sum(one.late) for one in counted)
         if late == self._verdict.counts.get("late") and not isinstance(self._contract, Chain):
             for at, batch in enumerate(batches):
@@ -126,6 +127,22 @@ class _Viewed:
                     mine.late = one.late[at]
         self._last_ms = max(one.last_ms for one in counted)
         self._follow_watermark(batches, counted)
+
+    def _input_counts(self) -> list[InputCounts] | None:
+        found = None
+        if batch_counts.SMALL_RECORDS < self._size <= batch_counts.LARGEST_RECORDS:
+            found = count_large_inputs(self._run, self._contract, self._plans)
+        if found is None and self._size <= batch_counts.COUNTED_RECORDS:
+            found = count_inputs(self._run, self._contract, self._plans)
+        return found
+
+    def _output_counts(self) -> OutputCounts | None:
+        found = None
+        if batch_counts.SMALL_RECORDS < self._size <= batch_counts.LARGEST_RECORDS:
+            found = count_large_output(self._run, self._contract, self._plans)
+        if found is None and self._size <= batch_counts.COUNTED_RECORDS:
+            found = count_output(self._run, self._contract, self._plans)
+        return found
 
     def _follow_watermark(self, batches: list[BatchView], counted: list[InputCounts]) -> None:
         """Which input holds the watermark back; a query that was started again has forgotten what inputs have shown."""
@@ -151,12 +168,10 @@ class _Viewed:
         return {number: delay for number, delay in delays if delay is not None}
 
     def _count_output(self, batches: list[BatchView]) -> None:
-        if not (is_small(self._manifest, "inputs") and is_small(self._manifest, "output")):
-            self._notes.append(
-                f"more than {COUNTED_RECORDS:,} records: rows out and late rows are as Spark reports them"
-            )
+        written = self._output_counts()
+        if written is None:
+            self._notes.append(f"{self._size:,} records: rows out are as Spark reports them")
             return
-        written = count_output(self._run, self._contract, self._plans)
         if written.unplaced:
             self._notes.append(
                 f"{written.unplaced:,} output records name no batch, or cannot be read: they are not drawn"
@@ -165,7 +180,7 @@ class _Viewed:
             return
         for at, batch in enumerate(batches):
             batch.joined, batch.nulls = written.joined[at], written.nulls[at]
-            batch.repeated = written.repeated[at]
+            batch.repeated = None if written.repeated is None else written.repeated[at]
 
     def _add_reports(self, batches: list[BatchView]) -> None:
         reports = {int(report["batchId"]): report for report in self._run.progress()}
@@ -206,7 +221,8 @@ def _held(
     if silent:
         return silent, True
     reached = {number: (latest[number] or 0) - delay for number, delay in delays_ms.items()}
-    return [number for number in reached if reached[number] == min(reached.values())], False
+    held = [number for number in reached if reached[number] == min(reached.values())]
+    return ([] if len(held) == len(reached) else held), False
 
 
 def _add_report(batch: BatchView, report: Mapping[str, Any]) -> None:

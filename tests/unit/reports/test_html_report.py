@@ -152,7 +152,8 @@ def test_new_findings_come_before_those_of_a_known_defect_each_with_its_smallest
     parts = (
         "INVALID x left outer, judged as at-least-once",
         "30 of 60 rows: x",
-        "1 findings of the known defect x, accepted",
+        "1 finding of the known defect x, accepted",
+        "For example: x",
         "lost_rows 30",
         "A joined or semi row that a committed batch owed never came.",
         "Smallest example x x x",
