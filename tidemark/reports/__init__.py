@@ -186,6 +186,8 @@ def failure_lines(verdict: Verdict, run_dir: Path, command: str = "") -> Iterato
         totals = ", ".join(f"{name} {total:,}" for name, total in verdict.findings_total.items())
         yield f"  findings   {totals}"
     yield f"  evidence   {run_dir}"
+    if (run_dir / "report.html").is_file():
+        yield f"  report     {run_dir / 'report.html'}"
     if command:
         yield f"  reproduce  {command}"
 

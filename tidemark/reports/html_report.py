@@ -13,6 +13,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -67,7 +68,8 @@ def report_beside(run: RunDirectory, verdict: Verdict) -> None:
     try:
         write_report(run, verdict)
     except Exception:  # noqa: BLE001 (the verdict is what was asked for; `tidemark report` says what is wrong)
-        (run.path / NAME).unlink(missing_ok=True)
+        with suppress(OSError):
+            (run.path / NAME).unlink(missing_ok=True)
 
 
 def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_BYTES) -> bytes:

@@ -184,6 +184,8 @@ def test_a_contradiction_between_contract_and_log_is_a_finding(cluster, asked):
 
     assert "plan_differs" in verdict.findings_total
     assert "the contract says min, the log of the query max" in verdict.findings[0].message
+    assert asked.run_dir is not None
+    assert "the contract says min, the log of the query max" in (asked.run_dir / "report.html").read_text()
 
 
 @pytest.mark.parametrize("where", ["write_inputs", "write_output", "held"])

@@ -16,7 +16,7 @@ from tests.unit.reports.small_run import small_run, small_verdict
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
 from tidemark.oracle.findings import PROPERTIES
-from tidemark.reports import html_report
+from tidemark.reports import failure_lines, html_report
 from tidemark.reports.html_report import html_page, report_beside
 from tidemark.reports.property_notes import goal_notes, property_notes
 from tidemark.reports.run_view import RunView
@@ -152,8 +152,8 @@ def test_new_findings_come_before_those_of_a_known_defect_each_with_its_smallest
     parts = (
         "INVALID x left outer, judged as at-least-once",
         "30 of 60 rows: x",
-        "1 finding of the known defect x, accepted",
         "For example: x",
+        "1 finding of the known defect x, accepted",
         "lost_rows 30",
         "A joined or semi row that a committed batch owed never came.",
         "Smallest example x x x",
@@ -229,3 +229,12 @@ def test_every_property_and_goal_has_a_note():
     assert list(property_notes()) == list(PROPERTIES)
     assert all(note.meaning and note.causes and note.next for note in property_notes().values())
     assert {"flushed", "rows_joined", "fault_hit_running_batch"} <= goal_notes().keys()
+
+
+def test_a_test_that_fails_says_where_its_page_is(tmp_path):
+    verdict = small_verdict()
+    assert not any("report" in line for line in failure_lines(verdict, tmp_path))
+
+    report_beside(small_run(tmp_path), verdict)
+
+    assert f"  report     {tmp_path / 'report.html'}" in failure_lines(verdict, tmp_path)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import shutil
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -15,6 +18,7 @@ from tidemark.cli import app
 from tidemark.errors import UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.seal import is_intact, seal
+from tidemark.redaction import Redactor
 from tidemark.runner.one_run import seal_and_judge
 
 
@@ -101,3 +105,19 @@ def test_the_verdict_beside_sealed_evidence_is_shown_and_no_other(copy):
     (run / "output.jsonl").write_text("")
     with pytest.raises(UsageError, match="is not as it was sealed"):
         tidemark.report(run)
+
+
+def test_a_page_of_redacted_evidence_has_no_value_of_a_record(golden, tmp_path):
+    clear = RunDirectory(golden / "mutant_half_bound")
+    shown = set(
+        re.findall(r"(?:[ic]-\d{7})|ad-\d{3}", tidemark.report(clear.path, to=tmp_path / "page").read_text())
+    )
+
+    redacted = Redactor().redact(clear.path, tmp_path / "redacted")
+
+    page = tidemark.report(redacted.path).read_text()
+    packed = re.findall(r'<template id="run-data">(.*?)</template>', page)
+    said = page + "".join(zlib.decompress(base64.b64decode(one)).decode() for one in packed)
+    assert len(shown) > 20
+    assert "ids and keys are salted hashes" in page
+    assert [value for value in shown if value in said] == []
