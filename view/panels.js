@@ -2,7 +2,7 @@
 // series that are drawn in it.
 
 import { findingsOf, hasClock, lateRows, rowsRead } from "./run.js";
-import { bytes, duration, short } from "./words.js";
+import { bytes, duration, least, most, short } from "./words.js";
 
 const INPUTS = 5; // colours of inputs, in report.css
 const PHASES = 7;
@@ -113,8 +113,8 @@ function eventTimeLimits(run) {
   const times = run.batches.flatMap((batch) => [batch.watermark_ms, ...batch.inputs.map((input) => input.latest_ms)]).filter((ms) => ms > 0);
   if (!times.length) return undefined;
   const before = run.batches.slice(0, -1).map((batch) => batch.watermark_ms).filter((ms) => ms > 0);
-  const last = run.last_ms || Math.max(...(before.length ? before : times)); // the last batch is that of the flush
-  const low = Math.min(...times, last);
+  const last = run.last_ms || most(before.length ? before : times); // the last batch is that of the flush
+  const low = Math.min(least(times), last);
   const high = Math.max(last, low);
   const edge = Math.max((high - low) * 0.06, 1000);
   return [low - edge, high + edge];
@@ -159,7 +159,7 @@ function lag(run, axis, colour) {
     title: "Watermark behind the latest event time",
     keys: run.inputs.map((input, number) => key(input.name, inputColour(colour, number), "line")),
     height: 84,
-    yAxis: { type: "value", min: Math.min(0, ...all), max: Math.max(...all) * 1.1, splitNumber: 2, axisLabel: { formatter: duration, showMaxLabel: false } },
+    yAxis: { type: "value", min: Math.min(0, least(all)), max: most(all) * 1.1, splitNumber: 2, axisLabel: { formatter: duration, showMaxLabel: false } },
     series: run.inputs.map((_, number) => steps(axis, run, (batch) => of(batch, number), { color: inputColour(colour, number), width: 1.6 })),
   };
 }
@@ -210,13 +210,13 @@ function rowsOut(run, axis, colour) {
 
 function state(run, axis, colour) {
   if (run.batches.every((batch) => batch.state_rows === undefined)) return undefined;
-  const most = Math.max(1, ...run.batches.map((batch) => batch.state_bytes ?? 0));
+  const limit = Math.max(1, most(run.batches.map((batch) => batch.state_bytes ?? 0)));
   return {
     title: "State",
     keys: [key("rows", colour("--state"), "line"), key("memory (right)", colour("--nulls"), "dashed")],
     height: 84,
     yAxis: counted(run.batches.map((batch) => batch.state_rows ?? 0)),
-    second: { type: "value", min: 0, max: most * 1.05, splitNumber: 2, splitLine: { show: false }, axisLabel: { formatter: bytes, showMaxLabel: false } },
+    second: { type: "value", min: 0, max: limit * 1.05, splitNumber: 2, splitLine: { show: false }, axisLabel: { formatter: bytes, showMaxLabel: false } },
     series: [
       steps(axis, run, (batch) => batch.state_rows ?? null, { color: colour("--state"), width: 2 }),
       { ...steps(axis, run, (batch) => batch.state_bytes ?? null, { color: colour("--nulls"), width: 1.5, type: "dashed" }), onSecond: true },
@@ -242,7 +242,7 @@ function durations(run, axis, colour) {
 }
 
 function counted(numbers) {
-  return { type: "value", min: 0, max: Math.max(1, ...numbers) * 1.05, splitNumber: 2, axisLabel: { formatter: short, showMaxLabel: false } };
+  return { type: "value", min: 0, max: Math.max(1, most(numbers)) * 1.05, splitNumber: 2, axisLabel: { formatter: short, showMaxLabel: false } };
 }
 
 function key(name, colour, kind = "") {

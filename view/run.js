@@ -1,5 +1,7 @@
 // The data of a run as the page holds it (tidemark/reports/run_view.py), with the defaults that JSON leaves out.
 
+import { least, most } from "./words.js";
+
 export async function readRun(text) {
   const bytes = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -48,8 +50,8 @@ export class Axis {
     });
     const known = this.spans.filter(Boolean);
     const times = byClock ? run.faults.flatMap((one) => [one.at_ms, one.recovered_ms]).filter(Boolean) : [];
-    this.begin = Math.min(...known.map((span) => span[0]), ...times);
-    this.end = Math.max(...known.map((span) => span[1]), ...times);
+    this.begin = least([...known.map((span) => span[0]), ...times]);
+    this.end = most([...known.map((span) => span[1]), ...times]);
   }
 
   // The batch at a place of the axis, or the nearest one.

@@ -12,6 +12,10 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+// Of thousands of numbers, which a function does not take as arguments.
+export const least = (numbers) => numbers.reduce((one, other) => Math.min(one, other), Infinity);
+export const most = (numbers) => numbers.reduce((one, other) => Math.max(one, other), -Infinity);
+
 export const count = (number) => (number === undefined ? "" : number.toLocaleString("en-US"));
 
 export function moment(ms) {

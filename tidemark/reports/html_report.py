@@ -12,10 +12,9 @@ import base64
 import hashlib
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
+import tidemark
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import UsageError
 from tidemark.formats.events import write_time
@@ -35,8 +35,8 @@ from tidemark.reports.verdict_page import verdict_page
 from tidemark.reports.viewed_run import run_view
 
 NAME = "report.html"
-LARGEST_BYTES = 20_000_000
-"""A larger page leaves out what is least asked for, and says so."""
+LARGEST_DATA_BYTES = 18_000_000
+"""A page whose data would be larger leaves out what is least asked for, and says so: no page is larger than 20 MB."""
 SHOWN_BATCHES = 200
 """So many batches are in the static table."""
 PAGE = Path(__file__).parent / "page"
@@ -72,26 +72,16 @@ def report_beside(run: RunDirectory, verdict: Verdict) -> None:
             (run.path / NAME).unlink(missing_ok=True)
 
 
-def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_BYTES) -> bytes:
+def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_DATA_BYTES) -> bytes:
     """The page in UTF-8; beyond ``largest`` bytes its data leaves out details of batches, and then batches."""
-    view = run_view(run, verdict)
-    data = _packed(view)
-    if len(data) > largest:
-        view = without_details(view)
-        data = _packed(view)
-    while len(data) > largest and len(view.batches) > 1:
-        # What is kept whatever becomes of the rest may be most of it: then nothing more is left out.
-        less = thinned(view, len(view.batches) * largest // (2 * len(data)))
-        if len(less.batches) == len(view.batches):
-            break
-        view, data = less, _packed(less)
+    view, data = _limited(run_view(run, verdict), largest)
     manifest = run.manifest
     waits = [] if isinstance(verdict.audit, AuditAccount) else list(watermark_waits(run.path))
     script = _script()
     text = _template().render(
         page=verdict_page(verdict, manifest, run.faults(), waits),
         view=view,
-        batches=view.batches[:SHOWN_BATCHES],
+        batches=_listed(view.batches),
         has_nulls=any(batch.nulls for batch in view.batches),
         left_out=max(0, len(view.batches) - SHOWN_BATCHES),
         data=data,
@@ -99,9 +89,29 @@ def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_BYTES)
         script=Markup(script),
         script_digest=_digest(script),
         licences=_licences(),
-        version=_version(),
+        version=tidemark.__version__,
     )
     return text.encode("utf-8", "backslashreplace")
+
+
+def _listed(batches: Sequence[BatchView]) -> list[BatchView]:
+    """The batches of the static table: those that something sets apart, then the first ones, in their order."""
+    ordered = sorted(batches, key=lambda batch: not _marks(batch))[:SHOWN_BATCHES]
+    return sorted(ordered, key=lambda batch: batch.batch)
+
+
+def _limited(view: RunView, largest: int) -> tuple[RunView, str]:
+    """A view with what its data may hold, and that data."""
+    data = _packed(view)
+    if len(data) <= largest:
+        return view, data
+    whole = without_details(view)
+    less, data, most = whole, _packed(whole), len(whole.batches)
+    while len(data) > largest and most > 1:
+        most = most * largest // (2 * len(data))
+        less = thinned(whole, most)
+        data = _packed(less)
+    return less, data
 
 
 def _packed(view: RunView) -> str:
@@ -122,15 +132,6 @@ def _digest(script: str) -> str:
 def _licences() -> str:
     path = BUNDLE / "licences.txt"
     return path.read_text(encoding="utf-8") if path.is_file() else ""
-
-
-def _version() -> str:
-    from tidemark import DISTRIBUTION, __version__
-
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return __version__
 
 
 @cache

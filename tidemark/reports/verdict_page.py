@@ -7,7 +7,7 @@ in the order of their causes: the sentence that explains most is read first. Tho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +16,7 @@ from tidemark.formats.faults import Fault
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.spark.known_defects import BY_NAME
-from tidemark.reports import REDACTED, SHOWN, notes_of_a_run, oracles_line, summary_lines
+from tidemark.reports import REDACTED, notes_of_a_run, oracles_line, summary_lines
 from tidemark.reports.audit_lines import notes
 from tidemark.reports.property_notes import PropertyNote, goal_notes, property_notes
 
@@ -81,8 +81,7 @@ class VerdictPage:
     faults: Sequence[FaultLine]
     notes: Sequence[str]
     contract: str
-    command: str = ""
-    examples: int = field(default=SHOWN)
+    command: str
 
 
 def verdict_page(

@@ -5,7 +5,7 @@ Free of judgement: what is late, due or wrong the verdict says. A number that ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidemark.formats.chain import Chain
@@ -46,6 +46,10 @@ class _Viewed:
         self._manifest: Manifest = run.manifest
         self._contract: Contract | Chain = run.contract
         self._inputs = inputs_of(self._contract)
+        self._join = None if isinstance(self._contract, Chain) else as_planned(self._contract)
+        self._limits_ms: Sequence[Sequence[int]] = (
+            ((), ()) if self._join is None else place(self._join).limits_ms
+        )
         self._plans: list[Batch] = run.batches()
         self._notes: list[str] = []
         self._last_ms = 0
@@ -110,10 +114,9 @@ class _Viewed:
 
     def _state_ms(self, side: int, plan: Batch) -> int | None:
         """The state watermark of a side of one join."""
-        if isinstance(self._contract, Chain) or plan.watermark_ms <= 0:
+        if self._join is None or plan.watermark_ms <= 0:
             return None
-        contract = as_planned(self._contract)
-        return state_ms(contract, side, plan.watermark_ms, place(contract).limits_ms[side])
+        return state_ms(self._join, side, plan.watermark_ms, self._limits_ms[side])
 
     def _count_input(self, batches: list[BatchView]) -> None:
         counted = self._input_counts()
