@@ -27,7 +27,7 @@ from tidemark.campaigns.state_stores import states_of
 from tidemark.campaigns.warm_workers import WarmWorkers
 from tidemark.cli.run_commands import progress_shown
 from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_VALID, UsageError
-from tidemark.report.markdown import table
+from tidemark.reports.markdown import table
 from tidemark.runner.pyspark_environments import RELEASES, folder, provide
 from tidemark.stack import lease, spec_to_lease
 
