@@ -108,7 +108,6 @@ class ForeignQuery:
         self.orders, self.payments, self.output = (
             f"{what}-{name}" for what in ("orders", "payments", "output")
         )
-        self.checkpoint = Checkpoint(folder / "checkpoint")
         self.events = folder / "events"
         self.contract = folder / "orders_paid.json"
         self.contract.write_text(json.dumps(TEXT if self.texts else CONTRACT))
@@ -125,6 +124,16 @@ class ForeignQuery:
         else:
             self.output = str(folder / "table")
         kafka.create_topics(bootstrap, topics)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint as it is now."""
+        return Checkpoint(self.folder / "checkpoint")
+
+    @property
+    def location(self) -> str:
+        """Where the program writes it."""
+        return str(self.folder / "checkpoint")
 
     @contextmanager
     def running(self, **conf: object) -> Iterator[psutil.Popen]:
@@ -152,7 +161,7 @@ class ForeignQuery:
                     str(PROGRAM),
                     self.bootstrap,
                     *topics,
-                    str(self.checkpoint.path),
+                    self.location,
                     *pairs,
                 ],
                 env={

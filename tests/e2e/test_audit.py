@@ -21,7 +21,9 @@ from confluent_kafka import Producer
 
 import tidemark
 from tests.e2e.foreign_query import START_S, ForeignQuery, ForeignTexts, cluster_state
+from tests.e2e.foreign_store import StoredForeignQuery
 from tests.e2e.own_broker import commit_an_offset, own_broker
+from tests.e2e.stored_copy import LOGIN
 from tests.e2e.typed_query import COMMAND, Place
 from tests.support.s3_server import s3_server
 from tests.support.shown_values import content_of, found_in, values_of
@@ -307,6 +309,32 @@ def test_a_checkpoint_in_an_object_store_has_the_verdict_of_the_folder(trimmed, 
     assert verdict.findings == local.findings
     assert verdict.counts == local.counts
     assert list(place.temporary.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_checkpoint_that_spark_wrote_into_an_object_store_is_audited_there(broker, tmp_path, monkeypatch):
+    login = tmp_path / "credentials"
+    login.write_text(LOGIN)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(login))  # where the program finds it
+    with s3_server() as server:
+        query = StoredForeignQuery(broker, tmp_path, seed=3, server=server)
+        query.run_with_a_kill(**query.settings())
+        before = server.objects()
+        place = Place(tmp_path / "audit")
+        place.make()
+        asked = words(query, "--delivery", "exactly-once", "--run-dir", str(place.evidence / "store"))
+        asked[asked.index("--checkpoint") + 1] = query.location.replace("s3a://", "s3://")
+        child = place.start(asked, {**os.environ, **server.environment})
+        out, err = child.communicate(timeout=START_S)
+        assert server.objects() == before
+
+    assert child.returncode == 1, err
+    verdict = tidemark.check(place.evidence / "store")
+    assert "INVALID" in out
+    assert verdict.findings_total == {"duplicate_rows": query.repeats()}
+    assert query.repeats() > 0
+    assert verdict.inconclusive == []
+    query.drop()
 
 
 @pytest.mark.long

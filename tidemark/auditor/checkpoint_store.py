@@ -71,11 +71,14 @@ class _StoredCheckpoint(CheckpointCopy):
     def _fetch(
         self, store: AbstractFileSystem, root: str, name: str, is_wanted: Callable[[str], bool]
     ) -> None:
-        """Fetch a folder; a file that is gone since it was listed is left out."""
+        """Fetch a folder; left out are files that are gone since they were listed, and empty objects that stand for
+        folders, as Hadoop's S3A makes them (``offsets/``).
+        """
         store.invalidate_cache(f"{root}/{name}")
-        for path in store.find(f"{root}/{name}"):
-            copy = self.folder / name / str(path).removeprefix(f"{root}/{name}/")
-            if copy.exists() or not is_wanted(copy.name):
+        for path in map(str, store.find(f"{root}/{name}")):
+            copy = self.folder / name / path.removeprefix(f"{root}/{name}/")
+            is_file = path.startswith(f"{root}/{name}/") and not path.endswith("/")
+            if not is_file or copy.exists() or not is_wanted(copy.name):
                 continue
             copy.parent.mkdir(parents=True, exist_ok=True)
             try:

@@ -71,6 +71,18 @@ def test_what_is_written_meanwhile_is_seen(url: str, server: S3Server) -> None:
         assert texts(checkpoint.folder) == {**of(*LOG), "offsets/2": "planned 2"}
 
 
+def test_objects_that_stand_for_folders_are_passed_over(url: str, server: S3Server) -> None:
+    bucket, _, root = url.removeprefix("s3://").partition("/")
+    for folder in ("", "offsets/", "commits/", "sources/", "state/", "state/0/", "state/0/1/"):
+        server.store.call_s3("put_object", Bucket=bucket, Key=f"{root}/{folder}", Body=b"")
+
+    with opened_checkpoint(url) as checkpoint:
+        checkpoint.refresh()
+        checkpoint.fetch_state(lambda _name: True)
+
+        assert texts(checkpoint.folder) == FILES
+
+
 def test_of_the_state_what_is_wanted_is_copied(url: str) -> None:
     with opened_checkpoint(url) as checkpoint:
         checkpoint.fetch_state(lambda name: name == "1.delta")
