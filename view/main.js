@@ -1,6 +1,7 @@
 // Fills the place that the page leaves for the picture of its run; the page says all that matters without it.
 
 import { inFull } from "./chosen.js";
+import { addButtons, lifeInFull, searchField } from "./follow.js";
 import { Picture } from "./picture.js";
 import { findingsOf, hasClock, readRun } from "./run.js";
 import { element } from "./words.js";
@@ -30,6 +31,15 @@ function fill(host, run) {
   const left = element("div");
   host.append(bar, left, beside);
   const picture = new Picture(left, run, (at) => beside.replaceChildren(...inFull(run, at)));
+  const back = () => {
+    picture.follow(-1);
+    picture.choose(picture.chosen);
+  };
+  const follow = (row) => {
+    picture.follow(row);
+    beside.replaceChildren(...lifeInFull(run, row, follow, back));
+    beside.scrollTop = 0;
+  };
   if (hasClock(run)) {
     const choice = (text, byClock, checked) => element("label", {},
       element("input", { type: "radio", name: "axis", checked, onchange: () => { picture.draw(byClock); } }), ` ${text}`);
@@ -41,8 +51,11 @@ function fill(host, run) {
       button("all", "Show the whole run", () => picture.zoom(1e6))),
     element("span", { class: "quiet" }, "Click a batch, or use the arrow keys; Ctrl and the mouse wheel zoom, dragging moves."),
   );
+  if (run.lives.rows.length) bar.append(searchField(run, follow));
   picture.draw(false);
   picture.choose(first(run));
+  addButtons(run, follow);
+  if (run.lives.findings.length) follow(run.lives.findings[0].rows[0]);
 }
 
 // The batch that is chosen at first: the first with a finding, else with a fault, else with rows that came.

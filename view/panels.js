@@ -1,15 +1,21 @@
 // The panels of the picture, from top to bottom: each says its title, its keys (what a colour means), its height, and the
 // series that are drawn in it.
 
+import { lifePanels } from "./life.js";
 import { findingsOf, hasClock, lateRows, rowsRead } from "./run.js";
 import { bytes, duration, least, most, short } from "./words.js";
 
 const INPUTS = 5; // colours of inputs, in report.css
 const PHASES = 7;
 
-export function panelsOf(run, axis, colour) {
-  const asked = [components, batches, eventTime, heldBack, lag, rowsIn, rowsOut, state, durations];
-  return asked.map((panel) => panel(run, axis, colour)).filter(Boolean);
+// `life` is the row whose life is shown, if one is.
+export function panelsOf(run, axis, colour, life) {
+  const made = (asked) => asked.map((panel) => panel(run, axis, colour)).filter(Boolean);
+  return [
+    ...made([components, batches, eventTime]),
+    ...lifePanels(run, axis, colour, life),
+    ...made([heldBack, lag, rowsIn, rowsOut, state, durations]),
+  ];
 }
 
 export const inputColour = (colour, number) => colour(`--input-${number % INPUTS}`);
@@ -245,7 +251,7 @@ function counted(numbers) {
   return { type: "value", min: 0, max: Math.max(1, most(numbers)) * 1.05, splitNumber: 2, axisLabel: { formatter: short, showMaxLabel: false } };
 }
 
-function key(name, colour, kind = "") {
+export function key(name, colour, kind = "") {
   return { name, colour, kind };
 }
 
@@ -264,7 +270,7 @@ function overlaid(run, axis, number) {
 }
 
 // A line that is level over each batch, and up to the next; null leaves a gap.
-function steps(axis, run, value, style) {
+export function steps(axis, run, value, style) {
   const data = [];
   run.batches.forEach((batch, at) => {
     const span = axis.spans[at];
@@ -276,7 +282,7 @@ function steps(axis, run, value, style) {
 }
 
 // Boxes [begin, end, low, high], a pixel apart; `share` of the width.
-function boxes(data, colour, share = 1) {
+export function boxes(data, colour, share = 1) {
   return {
     type: "custom", data, encode: { x: [0, 1], y: [2, 3] }, clip: true, itemStyle: { color: colour },
     renderItem: (_, api) => {

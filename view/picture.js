@@ -35,6 +35,7 @@ export class Picture {
     this.onChoose = onChoose;
     this.chosen = -1;
     this.zoomed = [0, 100];
+    this.followed = -1;
     new ResizeObserver(() => this.resize()).observe(this.frame);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw(this.axis.byClock));
     this.frame.addEventListener("keydown", (event) => this.typed(event));
@@ -46,7 +47,7 @@ export class Picture {
     const colour = (name) => style.getPropertyValue(name).trim();
     if (!this.axis || this.axis.byClock !== byClock) this.zoomed = [0, 100];
     this.axis = new Axis(this.run, byClock);
-    this.panels = panelsOf(this.run, this.axis, colour);
+    this.panels = panelsOf(this.run, this.axis, colour, this.run.lives.rows[this.followed]);
     let top = 4;
     for (const panel of this.panels) {
       panel.top = top + CAPTION;
@@ -81,6 +82,12 @@ export class Picture {
     this.chosen = at;
     this.place();
     this.onChoose(at);
+  }
+
+  // Draws the life of a row; -1 takes it away.
+  follow(at) {
+    this.followed = at;
+    this.draw(this.axis.byClock);
   }
 
   // Puts the band at the chosen batch.

@@ -18,7 +18,15 @@ function withDefaults(run) {
   const operators = (batch) => batch.operators.map((one) => ({
     kept: 0, stored: 0, removed: 0, dropped: 0, bytes: 0, times_ms: {}, ...one,
   }));
-  return { notes: [], last_ms: 0, ...run, batches: batches.map((one) => ({ ...one, operators: operators(one) })) };
+  const lives = { rows: [], findings: [], of_rows: 0, notes: [], ...run.lives };
+  const step = (one) => ({ expected: "", observed: "", wrong: false, ...one });
+  lives.rows = lives.rows.map((row) => ({
+    more: 0, ...row,
+    steps: (row.steps ?? []).map(step),
+    candidates: (row.candidates ?? []).map((one) => ({ matches: false, outside_us: 0, ...one })),
+    made: (row.made ?? []).map((one) => ({ wrong: false, ...one, came: one.came ?? [] })),
+  }));
+  return { notes: [], last_ms: 0, ...run, lives, batches: batches.map((one) => ({ ...one, operators: operators(one) })) };
 }
 
 export function rowsRead(batch) {

@@ -30,6 +30,7 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.reports import watermark_waits
+from tidemark.reports.row_life import FollowedFinding, RowLives
 from tidemark.reports.run_view import BatchView, RunView, thinned, without_details
 from tidemark.reports.verdict_page import verdict_page
 from tidemark.reports.viewed_run import run_view
@@ -80,6 +81,8 @@ def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_DATA_B
     script = _script()
     text = _template().render(
         page=verdict_page(verdict, manifest, run.faults(), waits),
+        life_of=_lives_by_finding(verdict, view.lives).get,
+        identity=id,
         view=view,
         batches=_listed(view.batches),
         has_nulls=any(batch.nulls for batch in view.batches),
@@ -92,6 +95,11 @@ def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_DATA_B
         version=tidemark.__version__,
     )
     return text.encode("utf-8", "backslashreplace")
+
+
+def _lives_by_finding(verdict: Verdict, lives: RowLives) -> dict[int, FollowedFinding]:
+    """What was followed of each finding, by the identity of the object."""
+    return {id(verdict.findings[one.finding]): one for one in lives.findings}
 
 
 def _listed(batches: Sequence[BatchView]) -> list[BatchView]:

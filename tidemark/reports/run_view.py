@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tidemark.reports.component_tracks import ComponentTrack, FaultView
+from tidemark.reports.row_life import RowLives, of_findings
 
 VIEW_FORMAT = 1
 
@@ -88,6 +89,7 @@ class RunView(msgspec.Struct, kw_only=True):
     """A run. ``rows`` names what ``joined`` counts; ``notes`` say what is not drawn, and why.
 
     ``last_ms`` is the latest event time but those of the sentinels, which are far in the future; 0: not known.
+    ``lives`` are the rows that were followed.
     """
 
     format: int = VIEW_FORMAT
@@ -98,10 +100,11 @@ class RunView(msgspec.Struct, kw_only=True):
     tracks: list[ComponentTrack]
     last_ms: int = 0
     notes: list[str] = []
+    lives: RowLives = msgspec.field(default_factory=RowLives)
 
 
 def without_details(view: RunView) -> RunView:
-    """The same without what is shown of a batch only when it is chosen: offsets, operators and executors."""
+    """The same without what is shown of a batch only when it is chosen, and without rows that no finding is about."""
     batches = [
         msgspec.structs.replace(
             batch,
@@ -112,7 +115,8 @@ def without_details(view: RunView) -> RunView:
         for batch in view.batches
     ]
     note = "offsets, operators and executors of the batches are left out, because the page would be too large"
-    return msgspec.structs.replace(view, batches=batches, notes=[*view.notes, note])
+    lives = of_findings(view.lives)
+    return msgspec.structs.replace(view, batches=batches, notes=[*view.notes, note], lives=lives)
 
 
 def thinned(view: RunView, most: int) -> RunView:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tidemark.errors import TidemarkError
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract, WatermarkPolicy
 from tidemark.formats.evidence import Batch, ExecutorAssignment, Manifest, RunDirectory
@@ -25,7 +26,9 @@ from tidemark.reports.batch_counts import (
     size_of,
 )
 from tidemark.reports.component_tracks import Span, component_tracks, fault_views, time_ms
+from tidemark.reports.followed_rows import follow_rows
 from tidemark.reports.large_counts import count_large_inputs, count_large_output
+from tidemark.reports.row_life import RowLives
 from tidemark.reports.run_view import BatchView, InputOfBatch, InputView, OperatorOfBatch, RunView
 
 WHOLE_DURATION = "triggerExecution"
@@ -65,6 +68,7 @@ class _Viewed:
         _add_executors(batches, assignments)
         self._mark_findings(batches)
         faults = fault_views(self._run.faults(), assignments)
+        lives = self._lives()
         spans = {batch.batch: _span(batch) for batch in batches if batch.started_ms is not None}
         return RunView(
             rows=self._rows_word(),
@@ -74,7 +78,17 @@ class _Viewed:
             tracks=component_tracks(spans, assignments, faults),
             last_ms=self._last_ms,
             notes=self._notes,
+            lives=lives,
         )
+
+    def _lives(self) -> RowLives:
+        """The rows that are followed; a row that cannot be followed hides nothing else."""
+        try:
+            return follow_rows(self._run, self._verdict)
+        except TidemarkError:
+            raise
+        except Exception as error:  # noqa: BLE001 (the rest of the page says what is wrong without them)
+            return RowLives(notes=[f"no row could be followed: {type(error).__name__}: {error}"])
 
     def _rows_word(self) -> str:
         if isinstance(self._contract, Chain):

@@ -60,7 +60,7 @@ def small_run(folder: Path, text: str = "x") -> RunDirectory:
     ])  # fmt: skip
     rows = [("0", "l1", "r1"), ("2", "l2", None), ("2", "l2", None), (text, "l9", None)]
     run.write_lines("output", [
-        OutputRecord(partition=0, offset=at, value=_row(left, right), headers=[("batch", batch)])
+        OutputRecord(partition=0, offset=at, value=_row(left, right), headers=[("batch", batch), ("query", text)])
         for at, (batch, left, right) in enumerate(rows)
     ])  # fmt: skip
     run.write_lines("progress", [_report(at, text) for at in (0, 1, 2)])
@@ -74,7 +74,7 @@ def _value(side: str, name: str, second: int, text: str) -> str:
 
 
 def _row(left: str, right: str | None) -> str:
-    places = {"lp": 0, "lo": int(left[1:]), "rp": right and 0, "ro": right and int(right[1:])}
+    places = {"lp": 0, "lo": int(left[1:]) - 1, "rp": right and 0, "ro": right and int(right[1:]) - 1}
     return msgspec.json.encode({"l": left, "r": right, **places}).decode()
 
 
@@ -112,5 +112,10 @@ def small_verdict(text: str = "x") -> Verdict:
 def finding(name: str, message: str, text: str = "x") -> Finding:
     """A finding in batch 2."""
     return Finding(
-        property=name, message=message, row={text: text, "r": None}, written=[text], read=text, batch=2
+        property=name,
+        message=message,
+        row={text: text, "r": None},
+        written=[f"lefts{text}/0/1"],
+        read=text,
+        batch=2,
     )

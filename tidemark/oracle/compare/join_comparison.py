@@ -37,7 +37,7 @@ from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, ROW_MASK, History, first_of
-from tidemark.oracle.input.output_rows import OutputReader
+from tidemark.oracle.input.output_rows import OutputReader, likeliest
 from tidemark.oracle.prediction import Prediction
 
 _PLACE_BITS = 48
@@ -160,17 +160,8 @@ class JoinComparison:
         return (of_left or of_right) and identity in self._predicted
 
     def _choose(self, identities: list[int], batch: int) -> int:
-        """Which of several rows with the same ids a record is: the one that was awaited most."""
-        predicted = self._predicted
-        return min(
-            identities,
-            key=lambda identity: (
-                identity not in predicted,
-                self.seen.came(identity),
-                predicted.get(identity) != batch,
-                identity,
-            ),
-        )
+        """Which of several rows with the same ids a record is."""
+        return likeliest(identities, batch, self._predicted, self.seen.came)
 
     def _again(self, identity: int, came: OutputPosition, place: int) -> None:
         if self._permitting[came.batch] or _written(place) in self._history.resent:

@@ -72,9 +72,7 @@ class Partners:
         """The times on the other side that a time matches, both inclusive; none if it is missing."""
         if time_us == NULL_TIME_US and not self._window.is_boundless:
             return 0, -1
-        if side == LEFT:
-            return time_us - self._window.upper_us, time_us - self._window.lower_us
-        return time_us + self._window.lower_us, time_us + self._window.upper_us
+        return self._window.partners_us(side, time_us)
 
     @property
     def _has_conditions(self) -> bool:

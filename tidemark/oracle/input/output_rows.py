@@ -9,7 +9,7 @@ not come yet, one of its own batch first.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any
 
@@ -63,6 +63,21 @@ def _header(record: OutputRecord, named: dict[str, HeaderValue], name: str) -> s
 def _shown(text: str | None) -> str:
     shown = repr(text)
     return shown if len(shown) <= 80 else f"{shown[:60]}… ({len(text or ''):,} characters)"
+
+
+def likeliest(
+    identities: Iterable[int], batch: int, predicted: Mapping[int, int], came: Callable[[int], bool]
+) -> int:
+    """Which of several rows with the same ids a record is: the one that was awaited most."""
+    return min(
+        identities,
+        key=lambda identity: (
+            identity not in predicted,
+            came(identity),
+            predicted.get(identity) != batch,
+            identity,
+        ),
+    )
 
 
 class OutputReader:

@@ -45,6 +45,17 @@ class TimeRange:
         """Whether two times match."""
         return self.lower_us <= left_us - right_us <= self.upper_us
 
+    def outside_us(self, left_us: int, right_us: int) -> int:
+        """How far two times are from matching: below 0 before the lower end, above 0 behind the upper one, 0 inside."""
+        apart_us = left_us - right_us
+        return min(apart_us - self.lower_us, 0) or max(apart_us - self.upper_us, 0)
+
+    def partners_us(self, side: int, time_us: int) -> tuple[int, int]:
+        """The times on the other side that a time of this side matches, both ends in it."""
+        if side == LEFT:
+            return time_us - self.upper_us, time_us - self.lower_us
+        return time_us + self.lower_us, time_us + self.upper_us
+
     @property
     def is_open(self) -> bool:
         """Whether one end at least is open."""

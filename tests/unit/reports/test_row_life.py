@@ -1,0 +1,164 @@
+"""The life of a row, of recorded evidence: what was expected of it and what was observed, and why it has no partner."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.unit.reports.small_run import small_run, small_verdict
+from tidemark.formats.evidence import RunDirectory
+from tidemark.oracle import judge
+from tidemark.reports import followed_rows
+from tidemark.reports.followed_rows import follow_rows
+from tidemark.reports.row_life import RowLife, RowLives, of_findings
+
+
+@pytest.fixture
+def followed(golden):
+    """A function that follows the rows of recorded evidence."""
+    return lambda name: follow_rows(RunDirectory(golden / name), judge(RunDirectory(golden / name)))
+
+
+def first(lives: RowLives) -> tuple[str, str, list[RowLife]]:
+    """What was expected and observed of the first finding, and its rows."""
+    finding = lives.findings[0]
+    return finding.expected, finding.observed, [lives.rows[row] for row in finding.rows]
+
+
+def steps(life: RowLife) -> dict[str, tuple[str, str, bool]]:
+    return {step.what: (step.expected, step.observed, step.wrong) for step in life.steps}
+
+
+def test_a_semi_row_that_a_known_defect_loses_did_not_meet_its_partner_in_the_state(followed):
+    expected, observed, [row] = first(followed("defect_left_semi_same_batch"))
+
+    assert (expected, observed) == (
+        "once; the known defect left-semi-loses-same-batch-rows takes it",
+        "never came",
+    )
+    assert (row.name, row.became, row.batch, row.stored, row.removed) == ("L50", "accepted", 1, 1, 1)
+    [partner] = row.candidates
+    assert (partner.name, partner.matches) == ("R50", False)
+    assert partner.why == (
+        "matches, but they did not meet: rights/0/1 was not stored, being at or before the right state watermark"
+        " of its batch"
+    )
+    assert [(one.name, one.due, one.wrong) for one in row.made] == [("the semi row", 1, True)]
+
+
+def test_a_null_row_that_came_twice_has_both_records_and_a_partner_that_is_1_ms_too_late(followed):
+    lives = followed("mutant_right_outer_null_row_twice")
+    expected, observed, [row] = first(lives)
+
+    assert expected == "once, in batch 9"
+    assert observed == (
+        "came in batch 9 (output 0/108, task 1, attempt 0), again in batch 9 (output 0/115, task 1, attempt 0)"
+    )
+    assert steps(row)["the NULL row"] == (expected, observed, True)
+    assert steps(row)["stored"] == (
+        "stored by batch 6",
+        "in Spark's state after batch 6; not in it after 0, 3, 9",
+        False,
+    )
+    [partner] = row.candidates
+    assert (partner.outside_us, partner.why) == (
+        1000,
+        "1 ms too late: the distance is 20.001 s, the bound 0.000 s <= left - right <= 20.000 s",
+    )
+    assert lives.rows[partner.row].time_us == row.latest_us + 1000
+    back = lives.rows[partner.row].candidates[0]
+    assert (back.name, back.outside_us, back.why.split(":")[0]) == (row.name, -1000, "1 ms too early")
+
+
+def test_a_late_row_was_compared_with_the_late_watermark_of_its_batch(followed):
+    expected, observed, [row, late] = first(followed("mutant_left_outer_late_row_joined"))
+
+    assert (expected, observed) == ("no such row", "came in batch 4 (output 0/110, task 1, attempt 0)")
+    assert steps(row)["the NULL row"][2] is False
+    assert (late.became, late.stored, late.late_ms * 1000 - late.time_us) == ("late", None, 22_992_000)
+    assert steps(late)["compared"] == (
+        "late, and dropped: 22.992 s before the late watermark 2026-01-01T00:00:39.024Z",
+        "late watermark 2026-01-01T00:00:39.024Z in the checkpoint",
+        False,
+    )
+    assert [one.why.split(":")[0] for one in row.candidates] == ["it was late"]
+    assert [one.why for one in late.candidates] == [
+        "matches by key and time, but the row itself takes no part in the join"
+    ]
+
+
+def test_a_pair_that_never_came_matches_and_its_null_row_is_wrong_too(followed):
+    expected, observed, [left, right] = first(followed("mutant_half_bound"))
+
+    assert (expected, observed) == ("once, in batch 0", "never came")
+    assert left.candidates[0].why == "matches: the row of both is due in batch 0"
+    assert steps(left)["the NULL row"] == (
+        "no such row",
+        "came in batch 3 (output 1/36, task 0, attempt 0)",
+        True,
+    )
+    assert steps(left)["stored"][2] is True  # lost_state names it
+    assert [(one.due, one.came, one.wrong) for one in right.made if one.wrong] == [(0, [], True)]
+
+
+def test_rows_of_a_batch_that_ran_again_say_so(followed):
+    expected, _, [left, _] = first(followed("faults_spark_sink_as_exactly_once"))
+
+    assert expected == "once, in batch 10"
+    assert steps(left)["read"][1] == "by batch 10, which ran 2 times"
+    assert [(one.place, one.batch) for one in left.made[0].came] == [("0/95", 10), ("0/103", 10)]
+
+
+def test_a_row_that_spark_lost_from_its_state_is_marked_there(followed):
+    lives = followed("mutant_left_outer_state_row_lost")
+
+    [row] = [lives.rows[row] for row in lives.findings[0].rows]
+    assert steps(row)["stored"] == ("stored by batch 6", "not in it after 0, 3, 6, 9", True)
+
+
+def test_only_rows_of_findings_and_some_more_are_followed_and_the_notes_say_so(golden, monkeypatch):
+    monkeypatch.setattr(followed_rows, "MOST_ROWS", 10)
+    run = RunDirectory(golden / "mutant_right_outer_null_row_twice")
+
+    lives = follow_rows(run, judge(run))
+
+    assert [row.name for row in lives.rows[:2]] == ["i-0000193", "c-0000109"]
+    assert len(lives.rows) <= 12
+    assert f"{len(lives.rows)} of 324 rows can be looked for" in lives.notes[0]
+    less = of_findings(lives)
+    assert [row.name for row in less.rows] == ["i-0000193", "c-0000109"]
+    assert less.rows[less.findings[0].rows[0]].candidates[0].row == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "note"), [("chain_windows_joined", "not for a chain"), ("audit_spark_3_5", "for an audit")]
+)
+def test_what_has_no_account_row_by_row_says_so(followed, name, note):
+    lives = followed(name)
+
+    assert lives.rows == []
+    assert note in lives.notes[0]
+
+
+def test_large_evidence_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(followed_rows, "MOST_RECORDS", 5)
+
+    assert follow_rows(small_run(tmp_path), small_verdict()).notes == [
+        "6 records: the life of a row is not shown"
+    ]
+
+
+def test_typed_evidence_is_followed_whose_findings_name_other_rows(tmp_path):
+    verdict = small_verdict()
+    odd = [
+        msgspec.structs.replace(verdict.findings[0], written=[place])
+        for place in ("x", "leftsx/0/9", "leftsx/x/1", "//")
+    ]
+
+    lives = follow_rows(
+        small_run(tmp_path), msgspec.structs.replace(verdict, findings=[*odd, *verdict.findings])
+    )
+
+    assert [one.finding for one in lives.findings] == [4, 5, 6]
+    assert lives.rows[0].name == "l2"
+    assert msgspec.json.decode(msgspec.json.encode(lives), type=RowLives) == lives
