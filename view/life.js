@@ -3,14 +3,15 @@
 // second panel shows that place close up.
 
 import { boxes, inputColour, key, steps } from "./panels.js";
-import { clock } from "./words.js";
+import { clock, duration } from "./words.js";
 
-const CLOSE = 0.04; // a distance is shown close up if it is a smaller part of the panel
+const MADE = 8; // so many output rows are drawn, wrong ones first
+const CLOSE = 0.02; // a distance is shown close up if it is a smaller part of the panel
 
 export function lifePanels(run, axis, colour, life) {
   if (!life || life.time_us === undefined) return [];
   const drawn = new DrawnLife(run, axis, colour, life);
-  return [drawn.whole(), drawn.closeUp()].filter(Boolean);
+  return [drawn.whole(), drawn.closeUp(), drawn.written()].filter(Boolean);
 }
 
 class DrawnLife {
@@ -28,11 +29,13 @@ class DrawnLife {
     const ends = [life.earliest_us, life.latest_us].filter((us) => us !== undefined).map((us) => us / 1000);
     const reach = Math.max(...ends.map((end) => Math.abs(end - ms)), 1000);
     const near = this.others.map((one) => one.life.time_us / 1000).filter((one) => Math.abs(one - ms) <= 2.5 * reach);
-    const late = life.became === "late" && life.late_ms - ms <= 2.5 * reach ? [life.late_ms] : [];
+    const late = [life, ...this.others.map((one) => one.life)].filter((one) => one.became === "late").map((one) => one.late_ms)
+      .filter((one) => Math.abs(one - ms) <= 2.5 * reach);
     const times = [ms, ...ends, ...near, ...late];
     const [low, high] = [Math.min(...times), Math.max(...times)];
     const edge = Math.max((high - low) * 0.14, 5);
-    return [low - edge, high + edge];
+    this.step = nice([low - edge, high + edge]);
+    return [Math.floor((low - edge) / this.step) * this.step, Math.ceil((high + edge) / this.step) * this.step];
   }
 
   place(batch) {
@@ -48,7 +51,11 @@ class DrawnLife {
   // Which side of a mark has room for its label.
   side(batch) {
     const at = this.middle(batch);
-    return at === undefined || at < this.axis.begin + (this.axis.end - this.axis.begin) * 0.6 ? "right" : "left";
+    return at === undefined || at < this.axis.begin + (this.axis.end - this.axis.begin) * 0.72 ? "right" : "left";
+  }
+
+  ownSide() {
+    return this.middle(this.life.batch) < this.axis.begin + (this.axis.end - this.axis.begin) * 0.15 ? "top" : "left";
   }
 
   // From the batch that read the row to the one that evicted it.
@@ -88,16 +95,15 @@ class DrawnLife {
         key(`state watermark of ${run.inputs[life.input].name}`, colour("--state"), "line"),
       ],
       height: 210,
-      yAxis: { type: "value", min: this.limits[0], max: this.limits[1], interval: nice(this.limits), axisLabel: { formatter: clockLabel(this.limits), showMinLabel: false, showMaxLabel: false } },
+      yAxis: { type: "value", min: this.limits[0], max: this.limits[1], interval: this.step, axisLabel: { formatter: clockLabel(this.limits), showMaxLabel: false } },
       series: [
         ...this.bands(this.limits),
         steps(axis, run, (batch) => batch.late_watermark_ms || null, { color: colour("--watermark"), width: 1.3, type: "dashed" }),
         steps(axis, run, (batch) => batch.inputs[life.input].state_ms || null, { color: colour("--state"), width: 1.3 }),
         this.inState(mine),
         this.candidates(),
-        points([[this.middle(life.batch), ms]], "circle", 13, mine, `${life.name}${saidOf(life)}`, colour, "left"),
+        points([[this.middle(life.batch), ms]], "circle", 13, mine, `${life.name}${saidOf(life)}`, colour, this.ownSide()),
         ...this.evicted(mine),
-        ...this.written(),
       ],
     };
   }
@@ -117,6 +123,7 @@ class DrawnLife {
       value: [this.middle(one.batch), one.life.time_us / 1000],
       name: `${one.name}: ${inBrief(one.why)}`,
       label: { position: this.side(one.batch) },
+      symbolOffset: [one.batch === life.batch ? 17 : 0, 0], // beside the row, where one batch read both
       itemStyle: one.matches ? { color: theirs } : { color: colour("--paper"), borderColor: theirs, borderWidth: 2 },
     })).filter((one) => one.value[0] !== undefined);
     return labelled({ type: "scatter", data, symbol: "circle", symbolSize: 11, z: 4, itemStyle: { color: theirs } }, colour, "right");
@@ -129,24 +136,38 @@ class DrawnLife {
     return [points([[at, ms]], CROSS, 11, mine, `evicted by batch ${life.removed}`, colour, "bottom")];
   }
 
-  // Where its output rows came, and where they were due and did not; above the row, and above each other.
+  // A line for each output row that is made of it: where it came, and where it was due and did not.
   written() {
-    const { life, colour, ms } = this;
-    const shown = [];
-    life.made.forEach((made) => {
-      const batches = made.came.map((one) => one.batch);
-      const often = batches.length > 1 ? ` ${batches.length} times` : "";
-      const tone = made.wrong ? colour("--invalid") : colour("--joined");
-      new Set(batches).forEach((batch) => shown.push({ batch, tone, full: true, says: `${made.name} came${often}` }));
-      if (!batches.length && made.due !== undefined) shown.push({ batch: made.due, tone, full: false, says: `${made.name} never came` });
+    const { life, colour } = this;
+    const made = [...life.made].sort((one, other) => other.wrong - one.wrong).slice(0, MADE);
+    if (!made.length) return undefined;
+    const came = [];
+    const missing = [];
+    made.forEach((one, row) => {
+      const tone = one.wrong ? colour("--invalid") : colour("--joined");
+      const batches = one.came.map((record) => record.batch);
+      for (const batch of new Set(batches)) {
+        const often = batches.filter((other) => other === batch).length;
+        const says = one.due === undefined ? "came; no such row is due" : one.due !== batch ? "came, and is due elsewhere" : often > 1 ? `came ${often} times` : "came";
+        came.push({ value: [this.middle(batch), row], name: says, itemStyle: { color: tone }, label: { position: this.side(batch) } });
+      }
+      if (one.due !== undefined && !batches.includes(one.due)) {
+        const says = batches.length ? "due" : "due, and never came";
+        missing.push({ value: [this.middle(one.due), row], name: says, itemStyle: { color: colour("--paper"), borderColor: tone, borderWidth: 2 }, label: { position: this.side(one.due) } });
+      }
     });
-    const heights = new Map();
-    return shown.filter((one) => this.middle(one.batch) !== undefined).map(({ batch, tone, full, says }) => {
-      const height = (heights.get(batch) ?? 0) + 1;
-      heights.set(batch, height);
-      const made = points([[this.middle(batch), ms]], "diamond", 14, tone, says, colour, this.side(batch), full);
-      return { ...made, symbolOffset: [0, -17 * height], z: 6 };
-    });
+    const mark = { type: "scatter", symbol: "diamond", symbolSize: 13, z: 5 };
+    const there = (data) => data.filter((one) => one.value[0] !== undefined);
+    return {
+      title: `Rows out that ${life.name} is a part of`,
+      keys: [],
+      height: 22 * made.length + 4,
+      yAxis: {
+        type: "value", min: -0.5, max: made.length - 0.5, inverse: true, interval: 1, splitLine: { show: false }, axisTick: { show: false },
+        axisLabel: { formatter: (at) => shortened(made[at]?.name ?? ""), customValues: made.map((_, at) => at) },
+      },
+      series: [labelled({ ...mark, data: there(came) }, colour, "right"), labelled({ ...mark, data: there(missing) }, colour, "right")],
+    };
   }
 
   // What was decided by the least, if that is too little to be seen.
@@ -165,7 +186,7 @@ class DrawnLife {
     const inside = (us) => us / 1000 >= limits[0] && us / 1000 <= limits[1];
     const mine = inputColour(colour, life.input);
     return {
-      title: `Close up: ${Number(best.gap.toPrecision(6))} ms from ${best.what}`,
+      title: `Close up: ${best.gap < 1000 ? `${Number(best.gap.toPrecision(6))} ms` : duration(best.gap)} from ${best.what}`,
       keys: [],
       height: 96,
       yAxis: {
@@ -176,13 +197,18 @@ class DrawnLife {
         ...this.bands(limits),
         steps(this.axis, this.run, (batch) => batch.late_watermark_ms || null, { color: colour("--watermark"), width: 1.3, type: "dashed" }),
         { ...this.candidates(), data: this.candidates().data.filter((one) => inside(one.value[1] * 1000)) },
-        ...(inside(life.time_us) ? [this.inState(mine), points([[this.middle(life.batch), this.ms]], "circle", 13, mine, `${life.name}${saidOf(life)}`, colour, "left")] : []),
+        ...(inside(life.time_us) ? [this.inState(mine), points([[this.middle(life.batch), this.ms]], "circle", 13, mine, `${life.name}${saidOf(life)}`, colour, this.ownSide())] : []),
       ],
     };
   }
 }
 
 const CROSS = "path://M0,1L1,0L5,4L9,0L10,1L6,5L10,9L9,10L5,6L1,10L0,9L4,5Z";
+
+function shortened(text) {
+  const name = text.replace(/^the row /, "").replace(/^the /, "");
+  return name.length > 15 ? `${name.slice(0, 14)}…` : name;
+}
 
 const saidOf = (life) => (life.became === "accepted" ? "" : `: ${life.became}`);
 

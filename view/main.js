@@ -49,13 +49,15 @@ function fill(host, run) {
   bar.append(
     element("span", {}, button("−", "Zoom out", () => picture.zoom(2)), " ", button("+", "Zoom in", () => picture.zoom(0.5)), " ",
       button("all", "Show the whole run", () => picture.zoom(1e6))),
+    run.lives.rows.length ? searchField(run, follow) : "",
     element("span", { class: "quiet" }, "Click a batch, or use the arrow keys; Ctrl and the mouse wheel zoom, dragging moves."),
   );
-  if (run.lives.rows.length) bar.append(searchField(run, follow));
   picture.draw(false);
   picture.choose(first(run));
   addButtons(run, follow);
-  if (run.lives.findings.length) follow(run.lives.findings[0].rows[0]);
+  const shown = document.querySelector("table.life")?.dataset.finding;
+  const followed = run.lives.findings.find((one) => String(one.finding) === shown);
+  if (followed) follow(followed.rows[0]);
 }
 
 // The batch that is chosen at first: the first with a finding, else with a fault, else with rows that came.

@@ -5,7 +5,7 @@ Decides nothing: what was expected the model says, and a step is wrong if a find
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.oracle.compare.wording import moment
@@ -106,13 +106,7 @@ class RowSteps:
             return
         stored, removed = self._replayed.prediction.stored[row], self._replayed.prediction.removed[row]
         seen = list(self._replayed.state_seen(row))
-        inside = [str(batch) for batch, is_there in seen if is_there]
-        outside = [str(batch) for batch, is_there in seen if not is_there]
-        observed = "; ".join(
-            [*(f"in Spark's state after batch {batch}" for batch in inside[:1] if len(inside) == 1),
-             *(f"in Spark's state after batches {', '.join(inside)}" for _ in inside[:1] if len(inside) > 1),
-             *(f"not in it after {', '.join(outside)}" for _ in outside[:1])]
-        )  # fmt: skip
+        observed = _seen_text(seen)
         is_wrong = row in self._wrong.in_state
         if stored == NO_BATCH:
             yield LifeStep(
@@ -202,6 +196,19 @@ class RowSteps:
             batch=made.due if not made.came else made.came[-1].batch,
             wrong=made.wrong,
         )
+
+
+def _seen_text(seen: Sequence[tuple[int, bool]]) -> str:
+    """After which batches a row was in Spark's state."""
+    inside = [str(batch) for batch, is_there in seen if is_there]
+    outside = [str(batch) for batch, is_there in seen if not is_there]
+    batches = ", ".join(inside or outside)
+    word = "batch" if len(inside or outside) == 1 else "batches"
+    if not inside:
+        return f"not in Spark's state after {word} {batches}" if outside else ""
+    return f"in Spark's state after {word} {batches}" + (
+        f", not after {', '.join(outside)}" if outside else ""
+    )
 
 
 def came_text(came: list[OutputArrival]) -> str:

@@ -53,6 +53,18 @@ def test_the_picture_of_recorded_evidence_is_drawn(golden, tmp_path, name):
     assert 'id="view-missing"' not in document
 
 
+def test_the_life_of_the_row_of_a_finding_is_drawn_with_its_partner_that_is_1_ms_too_late(golden, tmp_path):
+    page = tidemark.report(golden / "mutant_right_outer_null_row_twice", to=tmp_path / "page.html")
+
+    document, console = drawn(page, tmp_path / "profile")
+
+    assert console == ""
+    assert "The life of i-0000193</b>" in document
+    assert "Close up: 1 ms from the end of the bound" in document
+    assert "Rows out that i-0000193 is a part of" in document
+    assert "Show in the picture: <button" in document
+
+
 def test_hostile_values_are_text_in_the_picture_too(tmp_path):
     text = "</script><img src=x onerror=document.title=1>"
 

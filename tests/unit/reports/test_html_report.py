@@ -96,7 +96,7 @@ def harmless(tmp_path_factory) -> list[object]:
 
 @given(st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=30)).map("a{}".format))
 @example("".join(HOSTILE))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_value_of_the_evidence_or_the_verdict_is_markup(tmp_path, harmless, text):
     assert structure(tmp_path, text) == harmless
 
@@ -201,6 +201,20 @@ def test_recorded_evidence_has_a_page_that_says_its_verdict(golden, name, word, 
     assert says in text
     assert "See it again" in text
     assert (run.manifest.command or "tidemark check DIR --report") in text
+
+
+def test_under_its_example_the_life_of_a_row_stands_with_what_was_expected_and_observed(golden):
+    text = said(page_of(RunDirectory(golden / "mutant_right_outer_null_row_twice")))
+
+    assert (
+        "The life of the row expected observed the row itself once, in batch 9 came in batch 9 (output"
+        in text
+    )
+    assert "i-0000193 of impressions, key edge-46, ad-326 published impressions/1/83, event time" in text
+    assert (
+        "c-0000109 (clicks/1/51, 2026-01-01T00:01:55.762Z, read by batch 6): 1 ms too late: the distance"
+        in text
+    )
 
 
 def test_a_page_beyond_its_limit_leaves_out_details_and_then_batches(tmp_path):

@@ -57,7 +57,7 @@ def test_a_null_row_that_came_twice_has_both_records_and_a_partner_that_is_1_ms_
     assert steps(row)["the NULL row"] == (expected, observed, True)
     assert steps(row)["stored"] == (
         "stored by batch 6",
-        "in Spark's state after batch 6; not in it after 0, 3, 9",
+        "in Spark's state after batch 6, not after 0, 3, 9",
         False,
     )
     [partner] = row.candidates
@@ -113,7 +113,11 @@ def test_a_row_that_spark_lost_from_its_state_is_marked_there(followed):
     lives = followed("mutant_left_outer_state_row_lost")
 
     [row] = [lives.rows[row] for row in lives.findings[0].rows]
-    assert steps(row)["stored"] == ("stored by batch 6", "not in it after 0, 3, 6, 9", True)
+    assert steps(row)["stored"] == (
+        "stored by batch 6",
+        "not in Spark's state after batches 0, 3, 6, 9",
+        True,
+    )
 
 
 def test_only_rows_of_findings_and_some_more_are_followed_and_the_notes_say_so(golden, monkeypatch):
