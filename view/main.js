@@ -30,7 +30,11 @@ function fill(host, run) {
   const beside = element("aside", { class: "chosen", "aria-live": "polite", "aria-label": "The chosen batch", tabindex: "0" });
   const left = element("div");
   host.append(bar, left, beside);
-  const picture = new Picture(left, run, (at) => beside.replaceChildren(...inFull(run, at)));
+  const picture = new Picture(left, run, (at) => {
+    const row = run.lives.rows[picture.followed];
+    const again = row ? [element("p", {}, element("button", { type: "button", onclick: () => follow(picture.followed) }, `the life of ${row.name}`))] : [];
+    beside.replaceChildren(...again, ...inFull(run, at));
+  });
   const back = () => {
     picture.follow(-1);
     picture.choose(picture.chosen);

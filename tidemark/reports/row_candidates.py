@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.input.history import NO_BATCH, Disposition, alone, pair
-from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
 from tidemark.reports.replayed_rows import ReplayedRows
 
 BESIDE = 2
@@ -118,18 +118,23 @@ class RowCandidates:
         elif (batch := due.get(pair(left, right))) is not None:
             return True, f"matches: the row of both is due in batch {batch}"
         first = min((left, right), key=lambda one: (rows.batch[one], one == left))
-        return False, f"matches, but they did not meet: {self.kept(first)}"
+        whose = "the row itself" if first == row else "it"
+        return False, f"matches, but {whose} was not in the state: {self._not_kept(first)}"
 
-    def kept(self, row: int) -> str:
-        """When a row was in the state, by Spark's rules."""
-        replayed, side = self._replayed, self._history.rows.side[row]
-        stored, removed = replayed.prediction.stored[row], replayed.prediction.removed[row]
-        name = self._words.place(row)
+    def _not_kept(self, row: int) -> str:
+        """Why a row was not in the state when a partner came, by Spark's rules."""
+        history, prediction, place = self._history, self._replayed.prediction, self._words.place(row)
+        side, batch = history.rows.side[row], history.rows.batch[row]
+        stored, removed = prediction.stored[row], prediction.removed[row]
         if stored != NO_BATCH:
-            gone = "is still in the state" if removed == NO_BATCH else f"left the state in batch {removed}"
-            return f"{name} {gone}"
-        where = "right" if side == RIGHT else "left"
-        return f"{name} was not stored, being at or before the {where} state watermark of its batch"
+            return (
+                f"{place} left it in batch {removed}" if removed != NO_BATCH else f"{place} was not looked at"
+            )
+        limits_ms = history.pushdown.limits_ms[side]
+        limit_ms = state_ms(history.contract, side, prediction.watermarks_ms[batch], limits_ms)
+        name = f"the {'right' if side == RIGHT else 'left'} state watermark"
+        where = "" if limit_ms is None else f" {moment(limit_ms)}"
+        return f"{place} is at or before {name}{where} of its batch, and was not stored"
 
 
 def key_text(key: Sequence[str | None]) -> str:

@@ -72,7 +72,7 @@ def test_hostile_values_are_text_in_the_picture_too(tmp_path):
     document, console = drawn(page, tmp_path / "profile")
 
     assert console == ""
-    assert "<h3>Batch " in document
+    assert "<h3>l2</h3>" in document
     assert "<img" not in document
 
 

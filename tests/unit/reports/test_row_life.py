@@ -40,8 +40,8 @@ def test_a_semi_row_that_a_known_defect_loses_did_not_meet_its_partner_in_the_st
     [partner] = row.candidates
     assert (partner.name, partner.matches) == ("R50", False)
     assert partner.why == (
-        "matches, but they did not meet: rights/0/1 was not stored, being at or before the right state watermark"
-        " of its batch"
+        "matches, but it was not in the state: rights/0/1 is at or before the right state watermark"
+        " 2026-01-01T00:01:38.999Z of its batch, and was not stored"
     )
     assert [(one.name, one.due, one.wrong) for one in row.made] == [("the semi row", 1, True)]
 
