@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidemark.formats.contract import Delivery
 from tidemark.oracle.compare.wording import moment
 from tidemark.oracle.input.history import NO_BATCH, Disposition, alone, first_of, right_of
 from tidemark.oracle.spark.pushdown import passes
@@ -168,9 +169,7 @@ class RowSteps:
             found.append(
                 MadeRow(
                     name=self.name_of(row, identity),
-                    expected=self._wrong.expected.get(
-                        identity, "no such row" if due is None else f"once, in batch {due}"
-                    ),
+                    expected=self._wrong.expected.get(identity) or self._expected(identity),
                     due=self._wrong.due.get(identity) if due is None else due,
                     partner=None if other is None else index.get(other, -1),
                     came=self._replayed.arrivals.get(identity, []),
@@ -178,6 +177,17 @@ class RowSteps:
                 )
             )
         return found
+
+    def _expected(self, identity: int) -> str:
+        """How often an output row that no finding is about is expected, and where."""
+        due = self._replayed.prediction.batch_of.get(identity)
+        came = self._replayed.arrivals.get(identity, [])
+        if self._history.gaps and any(one.batch >= len(self._history.batches) for one in came):
+            return "not compared: batches are missing before it"
+        if due is None:
+            return "no such row"
+        is_once = self._history.manifest.delivery is Delivery.EXACTLY_ONCE
+        return f"{'once' if is_once else 'at least once'}, in batch {due}"
 
     def name_of(self, row: int, identity: int) -> str:
         """An output row, seen from one of its rows."""
