@@ -112,14 +112,42 @@ def report(run_dir: str | Path, *, to: str | Path | None = None) -> Path:
     It is ``report.html`` in the directory, or the file ``to``. The verdict is that of ``verdict.json``, if the evidence
     has a seal and is as it was sealed before; else it is judged, and no verdict is written. Raises ``UsageError`` for
     evidence that cannot be read or is not as it was sealed, and for a file that cannot be written.
+
+    Of a folder of runs it is ``index.html``: a line for each run below it, with a link to its page, which is made if it
+    is not there yet. A run whose evidence is refused has a line that says so.
     """
     from tidemark.formats.evidence import open_run
     from tidemark.reports.html_report import write_report
     from tidemark.reports.kept_verdict import kept_verdict
+    from tidemark.reports.run_index import runs_below
 
+    if Path(run_dir).is_dir() and (runs := runs_below(Path(run_dir))):
+        return _index(Path(run_dir), runs, None if to is None else Path(to))
     directory = open_run(Path(run_dir))
     verdict = kept_verdict(directory.path) or check(run_dir)
     return write_report(directory, verdict, None if to is None else Path(to))
+
+
+def _index(folder: Path, runs: list[Path], to: Path | None) -> Path:
+    """The index of the runs of a folder."""
+    from tidemark.errors import TidemarkError
+    from tidemark.formats.evidence import open_run
+    from tidemark.reports.html_report import NAME, write_report
+    from tidemark.reports.kept_verdict import kept_verdict
+    from tidemark.reports.run_index import refused_line, run_line, write_index
+
+    lines = []
+    for path in runs:
+        try:
+            directory, page = open_run(path), path / NAME
+            verdict = kept_verdict(path)
+            if verdict is None or not page.is_file():
+                verdict = verdict or check(path)
+                write_report(directory, verdict)
+            lines.append(run_line(directory, verdict, folder, page))
+        except TidemarkError as error:
+            lines.append(refused_line(path, folder, str(error).splitlines()[0]))
+    return write_index(folder, lines, to)
 
 
 def _engine(name: str, options: EngineOptions) -> OpenEngine:

@@ -158,15 +158,22 @@ def _redacted_copy(directory: Path, salt: Path | None) -> Iterator[Path]:
 
 
 def report_command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run directory, or a folder of them.", show_default=False)
+    ],
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FILE", help="Where the page goes; default: DIR/report.html."),
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Where the page goes; default: DIR/report.html, of a folder DIR/index.html.",
+        ),
     ] = None,
 ) -> None:
     """Make a page of a run or an audit to look at, from its evidence alone: verdict, findings, and the run in one view.
 
-    One file, which opens in a browser without a network. Exit code 0, whatever the verdict; 2: the evidence is refused.
+    One file, which opens in a browser without a network. Of a folder of runs: an index with a line for each, and pages
+    of those that have none. Exit code 0, whatever the verdict; 2: the evidence is refused.
     """
     from tidemark import public_api
 

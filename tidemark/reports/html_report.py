@@ -79,7 +79,7 @@ def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_DATA_B
     manifest = run.manifest
     waits = [] if isinstance(verdict.audit, AuditAccount) else list(watermark_waits(run.path))
     script = _script()
-    text = _template().render(
+    text = template(NAME).render(
         page=verdict_page(verdict, manifest, run.faults(), waits),
         life_of=_lives_by_finding(verdict, view.lives).get,
         identity=id,
@@ -143,8 +143,8 @@ def _licences() -> str:
 
 
 @cache
-def _template() -> jinja2.Template:
-    """The template, in which every value is escaped."""
+def template(name: str) -> jinja2.Template:
+    """A template of the folder ``page``, in which every value is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE),
         autoescape=True,
@@ -159,7 +159,7 @@ def _template() -> jinja2.Template:
         "marks": _marks,
     }
     environment.filters.update(filters)
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
 def _with_code(text: str) -> Markup:

@@ -95,7 +95,7 @@ def verdict_page(
         kind=verdict.kind.replace("_", " "),
         delivery=verdict.delivery,
         about=_about(verdict, manifest),
-        headlines=_headlines(verdict),
+        headlines=headlines(verdict),
         new=new,
         known=_known(verdict),
         inconclusive=verdict.inconclusive,
@@ -134,7 +134,7 @@ def _oracles(verdict: Verdict) -> str:
     return "SQL and the model" if "model" in verdict.oracles else "SQL"
 
 
-def _headlines(verdict: Verdict) -> list[str]:
+def headlines(verdict: Verdict) -> list[str]:
     """What to read first: causes, then known defects; of an ``UNKNOWN`` run its reasons."""
     causes = [cause.message for cause in first_read(verdict.causes)]
     defects = [

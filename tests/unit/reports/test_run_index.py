@@ -1,0 +1,94 @@
+"""The index of a folder of runs."""
+
+from __future__ import annotations
+
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import tidemark
+from tests.unit.reports.small_run import small_run, small_verdict
+from tidemark.errors import UsageError
+from tidemark.formats.evidence import RunDirectory
+from tidemark.reports.run_index import RunLine, index_page, run_line, runs_below
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'><b>{{ 7 }}"
+
+
+class IndexParts(HTMLParser):
+    """Elements with their attributes, links, and the text that is shown."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(page.decode())
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append(" ".join([tag, *sorted(name for name, _ in attributes)]))
+        self.links += [value or "" for name, value in attributes if name == "href"]
+
+    def handle_data(self, data):
+        self.text += f" {data.strip()}"
+
+
+@pytest.fixture
+def folder(golden, tmp_path) -> Path:
+    """Three runs, one of which cannot be read, one of them deeper; and a folder that is no run."""
+    for name in ("typed_valid", "unreadable_no_output"):
+        shutil.copytree(golden / name, tmp_path / name)
+    shutil.copytree(golden / "typed_missing_null", tmp_path / "night 1" / "typed_missing_null")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_a_folder_of_runs_has_an_index_with_a_link_to_the_page_of_each(folder):
+    assert tidemark.report(folder) == folder / "index.html"
+
+    page = IndexParts((folder / "index.html").read_bytes())
+    assert "1 INVALID, 1 VALID, 1 refused" in " ".join(page.text.split())
+    assert "output.jsonl' cannot be read" in page.text
+    pages = [link for link in page.links if not link.startswith("#")]
+    assert pages == ["night%201/typed_missing_null/report.html", "typed_valid/report.html"]
+    assert (folder / "night 1" / "typed_missing_null" / "report.html").is_file()
+    assert not (folder / "unreadable_no_output" / "report.html").exists()
+
+
+def test_an_index_elsewhere_links_to_the_same_pages(folder):
+    to = folder / "empty" / "all.html"
+
+    assert tidemark.report(folder, to=to) == to
+
+    assert 'href="../typed_valid/report.html"' in to.read_text()
+    with pytest.raises(UsageError, match=r"all\.html' cannot be written"):
+        tidemark.report(folder, to=folder / "nowhere" / "all.html")
+
+
+def test_a_run_directory_is_no_folder_of_runs(golden, tmp_path):
+    assert runs_below(golden / "typed_valid") == []
+    with pytest.raises(UsageError, match="is not a run directory"):
+        tidemark.report(tmp_path)
+
+
+def test_no_value_of_a_run_is_markup(tmp_path):
+    def elements(text: str) -> list[str]:
+        run = small_run(tmp_path, text)
+        line = run_line(run, small_verdict(text), tmp_path.parent, run.path / "report.html")
+        other = RunLine(name=text, link=text, verdict="refused", pipeline=text, said=text)
+        return IndexParts(index_page([line, other])).elements
+
+    assert elements(HOSTILE) == elements("a")
+
+
+def test_a_line_says_what_was_run_and_what_is_wrong(tmp_path):
+    line = run_line(small_run(tmp_path), small_verdict(), tmp_path.parent, tmp_path / "report.html")
+
+    assert (line.verdict, line.said) == (
+        "INVALID",
+        "30 of 60 rows: x; 1 finding of the known defect x, accepted",
+    )
+    assert (line.faults, line.sink, line.spark, line.took) == ("kill driver", "x", "x", "45 s")
+    assert RunDirectory(tmp_path).path.name == line.name

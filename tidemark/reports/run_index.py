@@ -1,0 +1,160 @@
+"""``index.html`` of a folder of runs: a line for each, by pipeline, with its verdict and a link to its page.
+
+Free of judgement. It is read and filtered by verdict without scripts; a few lines of script find text in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+import tidemark
+from tidemark.atomic_files import write_atomically
+from tidemark.errors import UsageError
+from tidemark.formats.evidence import RunDirectory
+from tidemark.oracle import Verdict
+from tidemark.reports.component_tracks import time_ms
+from tidemark.reports.html_report import PAGE, template
+from tidemark.reports.verdict_page import headlines
+
+INDEX = "index.html"
+REFUSED = "evidence that is refused"
+DEEPEST = 3
+"""Runs are looked for so many folders below."""
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run in words. ``link`` is its page, ``said`` what is wrong with it, or why its evidence is refused."""
+
+    name: str
+    link: str
+    verdict: str
+    pipeline: str
+    said: str = ""
+    sink: str = ""
+    seed: str = ""
+    faults: str = ""
+    spark: str = ""
+    started: str = ""
+    took: str = ""
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class PipelineHistory:
+    """The runs of one pipeline, in the order in which they were started."""
+
+    pipeline: str
+    runs: Sequence[RunLine]
+
+    def count(self, verdict: str) -> int:
+        """How many have this verdict."""
+        return sum(run.verdict == verdict for run in self.runs)
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """The run directories in a folder, and in folders of it; none if it is one itself."""
+    if (folder / "manifest.json").is_file():
+        return []
+    return sorted(_runs(folder, DEEPEST))
+
+
+def _runs(folder: Path, depth: int) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        inside = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for path in inside:
+        if (path / "manifest.json").is_file():
+            yield path
+        elif depth > 1:
+            yield from _runs(path, depth - 1)
+
+
+def run_line(run: RunDirectory, verdict: Verdict, folder: Path, page: Path) -> RunLine:
+    """The line of a run that was judged."""
+    manifest, faults = run.manifest, run.faults()
+    return RunLine(
+        name=run.path.relative_to(folder).as_posix(),
+        link=page.absolute().as_posix(),
+        verdict=verdict.verdict,
+        pipeline=verdict.pipeline,
+        said="; ".join(headlines(verdict)[:2]),
+        sink=manifest.sink or "",
+        seed="" if manifest.seed is None else str(manifest.seed),
+        faults=", ".join(fault.label for fault in faults if fault.injected),
+        spark=manifest.versions.get("spark", ""),
+        started=(manifest.started_utc or "")[:19].replace("T", " "),
+        took=_took(run),
+    )
+
+
+def refused_line(path: Path, folder: Path, why: str) -> RunLine:
+    """The line of a run whose evidence was refused."""
+    return RunLine(
+        name=path.relative_to(folder).as_posix(),
+        link="",
+        verdict="refused",
+        pipeline=REFUSED,
+        said=why,
+    )
+
+
+def write_index(folder: Path, lines: Sequence[RunLine], to: Path | None = None) -> Path:
+    """Write the page of these runs, by default as ``index.html`` of their folder; gives its path."""
+    path = folder / INDEX if to is None else to
+    try:
+        write_atomically(path, index_page([_linked(line, path.absolute().parent) for line in lines]))
+    except OSError as error:
+        raise UsageError(
+            f"the index {str(path)!r} cannot be written",
+            detail=str(error),
+            hint="name another file, in a folder that is there: --to FILE",
+        ) from error
+    return path
+
+
+def index_page(lines: Sequence[RunLine]) -> bytes:
+    """The page in UTF-8."""
+    by_pipeline: defaultdict[str, list[RunLine]] = defaultdict(list)
+    for at, line in enumerate(sorted(lines, key=lambda line: (line.started, line.name)), 1):
+        by_pipeline[line.pipeline].append(replace(line, anchor=f"run-{at}"))
+    names = sorted(by_pipeline, key=lambda name: (name == REFUSED, name))
+    histories = [PipelineHistory(name, by_pipeline[name]) for name in names]
+    script = (PAGE / "index.js").read_text(encoding="utf-8").strip()
+    text = template("index.html").render(
+        histories=histories,
+        total=PipelineHistory("", lines),
+        verdicts=[
+            name
+            for name in ("INVALID", "UNKNOWN", "VALID", "refused")
+            if any(one.verdict == name for one in lines)
+        ],
+        style=Markup((PAGE / "report.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=tidemark.__version__,
+    )
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _linked(line: RunLine, folder: Path) -> RunLine:
+    """A line whose link is relative to the folder of the index, as the path of a URL."""
+    return replace(line, link=quote(Path(os.path.relpath(line.link, folder)).as_posix()) if line.link else "")
+
+
+def _took(run: RunDirectory) -> str:
+    """From the begin of the first batch to the end of the last, as Spark reports them."""
+    times = []
+    for report in run.progress():
+        begin, durations = time_ms(report.get("timestamp")), report.get("durationMs") or {}
+        if begin is not None:
+            times += [begin, begin + int(durations.get("triggerExecution", 0))]
+    return f"{(max(times) - min(times)) / 1000:,.0f} s" if times else ""
