@@ -47,18 +47,24 @@ export function lifeInFull(run, at, onRow, onBack) {
   return [
     element("p", {}, element("button", { type: "button", onclick: onBack }, "back to the batch")),
     element("h3", {}, life.name),
-    element("p", { class: "quiet" }, `${run.inputs[life.input].name}, key ${life.key}`),
+    element("p", { class: "quiet" }, `${run.inputs[life.input].name}${life.key ? `, key ${life.key}` : ""}`),
     ...life.steps.flatMap((step) => [
       element("h4", { class: step.wrong ? "bad" : "" }, step.what),
       ...(step.expected ? [element("div", {}, element("span", { class: "quiet" }, "expected "), step.expected)] : []),
       ...(step.observed ? [element("div", {}, element("span", { class: "quiet" }, "observed "), step.observed)] : []),
     ]),
+    ...(life.became === "followed" ? [] : couldMatch(run, life, onRow)),
+  ].filter(Boolean);
+}
+
+function couldMatch(run, life, onRow) {
+  return [
     element("h4", {}, `${run.inputs[1 - life.input].name} that could match`),
     ...life.candidates.map((one) => element("div", { class: "candidate" },
       one.row >= 0 ? button(run, one.row, onRow, one.name) : one.name, ` ${one.why}`)),
     life.candidates.length ? "" : element("div", {}, "none has its key"),
     life.more > 0 ? element("div", { class: "quiet" }, `and ${count(life.more)} more with its key`) : "",
-  ].filter(Boolean);
+  ];
 }
 
 // Buttons beside the examples of findings that show their row in the picture.

@@ -1,7 +1,7 @@
 """Follows the rows of a run: those that findings are about, what they could have been joined with, and some others.
 
-Decides nothing. Of a single join all is said; a chain of operators and an audit have no account row by row, and notes
-say so.
+Decides nothing. Of a single join all is said; of a chain of operators what ``chain_lives`` can tell; of an audit
+nothing, and a note says so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.input.history import NO_BATCH, Disposition, History, alone, pair, read_history
 from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, NULL_TIME_US
 from tidemark.reports.batch_counts import size_of
+from tidemark.reports.chain_lives import follow_chain
 from tidemark.reports.replayed_rows import ReplayedRows, rows_of
 from tidemark.reports.row_candidates import RowCandidates
 from tidemark.reports.row_life import CandidateRow, FollowedFinding, RowLife, RowLives
@@ -40,12 +41,12 @@ _NO_SUCH_ROW = ("phantom_rows", "late_rows_joined", "nulls_for_matched_rows")
 def follow_rows(run: RunDirectory, verdict: Verdict) -> RowLives:
     """The lives of the rows of a run; raises ``BrokenEvidence`` if it cannot be read."""
     manifest, size = run.manifest, size_of(run.manifest)
-    if isinstance(run.contract, Chain):
-        return RowLives(notes=["the life of a row is shown for a single join, not for a chain of operators"])
     if manifest.audit is not None:
         return RowLives(notes=["the life of a row is not shown for an audit"])
     if size > MOST_RECORDS:
         return RowLives(notes=[f"{size:,} records: the life of a row is not shown"])
+    if isinstance(described := run.contract, Chain):
+        return follow_chain(run, described, verdict)
     history = read_history(run)
     named = [rows_of(history, finding) for finding in verdict.findings]
     return _Follower(run, history, verdict, named).lives()

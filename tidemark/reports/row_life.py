@@ -64,10 +64,11 @@ class MadeRow(msgspec.Struct, kw_only=True, omit_defaults=True):
 class RowLife(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An input row. ``input`` is its number in ``RunView.inputs``, ``key`` its join key, as one text.
 
-    ``became`` is ``accepted``, ``late``, ``filtered``, ``unreadable`` or ``unread``; ``late_ms`` the late watermark
-    that it was compared with. Partners match in ``earliest_us`` to ``latest_us``; ``None``: that end is open.
-    ``stored`` and ``removed`` are the batches by which it enters and leaves the state by Spark's rules, and
-    ``evicted_ms`` the watermark that evicts it. ``more`` counts candidates that are not listed.
+    ``became`` is ``accepted``, ``late``, ``filtered``, ``unreadable`` or ``unread``; of a chain it is ``followed``, and
+    little more is known. ``late_ms`` is the late watermark that it was compared with. Partners match in ``earliest_us``
+    to ``latest_us``; ``None``: that end is open. ``stored`` and ``removed`` are the batches by which it enters and
+    leaves the state by Spark's rules, and ``evicted_ms`` the watermark that evicts it. ``more`` counts candidates that
+    are not listed.
     """
 
     name: str

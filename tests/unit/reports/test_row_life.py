@@ -134,14 +134,22 @@ def test_only_rows_of_findings_and_some_more_are_followed_and_the_notes_say_so(g
     assert less.rows[less.findings[0].rows[0]].candidates[0].row == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "note"), [("chain_windows_joined", "not for a chain"), ("audit_spark_3_5", "for an audit")]
-)
-def test_what_has_no_account_row_by_row_says_so(followed, name, note):
-    lives = followed(name)
+def test_an_audit_has_no_account_row_by_row(followed):
+    lives = followed("audit_spark_3_5")
 
-    assert lives.rows == []
-    assert note in lives.notes[0]
+    assert (lives.rows, lives.notes) == ([], ["the life of a row is not shown for an audit"])
+
+
+def test_of_a_chain_the_records_of_a_finding_are_followed_to_the_batch_that_read_them(followed):
+    lives = followed("mutant_chain_windows_joined_lost")
+
+    expected, observed, rows = first(lives)
+    assert (expected, observed) == ("once, in batch 3", "never came")
+    assert [(row.place, row.batch) for row in rows] == [("impressions/0/5", 0), ("clicks/0/0", 0)]
+    assert steps(rows[0])["its row"] == (expected, observed, True)
+    assert steps(rows[0])["watermarks"][1] == (
+        "late watermark none yet, eviction watermark none yet in the checkpoint"
+    )
 
 
 def test_large_evidence_is_not_followed(tmp_path, monkeypatch):
