@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tidemark.formats.chain import Chain
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import Finding, Verdict
-from tidemark.oracle.input.history import NO_BATCH, Disposition, History, alone, pair, read_history
+from tidemark.oracle.input.history import NO_BATCH, NO_KEY, Disposition, History, alone, pair, read_history
 from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, NULL_TIME_US
 from tidemark.reports.batch_counts import size_of
 from tidemark.reports.chain_lives import follow_chain
@@ -26,7 +26,7 @@ MOST_RECORDS = 60_000
 MOST_ROWS = 400
 """So many rows are followed besides those that findings name."""
 MOST_PAIRS = 300_000
-"""A key with more pairs of a left and a right row is followed only if a finding is about it, and no more of them."""
+"""A key with more pairs of a left and a right row is not followed. Calibration: 0.3 µs a pair."""
 
 _BECAME = {
     Disposition.UNREAD: "unread",
@@ -58,9 +58,10 @@ class _Follower:
     def __init__(
         self, run: RunDirectory, history: History, verdict: Verdict, named: Sequence[list[int]]
     ) -> None:
-        self._history, self._verdict, self._named = history, verdict, named
-        of_findings = dict.fromkeys(row for rows in named for row in rows)
-        keys, self._left_out = _keys(history, of_findings)
+        self._history, self._verdict = history, verdict
+        keys, self._left_out = _keys(history, dict.fromkeys(row for rows in named for row in rows))
+        named = [rows if keys.issuperset(history.rows.key[row] for row in rows) else [] for rows in named]
+        self._named, of_findings = named, dict.fromkeys(row for rows in named for row in rows)
         self._identities = [
             None if finding.property in OF_STATE else self._identity(rows)
             for finding, rows in zip(verdict.findings, named, strict=True)
@@ -164,7 +165,7 @@ class _Follower:
         return RowLife(
             name=_name(history, row, replayed.words.place(row)),
             input=history.rows.side[row],
-            key=key_of(replayed, row),
+            key="" if history.rows.key[row] == NO_KEY else key_of(replayed, row),
             place=replayed.words.place(row),
             time=replayed.words.time(row),
             became=_BECAME[Disposition(became)],
@@ -212,23 +213,23 @@ def _keys(history: History, named: Iterable[int]) -> tuple[set[int], list[str]]:
     rows = history.rows
     counts = Counter(zip(rows.key, rows.side, strict=True))
     chosen: set[int] = set()
-    notes, total = [], 0
+    too_large, total = set[int](), 0
     for row in named:
         key = rows.key[row]
-        if key not in chosen and counts[key, 0] * counts[key, 1] > MOST_PAIRS:
-            notes.append(f"{key!r}")
+        if counts[key, 0] * counts[key, 1] > MOST_PAIRS:
+            too_large.add(key)
             continue
         chosen.add(key)
     for row in range(rows.first_sentinel):
         key = rows.key[row]
-        if key in chosen:
+        if key in chosen or key in too_large:
             continue
-        total += counts[key, 0] + counts[key, 1]
-        if total > MOST_ROWS:
-            break
-        if counts[key, 0] * counts[key, 1] <= MOST_PAIRS:
+        left, right = counts[key, 0], counts[key, 1]
+        if total + left + right <= MOST_ROWS and left * right <= MOST_PAIRS:
+            total += left + right
             chosen.add(key)
-    left_out = [f"{len(notes):,} keys of findings have too many rows to be followed"] if notes else []
+    many = f"{len(too_large):,} keys of findings have too many rows to be followed"
+    left_out = [many] if too_large else []
     return chosen, left_out
 
 

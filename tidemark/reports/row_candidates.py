@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tidemark.formats.contract import JoinKind
 from tidemark.oracle.compare.wording import moment
-from tidemark.oracle.input.history import NO_BATCH, Disposition, alone, pair
+from tidemark.oracle.input.history import NO_BATCH, NO_KEY, Disposition, alone, pair
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
 from tidemark.reports.replayed_rows import ReplayedRows
 
@@ -31,6 +31,8 @@ class RowCandidates:
         """The rows of the other side with its key, nearest to the times that match, and how many more there are."""
         rows = self._history.rows
         side, time_us = rows.side[row], rows.time_us[row]
+        if rows.key[row] == NO_KEY:
+            return [], 0
         times_us, others = self._replayed.by_key.get((1 - side, rows.key[row]), ([], []))
         if time_us == NULL_TIME_US or self._replayed.window.is_boundless:
             low, high = 0, len(others)

@@ -134,6 +134,18 @@ def test_only_rows_of_findings_and_some_more_are_followed_and_the_notes_say_so(g
     assert less.rows[less.findings[0].rows[0]].candidates[0].row == 1
 
 
+def test_a_key_of_very_many_rows_is_not_followed_and_a_note_says_so(golden, monkeypatch):
+    monkeypatch.setattr(followed_rows, "MOST_PAIRS", 0)
+    run = RunDirectory(golden / "mutant_right_outer_null_row_twice")
+
+    lives = follow_rows(run, judge(run))
+
+    assert lives.findings == []
+    assert lives.notes[0] == "1 keys of findings have too many rows to be followed"
+    assert {row.key for row in lives.rows}.isdisjoint({"edge-46, ad-326"})
+    assert "unread" not in {row.became for row in lives.rows}
+
+
 def test_an_audit_has_no_account_row_by_row(followed):
     lives = followed("audit_spark_3_5")
 
@@ -174,3 +186,15 @@ def test_typed_evidence_is_followed_whose_findings_name_other_rows(tmp_path):
     assert [one.finding for one in lives.findings] == [4, 5, 6]
     assert lives.rows[0].name == "l2"
     assert msgspec.json.decode(msgspec.json.encode(lives), type=RowLives) == lives
+
+
+@pytest.mark.parametrize("name", ["left_outer_faults", "full_outer_spark", "left_semi"])
+def test_of_a_valid_run_each_row_out_came_where_it_was_expected(golden, name):
+    run = RunDirectory(golden.parents[1] / "evidence" / "runs" / name)
+
+    lives = follow_rows(run, judge(run))
+
+    made = [one for row in lives.rows for one in row.made]
+    assert len(made) > 50
+    assert [one for one in made if [came.batch for came in one.came] != [one.due]] == []
+    assert not any(step.wrong for row in lives.rows for step in row.steps)
