@@ -169,6 +169,14 @@ def report_command(
             help="Where the page goes; default: DIR/report.html, of a folder DIR/index.html.",
         ),
     ] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(
+            "--perfetto",
+            metavar="FILE",
+            help="Also write the timeline for ui.perfetto.dev or chrome://tracing.",
+        ),
+    ] = None,
 ) -> None:
     """Make a page of a run or an audit to look at, from its evidence alone: verdict, findings, and the run in one view.
 
@@ -178,6 +186,31 @@ def report_command(
     from tidemark import public_api
 
     typer.echo(public_api.report(directory, to=to))
+    if perfetto is not None:
+        typer.echo(_perfetto(directory, perfetto))
+
+
+def _perfetto(directory: Path, to: Path) -> Path:
+    """Write the timeline of a run as a trace file."""
+    from tidemark import public_api
+    from tidemark.atomic_files import write_atomically
+    from tidemark.errors import UsageError
+    from tidemark.formats.evidence import open_run
+    from tidemark.reports.kept_verdict import kept_verdict
+    from tidemark.reports.perfetto_trace import perfetto_trace
+    from tidemark.reports.viewed_run import run_view
+
+    run = open_run(directory)
+    view = run_view(run, kept_verdict(run.path) or public_api.check(directory))
+    try:
+        write_atomically(to, perfetto_trace(view))
+    except OSError as error:
+        raise UsageError(
+            f"the trace {str(to)!r} cannot be written",
+            detail=str(error),
+            hint="name another file, in a folder that is there: --perfetto FILE",
+        ) from error
+    return to
 
 
 def seal_command(

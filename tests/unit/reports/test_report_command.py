@@ -121,3 +121,20 @@ def test_a_page_of_redacted_evidence_has_no_value_of_a_record(golden, tmp_path):
     assert len(shown) > 20
     assert "ids and keys are salted hashes" in page
     assert [value for value in shown if value in said] == []
+
+
+def test_the_timeline_of_a_run_is_written_for_a_trace_viewer(copy, tmp_path):
+    to = tmp_path / "timeline.json"
+
+    done = command("report", copy("faults_spark_sink"), "--perfetto", to)
+
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, str(to))
+    events = msgspec.json.decode(to.read_bytes())["traceEvents"]
+    batches = [one for one in events if one["name"].startswith("batch ")]
+    assert [one["name"] for one in batches] == [f"batch {at}" for at in range(14)]
+    [killed] = [one for one in events if one["name"] == "kill driver at written"]
+    assert batches[0]["ts"] < killed["ts"] < batches[-1]["ts"]
+    inside = [one for one in events if one["ph"] == "X" and one["name"] == "addBatch"]
+    assert all(batch["dur"] >= phase["dur"] > 0 for batch, phase in zip(batches, inside, strict=True))
+    refused = command("report", tmp_path / "faults_spark_sink", "--perfetto", tmp_path / "no" / "x")
+    assert "x' cannot be written" in str(refused.exception)
