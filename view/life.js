@@ -54,6 +54,16 @@ class DrawnLife {
     return at === undefined || at < this.axis.begin + (this.axis.end - this.axis.begin) * 0.72 ? "right" : "left";
   }
 
+  // Whether a candidate is so close to the line of the row that its label would lie on it.
+  isNear(one) {
+    return Math.abs(one.life.time_us / 1000 - this.ms) < (this.limits[1] - this.limits[0]) * 0.08;
+  }
+
+  // Whether a row that matches did not meet this one: then the state watermark of its side says why.
+  get missed() {
+    return this.others.some((one) => !one.matches && !one.outside_us && one.life.became === "accepted");
+  }
+
   ownSide() {
     return this.middle(this.life.batch) < this.axis.begin + (this.axis.end - this.axis.begin) * 0.15 ? "top" : "left";
   }
@@ -93,6 +103,7 @@ class DrawnLife {
         key("in the state", mine, "line"),
         key("late watermark", colour("--watermark"), "dashed"),
         key(`state watermark of ${run.inputs[life.input].name}`, colour("--state"), "line"),
+        ...(this.missed ? [key(`of ${other.name}`, inputColour(colour, 1 - life.input), "dashed")] : []),
       ],
       height: 210,
       yAxis: { type: "value", min: this.limits[0], max: this.limits[1], interval: this.step, axisLabel: { formatter: clockLabel(this.limits), showMaxLabel: false } },
@@ -100,6 +111,7 @@ class DrawnLife {
         ...this.bands(this.limits),
         steps(axis, run, (batch) => batch.late_watermark_ms || null, { color: colour("--watermark"), width: 1.3, type: "dashed" }),
         steps(axis, run, (batch) => batch.inputs[life.input].state_ms || null, { color: colour("--state"), width: 1.3 }),
+        ...(this.missed ? [steps(axis, run, (batch) => batch.inputs[1 - life.input].state_ms || null, { color: inputColour(colour, 1 - life.input), width: 1.5, type: "dashed" })] : []),
         this.inState(mine),
         this.candidates(),
         points([[this.middle(life.batch), ms]], "circle", 13, mine, `${life.name}${saidOf(life)}`, colour, this.ownSide()),
@@ -122,7 +134,7 @@ class DrawnLife {
     const data = this.others.map((one) => ({
       value: [this.middle(one.batch), one.life.time_us / 1000],
       name: `${one.name}: ${inBrief(one.why)}`,
-      label: { position: this.side(one.batch) },
+      label: { position: this.isNear(one) ? "top" : this.side(one.batch) },
       symbolOffset: [one.batch === life.batch ? 17 : 0, 0], // beside the row, where one batch read both
       itemStyle: one.matches ? { color: theirs } : { color: colour("--paper"), borderColor: theirs, borderWidth: 2 },
     })).filter((one) => one.value[0] !== undefined);
