@@ -46,7 +46,7 @@ class RunLine:
     spark: str = ""
     started: str = ""
     took: str = ""
-    anchor: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def index_page(lines: Sequence[RunLine]) -> bytes:
     """The page in UTF-8."""
     by_pipeline: defaultdict[str, list[RunLine]] = defaultdict(list)
     for at, line in enumerate(sorted(lines, key=lambda line: (line.started, line.name)), 1):
-        by_pipeline[line.pipeline].append(replace(line, anchor=f"run-{at}"))
+        by_pipeline[line.pipeline].append(replace(line, target=f"run-{at}"))
     names = sorted(by_pipeline, key=lambda name: (name == REFUSED, name))
     histories = [PipelineHistory(name, by_pipeline[name]) for name in names]
     script = (PAGE / "index.js").read_text(encoding="utf-8").strip()
