@@ -11,6 +11,7 @@ so, 1 if something did not hold, 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -73,6 +74,8 @@ def main() -> int:
     )
     parser.add_argument("--resume", action="store_true", help="run only what has no outcome in --journals")
     args = parser.parse_args()
+    # Of a job in the background a shell may have SIGINT ignored; SIGTERM ends it all the same.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     tried = []
     for release in args.release or OTHERS:
         try:
