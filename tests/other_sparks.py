@@ -98,9 +98,8 @@ def main() -> int:
 def _try(release: str, args: argparse.Namespace) -> Tried:
     """One release: its cells, then its seeds, on one stack."""
     kept = paths.runs_dir() / "other_sparks" / release
-    journal = args.journals / release
-    matrix = running.campaign(journal=journal.with_name(f"{release}-cells.jsonl"), resume=args.resume)
-    seeded = fuzz.campaign(journal=journal.with_name(f"{release}-seeds.jsonl"), resume=args.resume)
+    matrix = running.campaign(journal=args.journals / f"{release}-cells.jsonl", resume=args.resume)
+    seeded = fuzz.campaign(journal=args.journals / f"{release}-seeds.jsonl", resume=args.resume)
     with progress_shown(quiet=not sys.stderr.isatty()) as shown:
         matrix.report, matrix.say = seeded.report, seeded.say = shown
         with lease(spec_to_lease(provide(release, folder(), matrix.say))) as stack:

@@ -193,24 +193,15 @@ def report_command(
 def _perfetto(directory: Path, to: Path) -> Path:
     """Write the timeline of a run as a trace file."""
     from tidemark import public_api
-    from tidemark.atomic_files import write_atomically
-    from tidemark.errors import UsageError
     from tidemark.formats.evidence import open_run
+    from tidemark.reports.html_report import write_file
     from tidemark.reports.kept_verdict import kept_verdict
     from tidemark.reports.perfetto_trace import perfetto_trace
     from tidemark.reports.viewed_run import run_view
 
     run = open_run(directory)
     view = run_view(run, kept_verdict(run.path) or public_api.check(directory))
-    try:
-        write_atomically(to, perfetto_trace(view))
-    except OSError as error:
-        raise UsageError(
-            f"the trace {str(to)!r} cannot be written",
-            detail=str(error),
-            hint="name another file, in a folder that is there: --perfetto FILE",
-        ) from error
-    return to
+    return write_file(to, perfetto_trace(view), "trace", "--perfetto")
 
 
 def seal_command(

@@ -16,8 +16,8 @@ from tidemark.formats.contract import PRESERVED, Contract, Side
 from tidemark.formats.events import decode_object, field_reader, time_reader
 from tidemark.formats.evidence import Batch, InputRecord, Manifest, RunDirectory
 from tidemark.oracle.input.columns import ColumnReader
+from tidemark.oracle.spark.time_ranges import US_PER_MS
 
-US_PER_MS = 1000
 SMALL_RECORDS, COUNTED_RECORDS, LARGEST_RECORDS = 60_000, 300_000, 5_000_000
 """So many records are always counted here; so many, if ``large_counts`` cannot; so many by ``large_counts``.
 

@@ -52,14 +52,18 @@ def write_report(run: RunDirectory, verdict: Verdict, to: Path | None = None) ->
     Raises ``BrokenEvidence`` if the evidence cannot be read, and ``UsageError`` if the file cannot be written.
     """
     path = run.path / NAME if to is None else to
-    page = html_page(run, verdict)
+    return write_file(path, html_page(run, verdict), "report")
+
+
+def write_file(path: Path, data: bytes, what: str, option: str = "--to") -> Path:
+    """Write a file that a user may have named; gives its path. Raises ``UsageError`` if it cannot be written."""
     try:
-        write_atomically(path, page)
+        write_atomically(path, data)
     except OSError as error:
         raise UsageError(
-            f"the report {str(path)!r} cannot be written",
+            f"the {what} {str(path)!r} cannot be written",
             detail=str(error),
-            hint="name another file, in a folder that is there: --to FILE",
+            hint=f"name another file, in a folder that is there: {option} FILE",
         ) from error
     return path
 
@@ -78,8 +82,9 @@ def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_DATA_B
     view, data = _limited(run_view(run, verdict), largest)
     manifest = run.manifest
     waits = [] if isinstance(verdict.audit, AuditAccount) else list(watermark_waits(run.path))
-    script = _script()
-    text = template(NAME).render(
+    return rendered(
+        NAME,
+        _script(),
         page=verdict_page(verdict, manifest, run.faults(), waits),
         life_of=_lives_by_finding(verdict, view.lives).get,
         identity=id,
@@ -88,10 +93,17 @@ def html_page(run: RunDirectory, verdict: Verdict, largest: int = LARGEST_DATA_B
         has_nulls=any(batch.nulls for batch in view.batches),
         left_out=max(0, len(view.batches) - SHOWN_BATCHES),
         data=data,
+        licences=_licences(),
+    )
+
+
+def rendered(name: str, script: str, **values: Any) -> bytes:
+    """A page in UTF-8, of the template of this name and the one script that may run in it."""
+    text = _template(name).render(
+        values,
         style=Markup((PAGE / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
-        script_digest=_digest(script),
-        licences=_licences(),
+        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         version=tidemark.__version__,
     )
     return text.encode("utf-8", "backslashreplace")
@@ -133,17 +145,13 @@ def _script() -> str:
     return "" if "</script" in text.lower() or "<!--" in text else text
 
 
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 def _licences() -> str:
     path = BUNDLE / "licences.txt"
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 @cache
-def template(name: str) -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     """A template of the folder ``page``, in which every value is escaped."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE),

@@ -16,7 +16,8 @@ from tidemark.formats.contract import Contract, Side
 from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.formats.scans import text_of
 from tidemark.oracle.large.plain import as_time_us, is_plain_name, is_time
-from tidemark.reports.batch_counts import US_PER_MS, InputCounts, OutputCounts, ends_of
+from tidemark.oracle.spark.time_ranges import US_PER_MS
+from tidemark.reports.batch_counts import InputCounts, OutputCounts, ends_of
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1500MB"}
 

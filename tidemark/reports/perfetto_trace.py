@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from tidemark.oracle.spark.time_ranges import US_PER_MS
 from tidemark.reports.run_view import BatchView, RunView
 
 _RUN, _COMPONENTS = 1, 2
-_US_PER_MS = 1000
 _PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
 """In the order in which Spark does them (``MicroBatchExecution``); it reports how long each took, not when it began."""
 
@@ -39,7 +39,7 @@ def _events(view: RunView) -> Iterator[dict[str, Any]]:
         if not fault.injected or fault.at_ms is None:
             continue
         for name in fault.components:
-            at = {"pid": _COMPONENTS, "tid": numbers.get(name, 0), "ts": fault.at_ms * _US_PER_MS}
+            at = {"pid": _COMPONENTS, "tid": numbers.get(name, 0), "ts": fault.at_ms * US_PER_MS}
             yield {"ph": "i", "s": "g", "name": f"{fault.label} at {fault.point}", "cat": "fault", **at}
 
 
@@ -66,12 +66,12 @@ def _of_batch(view: RunView, batch: BatchView, begin: int) -> Iterator[dict[str,
     if batch.state_rows is not None:
         end = begin + (batch.duration_ms or 0)
         yield {
-            "ph": "C", "name": "state rows", "pid": _RUN, "ts": end * _US_PER_MS, "args": {"rows": batch.state_rows},
+            "ph": "C", "name": "state rows", "pid": _RUN, "ts": end * US_PER_MS, "args": {"rows": batch.state_rows},
         }  # fmt: skip
 
 
 def _span(name: str, begin: int, length: int, args: dict[str, Any], place: tuple[int, int]) -> dict[str, Any]:
-    times = {"ts": begin * _US_PER_MS, "dur": max(length, 0) * _US_PER_MS}
+    times = {"ts": begin * US_PER_MS, "dur": max(length, 0) * US_PER_MS}
     return {"ph": "X", "name": name, **times, "pid": place[0], "tid": place[1], "args": args}
 
 

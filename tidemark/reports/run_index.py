@@ -5,8 +5,6 @@ Free of judgement. It is read and filtered by verdict without scripts; a few lin
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,16 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from markupsafe import Markup
-
-import tidemark
-from tidemark.atomic_files import write_atomically
-from tidemark.errors import UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import Verdict
 from tidemark.reports.component_tracks import time_ms
-from tidemark.reports.html_report import PAGE, template
+from tidemark.reports.html_report import PAGE, rendered, write_file
 from tidemark.reports.verdict_page import headlines
+from tidemark.reports.viewed_run import WHOLE_DURATION
 
 INDEX = "index.html"
 REFUSED = "evidence that is refused"
@@ -110,15 +104,8 @@ def refused_line(path: Path, folder: Path, why: str) -> RunLine:
 def write_index(folder: Path, lines: Sequence[RunLine], to: Path | None = None) -> Path:
     """Write the page of these runs, by default as ``index.html`` of their folder; gives its path."""
     path = folder / INDEX if to is None else to
-    try:
-        write_atomically(path, index_page([_linked(line, path.absolute().parent) for line in lines]))
-    except OSError as error:
-        raise UsageError(
-            f"the index {str(path)!r} cannot be written",
-            detail=str(error),
-            hint="name another file, in a folder that is there: --to FILE",
-        ) from error
-    return path
+    page = index_page([_linked(line, path.absolute().parent) for line in lines])
+    return write_file(path, page, "index")
 
 
 def index_page(lines: Sequence[RunLine]) -> bytes:
@@ -128,8 +115,9 @@ def index_page(lines: Sequence[RunLine]) -> bytes:
         by_pipeline[line.pipeline].append(replace(line, target=f"run-{at}"))
     names = sorted(by_pipeline, key=lambda name: (name == REFUSED, name))
     histories = [PipelineHistory(name, by_pipeline[name]) for name in names]
-    script = (PAGE / "index.js").read_text(encoding="utf-8").strip()
-    text = template("index.html").render(
+    return rendered(
+        INDEX,
+        (PAGE / "index.js").read_text(encoding="utf-8").strip(),
         histories=histories,
         total=PipelineHistory("", lines),
         verdicts=[
@@ -137,12 +125,7 @@ def index_page(lines: Sequence[RunLine]) -> bytes:
             for name in ("INVALID", "UNKNOWN", "VALID", "refused")
             if any(one.verdict == name for one in lines)
         ],
-        style=Markup((PAGE / "report.css").read_text(encoding="utf-8")),
-        script=Markup(script),
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        version=tidemark.__version__,
     )
-    return text.encode("utf-8", "backslashreplace")
 
 
 def _linked(line: RunLine, folder: Path) -> RunLine:
@@ -156,5 +139,5 @@ def _took(run: RunDirectory) -> str:
     for report in run.progress():
         begin, durations = time_ms(report.get("timestamp")), report.get("durationMs") or {}
         if begin is not None:
-            times += [begin, begin + int(durations.get("triggerExecution", 0))]
+            times += [begin, begin + int(durations.get(WHOLE_DURATION, 0))]
     return f"{(max(times) - min(times)) / 1000:,.0f} s" if times else ""

@@ -1,12 +1,13 @@
 """Makes the data of a run's picture (``tidemark.reports.run_view``) of its evidence and its verdict.
 
-Free of judgement: what is late, due or wrong the verdict says. A number that cannot be had is left out, with a note.
+This module judges nothing: the verdict says which rows are late, due or wrong. A number that the evidence does not have
+is left out, and a note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tidemark.errors import TidemarkError
 from tidemark.formats.chain import Chain
@@ -17,20 +18,16 @@ from tidemark.oracle import Verdict
 from tidemark.oracle.spark.pushdown import as_planned, place
 from tidemark.oracle.spark.time_ranges import state_ms
 from tidemark.reports import batch_counts
-from tidemark.reports.batch_counts import (
-    InputCounts,
-    OutputCounts,
-    count_inputs,
-    count_output,
-    inputs_of,
-    size_of,
-)
+from tidemark.reports.batch_counts import InputCounts, count_inputs, count_output, inputs_of, size_of
 from tidemark.reports.component_tracks import Span, component_tracks, fault_views, time_ms
 from tidemark.reports.followed_rows import follow_rows
 from tidemark.reports.large_counts import count_large_inputs, count_large_output
 from tidemark.reports.row_life import RowLives
 from tidemark.reports.run_view import BatchView, InputOfBatch, InputView, OperatorOfBatch, RunView
 
+T = TypeVar("T")
+Count = Callable[[RunDirectory, Contract | Chain, Sequence[Batch]], T | None]
+"""Counts of a run, by batch; ``None`` if that cannot be done so."""
 WHOLE_DURATION = "triggerExecution"
 """The entry of ``durationMs`` that all phases are a part of."""
 _TIMES = {"allUpdatesTimeMs": "updates", "allRemovalsTimeMs": "removals", "commitTimeMs": "commit"}
@@ -133,7 +130,7 @@ class _Viewed:
         return state_ms(self._join, side, plan.watermark_ms, self._limits_ms[side])
 
     def _count_input(self, batches: list[BatchView]) -> None:
-        counted = self._input_counts()
+        counted = self._counts(count_large_inputs, count_inputs)
         if counted is None:
             self._notes.append(f"{self._size:,} records: event times of the inputs are not drawn")
             return
@@ -145,20 +142,13 @@ class _Viewed:
         self._last_ms = max(one.last_ms for one in counted)
         self._follow_watermark(batches, counted)
 
-    def _input_counts(self) -> list[InputCounts] | None:
+    def _counts(self, large: Count[T], small: Count[T]) -> T | None:
+        """What one of these counts, by the number of records; ``None`` if there are too many."""
         found = None
         if batch_counts.SMALL_RECORDS < self._size <= batch_counts.LARGEST_RECORDS:
-            found = count_large_inputs(self._run, self._contract, self._plans)
+            found = large(self._run, self._contract, self._plans)
         if found is None and self._size <= batch_counts.COUNTED_RECORDS:
-            found = count_inputs(self._run, self._contract, self._plans)
-        return found
-
-    def _output_counts(self) -> OutputCounts | None:
-        found = None
-        if batch_counts.SMALL_RECORDS < self._size <= batch_counts.LARGEST_RECORDS:
-            found = count_large_output(self._run, self._contract, self._plans)
-        if found is None and self._size <= batch_counts.COUNTED_RECORDS:
-            found = count_output(self._run, self._contract, self._plans)
+            found = small(self._run, self._contract, self._plans)
         return found
 
     def _follow_watermark(self, batches: list[BatchView], counted: list[InputCounts]) -> None:
@@ -185,7 +175,7 @@ class _Viewed:
         return {number: delay for number, delay in delays if delay is not None}
 
     def _count_output(self, batches: list[BatchView]) -> None:
-        written = self._output_counts()
+        written = self._counts(count_large_output, count_output)
         if written is None:
             self._notes.append(f"{self._size:,} records: rows out are as Spark reports them")
             return
