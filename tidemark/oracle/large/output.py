@@ -14,7 +14,7 @@ from tidemark.formats.contract import Output
 from tidemark.oracle.input.history import ROW_BITS, History
 from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.plain import (
-    Names,
+    FieldsRead,
     all_hold,
     as_number,
     as_text,
@@ -22,9 +22,9 @@ from tidemark.oracle.large.plain import (
     is_plain_name,
     is_plain_object,
     is_text,
-    names_of,
+    names_and_example,
     read_fields,
-    unique,
+    shapes_of,
 )
 from tidemark.oracle.sql.join_rules import Select
 from tidemark.oracle.sql.relation_tables import Share
@@ -55,8 +55,10 @@ def can_be_read(history: History) -> bool:
 
 def make_claimed(tables: PartTables, output: Output, scan: str) -> None:
     """Make the table ``claimed`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
-    known = unique(tables.rows(names_of(f"select value from {scan}")))
-    tables.make_in_order("claimed", _claimed(fields_of_output(output), scan, known))
+    fields = fields_of_output(output)
+    shapes = shapes_of(tables.rows(names_and_example(f"select value from {scan}")))
+    read = FieldsRead("true", list(dict.fromkeys(fields.values())), shapes)
+    tables.make_in_order("claimed", _claimed(fields, scan, read))
 
 
 def make_came(tables: PartTables, output: Output) -> None:
@@ -95,22 +97,21 @@ def _is_between(first: int | None, end: int | None, column: str) -> str:
     return " and ".join(asked) or f"{column} is not null"
 
 
-def _claimed(fields: dict[str, str], scan: str, known: list[Names]) -> str:
+def _claimed(fields: dict[str, str], scan: str, read: FieldsRead) -> str:
     """What each record says."""
-    names = list(fields.values())
-    columns, plain = [], [is_plain_object(names), _IS_PLAIN_BATCH]
-    for number, name in enumerate(fields, 1):
-        field = f"f[{number}]"
+    columns, plain = [], [is_plain_object(read.fields), _IS_PLAIN_BATCH]
+    for name, of_record in fields.items():
+        field = read.column(of_record)
         is_id = name.endswith("_id")
         columns.append(f"{as_text(field) if is_id else as_number(field)} as {name}")
         plain.append((is_text if is_id else is_number)(field, name))
     claims = ", ".join(f"case when is_plain then {name} end as {name}" for name in fields)
-    read = read_fields(f"select value, batch as batch_text from {scan}", names, known)
+    extracted = read_fields(f"select value, batch as batch_text from {scan}", [read])
     return f"""
 select batch, {claims}, is_plain
 from (
     select *, {all_hold(plain)} as is_plain
-    from (select *, try_cast(batch_text as bigint) as batch, {", ".join(columns)} from ({read}) extracted) read
+    from (select *, try_cast(batch_text as bigint) as batch, {", ".join(columns)} from ({extracted}) extracted) read
 ) judged
 """
 

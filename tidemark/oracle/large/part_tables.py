@@ -26,6 +26,10 @@ class PartTables(DuckDBTables):
         self.shares: Sequence[Share] = [partial(_is_in, number, parts) for number in range(parts)]
         self._in_parts: dict[str, int] = {}
 
+    def share_number(self, *columns: str) -> str:
+        """The number of the share that a row is in, as an expression over columns, to be kept in a table."""
+        return f"cast({_number_of(len(self.shares), *columns)} as integer)"
+
     def make_share(self, name: str, number: int, text: str) -> str:
         """Make the share of a table, the first one first. The name of that part of the table."""
         if len(self.shares) == 1:
@@ -114,7 +118,11 @@ class PartTables(DuckDBTables):
 
 def _is_in(number: int, parts: int, *columns: str) -> str:
     """Whether a row is in a share. Columns of tables that are joined are of one type: others have other hashes."""
-    return f"hash({', '.join(columns)}) % {parts} = {number}" if parts > 1 else "true"
+    return f"{_number_of(parts, *columns)} = {number}" if parts > 1 else "true"
+
+
+def _number_of(parts: int, *columns: str) -> str:
+    return f"hash({', '.join(columns)}) % {parts}"
 
 
 def _part(name: str, number: int) -> str:

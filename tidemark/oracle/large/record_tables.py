@@ -3,8 +3,8 @@
 Free of I/O but for scans of the evidence. A record is known by its number: that of its row in a scan of the trace,
 counted from 1, sentinels last. Tables that are made:
 
-* ``parsed(n, side, part, position, is_sentinel, id, k0 …, time_us, readable)``, and each field that is compared, by
-  its name and ``_``;
+* ``parsed(n, side, part, position, is_sentinel, id, k0 …, time_us, readable, share)``, and each field that is compared,
+  by its name and ``_``; ``share`` is the number of the share that the key is in;
 * ``keys(key, k0 …)``: the different keys, each by its first record;
 * ``records``: what the relations of a join read (``tidemark.oracle.sql.join_relations``).
 
@@ -28,7 +28,7 @@ from tidemark.oracle.large.engine import LargeEvidence, key_names
 from tidemark.oracle.large.event_arrays import event_arrays
 from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.large.plain import (
-    Names,
+    FieldsRead,
     all_hold,
     as_number,
     as_text,
@@ -38,9 +38,9 @@ from tidemark.oracle.large.plain import (
     is_plain_object,
     is_text,
     is_time,
-    names_of,
+    names_and_example,
     read_fields,
-    unique,
+    shapes_of,
 )
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.interruptible import execute
@@ -77,6 +77,7 @@ class RecordTables:
         self.keys = key_names(history)
         fields = history.pushdown.fields
         self.fields = list(dict.fromkeys([*fields[LEFT], *fields[RIGHT]]))
+        self._share = tables.share_number(*self.keys)
         self.last = 0
 
     def make(self) -> None:
@@ -110,38 +111,38 @@ class RecordTables:
         asked |= {
             quoted(name): [name if name in compared[side] else "" for side in SIDES] for name in self.fields
         }
-        fields = list(dict.fromkeys(name for names in asked.values() for name in names if name))
-        raw, read, plain = [], [], [is_plain_object(fields)]
+        read = [self._fields_read(side, [names[side] for names in asked.values()], scan) for side in SIDES]
+        fields = dict.fromkeys(name for one in read for name in one.fields)
+        raw, values, plain = [], [], [is_plain_object(list(fields))]
         for number, (column, names) in enumerate(asked.items()):
-            of_sides = [f"f[{fields.index(name) + 1}]" if name else "cast(null as json)" for name in names]
+            of_sides = [
+                one.column(name) if name else "cast(null as json)"
+                for one, name in zip(read, names, strict=True)
+            ]
             raw.append(f"{_by_side(of_sides)} as json_{number}")
             as_value, is_value = _READ.get(column) or (_TEXTS if column in self.keys else _NUMBERS)
-            read.append(f"{as_value(f'json_{number}')} as {column}")
+            values.append(f"{as_value(f'json_{number}')} as {column}")
             plain.append(is_value(f"json_{number}", column))
         return f"""
 select side, part, {", ".join(f"case when is_plain then {name} end as {name}" for name in asked)}, is_plain
 from (
     select *, side is not null and {all_hold(plain)} as is_plain
     from (
-        select *, {", ".join(read)}
+        select *, {", ".join(values)}
         from (
             select side, part, value, is_json, is_simple, {", ".join(raw)}
-            from ({read_fields(given, fields, self._known(scan))}) all_fields
+            from ({read_fields(given, read)}) all_fields
         ) fields
     ) read
 ) judged
 """
 
-    def _known(self, scan: str) -> list[Names]:
-        """The names of fields that the first records of each side have."""
-        topics = [text_of(self._history.side(side).topic) for side in SIDES]
-        return [
-            names
-            for topic in topics
-            for names in unique(
-                self._sql.execute(names_of(f"select value from {scan} where topic = {topic}")).fetchall()
-            )
-        ]
+    def _fields_read(self, side: int, names: Sequence[str], scan: str) -> FieldsRead:
+        """What is read of the records of a side; its first records show how they are written."""
+        topic = text_of(self._history.side(side).topic)
+        found = self._sql.execute(names_and_example(f"select value from {scan} where topic = {topic}"))
+        fields = list(dict.fromkeys(name for name in names if name))
+        return FieldsRead(f"side = {side}", fields, shapes_of(found.fetchall()))
 
     def _number(self) -> None:
         """Give the plain rows their numbers, and their positions in their partitions."""
@@ -160,7 +161,8 @@ from (
         execute(
             self._sql,
             f"create temp table parsed as select s.rowid + 1 as n, p.position, s.rowid >= {self.last} as is_sentinel,"
-            " s.* exclude (is_plain), true as readable from scanned s positional join positions p where is_plain",
+            f" s.* exclude (is_plain), true as readable, {self._share} as share"
+            " from scanned s positional join positions p where is_plain",
         )
 
     def _positions(self, side: np.ndarray, part: np.ndarray, ends: dict[int, int]) -> np.ndarray:
@@ -203,8 +205,8 @@ from (
                 table |= {name: pa.array(column[mine + first]) for name, column in places.items()}
                 self._sql.register("odd_records", pa.table(table))
                 self._sql.execute(
-                    f"insert into parsed by name select *, {side} as side, n > {self.last} as is_sentinel"
-                    " from odd_records"
+                    f"insert into parsed by name select *, {side} as side, n > {self.last} as is_sentinel,"
+                    f" {self._share} as share from odd_records"
                 )
                 self._sql.unregister("odd_records")
 
@@ -215,14 +217,14 @@ from (
         is_null = " or ".join(f"p.{key} is null" for key in self.keys)
         fields = "".join(f", {quoted(field)}" for field in self.fields)
         shares = self._tables.shares
-        for number, share in enumerate(shares):
+        for number in range(len(shares)):
             mine = "parsed"
             if len(shares) > 1:
                 mine = "some_parsed"
                 self._tables.make(
                     mine,
                     f"select n, side, part, position, {names}, time_us, readable{fields} from parsed"
-                    f" where {share(*self.keys)}",
+                    f" where share = {number}",
                 )
             keys = self._tables.make_share(
                 "keys", number, f"select min(n) as key, {names} from {mine} where readable group by {names}"
