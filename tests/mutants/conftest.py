@@ -7,16 +7,21 @@ from collections.abc import Callable
 import pytest
 
 from tests.mutants.mutants import NO_NULL_KEYS, ON_TIME
-from tests.mutants.score import PROPERTY, Line
+from tests.mutants.score import EVIDENCE, PROPERTY, Line
 from tests.support.bundled import case_of, make_trace
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.formats.evidence import RunDirectory
 
 
 @pytest.fixture
-def score(request: pytest.FixtureRequest) -> Callable[[Line], None]:
-    """A function that leaves a line of the score in this test's report."""
-    return lambda line: request.node.user_properties.append((PROPERTY, tuple(line)))
+def score(request: pytest.FixtureRequest) -> Callable[[Line, RunDirectory], None]:
+    """A function that leaves a line of the score in this test's report, and where the evidence of it is."""
+
+    def leave(line: Line, run: RunDirectory) -> None:
+        place = line.place, line.name, line.join, str(run.path)
+        request.node.user_properties.extend([(PROPERTY, tuple(line)), (EVIDENCE, place)])
+
+    return leave
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from tidemark.campaigns.campaign import Campaign
 from tidemark.reports.markdown import read_table, table
 
 PROPERTY = "mutant"
+EVIDENCE = "evidence of a mutant"
+"""Where its evidence is: place, name, join, folder. ``python -m tests.diagnoses --record`` keeps it."""
 DOCUMENT = Path(__file__).parents[1] / "results" / "SCORE.md"
 JOURNAL = paths.root() / "build" / "mutants.jsonl"
 PLACES = ("pipeline", "sink", "state", "evidence", "engine")

@@ -52,6 +52,6 @@ def test_damaged_evidence_is_caught_by_name(join, late, recorded, tmp_path, scor
         kept = sound if copy.contract == contract_of(run) else naive.sound_rows(damaged)
         said = naive.outcomes(damaged, kept)
         place = "state" if name in STATE_EVIDENCE else "evidence"
-        score(Line(place, name, join, expected, "killed" if killed else "survived", **said))
+        score(Line(place, name, join, expected, "killed" if killed else "survived", **said), damaged)
 
     assert survived == {}

@@ -81,7 +81,8 @@ def test_a_mutant_is_caught_by_name(place, name, join, request, tmp_path: Path, 
             killed_by,
             "killed" if killed_by in verdict.findings_total else "survived",
             **said,
-        )
+        ),
+        run,
     )
 
     assert verdict.verdict == "INVALID", verdict

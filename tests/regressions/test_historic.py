@@ -10,7 +10,7 @@ import pytest
 from tests.mutants import naive
 from tests.mutants.evidence import Copy
 from tests.mutants.mutants import PIPELINES
-from tests.mutants.score import PROPERTY, Line
+from tests.mutants.score import EVIDENCE, PROPERTY, Line
 from tests.regressions.historic import HISTORIC
 from tests.support.bundled import case_of
 from tests.support.tiers import every_day
@@ -78,7 +78,8 @@ def test_the_bug_is_gone_and_would_be_caught_by_name(name, warm, tmp_path, reque
     killed = "killed" if case.killed_by in verdict.findings_total else "survived"
     said = naive.outcomes(damaged, naive.ids(run.output(), contract_of(run)))
     line = Line("engine", name, case.join, case.killed_by, killed, **said)
-    request.node.user_properties.append((PROPERTY, tuple(line)))
+    kept = "engine", name, case.join, str(damaged.path)
+    request.node.user_properties.extend([(PROPERTY, tuple(line)), (EVIDENCE, kept)])
     assert verdict.verdict == "INVALID"
     assert case.killed_by in verdict.findings_total, verdict.findings_total
 

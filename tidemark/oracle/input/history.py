@@ -10,6 +10,7 @@ alone (a NULL row of either side, a semi row). Identities are what predictions a
 
 from __future__ import annotations
 
+import copy
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 
 from tidemark.formats.contract import PRESERVED, Contract, Side
@@ -273,6 +275,23 @@ def read_history(run: Evidence, rest: Rest | None = None) -> History:
     _filter_rows(history)
     read_batches(history, run.batches())
     return history
+
+
+def under_contract(history: History, contract: Contract) -> History:
+    """The same rows under a contract that reads the same fields of the same records, by the same windows.
+
+    Kind, range of times, delays, policy and filters may differ. What follows from them is made anew; other columns are
+    shared, so that it costs little. Needs fields that are compared as BIGINTs (``read_as`` is ``None``).
+    """
+    planned, rows = as_planned(contract), copy.copy(history.rows)
+    unread = (Disposition.UNREADABLE, Disposition.UNREAD)
+    rows.disposition = bytearray([unread[one != Disposition.UNREADABLE] for one in history.rows.disposition])
+    manifest = msgspec.structs.replace(history.manifest, contract=contract.to_json())
+    changed = replace(
+        history, contract=planned, pushdown=place(planned), manifest=manifest, rows=rows, optional=set()
+    )
+    _filter_rows(changed)
+    return changed
 
 
 def _read_rows(history: History, inputs: Iterable[InputRecord], compared: ComparedValues) -> None:

@@ -1,0 +1,321 @@
+"""Asks the judge about a setting: what its query would have given, and how that differs from what came.
+
+Free of I/O and of any clock. The model answers, because it is quick (a run of some hundred rows takes it milliseconds);
+what explains everything is asked of SQL, too, and compared with Spark's own account of state and metrics
+(``confirmed``). Of evidence with more than ``WHOLE`` rows a sample of keys is asked about: those of wrong rows first,
+then others, drawn with the run's seed.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+
+from tidemark.diagnosis.observed import Came, Identities, Observed, observe
+from tidemark.diagnosis.setting import NullKeys, OutputReading, Setting
+from tidemark.errors import TidemarkError
+from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import Manifest, StateInfo
+from tidemark.oracle.compare.spark_account import check_spark_account
+from tidemark.oracle.delivery import may_repeat, resent
+from tidemark.oracle.expectation import prediction_of
+from tidemark.oracle.findings import FindingLog
+from tidemark.oracle.input.history import (
+    NO_KEY,
+    ROW_BITS,
+    ROW_MASK,
+    Disposition,
+    Evidence,
+    History,
+    read_history,
+    under_contract,
+)
+from tidemark.oracle.model.join_replay import Replay, replay
+from tidemark.oracle.model.sample import Sample
+from tidemark.oracle.spark.time_ranges import NULL_TIME_US
+from tidemark.oracle.sql.join_answer import ask
+
+WHOLE = 20_000
+"""Up to so many input rows all are asked about. Calibration: the model takes 5 µs a row."""
+SAMPLED = 5_000
+"""Of more rows so many are asked about."""
+
+
+class KeptEvidence:
+    """Evidence that is read once: a setting is asked about without reading files again."""
+
+    def __init__(self, run: Evidence) -> None:
+        self.manifest: Manifest = run.manifest
+        self._inputs, self._batches, self._output = list(run.inputs()), list(run.batches()), list(run.output())
+        self._faults, self._progress = list(run.faults()), list(run.progress())
+        state = run.state()
+        self._state = None if state is None else list(state)
+        self._assignments = list(run.executor_assignments())
+        self.inputs, self.batches, self.output = (
+            lambda: self._inputs,
+            lambda: self._batches,
+            lambda: self._output,
+        )
+        self.faults, self.progress, self.state = lambda: self._faults, lambda: self._progress, lambda: self._state
+        self.executor_assignments = lambda: self._assignments
+
+    def under(self, manifest: Manifest) -> KeptEvidence:
+        """The same, with another manifest."""
+        other = KeptEvidence.__new__(KeptEvidence)
+        other.__dict__.update(self.__dict__)
+        other.manifest = manifest
+        return other
+
+
+@dataclass
+class Answer:
+    """What a setting gives, compared with what came.
+
+    ``watermarks_fit``: they are those of the checkpoint. ``missing`` and ``extra`` count rows that are due, or not.
+    ``due`` are the rows that committed batches owe, ``strange`` records that are no rows.
+    """
+
+    setting: Setting
+    history: History
+    replayed: Replay
+    watermarks_fit: bool
+    due: Counter[Came] = field(default_factory=Counter)
+    missing: Counter[Came] = field(default_factory=Counter)
+    extra: Counter[Came] = field(default_factory=Counter)
+    strange: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def wrong(self) -> int:
+        """How many rows differ."""
+        return self.missing.total() + self.extra.total() + self.strange.total()
+
+    @property
+    def explains(self) -> bool:
+        """Whether nothing differs."""
+        return self.watermarks_fit and not self.wrong
+
+
+class Asker:
+    """Asks about one run of one join."""
+
+    def __init__(self, run: Evidence) -> None:
+        self.evidence = KeptEvidence(run)
+        self.manifest = self.evidence.manifest
+        self.contract = Contract.from_json(self.manifest.contract)
+        self.asked = 0
+        self.sampled: tuple[int, int] | None = None
+        self._wrong_rows: np.ndarray | None = None
+        self._bases: dict[object, History] = {}
+        self._observed: dict[OutputReading | None, Observed] = {}
+        self._answers: dict[Setting, Answer | None] = {}
+        self._copies = resent(self.manifest, self.evidence.faults(), self.evidence.output())
+        self.base = self._base(self.contract)
+        plans = [batch.plan for batch in self.base.batches]
+        self._planned_ms = [plan.watermark_ms for plan in plans]
+        self._owing = [plan.committed for plan in plans]
+        self._permitting = [may_repeat(self.manifest, plan) for plan in plans]
+        self.promised = self._first()
+
+    def _first(self) -> Answer:
+        """What the contract itself gives; the rows that differ are those of whose keys a sample is made."""
+        answer = self._answer(Setting(self.contract))
+        if len(self.base.rows) > WHOLE:
+            differ = [*answer.missing, *answer.extra]
+            rows = {one for identity, _ in differ for one in made_of(identity)}
+            self._wrong_rows = np.array(sorted(rows), dtype=np.int64)
+            answer = self._answer(Setting(self.contract))
+        return answer
+
+    def observed(self, reading: OutputReading | None = None) -> Observed:
+        """What came out."""
+        if reading not in self._observed:
+            self._observed[reading] = observe(self.base, self.evidence.output(), self._copies, reading)
+        return self._observed[reading]
+
+    def ask(self, setting: Setting) -> Answer | None:
+        """What a setting gives; ``None``: no contract can say it."""
+        if setting not in self._answers:
+            self.asked += 1
+            try:
+                self._answers[setting] = self._answer(setting)
+            except TidemarkError:
+                self._answers[setting] = None
+        return self._answers[setting]
+
+    def history(self, setting: Setting) -> History:
+        """The rows of the run as a setting has them."""
+        history = self._base(setting.contract)
+        history = replace(history, rows=_edited(history, setting), manifest=self._manifest(setting))
+        return replace(
+            under_contract(history, setting.contract) if history.read_as is None else history,
+            manifest=self._manifest(setting),
+        )
+
+    def confirmed(self, answer: Answer) -> list[str]:
+        """What else is wrong under a setting that explains the output: properties of state and metrics; and whether
+        SQL gives other rows.
+        """
+        history, finding_log = answer.history, FindingLog()
+        said = ask(history)
+        prediction = prediction_of(history, said)
+        found = []
+        if self.sampled is None:
+            ours, theirs = answer.replayed.batch_of, prediction.batch_of
+            if not history.optional and (ours != theirs or said.watermarks_ms != answer.replayed.watermarks_ms):
+                found.append("oracles_disagree")
+        check_spark_account(history, prediction, self.evidence, self.evidence.progress(), finding_log)
+        return [*found, *finding_log.totals()]
+
+    def _manifest(self, setting: Setting) -> Manifest:
+        """The manifest of a run of a setting."""
+        state = self.manifest.state
+        if setting.state_format is not None:
+            state = msgspec.structs.replace(state or StateInfo(), format=setting.state_format)
+        versions = dict(self.manifest.versions)
+        if setting.spark is not None:
+            versions["spark"] = setting.spark
+        return msgspec.structs.replace(
+            self.manifest, contract=setting.contract.to_json(), state=state, versions=versions, plan_differs=[]
+        )
+
+    def _base(self, contract: Contract) -> History:
+        """The rows as a contract reads them: read anew only where it reads other fields."""
+        reads = [replace(side, watermark_delay_ms=None, filters=()) for side in (contract.left, contract.right)]
+        key = (*reads, contract.bound.window_ms, contract.compared)
+        if any(side.fields for side in reads) or any(contract.compared):
+            key = (*key, contract)
+        if key not in self._bases:
+            manifest = msgspec.structs.replace(self.manifest, contract=contract.to_json())
+            self._bases[key] = read_history(self.evidence.under(manifest))
+        return self._bases[key]
+
+    def _answer(self, setting: Setting) -> Answer:
+        history = self.history(setting)
+        sample = self._sample(history)
+        replayed = replay(history, sample)
+        planned = self._planned_ms
+        answer = Answer(setting, history, replayed, replayed.watermarks_ms[: len(planned)] == planned)
+        self._compare(answer, self.observed(setting.reading))
+        return answer
+
+    def _sample(self, history: History) -> Sample:
+        """All rows, or those of some keys."""
+        count = len(history.rows)
+        if self._wrong_rows is None:
+            return Sample(np.ones(count, dtype=bool))
+        keys, of_row, sizes = np.unique(
+            np.frombuffer(history.rows.key, dtype=np.int64), return_inverse=True, return_counts=True
+        )
+        order = np.random.default_rng(abs(self.manifest.seed or 0)).permutation(len(keys))
+        is_wrong = np.zeros(len(keys), dtype=bool)
+        is_wrong[of_row[self._wrong_rows]] = True
+        wrong = order[is_wrong[order]]
+        wrong = wrong[np.cumsum(sizes[wrong]) <= SAMPLED // 2]
+        others = order[~is_wrong[order]]
+        others = others[np.cumsum(sizes[others]) <= SAMPLED // 2]
+        chosen = np.zeros(len(keys), dtype=bool)
+        chosen[wrong] = chosen[others] = True
+        self.sampled = int(chosen.sum()), len(keys)
+        return Sample(chosen[of_row])
+
+    def _compare(self, answer: Answer, observed: Observed) -> None:
+        history, setting = answer.history, answer.setting
+        predicted = self._predicted(answer)
+        if setting.first_of_output:
+            predicted = _first_of_ids(predicted, observed.rows, history)
+        in_sample = answer.replayed.sample.rows
+        everything = bool(in_sample.all())
+        for row in predicted.keys() | observed.rows.keys():
+            (identity, batch), due, came = row, predicted[row], observed.rows[row]
+            if not everything and not any(in_sample[one] for one in made_of(identity)):
+                continue
+            owed = batch < len(self._owing) and self._owing[batch]
+            if due and owed:
+                answer.due[row] = due
+            if came < due and owed:
+                answer.missing[row] = due - came
+            elif came > due and not (due and self._permitting[batch]):
+                answer.extra[row] = came - due
+        answer.strange = observed.strange
+
+    def _predicted(self, answer: Answer) -> Counter[Came]:
+        """The rows of a setting as the output of the run's own contract would show them."""
+        first_sentinel = answer.history.rows.first_sentinel
+        has_right = self.contract.output.right_id is not None
+        by_ids = not self.contract.output.has_refs or answer.setting.reading is OutputReading.WITHOUT_PLACES
+        identities = Identities(answer.history, by_ids=by_ids)
+        found: Counter[Came] = Counter()
+        for identity, batch in answer.replayed.batch_of.items():
+            left, right = identity >> ROW_BITS, identity & ROW_MASK
+            if left >= first_sentinel or right > first_sentinel:
+                continue
+            found[identities.of(identity if has_right else left << ROW_BITS), batch] += 1
+        return found
+
+
+def made_of(identity: int) -> tuple[int, ...]:
+    """The input rows of an output row."""
+    right = identity & ROW_MASK
+    return (identity >> ROW_BITS, right - 1) if right else (identity >> ROW_BITS,)
+
+
+def _first_of_ids(predicted: Counter[Came], came: Counter[Came], history: History) -> Counter[Came]:
+    """Of each left id the first row: of several of one batch one that came."""
+    ids, first = history.rows.id, dict[str | None, Came]()
+    for row in sorted(predicted, key=lambda one: (one[1], not came[one], one[0])):
+        first.setdefault(ids[row[0] >> ROW_BITS], row)
+    return Counter(dict.fromkeys(first.values(), 1))
+
+
+def _edited(history: History, setting: Setting) -> object:
+    """The columns of the rows, with what the setting changes in them."""
+    rows = _copied(history, setting)
+    if setting.null_keys is NullKeys.JOINED:
+        rows.key = array("q", [~key if NO_KEY < key < 0 else key for key in rows.key])
+    elif setting.null_keys is NullKeys.APART:
+        rows.key = array("q", [~row if NO_KEY < key < 0 else key for row, key in enumerate(rows.key)])
+    if setting.readings:
+        was_same = rows.event_us is rows.time_us
+        rows.event_us = array("q", rows.event_us)
+        for reading in setting.readings:
+            for row in range(rows.first_sentinel):
+                if rows.side[row] == reading.side and rows.event_us[row] != NULL_TIME_US:
+                    rows.event_us[row] = reading.of(rows.event_us[row])
+        if was_same:
+            rows.time_us = rows.event_us
+    for row in _dropped(history, setting):
+        rows.disposition[row] = Disposition.UNREADABLE
+    return rows
+
+
+def _copied(history: History, setting: Setting) -> object:
+    import copy
+
+    rows = copy.copy(history.rows)
+    rows.disposition = bytearray(rows.disposition)
+    return rows
+
+
+def _dropped(history: History, setting: Setting) -> list[int]:
+    """The rows that never reach the join."""
+    rows, dropped = history.rows, list(setting.unread)
+    if setting.first_of_id:
+        for side in setting.first_of_id:
+            seen: set[str | None] = set()
+            for batch in history.batches:
+                for row in batch.rows[side]:
+                    if rows.disposition[row] == Disposition.UNREADABLE:
+                        continue
+                    if rows.id[row] in seen:
+                        dropped.append(row)
+                    seen.add(rows.id[row])
+    return dropped
+
+
+__all__ = ["Answer", "Asker", "KeptEvidence", "Sequence", "lru_cache", "made_of"]

@@ -1,0 +1,289 @@
+"""Other deliveries: rows of a task, a batch, a partition, an executor, a key or a time range, missing or doubled.
+
+Free of I/O. A *group* is all rows that a setting owes and that have one thing in common. A delivery explains the rows
+that differ if they are exactly the rows of a group: all of them are missing, or each came once more, or came in a batch
+that is as far from its own. Groups are taken from the rows that differ, so that few are asked about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import comb
+
+from tidemark.diagnosis.asking import Answer, Asker, made_of
+from tidemark.diagnosis.observed import Came
+from tidemark.diagnosis.spark_hash import partition_of
+from tidemark.formats.events import write_time
+from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, History
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US
+
+FEWEST = 3
+"""Fewer rows are said to be single rows, not a range."""
+ALL = "all rows"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What happened to ``many`` rows; ``group`` names what they have in common, ``is_fitted``: by a range."""
+
+    name: str
+    said: str
+    many: int
+    is_fitted: bool = False
+
+
+@dataclass(frozen=True)
+class _Group:
+    name: str
+    said: str
+    is_fitted: bool = False
+
+
+def deliveries(asker: Asker, answer: Answer) -> list[Delivery]:
+    """What could have been done to the rows of an answer, so that they are those that came; none if nothing fits."""
+    if not answer.watermarks_fit or answer.strange or not answer.wrong:
+        return []
+    if answer.missing and not answer.extra:
+        return list(_missing(asker, answer))
+    if answer.extra and not answer.missing:
+        return list(_doubled(asker, answer))
+    return list(_moved(answer))
+
+
+def single_rows(answer: Answer) -> Delivery | None:
+    """A few rows alone: what is left where so few are wrong that anything explains them; ``None``: there are many."""
+    if not answer.watermarks_fit or answer.strange or not 0 < answer.wrong <= 2 * FEWEST:
+        return None
+    moved = _pairs_of_batches(answer)
+    lost, came = answer.missing.total() - len(moved), answer.extra.total() - len(moved)
+    twice = sum(many for row, many in answer.extra.items() if answer.due[row])
+    if max(lost, came, len(moved)) > FEWEST:
+        return None
+    said = []
+    if lost:
+        said.append(f"{_rows(lost)} never came")
+    if twice:
+        said.append(f"{_rows(twice)} came once more")
+    if came - twice > 0:
+        said.append(f"{_rows(came - twice)} came that {'are' if came - twice > 1 else 'is'} not due")
+    if moved:
+        said.append(f"{_rows(len(moved))} came in another batch")
+    return Delivery("single rows", f"{' and '.join(said)}, and all else is right", answer.wrong)
+
+
+def is_little(answer: Answer) -> bool:
+    """Whether so few rows are wrong, of so few, that they may be wrong in this way by chance."""
+    many = answer.wrong
+    return many <= FEWEST and comb(max(answer.due.total(), many), many) < 1000
+
+
+def _rows(many: int) -> str:
+    return f"{many:,} row{'' if many == 1 else 's'}"
+
+
+def _missing(asker: Asker, answer: Answer) -> Iterator[Delivery]:
+    if set(answer.missing) == set(answer.due):
+        yield Delivery("no rows", "no row came at all", answer.wrong)
+        return
+    for group in _groups(asker, answer, answer.missing):
+        text = f"{_all(answer.missing.total())} {group.said} are missing, and all else is right"
+        yield Delivery(f"missing: {group.name}", text, answer.missing.total(), group.is_fitted)
+
+
+def _doubled(asker: Asker, answer: Answer) -> Iterator[Delivery]:
+    extra, observed = answer.extra, asker.observed(answer.setting.reading)
+    if any(not answer.due[row] for row in extra):
+        return
+    times = {many // answer.due[row] + 1 for row, many in extra.items()}
+    if len(times) > 1 or any(many % answer.due[row] for row, many in extra.items()):
+        return
+    often = {2: "twice", 3: "three times"}.get(times.pop(), "several times")
+    everything = answer.due.keys() == extra.keys()
+    if everything:
+        yield Delivery("doubled: all rows", f"all {extra.total():,} rows came {often}", extra.total())
+        return
+    del observed
+    for group in _groups(asker, answer, extra):
+        text = f"{_all(len(extra))} {group.said} came {often}, and all else is right"
+        yield Delivery(f"doubled: {group.name}", text, len(extra), group.is_fitted)
+
+
+def _all(many: int) -> str:
+    return f"all {many:,} rows" if many > 1 else "the one row"
+
+
+def _moved(answer: Answer) -> Iterator[Delivery]:
+    """All rows, or all of a batch, came in another batch."""
+    moved = _pairs_of_batches(answer)
+    if len(moved) != answer.missing.total() or len(moved) != answer.extra.total() or len(moved) < FEWEST:
+        return
+    by = {came - due for _, due, came in moved}
+    if len(by) == 1 and len(moved) == answer.due.total():
+        far = by.pop()
+        text = f"all {len(moved):,} rows name a batch that is {abs(far)} {'after' if far > 0 else 'before'} their own"
+        yield Delivery("moved: all rows", text, len(moved))
+        return
+    batches = {(due, came) for _, due, came in moved}
+    of_batch = Counter(batch for (_, batch), many in answer.due.items() for _ in range(many))
+    if len(batches) == 1:
+        [(due, came)] = batches
+        if of_batch[due] == len(moved):
+            text = f"all {len(moved):,} rows of batch {due} came in batch {came}"
+            yield Delivery("moved: batch", text, len(moved))
+
+
+def _pairs_of_batches(answer: Answer) -> list[tuple[int, int, int]]:
+    """Each row that came in another batch than it is due in: identity, due, came."""
+    due: defaultdict[int, list[int]] = defaultdict(list)
+    came: defaultdict[int, list[int]] = defaultdict(list)
+    for found, rows in ((due, answer.missing), (came, answer.extra)):
+        for (identity, batch), many in rows.items():
+            found[identity] += [batch] * many
+    return [
+        (identity, *pair) for identity in due for pair in zip(sorted(due[identity]), sorted(came[identity]), strict=False)
+    ]
+
+
+# Groups
+
+
+def _groups(asker: Asker, answer: Answer, wrong: Mapping[Came, int]) -> Iterator[_Group]:
+    """The groups whose rows are exactly these; ranges only if nothing else is, and of some rows."""
+    found = list(_by_value(asker, answer, wrong))
+    if found:
+        yield from found
+    elif len(wrong) >= FEWEST:
+        yield from _by_range(answer, wrong)
+
+
+def _by_value(asker: Asker, answer: Answer, wrong: Mapping[Came, int]) -> Iterator[_Group]:
+    history, tasks = answer.history, tasks_of(asker, answer)
+    executors = {one.batch: one.executors for one in asker.evidence.executor_assignments()}
+
+    def executor(row: Came) -> str | None:
+        task = tasks(row)
+        return None if task is None else executors.get(row[1], {}).get(task)
+
+    single: list[tuple[str, Callable[[Came], object], Callable[[object], str]]] = [
+        ("task", lambda row: None if tasks(row) is None else (row[1], tasks(row)), _task),
+        ("batch", lambda row: row[1], lambda batch: f"of batch {batch}"),
+        ("executor of a batch", lambda row: None if executor(row) is None else (row[1], executor(row)), _executor),
+        ("executor", executor, lambda name: f"whose task ran on executor {name}"),
+        ("partition", tasks, lambda task: f"written by task {task} of any batch"),
+    ]
+    for side, topic in enumerate((history.contract.left.topic, history.contract.right.topic)):
+        single.append(
+            (
+                f"partition of {topic}",
+                lambda row, side=side: _input_partition(history, row, side),  # type: ignore[misc]
+                lambda number, topic=topic: f"of partition {number} of {topic}",  # type: ignore[misc]
+            )
+        )
+    single.append(
+        (
+            "key", lambda row: history.rows.key[made_of(row[0])[0]],
+            lambda _: f"of the key {_shown_key(history, next(iter(wrong)))}",
+        )
+    )  # fmt: skip
+    for name, value_of, said in single:
+        values = {value_of(row) for row in wrong}
+        if len(values) == 1 and (value := values.pop()) is not None:
+            if all(row in wrong for row in answer.due if value_of(row) == value):
+                yield _Group(name, said(value))
+                if name in ("task", "batch"):
+                    return  # what else is true of all rows of a task, or a batch, follows
+
+
+def _task(value: object) -> str:
+    batch, task = value  # type: ignore[misc]
+    return f"written by task {task} of batch {batch}"
+
+
+def _executor(value: object) -> str:
+    batch, name = value  # type: ignore[misc]
+    return f"of batch {batch} whose task ran on executor {name}"
+
+
+def _shown_key(history: History, row: Came) -> str:
+    return ", ".join("NULL" if part is None else repr(part) for part in history.key_of(made_of(row[0])[0]))
+
+
+def _input_partition(history: History, row: Came, side: int) -> int | None:
+    for one in made_of(row[0]):
+        if history.rows.side[one] == side:
+            return history.position(one)[0]
+    return None
+
+
+def _by_range(answer: Answer, wrong: Mapping[Came, int]) -> Iterator[_Group]:
+    """Batches in a row, from one on or up to one; event times in a row."""
+    batches = sorted({batch for _, batch in answer.due})
+    of_wrong = sorted({batch for _, batch in wrong})
+    first, last = of_wrong[0], of_wrong[-1]
+    if all(row in wrong for row in answer.due if first <= row[1] <= last) and len(of_wrong) > 1:
+        yield _Group("batches", f"of batches {first} to {last}", is_fitted=True)
+        return
+    if last == batches[-1] and all(row in wrong for row in answer.due if row[1] > first) and len(of_wrong) > 1:
+        yield _Group("the end", f"after some of batch {first}: the end of the output", is_fitted=True)
+        return
+    history = answer.history
+    for side, of in ((LEFT, history.contract.left), (1 - LEFT, history.contract.right)):
+        times = [_time(history, row, side) for row in wrong]
+        if None in times:
+            continue
+        low, high = min(times), max(times)  # type: ignore[type-var]
+        inside = [row for row in answer.due if (at := _time(history, row, side)) is not None and low <= at <= high]  # type: ignore[operator]
+        if len(inside) == len(wrong):
+            yield _Group(
+                "time range",
+                f"with {of.topic}.{of.time} from {write_time(low)} to {write_time(high)}",  # type: ignore[arg-type]
+                is_fitted=True,
+            )
+            return
+
+
+def _time(history: History, row: Came, side: int) -> int | None:
+    for one in made_of(row[0]):
+        if history.rows.side[one] == side:
+            time_us = history.rows.event_us[one]
+            return None if time_us == NULL_TIME_US else time_us
+    return None
+
+
+# Tasks
+
+
+def tasks_of(asker: Asker, answer: Answer) -> Callable[[Came], str | None]:
+    """Which partition of the query wrote a row, or would have written it; ``None``: that is not known.
+
+    A sink that shuffles by the key of its records puts them where Spark's hash says. That is taken only if all rows
+    that came are where it says, and the key of all of them is one and the same id of the row.
+    """
+    observed, history = asker.observed(answer.setting.reading), answer.history
+    known = {row: set(tasks) for row, tasks in observed.tasks.items()}
+    ids: list[Callable[[int], str | None]] = [
+        lambda identity: history.rows.id[identity >> ROW_BITS],
+        lambda identity: history.rows.id[(identity & ROW_MASK) - 1] if identity & ROW_MASK else None,
+    ]
+    numbers = {int(task) for tasks in known.values() for task in tasks if task.isdecimal()}
+    key = next(
+        (of for of in ids if observed.keys and all(of(row[0]) == name for row, name in observed.keys.items())), None
+    )
+    many = next((n for n in range(max(numbers, default=0) + 1, max(numbers, default=0) + 9) if _fits(observed.keys, known, n)), 0)
+
+    def task(row: Came) -> str | None:
+        if row in known:
+            return next(iter(known[row])) if len(known[row]) == 1 else None
+        return None if key is None or not many else str(partition_of(key(row[0]), many))
+
+    return task
+
+
+def _fits(keys: Mapping[Came, str | None], known: Mapping[Came, set[str]], partitions: int) -> bool:
+    return all(known[row] == {str(partition_of(key, partitions))} for row, key in keys.items())
+
+
+__all__ = ["ALL", "Delivery", "Sequence", "deliveries", "is_little", "pairwise", "single_rows", "tasks_of"]

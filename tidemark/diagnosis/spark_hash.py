@@ -1,0 +1,38 @@
+"""The partition that Spark's ``repartition(n, key)`` gives a row, of a text: which task would have written it.
+
+Pure. ``HashPartitioning.partitionIdExpression`` is ``pmod(hash(key), n)``, and ``hash`` is ``Murmur3_x86_32`` with the
+seed 42 (``hashUnsafeBytes``): four bytes at a time, then each byte that is left as a word of its own, signed.
+"""
+
+from __future__ import annotations
+
+_MASK = 0xFFFFFFFF
+_SEED = 42
+
+
+def partition_of(text: str | None, partitions: int) -> int:
+    """The number of the partition, from 0 on; a NULL has the hash of the seed alone."""
+    hashed = _SEED if text is None else _hash(text.encode())
+    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
+    return signed % partitions
+
+
+def _hash(data: bytes) -> int:
+    state, whole = _SEED, len(data) - len(data) % 4
+    for at in range(0, whole, 4):
+        state = _mixed(state, int.from_bytes(data[at : at + 4], "little"))
+    for at in range(whole, len(data)):
+        byte = data[at]
+        state = _mixed(state, (byte - 256 if byte > 127 else byte) & _MASK)
+    state ^= len(data)
+    state = (state ^ state >> 16) * 0x85EBCA6B & _MASK
+    state = (state ^ state >> 13) * 0xC2B2AE35 & _MASK
+    return state ^ state >> 16
+
+
+def _mixed(state: int, word: int) -> int:
+    word = word * 0xCC9E2D51 & _MASK
+    word = (word << 15 | word >> 17) & _MASK
+    state ^= word * 0x1B873593 & _MASK
+    state = (state << 13 | state >> 19) & _MASK
+    return (state * 5 + 0xE6546B64) & _MASK
