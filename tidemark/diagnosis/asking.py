@@ -8,11 +8,10 @@ then others, drawn with the run's seed.
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -33,6 +32,7 @@ from tidemark.oracle.input.history import (
     Disposition,
     Evidence,
     History,
+    Rows,
     read_history,
     under_contract,
 )
@@ -52,7 +52,11 @@ class KeptEvidence:
 
     def __init__(self, run: Evidence) -> None:
         self.manifest: Manifest = run.manifest
-        self._inputs, self._batches, self._output = list(run.inputs()), list(run.batches()), list(run.output())
+        self._inputs, self._batches, self._output = (
+            list(run.inputs()),
+            list(run.batches()),
+            list(run.output()),
+        )
         self._faults, self._progress = list(run.faults()), list(run.progress())
         state = run.state()
         self._state = None if state is None else list(state)
@@ -62,7 +66,11 @@ class KeptEvidence:
             lambda: self._batches,
             lambda: self._output,
         )
-        self.faults, self.progress, self.state = lambda: self._faults, lambda: self._progress, lambda: self._state
+        self.faults, self.progress, self.state = (
+            lambda: self._faults,
+            lambda: self._progress,
+            lambda: self._state,
+        )
         self.executor_assignments = lambda: self._assignments
 
     def under(self, manifest: Manifest) -> KeptEvidence:
@@ -167,7 +175,9 @@ class Asker:
         found = []
         if self.sampled is None:
             ours, theirs = answer.replayed.batch_of, prediction.batch_of
-            if not history.optional and (ours != theirs or said.watermarks_ms != answer.replayed.watermarks_ms):
+            if not history.optional and (
+                ours != theirs or said.watermarks_ms != answer.replayed.watermarks_ms
+            ):
                 found.append("oracles_disagree")
         check_spark_account(history, prediction, self.evidence, self.evidence.progress(), finding_log)
         return [*found, *finding_log.totals()]
@@ -181,12 +191,18 @@ class Asker:
         if setting.spark is not None:
             versions["spark"] = setting.spark
         return msgspec.structs.replace(
-            self.manifest, contract=setting.contract.to_json(), state=state, versions=versions, plan_differs=[]
+            self.manifest,
+            contract=setting.contract.to_json(),
+            state=state,
+            versions=versions,
+            plan_differs=[],
         )
 
     def _base(self, contract: Contract) -> History:
         """The rows as a contract reads them: read anew only where it reads other fields."""
-        reads = [replace(side, watermark_delay_ms=None, filters=()) for side in (contract.left, contract.right)]
+        reads = [
+            replace(side, watermark_delay_ms=None, filters=()) for side in (contract.left, contract.right)
+        ]
         key = (*reads, contract.bound.window_ms, contract.compared)
         if any(side.fields for side in reads) or any(contract.compared):
             key = (*key, contract)
@@ -273,9 +289,9 @@ def _first_of_ids(predicted: Counter[Came], came: Counter[Came], history: Histor
     return Counter(dict.fromkeys(first.values(), 1))
 
 
-def _edited(history: History, setting: Setting) -> object:
+def _edited(history: History, setting: Setting) -> Rows:
     """The columns of the rows, with what the setting changes in them."""
-    rows = _copied(history, setting)
+    rows = _copied(history)
     if setting.null_keys is NullKeys.JOINED:
         rows.key = array("q", [~key if NO_KEY < key < 0 else key for key in rows.key])
     elif setting.null_keys is NullKeys.APART:
@@ -284,7 +300,7 @@ def _edited(history: History, setting: Setting) -> object:
         was_same = rows.event_us is rows.time_us
         rows.event_us = array("q", rows.event_us)
         for reading in setting.readings:
-            for row in range(rows.first_sentinel):
+            for row in range(len(rows)):
                 if rows.side[row] == reading.side and rows.event_us[row] != NULL_TIME_US:
                     rows.event_us[row] = reading.of(rows.event_us[row])
         if was_same:
@@ -294,9 +310,8 @@ def _edited(history: History, setting: Setting) -> object:
     return rows
 
 
-def _copied(history: History, setting: Setting) -> object:
-    import copy
-
+def _copied(history: History) -> Rows:
+    """The same columns, and dispositions that can be changed."""
     rows = copy.copy(history.rows)
     rows.disposition = bytearray(rows.disposition)
     return rows
@@ -316,6 +331,3 @@ def _dropped(history: History, setting: Setting) -> list[int]:
                         dropped.append(row)
                     seen.add(rows.id[row])
     return dropped
-
-
-__all__ = ["Answer", "Asker", "KeptEvidence", "Sequence", "lru_cache", "made_of"]

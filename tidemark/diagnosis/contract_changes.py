@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tidemark.diagnosis.setting import Change, NullKeys, OutputReading, Setting, TimeReading, with_kind
-from tidemark.formats.contract import PRESERVED, Contract, JoinKind, Side, WatermarkPolicy
+from tidemark.formats.contract import Contract, JoinKind, Side, WatermarkPolicy
 from tidemark.oracle.causes.common_facts import duration
 from tidemark.oracle.input.history import History
 from tidemark.oracle.spark.spark_versions import RULES, minor_version
@@ -17,6 +17,7 @@ from tidemark.oracle.spark.time_ranges import FIRST_FORMAT_BY_TIME, LEFT, RIGHT,
 
 SIDES = ("left", "right")
 US_PER_S = 1_000_000
+_SOME, _FEW = 3, 0.1
 _KINDS = {
     JoinKind.INNER: "an inner join",
     JoinKind.LEFT_OUTER: "a left outer join",
@@ -47,8 +48,11 @@ def contract_changes(setting: Setting, history: History, spark: str) -> list[Cha
     ]
 
 
-def output_changes(setting: Setting) -> list[Change]:
-    """Other ways to read the records of the output; asked about where some of them are no rows."""
+def output_changes(setting: Setting, strange: int, came: int) -> list[Change]:
+    """Other ways to read the records of the output, of which ``strange`` are no rows, and ``came`` are.
+
+    A column that is another is so in all records: where few are strange, only what becomes of a NULL is asked about.
+    """
     left, right = setting.contract.left.topic, setting.contract.right.topic
     said = {
         OutputReading.EXCHANGED: f"the ids of {left} and {right} are exchanged in the output",
@@ -67,6 +71,7 @@ def output_changes(setting: Setting) -> list[Change]:
             family="output" if reading is not OutputReading.WITHOUT_PLACES else "places",
         )
         for reading, meaning in said.items()
+        if (reading is OutputReading.EMPTY_TEXT and strange >= _SOME) or came <= _FEW * strange
     ]  # fmt: skip
 
 
@@ -325,6 +330,3 @@ def _spark(setting: Setting, spark: str, history: History) -> Iterator[Change]:
             "what ran behaves as state formats before 4",
             lambda one: replace(one, state_format=2), family="spark",
         )  # fmt: skip
-
-
-__all__ = ["PRESERVED", "apart", "contract_changes", "output_changes"]

@@ -16,14 +16,30 @@ import numpy as np
 
 from tidemark.diagnosis.asking import Answer, Asker, made_of
 from tidemark.diagnosis.contract_changes import SIDES
-from tidemark.diagnosis.setting import Change, Setting, TimeReading
+from tidemark.diagnosis.setting import Change, TimeReading
 from tidemark.formats.contract import PRESERVED, JoinKind
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.causes.common_facts import duration, is_of_zones, zone_of
-from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Disposition, History
+from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, Disposition
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS
 
-_ROUND_MS = (86_400_000, 3_600_000, 1_800_000, 600_000, 60_000, 30_000, 10_000, 5_000, 1_000, 500, 100, 50, 10, 5, 1)
+_ROUND_MS = (
+    86_400_000,
+    3_600_000,
+    1_800_000,
+    600_000,
+    60_000,
+    30_000,
+    10_000,
+    5_000,
+    1_000,
+    500,
+    100,
+    50,
+    10,
+    5,
+    1,
+)
 """What numbers of people are multiples of."""
 _MOST_PAIRS = 500_000
 _DELAYS = 4
@@ -168,8 +184,12 @@ def _semi_limits(
     bound = answer.setting.contract.bound
     low_us = -(1 << 62) if bound.lower_ms is None else bound.lower_ms * US_PER_MS
     high_us = 1 << 62 if bound.upper_ms is None else bound.upper_ms * US_PER_MS
-    nearest = {left: min((d for d, _ in rows if d >= low_us), default=None) for left, rows in distances.items()}
-    farthest = {left: max((d for d, _ in rows if d <= high_us), default=None) for left, rows in distances.items()}
+    nearest = {
+        left: min((d for d, _ in rows if d >= low_us), default=None) for left, rows in distances.items()
+    }
+    farthest = {
+        left: max((d for d, _ in rows if d <= high_us), default=None) for left, rows in distances.items()
+    }
     lower, upper = _Limits(), _Limits()
     last = max((d for left, d in nearest.items() if d is not None and left in came), default=None)
     first = min((d for left, d in farthest.items() if d is not None and left in came), default=None)
@@ -191,16 +211,17 @@ def _distances(answer: Answer) -> dict[int, list[tuple[int, int]]] | None:
     """
     rows, disposition = answer.history.rows, answer.replayed.disposition
     of_key: tuple[dict[int, list[int]], dict[int, list[int]]] = (defaultdict(list), defaultdict(list))
-    for row in np.flatnonzero(
-        (disposition == Disposition.ACCEPTED) & answer.replayed.sample.rows
-    ).tolist():
+    for row in np.flatnonzero((disposition == Disposition.ACCEPTED) & answer.replayed.sample.rows).tolist():
         if row < rows.first_sentinel and rows.key[row] >= 0 and rows.time_us[row] != NULL_TIME_US:
             of_key[rows.side[row]][rows.key[row]].append(row)
     if sum(len(lefts) * len(of_key[RIGHT].get(key, ())) for key, lefts in of_key[LEFT].items()) > _MOST_PAIRS:
         return None
     times = rows.time_us
     return {
-        left: [(times[left] - times[right], left << ROW_BITS | (right + 1)) for right in of_key[RIGHT].get(key, ())]
+        left: [
+            (times[left] - times[right], left << ROW_BITS | (right + 1))
+            for right in of_key[RIGHT].get(key, ())
+        ]
         for key, lefts in of_key[LEFT].items()
         for left in lefts
     }
@@ -257,7 +278,11 @@ def _state_rows(asker: Asker, answer: Answer, side: int) -> Iterator[tuple[int, 
         if not 0 <= batch < len(history.batches):
             continue
         yield min(times), batch, False
-        gone = [rows.time_us[row] for row in accepted if rows.batch[row] <= batch and rows.time_us[row] not in times]
+        gone = [
+            rows.time_us[row]
+            for row in accepted
+            if rows.batch[row] <= batch and rows.time_us[row] not in times
+        ]
         if gone:
             yield max(gone), batch, True
 
@@ -287,7 +312,9 @@ def _latest(answer: Answer) -> list[tuple[int | None, int | None]]:
     return found
 
 
-def _watermarks(answer: Answer, latest: Iterable[tuple[int | None, int | None]], delays: Sequence[int | None]) -> list[int]:
+def _watermarks(
+    answer: Answer, latest: Iterable[tuple[int | None, int | None]], delays: Sequence[int | None]
+) -> list[int]:
     tracker = WatermarkTracker(delays, answer.setting.contract.policy)
     found = []
     for batch, of_sides in zip(answer.history.batches, latest, strict=True):
@@ -359,6 +386,21 @@ def _delay(
     )  # fmt: skip
 
 
+def _apart_in_state(asker: Asker, answer: Answer, side: int) -> list[int]:
+    """How far times in Spark's state are from those of their records, in microseconds, if all are as far."""
+    rows, found = answer.history.rows, set[int]()
+    for one in asker.evidence.state() or ():
+        if one.side == SIDES[side] and one.ref is not None and one.time_us is not None:
+            partition = answer.history.partitions[side].get(one.ref[0])
+            try:
+                row = partition.row_at(one.ref[1]) if partition is not None else -1
+            except IndexError:
+                continue
+            if row >= 0 and rows.event_us[row] != NULL_TIME_US:
+                found.add(one.time_us - rows.time_us[row])
+    return [us for us in found if us] if len(found) == 1 else []
+
+
 def _shifts(asker: Asker, answer: Answer) -> Iterator[Change]:
     """The times of one input are read a constant later or earlier, as in another time zone."""
     contract, latest = answer.setting.contract, _latest(answer)
@@ -369,7 +411,10 @@ def _shifts(asker: Asker, answer: Answer) -> Iterator[Change]:
         if delay is None:
             continue
         apart = [(delay - ms) * US_PER_MS for ms in _apart(latest, side, had_ms)]
-        zones = [us for us in dict.fromkeys(apart) if is_of_zones(us)]
+        zones = [
+            *_apart_in_state(asker, answer, side),
+            *(us for us in dict.fromkeys(apart) if is_of_zones(us)),
+        ]
         hours = [sign * 3_600_000_000 for sign in (1, -1)]
         topic = (contract.left, contract.right)[side].topic
         for us in list(dict.fromkeys([*zones, *hours]))[:_SHIFTS]:
@@ -386,6 +431,3 @@ def _shifts(asker: Asker, answer: Answer) -> Iterator[Change]:
                 is_fitted=True, family=f"{name} times",
                 also="other distances may fit as well" if is_guess else "",
             )  # fmt: skip
-
-
-__all__ = ["History", "Setting", "fitted_changes", "roundest"]

@@ -116,7 +116,9 @@ def _without_empty(record: OutputRecord, names: Sequence[str | None]) -> OutputR
     values = decode_object(record.value)
     if values is None:
         return record
-    return _rewritten(record, {name: None if name in names and of == "" else of for name, of in values.items()})
+    return _rewritten(
+        record, {name: None if name in names and of == "" else of for name, of in values.items()}
+    )
 
 
 def _one_back(record: OutputRecord, name: str) -> OutputRecord:

@@ -1,0 +1,45 @@
+"""Which other contract, or which delivery, would make a red run right: the judge is asked again.
+
+Free of Spark, Kafka and files. ``diagnose`` takes evidence, its verdict and a clock, and returns a :class:`Diagnosis`.
+
+    setting           a query to ask about: a contract, the rules of a Spark, what is done to rows; a change of one
+    contract_changes  what may be another in it, without a number from the evidence
+    fitted_changes    bounds, delays and clocks that the evidence names
+    deliveries        rows of a task, batch, partition, executor, key or time range, missing or doubled
+    observed          what came out, as rows that can be compared
+    asking            what a setting gives, and how that differs from what came
+    search            one change, then two; what explains everything, and what explains it as well
+    diagnosis         the answer, as data and in sentences
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark.diagnosis.diagnosis import Diagnosis, Explanation
+from tidemark.diagnosis.search import diagnose_join
+from tidemark.formats.chain import is_chain
+from tidemark.oracle.input.history import Evidence
+from tidemark.oracle.verdict import Verdict
+
+__all__ = ["LARGEST", "Diagnosis", "Explanation", "diagnose"]
+
+LARGEST = 300_000
+"""Of more input records nothing is asked: reading them again takes longer than any answer may."""
+
+
+def diagnose(run: Evidence, verdict: Verdict, is_over: Callable[[], bool] = lambda: False) -> Diagnosis:
+    """Say what explains the findings of a run. ``is_over`` tells whether the time for it is over.
+
+    Raises ``TidemarkError`` for evidence that cannot be read.
+    """
+    manifest = run.manifest
+    if not verdict.findings_total:
+        return Diagnosis(outcome="nothing wrong")
+    if manifest.audit is not None:
+        return Diagnosis(
+            outcome="not asked", notes=["an audit is not diagnosed: rows of it may be undetermined"]
+        )
+    if is_chain(manifest.contract) and verdict.unexplained_total:
+        return Diagnosis(outcome="not asked", notes=["a chain is not diagnosed: only single joins are"])
+    return diagnose_join(run, verdict, is_over)

@@ -1,0 +1,224 @@
+"""Which contract, or which delivery, makes the output of a run right: one change first, then two together.
+
+Free of I/O and of any clock: ``is_over`` says whether the time for it is over. Rules of an answer:
+
+* it explains *all* findings: watermarks, every output row, and Spark's state and metrics, by the model and by SQL;
+* it has the fewest changes; what is not that simple is not looked at once something simpler explains all;
+* all that explain equally well are named. Where few rows are wrong, and a number was taken from them, that these rows
+  alone are wrong is named, too: anything explains two rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tidemark.diagnosis.asking import Answer, Asker
+from tidemark.diagnosis.contract_changes import contract_changes, output_changes
+from tidemark.diagnosis.deliveries import Delivery, deliveries, is_little, single_rows
+from tidemark.diagnosis.diagnosis import Diagnosis, Explanation
+from tidemark.diagnosis.fitted_changes import fitted_changes
+from tidemark.diagnosis.setting import Change
+from tidemark.oracle.causes.cause_lines import first_read
+from tidemark.oracle.input.history import Evidence
+from tidemark.oracle.verdict import Verdict
+
+BEGINNINGS = 8
+"""So many single changes are the first of two: those that leave least unexplained."""
+MOST = 5
+"""So many explanations are named; of more there is no telling."""
+
+
+def diagnose_join(run: Evidence, verdict: Verdict, is_over: Callable[[], bool]) -> Diagnosis:
+    """The diagnosis of a run of one join, whose verdict is known."""
+    asker = Asker(run)
+    found = _Search(asker, verdict, is_over).run()
+    found.asked, found.sampled = asker.asked, asker.sampled
+    return found
+
+
+class _Search:
+    """One search: what it found out is kept, and how near it came."""
+
+    def __init__(self, asker: Asker, verdict: Verdict, is_over: Callable[[], bool]) -> None:
+        self._asker = asker
+        self._verdict = verdict
+        self._is_over = is_over
+        self._promised = asker.promised
+        self._nearest: tuple[int, str] | None = None
+        self._is_cut_short = False
+
+    def run(self) -> Diagnosis:
+        """Look for it."""
+        if self._asker.base.gaps:
+            return self._unexplained(["batches are missing, and rows of those that follow were not compared"])
+        if not self._verdict.unexplained_total and self._verdict.defects_total:
+            return self._of_defects()
+        if self._promised.explains:
+            why = "the output is exactly what the contract gives; what is wrong is what Spark says of its state and itself"
+            return self._unexplained([why])
+        found = self._singles() or self._pairs() or self._alone()
+        if not found or len(found) > MOST:
+            many = [f"{len(found)} pairs of changes would explain it, so none is named"] if found else []
+            return self._unexplained(many)
+        notes = [_CUT_SHORT] if self._is_cut_short else []
+        return Diagnosis(
+            outcome="explained" if len(found) == 1 else "several", explanations=found, notes=notes
+        )
+
+    def _of_defects(self) -> Diagnosis:
+        """Every finding is of a known defect: the output is exactly what this Spark gives."""
+        names = list(self._verdict.defects_total)
+        said = " and ".join(f"`{name}`" for name in names)
+        spark = self._asker.manifest.versions.get("spark")
+        message = (
+            f"the output is exactly what {f'Spark {spark}' if spark else 'Spark'} gives with its known"
+            f" defect{'s' if len(names) > 1 else ''} {said}"
+        )
+        return Diagnosis(outcome="defects", explanations=[Explanation(changes=names, message=message)])
+
+    def _unexplained(self, notes: Sequence[str]) -> Diagnosis:
+        causes = [one.message for one in first_read(self._verdict.causes)][:3]
+        nearest = "" if self._nearest is None else self._nearest[1]
+        cut = [_CUT_SHORT] if self._is_cut_short else []
+        return Diagnosis(outcome="unexplained", common=causes, nearest=nearest, notes=[*notes, *cut])
+
+    # One change
+
+    def _singles(self) -> list[Explanation]:
+        promised = self._promised
+        found = [_delivered(one) for one in deliveries(self._asker, promised)] if self._is_of_rows() else []
+        changes: list[Change] = []
+        for change, answer in self._answers(promised, self._changes(promised)):
+            if answer.explains and self._is_confirmed([change], answer):
+                changes.append(change)
+        changes = _simplest(changes)
+        found = [*[_explained([change]) for change in changes], *found]
+        is_doubtful = any(change.is_fitted for change in changes) or promised.wrong == 1
+        if found and is_doubtful and is_little(promised):
+            found += self._alone()
+        return found
+
+    def _changes(self, answer: Answer) -> list[Change]:
+        spark = self._asker.manifest.versions.get("spark", "")
+        fixed = contract_changes(answer.setting, self._asker.base, spark)
+        came = self._asker.observed(answer.setting.reading).rows.total()
+        of_output = output_changes(answer.setting, answer.strange.total(), came) if answer.strange else []
+        return [*of_output, *fixed, *fitted_changes(self._asker, answer)]
+
+    def _answers(self, answer: Answer, changes: Sequence[Change]) -> Iterator[tuple[Change, Answer]]:
+        """What each change gives, until the time is over."""
+        for change in changes:
+            if self._is_over():
+                self._is_cut_short = True
+                return
+            said = self._asker.ask(change.apply(answer.setting))
+            if said is not None and said is not answer:
+                yield change, said
+
+    def _is_confirmed(self, changes: Sequence[Change], answer: Answer) -> bool:
+        """Whether state and metrics are explained, too; if not, it is the nearest."""
+        left = self._asker.confirmed(answer)
+        if left:
+            said = f"nearest: {_gives(changes)} explains output and watermarks, but not {', '.join(left)}"
+            if self._nearest is None or len(changes) < self._nearest[0]:
+                self._nearest = len(changes), said
+        return not left
+
+    # Two changes
+
+    def _pairs(self) -> list[Explanation]:
+        found: list[tuple[list[Change], list[Delivery]]] = []
+        seen: set[frozenset[str]] = set()
+        for first, answer in self._beginnings():
+            for delivery in deliveries(self._asker, answer):
+                if not delivery.is_fitted and self._is_confirmed([first], answer):
+                    found.append(([first], [delivery]))
+            for second, both in self._answers(answer, self._changes(answer)):
+                names = frozenset((first.name, second.name))
+                if first.of_family == second.of_family or names in seen:
+                    continue
+                seen.add(names)
+                if both.explains and self._is_confirmed([first, second], both):
+                    found.append(([first, second], []))
+        return [_explained(changes, some) for changes, some in _simplest_pairs(found)]
+
+    def _beginnings(self) -> list[tuple[Change, Answer]]:
+        """The single changes that leave least unexplained, and less than none does."""
+        promised = self._promised
+        answers = list(self._answers(promised, self._changes(promised)))
+        better = [(change, answer) for change, answer in answers if _left(answer) < _left(promised)]
+        return sorted(better, key=lambda one: _left(one[1]))[:BEGINNINGS]
+
+    # Rows alone
+
+    def _alone(self) -> list[Explanation]:
+        delivery = single_rows(self._promised) if self._is_of_rows() else None
+        return [] if delivery is None else [_delivered(delivery)]
+
+    def _is_of_rows(self) -> bool:
+        """Whether nothing is wrong but output rows: the query read and kept what it had to."""
+        wrong = self._verdict.unexplained_total
+        return "decoded_differently" not in wrong and not self._asker.confirmed(self._promised)
+
+
+_CUT_SHORT = "the time for it was over before all was asked; a longer --budget asks about more"
+
+
+def _left(answer: Answer) -> tuple[bool, int]:
+    """How much an answer leaves unexplained."""
+    return not answer.watermarks_fit, answer.wrong
+
+
+def _simplest(changes: Sequence[Change]) -> list[Change]:
+    """Of each family the simplest: one without a number from the evidence, if there is one; then the first."""
+    best: dict[str, Change] = {}
+    for change in changes:
+        known = best.get(change.of_family)
+        if known is None:
+            best[change.of_family] = change
+        elif not known.is_fitted and change.is_fitted and change.also:
+            best[change.of_family] = _with_also(known, change)
+    if len(best) > 1:
+        best.pop("places", None)  # where another column explains it, that says more
+    return sorted(best.values(), key=lambda one: one.is_fitted)
+
+
+def _with_also(known: Change, other: Change) -> Change:
+    """A change, with what else of its family would give the same."""
+    return known if known.also else replace(known, also=other.also)
+
+
+def _simplest_pairs(
+    found: Sequence[tuple[list[Change], list[Delivery]]],
+) -> list[tuple[list[Change], list[Delivery]]]:
+    """Of pairs of the same two families the first; those with fewer numbers from the evidence first."""
+    best: dict[frozenset[str], tuple[list[Change], list[Delivery]]] = {}
+    order = sorted(found, key=lambda one: sum(change.is_fitted for change in one[0]))
+    for changes, some in order:
+        families = frozenset([*(change.of_family for change in changes), *(one.name for one in some)])
+        best.setdefault(families, (changes, some))
+    fewest = min((sum(change.is_fitted for change in changes) for changes, _ in best.values()), default=0)
+    return [one for one in best.values() if sum(change.is_fitted for change in one[0]) == fewest]
+
+
+def _gives(changes: Sequence[Change]) -> str:
+    first, *others = changes
+    return " and ".join(
+        [first.gives.removesuffix(" gives"), *(one.gives.removesuffix(" gives") for one in others)]
+    )
+
+
+def _explained(changes: Sequence[Change], some: Sequence[Delivery] = ()) -> Explanation:
+    if len(changes) == 1:
+        [change] = changes
+        message = f"the output is exactly what {change.gives}: {change.meaning}"
+    else:
+        message = f"the output is exactly what the contract gives with two changes: {'; and '.join(one.meaning for one in changes)}"
+    message += "".join(f"; and {one.said}" for one in some)
+    names = [*(one.name for one in changes), *(one.name for one in some)]
+    return Explanation(changes=names, message=message, also=[one.also for one in changes if one.also])
+
+
+def _delivered(delivery: Delivery) -> Explanation:
+    return Explanation(changes=[delivery.name], message=f"the contract's rows, but {delivery.said}")
