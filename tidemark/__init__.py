@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tidemark.oracle.findings import Finding
     from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
     from tidemark.oracle.verdict import Verdict
-    from tidemark.public_api import audit, check, report, run
+    from tidemark.public_api import audit, check, diagnose, report, run
     from tidemark.runner.one_run import RunResult
     from tidemark.runner.run_options import RunOptions
 
@@ -93,6 +93,7 @@ __all__ = [
     "avro_pair",
     "check",
     "csv_pair",
+    "diagnose",
     "json_schema_pair",
     "protobuf_pair",
     "read_json",
@@ -120,7 +121,7 @@ _MODULES = {
     "tidemark.oracle.findings": ("Finding",),
     "tidemark.oracle.verdict": ("Verdict",),
     "tidemark.oracle.spark.known_defects": ("KNOWN_DEFECTS",),
-    "tidemark.public_api": ("audit", "check", "report", "run"),
+    "tidemark.public_api": ("audit", "check", "diagnose", "report", "run"),
     "tidemark.runner.one_run": ("RunResult",),
     "tidemark.runner.run_options": ("RunOptions",),
 }  # fmt: skip

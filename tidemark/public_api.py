@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 if TYPE_CHECKING:
     from tidemark.auditor import AuditResult
     from tidemark.auditor.audit_options import Report as AuditReport
+    from tidemark.diagnosis import Diagnosis
     from tidemark.oracle import Verdict
     from tidemark.oracle.large.engine import OpenEngine
     from tidemark.runner import RunResult
@@ -104,6 +105,32 @@ def check(
     if save:
         directory.write_json("verdict", verdict)
     return verdict
+
+
+def diagnose(run_dir: str | Path, *, budget_s: float = 10.0) -> Diagnosis:
+    """Say which other contract, or which delivery, would make a red run right: what ``tidemark diagnose`` does.
+
+    Offline. The search ends after ``budget_s`` seconds; reading the evidence is not counted. Raises ``UsageError`` for
+    evidence that cannot be read or is not as it was sealed, and for one with more than 300,000 input records.
+    """
+    import time
+
+    from tidemark.diagnosis import LARGEST
+    from tidemark.diagnosis import diagnose as ask_again
+    from tidemark.errors import UsageError
+    from tidemark.formats.evidence import open_run
+
+    verdict, directory = check(run_dir), open_run(Path(run_dir))
+    topics = directory.manifest.inputs.values()
+    records = sum(sum(one.end_offsets.values()) - sum(one.start_offsets.values()) for one in topics)
+    if records > LARGEST:
+        raise UsageError(
+            f"{str(run_dir)!r} has {records:,} input records",
+            detail=f"a run of more than {LARGEST:,} is not diagnosed",
+            hint="run it again with fewer rows (--impressions), or read the causes that `tidemark check` prints",
+        )
+    end = time.monotonic() + budget_s
+    return ask_again(directory, verdict, lambda: time.monotonic() > end)
 
 
 def report(run_dir: str | Path, *, to: str | Path | None = None) -> Path:

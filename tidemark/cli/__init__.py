@@ -19,6 +19,7 @@ from tidemark.cli import (
     check_commands,
     contract_commands,
     conversion_commands,
+    diagnosis_commands,
     fuzz_commands,
     init_commands,
     redaction_commands,
@@ -56,7 +57,8 @@ def _options(
 
 
 for _module in (
-    stack_commands, init_commands, run_commands, chaos_commands, contract_commands, check_commands, audit_commands,
+    stack_commands, init_commands, run_commands, chaos_commands, contract_commands, check_commands, diagnosis_commands,
+    audit_commands,
     trace_commands, sink_commands, fuzz_commands, versions_commands, conversion_commands, redaction_commands,
 ):  # fmt: skip
     _module.register(app)

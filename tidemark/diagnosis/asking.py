@@ -12,6 +12,7 @@ import copy
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +21,16 @@ from tidemark.diagnosis.observed import Came, Identities, Observed, observe
 from tidemark.diagnosis.setting import NullKeys, OutputReading, Setting
 from tidemark.errors import TidemarkError
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import Manifest, StateInfo
+from tidemark.formats.evidence import (
+    Batch,
+    ExecutorAssignment,
+    InputRecord,
+    Manifest,
+    OutputRecord,
+    StateInfo,
+    StateRow,
+)
+from tidemark.formats.faults import Fault
 from tidemark.oracle.compare.spark_account import check_spark_account
 from tidemark.oracle.delivery import may_repeat, resent
 from tidemark.oracle.expectation import prediction_of
@@ -61,17 +71,34 @@ class KeptEvidence:
         state = run.state()
         self._state = None if state is None else list(state)
         self._assignments = list(run.executor_assignments())
-        self.inputs, self.batches, self.output = (
-            lambda: self._inputs,
-            lambda: self._batches,
-            lambda: self._output,
-        )
-        self.faults, self.progress, self.state = (
-            lambda: self._faults,
-            lambda: self._progress,
-            lambda: self._state,
-        )
-        self.executor_assignments = lambda: self._assignments
+
+    def inputs(self) -> list[InputRecord]:
+        """As ``Evidence``."""
+        return self._inputs
+
+    def batches(self) -> list[Batch]:
+        """As ``Evidence``."""
+        return self._batches
+
+    def output(self) -> list[OutputRecord]:
+        """As ``Evidence``."""
+        return self._output
+
+    def faults(self) -> list[Fault]:
+        """As ``Evidence``."""
+        return self._faults
+
+    def progress(self) -> list[dict[str, Any]]:
+        """As ``Evidence``."""
+        return self._progress
+
+    def state(self) -> list[StateRow] | None:
+        """As ``Evidence``."""
+        return self._state
+
+    def executor_assignments(self) -> list[ExecutorAssignment]:
+        """As ``Evidence``."""
+        return self._assignments
 
     def under(self, manifest: Manifest) -> KeptEvidence:
         """The same, with another manifest."""
@@ -203,7 +230,7 @@ class Asker:
         reads = [
             replace(side, watermark_delay_ms=None, filters=()) for side in (contract.left, contract.right)
         ]
-        key = (*reads, contract.bound.window_ms, contract.compared)
+        key: tuple[object, ...] = (*reads, contract.bound.window_ms, contract.compared)
         if any(side.fields for side in reads) or any(contract.compared):
             key = (*key, contract)
         if key not in self._bases:

@@ -44,7 +44,7 @@ def contract_changes(setting: Setting, history: History, spark: str) -> list[Cha
         *_null_times(contract),
         *_steps(setting, history),
         *_readings(setting),
-        *_spark(setting, spark, history),
+        *_spark(spark, history),
     ]
 
 
@@ -182,7 +182,7 @@ def _null_keys(setting: Setting, history: History) -> Iterator[Change]:
         f"NULL keys {value}",
         "this contract gives, if a NULL key is equal to a NULL key" if not joins
         else "this contract gives, if NULL keys match nothing, as in SQL",
-        "the query joins rows whose key has a NULL" if not joins else "the query drops no row with a NULL key, and joins none",
+        "the query joins rows whose key has a NULL" if not joins else "the query joins no row whose key has a NULL",
         lambda one: replace(one, null_keys=value), family="NULL keys",
     )  # fmt: skip
 
@@ -306,7 +306,7 @@ def _readings(setting: Setting) -> Iterator[Change]:
         )  # fmt: skip
 
 
-def _spark(setting: Setting, spark: str, history: History) -> Iterator[Change]:
+def _spark(spark: str, history: History) -> Iterator[Change]:
     """The rules and known defects of another Spark, or of another format of the state."""
     ran = minor_version(spark)
     for version in RULES:

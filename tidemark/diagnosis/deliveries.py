@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import comb
+from typing import cast
 
 from tidemark.diagnosis.asking import Answer, Asker, made_of
 from tidemark.diagnosis.observed import Came
@@ -193,22 +194,23 @@ def _by_value(asker: Asker, answer: Answer, wrong: Mapping[Came, int]) -> Iterat
     )  # fmt: skip
     for name, value_of, said in single:
         values = {value_of(row) for row in wrong}
-        if len(values) == 1 and (value := values.pop()) is not None:
-            if all(row in wrong for row in answer.due if value_of(row) == value):
-                if name == "key" and len(wrong) < FEWEST:
-                    continue  # a key of a row or two is those rows
-                yield _Group(name, said(value))
-                if name in ("task", "batch"):
-                    return  # what else is true of all rows of a task, or a batch, follows
+        value = values.pop() if len(values) == 1 else None
+        if value is None or any(row not in wrong and value_of(row) == value for row in answer.due):
+            continue
+        if name == "key" and len(wrong) < FEWEST:
+            continue  # a key of a row or two is those rows
+        yield _Group(name, said(value))
+        if name in ("task", "batch"):
+            return  # what else is true of all rows of a task, or a batch, follows
 
 
 def _task(value: object) -> str:
-    batch, task = value  # type: ignore[misc]
+    batch, task = cast("tuple[int, str]", value)
     return f"written by task {task} of batch {batch}"
 
 
 def _executor(value: object) -> str:
-    batch, name = value  # type: ignore[misc]
+    batch, name = cast("tuple[int, str]", value)
     return f"of batch {batch} whose task ran on executor {name}"
 
 
@@ -240,19 +242,15 @@ def _by_range(answer: Answer, wrong: Mapping[Came, int]) -> Iterator[_Group]:
         return
     history = answer.history
     for side, of in ((LEFT, history.contract.left), (1 - LEFT, history.contract.right)):
-        times = [_time(history, row, side) for row in wrong]
-        if None in times:
+        known = {row: _time(history, row, side) for row in answer.due}
+        times = [at for row in wrong if (at := known.get(row)) is not None]
+        if len(times) < len(wrong):
             continue
-        low, high = min(times), max(times)  # type: ignore[type-var]
-        inside = [
-            row for row in answer.due if (at := _time(history, row, side)) is not None and low <= at <= high
-        ]  # type: ignore[operator]
+        low, high = min(times), max(times)
+        inside = [row for row, at in known.items() if at is not None and low <= at <= high]
         if len(inside) == len(wrong):
-            yield _Group(
-                "time range",
-                f"with {of.topic}.{of.time} from {write_time(low)} to {write_time(high)}",  # type: ignore[arg-type]
-                is_fitted=True,
-            )
+            said = f"with {of.topic}.{of.time} from {write_time(low)} to {write_time(high)}"
+            yield _Group("time range", said, is_fitted=True)
             return
 
 

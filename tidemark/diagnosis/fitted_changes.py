@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def fitted_changes(asker: Asker, answer: Answer) -> list[Change]:
     """Changes of the setting of an answer with a number that the differences name."""
     found: list[Change] = []
     if not answer.watermarks_fit:
-        found += [*_delays(asker, answer), *_shifts(asker, answer)]
+        found += [*_delays(answer), *_shifts(asker, answer)]
     if answer.wrong:
         found += _bounds(asker, answer)
     return found
@@ -106,7 +107,7 @@ def _bounds(asker: Asker, answer: Answer) -> Iterator[Change]:
         narrowed = _narrowed(asker, answer, end, of_pairs)
         said_ms = bound.lower_ms if end == "lower" else bound.upper_ms
         for ms in _values(narrowed, said_ms):
-            changed = {f"{end}_ms": ms, f"{end}_strict": False}
+            changed: dict[str, Any] = {f"{end}_ms": ms, f"{end}_strict": False}
             if replace(bound, **changed) == bound or replace(bound, **changed).problem:
                 continue
             yield Change(
@@ -117,7 +118,7 @@ def _bounds(asker: Asker, answer: Answer) -> Iterator[Change]:
                     one,
                     contract=replace(one.contract, bound=replace(one.contract.bound, **changed)),
                 ),
-                is_fitted=True, also=_others(narrowed, ms), family=f"{end} end",
+                is_fitted=True, also=_others(narrowed), family=f"{end} end",
             )  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def _span(ms: int | None) -> str:
     return "open" if ms is None else duration(ms * US_PER_MS)
 
 
-def _others(limits: _Limits, ms: int) -> str:
+def _others(limits: _Limits) -> str:
     """What else would give the same, as far as the rows tell."""
     low, high = limits.low_ms, limits.high_ms
     if low is None or high is None:
@@ -340,7 +341,7 @@ def _apart(latest: Sequence[tuple[int | None, int | None]], side: int, had_ms: S
     return [ms for ms, _ in found.most_common()]
 
 
-def _delays(asker: Asker, answer: Answer) -> Iterator[Change]:
+def _delays(answer: Answer) -> Iterator[Change]:
     """One delay is another, or both are."""
     contract, latest = answer.setting.contract, _latest(answer)
     had_ms = [batch.plan.watermark_ms for batch in answer.history.batches]

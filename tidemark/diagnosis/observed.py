@@ -43,7 +43,7 @@ class Identities:
     def __init__(self, history: History, *, by_ids: bool) -> None:
         self._first: list[int] | None = None
         if by_ids:
-            rows, first = history.rows, {}
+            rows, first = history.rows, dict[tuple[int, str], int]()
             self._first = [
                 row if name is None else first.setdefault((side, name), row)
                 for row, (side, name) in enumerate(zip(rows.side, rows.id, strict=True))

@@ -55,7 +55,7 @@ class _Search:
         if not self._verdict.unexplained_total and self._verdict.defects_total:
             return self._of_defects()
         if self._promised.explains:
-            why = "the output is exactly what the contract gives; what is wrong is what Spark says of its state and itself"
+            why = "the output is exactly what the contract gives; wrong is what Spark says of its state and itself"
             return self._unexplained([why])
         found = self._singles() or self._pairs() or self._alone()
         if not found or len(found) > MOST:
@@ -131,9 +131,9 @@ class _Search:
         found: list[tuple[list[Change], list[Delivery]]] = []
         seen: set[frozenset[str]] = set()
         for first, answer in self._beginnings():
-            for delivery in deliveries(self._asker, answer):
-                if not delivery.is_fitted and self._is_confirmed([first], answer):
-                    found.append(([first], [delivery]))
+            of_rows = [one for one in deliveries(self._asker, answer) if not one.is_fitted]
+            if of_rows and self._is_confirmed([first], answer):
+                found += [([first], [one]) for one in of_rows]
             for second, both in self._answers(answer, self._changes(answer)):
                 names = frozenset((first.name, second.name))
                 if first.of_family == second.of_family or names in seen:
@@ -214,7 +214,8 @@ def _explained(changes: Sequence[Change], some: Sequence[Delivery] = ()) -> Expl
         [change] = changes
         message = f"the output is exactly what {change.gives}: {change.meaning}"
     else:
-        message = f"the output is exactly what the contract gives with two changes: {'; and '.join(one.meaning for one in changes)}"
+        meanings = "; and ".join(one.meaning for one in changes)
+        message = f"the output is exactly what the contract gives with two changes: {meanings}"
     message += "".join(f"; and {one.said}" for one in some)
     names = [*(one.name for one in changes), *(one.name for one in some)]
     return Explanation(changes=names, message=message, also=[one.also for one in changes if one.also])
