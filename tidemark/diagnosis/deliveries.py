@@ -25,7 +25,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Delivery:
+class RowDelivery:
     """What happened to ``many`` rows; ``group`` names what they have in common, ``is_fitted``: by a range."""
 
     name: str
@@ -41,7 +41,7 @@ class _Group:
     is_fitted: bool = False
 
 
-def deliveries(asker: Asker, answer: Answer) -> list[Delivery]:
+def deliveries(asker: Asker, answer: Answer) -> list[RowDelivery]:
     """What could have been done to the rows of an answer, so that they are those that came; none if nothing fits."""
     if not answer.watermarks_fit or answer.strange or not answer.wrong:
         return []
@@ -52,7 +52,7 @@ def deliveries(asker: Asker, answer: Answer) -> list[Delivery]:
     return list(_moved(answer))
 
 
-def single_rows(answer: Answer) -> Delivery | None:
+def single_rows(answer: Answer) -> RowDelivery | None:
     """A few rows alone: what is left where so few are wrong that anything explains them; ``None``: there are many."""
     if not answer.watermarks_fit or answer.strange or not 0 < answer.wrong <= 2 * FEWEST:
         return None
@@ -70,7 +70,7 @@ def single_rows(answer: Answer) -> Delivery | None:
         said.append(f"{_rows(came - twice)} came that {'are' if came - twice > 1 else 'is'} not due")
     if moved:
         said.append(f"{_rows(len(moved))} came in another batch")
-    return Delivery("single rows", f"{' and '.join(said)}, and all else is right", answer.wrong)
+    return RowDelivery("single rows", f"{' and '.join(said)}, and all else is right", answer.wrong)
 
 
 def is_little(answer: Answer) -> bool:
@@ -83,16 +83,16 @@ def _rows(many: int) -> str:
     return f"{many:,} row{'' if many == 1 else 's'}"
 
 
-def _missing(asker: Asker, answer: Answer) -> Iterator[Delivery]:
+def _missing(asker: Asker, answer: Answer) -> Iterator[RowDelivery]:
     if set(answer.missing) == set(answer.due):
-        yield Delivery("no rows", "no row came at all", answer.wrong)
+        yield RowDelivery("no rows", "no row came at all", answer.wrong)
         return
     for group in _groups(asker, answer, answer.missing):
         text = f"{_all(answer.missing.total())} {group.said} are missing, and all else is right"
-        yield Delivery(f"missing: {group.name}", text, answer.missing.total(), group.is_fitted)
+        yield RowDelivery(f"missing: {group.name}", text, answer.missing.total(), group.is_fitted)
 
 
-def _doubled(asker: Asker, answer: Answer) -> Iterator[Delivery]:
+def _doubled(asker: Asker, answer: Answer) -> Iterator[RowDelivery]:
     extra = answer.extra
     if any(not answer.due[row] for row in extra):
         return
@@ -102,18 +102,18 @@ def _doubled(asker: Asker, answer: Answer) -> Iterator[Delivery]:
     often = {2: "twice", 3: "three times"}.get(times.pop(), "several times")
     everything = answer.due.keys() == extra.keys()
     if everything:
-        yield Delivery("doubled: all rows", f"all {extra.total():,} rows came {often}", extra.total())
+        yield RowDelivery("doubled: all rows", f"all {extra.total():,} rows came {often}", extra.total())
         return
     for group in _groups(asker, answer, extra):
         text = f"{_all(len(extra))} {group.said} came {often}, and all else is right"
-        yield Delivery(f"doubled: {group.name}", text, len(extra), group.is_fitted)
+        yield RowDelivery(f"doubled: {group.name}", text, len(extra), group.is_fitted)
 
 
 def _all(many: int) -> str:
     return f"all {many:,} rows" if many > 1 else "the one row"
 
 
-def _moved(answer: Answer) -> Iterator[Delivery]:
+def _moved(answer: Answer) -> Iterator[RowDelivery]:
     """All rows, or all of a batch, came in another batch."""
     moved = _pairs_of_batches(answer)
     if len(moved) != answer.missing.total() or len(moved) != answer.extra.total() or len(moved) < FEWEST:
@@ -122,7 +122,7 @@ def _moved(answer: Answer) -> Iterator[Delivery]:
     if len(by) == 1 and len(moved) == answer.due.total():
         far = by.pop()
         text = f"all {len(moved):,} rows name a batch that is {abs(far)} {'after' if far > 0 else 'before'} their own"
-        yield Delivery("moved: all rows", text, len(moved))
+        yield RowDelivery("moved: all rows", text, len(moved))
         return
     batches = {(due, came) for _, due, came in moved}
     of_batch = Counter(batch for (_, batch), many in answer.due.items() for _ in range(many))
@@ -130,7 +130,7 @@ def _moved(answer: Answer) -> Iterator[Delivery]:
         [(due, came)] = batches
         if of_batch[due] == len(moved):
             text = f"all {len(moved):,} rows of batch {due} came in batch {came}"
-            yield Delivery("moved: batch", text, len(moved))
+            yield RowDelivery("moved: batch", text, len(moved))
 
 
 def _pairs_of_batches(answer: Answer) -> list[tuple[int, int, int]]:

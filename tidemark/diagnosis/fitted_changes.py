@@ -229,7 +229,7 @@ def _distances(answer: Answer) -> dict[int, list[tuple[int, int]]] | None:
 
 
 def _narrowed(asker: Asker, answer: Answer, end: str, of_pairs: _Limits) -> _Limits:
-    """The limits of an end, narrowed by when rows of one side left: left rows by the lower end, right ones by the upper.
+    """The limits of an end, narrowed by when rows left: left rows tell of the lower end, right ones of the upper.
 
     A left row of time ``t`` leaves in the first batch with ``t <= W + lower - 1 ms``, a right one with
     ``t <= W - upper - 1 ms`` (``time_ranges.state_ms``).

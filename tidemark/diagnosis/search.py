@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tidemark.diagnosis.asking import Answer, Asker
 from tidemark.diagnosis.contract_changes import contract_changes, output_changes
-from tidemark.diagnosis.deliveries import Delivery, deliveries, is_little, single_rows
+from tidemark.diagnosis.deliveries import RowDelivery, deliveries, is_little, single_rows
 from tidemark.diagnosis.diagnosis import Diagnosis, Explanation
 from tidemark.diagnosis.fitted_changes import fitted_changes
 from tidemark.diagnosis.setting import Change
@@ -128,7 +128,7 @@ class _Search:
     # Two changes
 
     def _pairs(self) -> list[Explanation]:
-        found: list[tuple[list[Change], list[Delivery]]] = []
+        found: list[tuple[list[Change], list[RowDelivery]]] = []
         seen: set[frozenset[str]] = set()
         for first, answer in self._beginnings():
             of_rows = [one for one in deliveries(self._asker, answer) if not one.is_fitted]
@@ -190,10 +190,10 @@ def _with_also(known: Change, other: Change) -> Change:
 
 
 def _simplest_pairs(
-    found: Sequence[tuple[list[Change], list[Delivery]]],
-) -> list[tuple[list[Change], list[Delivery]]]:
+    found: Sequence[tuple[list[Change], list[RowDelivery]]],
+) -> list[tuple[list[Change], list[RowDelivery]]]:
     """Of pairs of the same two families the first; those with fewer numbers from the evidence first."""
-    best: dict[frozenset[str], tuple[list[Change], list[Delivery]]] = {}
+    best: dict[frozenset[str], tuple[list[Change], list[RowDelivery]]] = {}
     order = sorted(found, key=lambda one: sum(change.is_fitted for change in one[0]))
     for changes, some in order:
         families = frozenset([*(change.of_family for change in changes), *(one.name for one in some)])
@@ -209,7 +209,7 @@ def _gives(changes: Sequence[Change]) -> str:
     )
 
 
-def _explained(changes: Sequence[Change], some: Sequence[Delivery] = ()) -> Explanation:
+def _explained(changes: Sequence[Change], some: Sequence[RowDelivery] = ()) -> Explanation:
     if len(changes) == 1:
         [change] = changes
         message = f"the output is exactly what {change.gives}: {change.meaning}"
@@ -221,5 +221,5 @@ def _explained(changes: Sequence[Change], some: Sequence[Delivery] = ()) -> Expl
     return Explanation(changes=names, message=message, also=[one.also for one in changes if one.also])
 
 
-def _delivered(delivery: Delivery) -> Explanation:
+def _delivered(delivery: RowDelivery) -> Explanation:
     return Explanation(changes=[delivery.name], message=f"the contract's rows, but {delivery.said}")
