@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark.diagnosis.diagnosis import Diagnosis, Explanation
-from tidemark.diagnosis.search import diagnose_join
+from tidemark.diagnosis.search import diagnose_join, of_defects
 from tidemark.formats.chain import is_chain
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.verdict import Verdict
@@ -36,10 +36,12 @@ def diagnose(run: Evidence, verdict: Verdict, is_over: Callable[[], bool] = lamb
     manifest = run.manifest
     if not verdict.findings_total:
         return Diagnosis(outcome="nothing wrong")
+    if verdict.defects_total and not verdict.unexplained_total:
+        return of_defects(verdict, manifest.versions.get("spark"))
     if manifest.audit is not None:
         return Diagnosis(
             outcome="not asked", notes=["an audit is not diagnosed: rows of it may be undetermined"]
         )
-    if is_chain(manifest.contract) and verdict.unexplained_total:
+    if is_chain(manifest.contract):
         return Diagnosis(outcome="not asked", notes=["a chain is not diagnosed: only single joins are"])
     return diagnose_join(run, verdict, is_over)

@@ -37,6 +37,16 @@ def diagnose_join(run: Evidence, verdict: Verdict, is_over: Callable[[], bool]) 
     return found
 
 
+def of_defects(verdict: Verdict, spark: str | None) -> Diagnosis:
+    """Every finding is of a known defect: the output is exactly what this Spark gives. Of a chain, too."""
+    names = list(verdict.defects_total)
+    said = " and ".join(f"`{name}`" for name in names)
+    ran = f"Spark {spark}" if spark else "Spark"
+    many = "defects" if len(names) > 1 else "defect"
+    message = f"the output is exactly what {ran} gives with its known {many} {said}"
+    return Diagnosis(outcome="defects", explanations=[Explanation(changes=names, message=message)])
+
+
 class _Search:
     """One search: what it found out is kept, and how near it came."""
 
@@ -52,8 +62,6 @@ class _Search:
         """Look for it."""
         if self._asker.base.gaps:
             return self._unexplained(["batches are missing, and rows of those that follow were not compared"])
-        if not self._verdict.unexplained_total and self._verdict.defects_total:
-            return self._of_defects()
         if self._promised.explains:
             why = "the output is exactly what the contract gives; wrong is what Spark says of its state and itself"
             return self._unexplained([why])
@@ -65,17 +73,6 @@ class _Search:
         return Diagnosis(
             outcome="explained" if len(found) == 1 else "several", explanations=found, notes=notes
         )
-
-    def _of_defects(self) -> Diagnosis:
-        """Every finding is of a known defect: the output is exactly what this Spark gives."""
-        names = list(self._verdict.defects_total)
-        said = " and ".join(f"`{name}`" for name in names)
-        spark = self._asker.manifest.versions.get("spark")
-        message = (
-            f"the output is exactly what {f'Spark {spark}' if spark else 'Spark'} gives with its known"
-            f" defect{'s' if len(names) > 1 else ''} {said}"
-        )
-        return Diagnosis(outcome="defects", explanations=[Explanation(changes=names, message=message)])
 
     def _unexplained(self, notes: Sequence[str]) -> Diagnosis:
         causes = [one.message for one in first_read(self._verdict.causes)][:3]

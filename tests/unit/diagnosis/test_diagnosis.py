@@ -21,6 +21,7 @@ NAMED = {
     "mutant_left_outer_transaction_lost": [["missing: task"]],
     "mutant_refs_missing": [["without places"]],
     "mutant_sink_doubles": [["doubled: all rows"]],
+    "defect_unused_side": [["unused-side-holds-the-watermark"]],
     "defect_left_semi_same_batch": [["left-semi-loses-same-batch-rows"]],
 }
 
