@@ -93,15 +93,11 @@ def check(
     that is no known defect, and ``TestbedError`` where the engine fails.
     """
     from tidemark.formats.evidence import open_run
-    from tidemark.formats.seal import is_intact
-    from tidemark.oracle import judge
+    from tidemark.reports.kept_verdict import judged_verdict
     from tidemark.runner.run_options import names_of
 
     directory = open_run(Path(run_dir))
-    sealed = is_intact(directory.path)
-    verdict = judge(directory, names_of(accept), engine=_engine(engine, options))
-    redacted = directory.manifest.redacted
-    verdict.sealed = sealed and (redacted is None or redacted.sealed)
+    verdict = judged_verdict(directory, names_of(accept), engine=_engine(engine, options))
     if save:
         directory.write_json("verdict", verdict)
     return verdict
@@ -133,7 +129,13 @@ def diagnose(run_dir: str | Path, *, budget_s: float = 10.0) -> Diagnosis:
     return ask_again(directory, verdict, lambda: time.monotonic() > end)
 
 
-def report(run_dir: str | Path, *, to: str | Path | None = None) -> Path:
+def report(
+    run_dir: str | Path,
+    *,
+    to: str | Path | None = None,
+    markdown: str | Path | None = None,
+    junit: str | Path | None = None,
+) -> Path:
     """Make the page of a run directory, offline, and give its path: what ``tidemark report`` does.
 
     It is ``report.html`` in the directory, or the file ``to``. The verdict is that of ``verdict.json``, if the evidence
@@ -142,39 +144,23 @@ def report(run_dir: str | Path, *, to: str | Path | None = None) -> Path:
 
     Of a folder of runs it is ``index.html``: a line for each run below it, with a link to its page, which is made if it
     is not there yet. A run whose evidence is refused has a line that says so.
+
+    ``markdown`` and ``junit`` are files for the same in Markdown, and as JUnit XML; ``"-"`` is standard output.
     """
-    from tidemark.formats.evidence import open_run
-    from tidemark.reports.html_report import write_report
-    from tidemark.reports.kept_verdict import kept_verdict
-    from tidemark.reports.run_index import runs_below
+    from tidemark.reports.exports import write_exports
+    from tidemark.reports.reported_runs import report_all, report_one
+    from tidemark.reports.run_index import runs_below, write_index
 
-    if Path(run_dir).is_dir() and (runs := runs_below(Path(run_dir))):
-        return _index(Path(run_dir), runs, None if to is None else Path(to))
-    directory = open_run(Path(run_dir))
-    verdict = kept_verdict(directory.path) or check(run_dir)
-    return write_report(directory, verdict, None if to is None else Path(to))
-
-
-def _index(folder: Path, runs: list[Path], to: Path | None) -> Path:
-    """The index of the runs of a folder."""
-    from tidemark.errors import TidemarkError
-    from tidemark.formats.evidence import open_run
-    from tidemark.reports.html_report import NAME, write_report
-    from tidemark.reports.kept_verdict import kept_verdict
-    from tidemark.reports.run_index import refused_line, run_line, write_index
-
-    lines = []
-    for path in runs:
-        try:
-            directory, page = open_run(path), path / NAME
-            verdict = kept_verdict(path)
-            if verdict is None or not page.is_file():
-                verdict = verdict or check(path)
-                write_report(directory, verdict)
-            lines.append(run_line(directory, verdict, folder, page))
-        except TidemarkError as error:
-            lines.append(refused_line(path, folder, str(error).splitlines()[0]))
-    return write_index(folder, lines, to)
+    folder, page = Path(run_dir), None if to is None else Path(to)
+    paths = runs_below(folder) if folder.is_dir() else []
+    if paths:
+        runs = report_all(folder, paths)
+        path = write_index(folder, [one.line() for one in runs], page)
+    else:
+        one, path = report_one(folder, page)
+        runs = [one]
+    write_exports(runs, markdown=markdown, junit=junit, is_folder=bool(paths))
+    return path
 
 
 def _engine(name: str, options: EngineOptions) -> OpenEngine:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.run_commands import check_salt
-from tidemark.cli.shared_options import Accept, Redact, RedactSalt
+from tidemark.cli.shared_options import Accept, JUnitTo, MarkdownTo, Redact, RedactSalt
 
 if TYPE_CHECKING:
     from tidemark.oracle import Verdict
@@ -50,6 +50,13 @@ SparkConf = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of that Spark; repeatable.")
 ]
 
+ReportBeside = Annotated[
+    bool,
+    typer.Option(
+        "--report", help="Write report.html into the directory, too; one that is there is made anew anyway."
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
@@ -65,13 +72,9 @@ def check(
     redact: Redact = False,
     redact_salt: RedactSalt = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
-    report: Annotated[
-        bool,
-        typer.Option(
-            "--report",
-            help="Write report.html into the directory, too; one that is there is made anew anyway.",
-        ),
-    ] = False,
+    report: ReportBeside = False,
+    markdown: MarkdownTo = None,
+    junit: JUnitTo = None,
     engine: Engine = "duckdb",
     memory: Memory = None,
     spark_master: SparkMaster = None,
@@ -83,9 +86,12 @@ def check(
     --redact a redacted copy is judged and shown, and deleted; the directory stays as it is.
     """
     from tidemark import public_api
+    from tidemark.reports.exports import write_exports
+    from tidemark.reports.reported_runs import ReportedRun
 
     check_salt(redact=redact, salt=redact_salt)
     _check_report(report=report, redact=redact)
+    is_said = _on_stdout(as_json=as_json, markdown=markdown, junit=junit)
     with _redacted_copy(directory, redact_salt) if redact else nullcontext(directory) as judged:
         verdict = public_api.check(
             judged,
@@ -99,7 +105,11 @@ def check(
         is_there = not redact and (directory / "report.html").is_file()
         if report or is_there:  # one that is there must not contradict the verdict
             _write_report(judged, verdict)
-        _show(verdict, judged, batches=batches, as_json=as_json)
+        write_exports(
+            [ReportedRun(directory.absolute().name, judged, verdict)], markdown=markdown, junit=junit
+        )
+        if not is_said:
+            _show(verdict, judged, batches=batches, as_json=as_json)
     raise typer.Exit(verdict.exit_code)
 
 
@@ -111,6 +121,18 @@ def _check_report(*, report: bool, redact: bool) -> None:
             " `tidemark redact DIR --to DIR2`, then `tidemark report DIR2`",
             param_hint="--report",
         )
+
+
+def _on_stdout(*, as_json: bool, markdown: Path | None, junit: Path | None) -> bool:
+    """Whether an export goes to standard output, where it is then alone; wrong usage, if two things do."""
+    asked = ("--json", as_json), ("--markdown -", str(markdown) == "-"), ("--junit -", str(junit) == "-")
+    names = [name for name, is_there in asked if is_there]
+    if len(names) > 1:
+        raise typer.BadParameter(
+            f"{' and '.join(names)} both write to standard output; name a file for one of them",
+            param_hint=names[1].split()[0],
+        )
+    return names not in ([], ["--json"])
 
 
 def _write_report(directory: Path, verdict: Verdict) -> None:
@@ -177,6 +199,8 @@ def report_command(
             help="Also write the timeline for ui.perfetto.dev or chrome://tracing.",
         ),
     ] = None,
+    markdown: MarkdownTo = None,
+    junit: JUnitTo = None,
 ) -> None:
     """Make a page of a run or an audit to look at, from its evidence alone: verdict, findings, and the run in one view.
 
@@ -185,9 +209,13 @@ def report_command(
     """
     from tidemark import public_api
 
-    typer.echo(public_api.report(directory, to=to))
+    is_said = _on_stdout(as_json=False, markdown=markdown, junit=junit)
+    typer.echo(public_api.report(directory, to=to, markdown=markdown, junit=junit), err=is_said)
+    for path in (markdown, junit):
+        if path is not None and str(path) != "-":
+            typer.echo(path, err=is_said)
     if perfetto is not None:
-        typer.echo(_perfetto(directory, perfetto))
+        typer.echo(_perfetto(directory, perfetto), err=is_said)
 
 
 def _perfetto(directory: Path, to: Path) -> Path:

@@ -90,3 +90,20 @@ Resume = Annotated[
     typer.Option("--resume", help="Run only what is not in --log yet; code and packages must be the same."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+MarkdownTo = Annotated[
+    Path | None,
+    typer.Option(
+        "--markdown",
+        metavar="FILE",
+        help="Also write the verdict in Markdown, for the comment of a pull request or a CI job's summary; `-` is"
+        " standard output.",
+    ),
+]
+JUnitTo = Annotated[
+    Path | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="Also write JUnit XML for CI: a suite for each run, a case for each property; `-` is standard output.",
+    ),
+]

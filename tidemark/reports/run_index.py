@@ -72,11 +72,11 @@ def _runs(folder: Path, depth: int) -> Iterator[Path]:
             yield from _runs(path, depth - 1)
 
 
-def run_line(run: RunDirectory, verdict: Verdict, folder: Path, page: Path) -> RunLine:
+def run_line(run: RunDirectory, verdict: Verdict, name: str, page: Path) -> RunLine:
     """The line of a run that was judged."""
     manifest, faults = run.manifest, run.faults()
     return RunLine(
-        name=run.path.relative_to(folder).as_posix(),
+        name=name,
         link=page.absolute().as_posix(),
         verdict=verdict.verdict,
         pipeline=verdict.pipeline,
@@ -90,15 +90,9 @@ def run_line(run: RunDirectory, verdict: Verdict, folder: Path, page: Path) -> R
     )
 
 
-def refused_line(path: Path, folder: Path, why: str) -> RunLine:
+def refused_line(name: str, why: str) -> RunLine:
     """The line of a run whose evidence was refused."""
-    return RunLine(
-        name=path.relative_to(folder).as_posix(),
-        link="",
-        verdict="refused",
-        pipeline=REFUSED,
-        said=why,
-    )
+    return RunLine(name=name, link="", verdict="refused", pipeline=REFUSED, said=why)
 
 
 def write_index(folder: Path, lines: Sequence[RunLine], to: Path | None = None) -> Path:
@@ -133,11 +127,16 @@ def _linked(line: RunLine, folder: Path) -> RunLine:
     return replace(line, link=quote(Path(os.path.relpath(line.link, folder)).as_posix()) if line.link else "")
 
 
-def _took(run: RunDirectory) -> str:
-    """From the begin of the first batch to the end of the last, as Spark reports them."""
+def took_s(run: RunDirectory) -> float | None:
+    """From the begin of the first batch to the end of the last, in seconds, as Spark reports them."""
     times = []
     for report in run.progress():
         begin, durations = time_ms(report.get("timestamp")), report.get("durationMs") or {}
         if begin is not None:
             times += [begin, begin + int(durations.get(WHOLE_DURATION, 0))]
-    return f"{(max(times) - min(times)) / 1000:,.0f} s" if times else ""
+    return (max(times) - min(times)) / 1000 if times else None
+
+
+def _took(run: RunDirectory) -> str:
+    seconds = took_s(run)
+    return "" if seconds is None else f"{seconds:,.0f} s"

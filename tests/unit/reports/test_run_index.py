@@ -11,7 +11,6 @@ import pytest
 import tidemark
 from tests.unit.reports.small_run import small_run, small_verdict
 from tidemark.errors import UsageError
-from tidemark.formats.evidence import RunDirectory
 from tidemark.reports.run_index import RunLine, index_page, run_line, runs_below
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'><b>{{ 7 }}"
@@ -76,7 +75,7 @@ def test_a_run_directory_is_no_folder_of_runs(golden, tmp_path):
 def test_no_value_of_a_run_is_markup(tmp_path):
     def elements(text: str) -> list[str]:
         run = small_run(tmp_path, text)
-        line = run_line(run, small_verdict(text), tmp_path.parent, run.path / "report.html")
+        line = run_line(run, small_verdict(text), text, run.path / "report.html")
         other = RunLine(name=text, link=text, verdict="refused", pipeline=text, said=text)
         return IndexParts(index_page([line, other])).elements
 
@@ -84,11 +83,11 @@ def test_no_value_of_a_run_is_markup(tmp_path):
 
 
 def test_a_line_says_what_was_run_and_what_is_wrong(tmp_path):
-    line = run_line(small_run(tmp_path), small_verdict(), tmp_path.parent, tmp_path / "report.html")
+    line = run_line(small_run(tmp_path), small_verdict(), "night/1", tmp_path / "report.html")
 
     assert (line.verdict, line.said) == (
         "INVALID",
         "30 of 60 rows: x; 1 finding of the known defect x, accepted",
     )
     assert (line.faults, line.sink, line.spark, line.took) == ("kill driver", "x", "x", "45 s")
-    assert RunDirectory(tmp_path).path.name == line.name
+    assert line.name == "night/1"

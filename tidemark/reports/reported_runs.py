@@ -1,0 +1,62 @@
+"""The runs that a report is about: each with its verdict, or why its evidence is refused.
+
+A verdict is that of ``verdict.json``, if the evidence has a seal and is as it was sealed before; else it is a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.errors import TidemarkError
+from tidemark.formats.evidence import RunDirectory, open_run
+from tidemark.oracle import Verdict
+from tidemark.reports.html_report import NAME, write_report
+from tidemark.reports.kept_verdict import judged_verdict, kept_verdict
+from tidemark.reports.run_index import RunLine, refused_line, run_line
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """A run: its ``name`` in the report, its directory, and its verdict; without one it says why it was ``refused``."""
+
+    name: str
+    path: Path
+    verdict: Verdict | None = None
+    refused: str = ""
+
+    @property
+    def run(self) -> RunDirectory:
+        """Its evidence."""
+        return RunDirectory(self.path)
+
+    def line(self) -> RunLine:
+        """Its line in an index."""
+        if self.verdict is None:
+            return refused_line(self.name, self.refused)
+        return run_line(self.run, self.verdict, self.name, self.path / NAME)
+
+
+def report_one(path: Path, to: Path | None = None) -> tuple[ReportedRun, Path]:
+    """Write the page of a run, and give its path, too; raises ``TidemarkError`` for evidence that is refused."""
+    directory = open_run(path)
+    verdict = kept_verdict(path) or judged_verdict(directory)
+    return ReportedRun(path.absolute().name, path, verdict), write_report(directory, verdict, to)
+
+
+def report_all(folder: Path, paths: Iterable[Path]) -> list[ReportedRun]:
+    """The runs of a folder; the page of one that has none is made, and evidence that is refused is one, too."""
+    return [_reported(path, path.relative_to(folder).as_posix()) for path in paths]
+
+
+def _reported(path: Path, name: str) -> ReportedRun:
+    try:
+        directory = open_run(path)
+        verdict = kept_verdict(path)
+        if verdict is None or not (path / NAME).is_file():
+            verdict = verdict or judged_verdict(directory)
+            write_report(directory, verdict)
+        return ReportedRun(name, path, verdict)
+    except TidemarkError as error:
+        return ReportedRun(name, path, refused=str(error).splitlines()[0])
