@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import Verdict
+from tidemark.reports.collected_tests import RUNNING, CollectedTest, tests_below
 from tidemark.reports.component_tracks import time_ms
 from tidemark.reports.html_report import PAGE, rendered, write_file
 from tidemark.reports.verdict_page import headlines
@@ -27,7 +28,10 @@ DEEPEST = 3
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run in words. ``link`` is its page, ``said`` what is wrong with it, or why its evidence is refused."""
+    """A run in words. ``link`` is its page, ``said`` what is wrong with it, or why its evidence is refused.
+
+    ``test`` is the test that ran it, if ``pytest --tidemark-report`` collected it.
+    """
 
     name: str
     link: str
@@ -41,6 +45,7 @@ class RunLine:
     started: str = ""
     took: str = ""
     target: str = ""
+    test: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,16 @@ class PipelineHistory:
     def count(self, verdict: str) -> int:
         """How many have this verdict."""
         return sum(run.verdict == verdict for run in self.runs)
+
+
+@dataclass(frozen=True)
+class TestLine:
+    """A test with its outcome in pytest's words, and its runs."""
+
+    __test__ = False  # for pytest, which takes what is called so for a test
+    test: str
+    outcome: str
+    runs: Sequence[RunLine]
 
 
 def runs_below(folder: Path) -> list[Path]:
@@ -98,21 +113,31 @@ def refused_line(name: str, why: str) -> RunLine:
 def write_index(folder: Path, lines: Sequence[RunLine], to: Path | None = None) -> Path:
     """Write the page of these runs, by default as ``index.html`` of their folder; gives its path."""
     path = folder / INDEX if to is None else to
-    page = index_page([_linked(line, path.absolute().parent) for line in lines])
-    return write_file(path, page, "index")
+    tests = tests_below(folder)
+    linked = [_linked(line, path.absolute().parent) for line in lines]
+    named = [replace(line, test=_test_of(line, tests)) for line in linked]
+    return write_file(path, index_page(named, tests.values()), "index")
 
 
-def index_page(lines: Sequence[RunLine]) -> bytes:
+def _test_of(line: RunLine, tests: Mapping[str, CollectedTest]) -> str:
+    found = tests.get(line.name.partition("/")[0])
+    return "" if found is None else found.test
+
+
+def index_page(lines: Sequence[RunLine], tests: Iterable[CollectedTest] = ()) -> bytes:
     """The page in UTF-8."""
+    ordered = sorted(lines, key=lambda line: (line.started, line.name))
+    ordered = [replace(line, target=f"run-{at}") for at, line in enumerate(ordered, 1)]
     by_pipeline: defaultdict[str, list[RunLine]] = defaultdict(list)
-    for at, line in enumerate(sorted(lines, key=lambda line: (line.started, line.name)), 1):
-        by_pipeline[line.pipeline].append(replace(line, target=f"run-{at}"))
+    for line in ordered:
+        by_pipeline[line.pipeline].append(line)
     names = sorted(by_pipeline, key=lambda name: (name == REFUSED, name))
     histories = [PipelineHistory(name, by_pipeline[name]) for name in names]
     return rendered(
         INDEX,
         (PAGE / "index.js").read_text(encoding="utf-8").strip(),
         histories=histories,
+        tests=_test_lines(ordered, tests),
         total=PipelineHistory("", lines),
         verdicts=[
             name
@@ -120,6 +145,15 @@ def index_page(lines: Sequence[RunLine]) -> bytes:
             if any(one.verdict == name for one in lines)
         ],
     )
+
+
+def _test_lines(lines: Sequence[RunLine], tests: Iterable[CollectedTest]) -> list[TestLine]:
+    """Tests that failed, or never ended, before the others."""
+    by_test: defaultdict[str, list[RunLine]] = defaultdict(list)
+    for line in lines:
+        by_test[line.test].append(line)
+    found = [TestLine(one.test, one.outcome, by_test[one.test]) for one in tests]
+    return sorted(found, key=lambda one: (one.outcome not in ("failed", RUNNING), one.test))
 
 
 def _linked(line: RunLine, folder: Path) -> RunLine:
