@@ -100,7 +100,7 @@ def _try(release: str, args: argparse.Namespace) -> Tried:
     kept = paths.runs_dir() / "other_sparks" / release
     matrix = running.campaign(journal=args.journals / f"{release}-cells.jsonl", resume=args.resume)
     seeded = fuzz.campaign(journal=args.journals / f"{release}-seeds.jsonl", resume=args.resume)
-    with progress_shown(quiet=not sys.stderr.isatty()) as shown:
+    with progress_shown(quiet=False) as shown:
         matrix.report, matrix.say = seeded.report, seeded.say = shown
         with lease(spec_to_lease(provide(release, folder(), matrix.say))) as stack:
             workers = WarmWorkers(stack, kept, args.workers)

@@ -28,7 +28,7 @@ from tidemark.formats.faults import POINTS, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.cleanup import Cleanup
-from tidemark.runner.run_options import SINKS, Report, Say, report_nothing, say_nothing
+from tidemark.runner.run_options import SINKS, Report, Say, Watch, report_nothing, say_nothing, watch_nothing
 from tidemark.stack import DRIVER, Stack
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
@@ -63,6 +63,7 @@ class SoakOptions:
     resume: bool = False
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
+    watch: Watch = field(default=watch_nothing, compare=False)
 
 
 class SoakRun(msgspec.Struct, kw_only=True):
@@ -210,7 +211,7 @@ def run_options(options: SoakOptions, number: int) -> RunOptions:
     return RunOptions(
         pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
         faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}", driver=DRIVER,
-        report=options.report, say=options.say,
+        report=options.report, say=options.say, watch=options.watch,
     )  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def _audit_and_show(options: AuditOptions, *, as_json: bool) -> None:
     from tidemark.auditor import run_audit
 
     try:
-        with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, _say):
+        with progress_shown(quiet=as_json) as (report, _say):
             result = run_audit(replace(options, report=report))
     except BaseException as error:
         if not was_interrupted(error):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.run_commands import check_choice, progress_shown, run_and_show
+from tidemark.cli.live_view import run_shown
+from tidemark.cli.run_commands import check_choice, run_and_show
 from tidemark.cli.shared_options import (
     Accept,
     AsJson,
@@ -127,8 +128,11 @@ def soak_command(
         folder or paths.runs_dir() / f"soak-{stamp}-{seed}", minutes, seed, impressions, faults,
         pipeline or JOINS, sink or SINKS, log, resume,
     )  # fmt: skip
-    with lease(spec_to_lease()) as stack, progress_shown(quiet=not sys.stderr.isatty()) as (report, say):
-        heard = replace(options, report=report, say=say)
+    with (
+        lease(spec_to_lease()) as stack,
+        run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
+    ):
+        heard = replace(options, report=report, say=say, watch=watch)
         done = soak(heard, stack, lambda every, one: say(f"{shown.run_line(one)}\n{shown.so_far(every)}"))
         versions = dict(stack.versions)
     if markdown is not None and not done.over:

@@ -52,7 +52,7 @@ def fuzz_command(
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     with (
         lease(spec_to_lease(spark)) as stack,
-        progress_shown(quiet=as_json or not sys.stderr.isatty()) as (seeded.report, seeded.say),
+        progress_shown(quiet=as_json) as (seeded.report, seeded.say),
     ):
         fuzz(
             range(first, first + seeds),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidemark.cli.live_view import is_live, run_shown
 from tidemark.cli.shared_options import (
     Accept,
     AsJson,
@@ -158,7 +159,7 @@ def with_kills(faults: str, executors: int, drivers: int) -> str:
 
 
 def run_and_show(options: RunOptions, *, as_json: bool) -> None:
-    """Run, with bars on a terminal; print what came of it, and leave with its exit code."""
+    """Run, with a live view on a terminal; print what came of it, and leave with its exit code."""
     from tidemark import runner
     from tidemark.runner.run_options import EVIDENCE_FORMATS, SINKS
 
@@ -166,8 +167,9 @@ def run_and_show(options: RunOptions, *, as_json: bool) -> None:
     check_choice("--evidence-format", options.evidence_format, EVIDENCE_FORMATS)
     check_salt(redact=options.redact, salt=options.redact_salt)
     directory: list[Path] = []
-    with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (report, say):
-        shown = replace(options, report=report, say=say)
+    title = f"{Path(options.pipeline).name}, seed {options.seed}"
+    with run_shown(title, quiet=as_json) as (report, say, watch):
+        shown = replace(options, report=report, say=say, watch=watch)
         try:
             result = runner.run_pipeline(shown, made=directory.append)
         except BaseException as error:
@@ -242,7 +244,7 @@ def check_choice(option: str, value: str | None, choices: tuple[str | None, ...]
 @contextmanager
 def progress_shown(*, quiet: bool) -> Iterator[tuple[Report, Say]]:
     """Bars on a terminal, nothing elsewhere; and what says something above them, always to standard error."""
-    if quiet:
+    if not is_live(quiet=quiet):
         yield (lambda _what, _done, _total: None), partial(print, file=sys.stderr)
         return
     from rich.console import Console

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidemark.cli.live_view import is_live
 from tidemark.cli.run_commands import check_salt
 from tidemark.cli.shared_options import AsJson, KafkaConf, Redact, RedactSalt
 from tidemark.errors import UsageError
@@ -246,7 +247,7 @@ def _say(done: dict[str, Any], as_json: bool) -> None:
 @contextmanager
 def _bar(what: str, quiet: bool) -> Iterator[Report]:
     """A bar on a terminal, nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
+    if not is_live(quiet=quiet):
         yield lambda _what, _done, _total: None
         return
     from rich.console import Console

@@ -67,7 +67,7 @@ def versions_command(
     chosen = cases(case or ())
     releases = release or (() if spark else RELEASES)
     trials = campaign(journal=log, resume=resume)
-    with progress_shown(quiet=as_json or not sys.stderr.isatty()) as (trials.report, trials.say):
+    with progress_shown(quiet=as_json) as (trials.report, trials.say):
         made = [provide(one, install or folder(), trials.say) for one in releases]
         results = try_all(sparks([*(spark or ()), *made]), chosen, trials)
     if markdown is not None and not trials.interrupted:

@@ -57,6 +57,9 @@ class FaultInjector:
         say: Callable[[str], object] = lambda _text: None,
     ) -> None:
         self.journal: list[Fault] = []
+        self.planned = len(faults)
+        self.waits_for = ""
+        """What its thread waits for; nothing, once it has ended."""
         self._completed = 0
         self._is_journaled = False
         """Whether the next fault was injected already, and its recovery is awaited."""
@@ -116,6 +119,7 @@ class FaultInjector:
         except Exception as error:  # noqa: BLE001 (handed to the runner, which decides; a thread has nobody to raise to)
             self.error = error
         finally:
+            self.waits_for = ""
             self._armed.set()
 
     def _rest(self, seconds: float) -> None:
@@ -222,6 +226,7 @@ class FaultInjector:
                 raise _Over
             return value
 
+        self.waits_for = what
         try:
             return wait_until(look, timeout_s, lambda: what, poll_s=0.01)
         except DeadlineExceeded as error:

@@ -23,6 +23,7 @@ class WatermarkTracker:
         self, delays_ms: Sequence[int | None], policy: WatermarkPolicy = WatermarkPolicy.MIN
     ) -> None:
         self._delays_ms = tuple(delays_ms)
+        self._policy = policy
         self._pick = min if policy is WatermarkPolicy.MIN else max
         self.latest_ms: list[int | None] = [None] * len(self._delays_ms)
         self.watermark_ms = 0
@@ -40,6 +41,24 @@ class WatermarkTracker:
         if reached_ms:
             self.watermark_ms = max(self.watermark_ms, self._pick(reached_ms))
         return self.watermark_ms
+
+    def held_by(self) -> tuple[list[int], bool]:
+        """The inputs, by their numbers, that hold the watermark back, and whether they have shown no row yet.
+
+        None: it has nothing to follow, or all inputs are as far. Under the policy ``max`` nothing is held back.
+        """
+        pairs = enumerate(zip(self.latest_ms, self._delays_ms, strict=True))
+        timed = {number: (latest, delay) for number, (latest, delay) in pairs if delay is not None}
+        reached_ms = {
+            number: latest - delay for number, (latest, delay) in timed.items() if latest is not None
+        }
+        if len(timed) < 2 or not reached_ms or self._policy is WatermarkPolicy.MAX:
+            return [], False
+        if silent := [number for number in timed if number not in reached_ms]:
+            return silent, True
+        least_ms = min(reached_ms.values())
+        held = [number for number in reached_ms if reached_ms[number] == least_ms]
+        return ([] if len(held) == len(reached_ms) else held), False
 
     def restart(self) -> None:
         """A restarted query keeps its watermark and forgets what each input has shown."""

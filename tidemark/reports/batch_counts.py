@@ -74,7 +74,7 @@ def count_inputs(
     """The counts of each input; a record belongs to the first batch that ends behind it."""
     inputs = inputs_of(contract)
     counts = [InputCounts([None] * len(batches), [0] * len(batches)) for _ in inputs]
-    readers = [_reader(contract, number) for number in range(len(inputs))]
+    readers = [event_reader(contract, number) for number in range(len(inputs))]
     ends = ends_of(run.manifest, batches)
     limits_us = [0, *(batch.watermark_ms * US_PER_MS for batch in batches)]
     for chunk in _chunks(run.inputs()):
@@ -121,8 +121,8 @@ def ends_of(manifest: Manifest, batches: Sequence[Batch]) -> dict[tuple[str, int
     return found
 
 
-def _reader(contract: Contract | Chain, number: int) -> Callable[[Sequence[bytes | str | None]], Times]:
-    """Reads the records of one input. What a chain drops as late its own operators say."""
+def event_reader(contract: Contract | Chain, number: int) -> Callable[[Sequence[bytes | str | None]], Times]:
+    """Reads the event times of one input's records. What a chain drops as late its own operators say."""
     source = inputs_of(contract)[number]
     if isinstance(contract, Chain) or isinstance(source, Source):
         read_time = time_reader(source.time_field, source.time_format, source.time_zone)

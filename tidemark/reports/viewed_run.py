@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tidemark.errors import TidemarkError
 from tidemark.formats.chain import Chain
-from tidemark.formats.contract import Contract, WatermarkPolicy
+from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import Batch, ExecutorAssignment, Manifest, RunDirectory
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle import Verdict
@@ -153,11 +153,10 @@ class _Viewed:
 
     def _follow_watermark(self, batches: list[BatchView], counted: list[InputCounts]) -> None:
         """Which input holds the watermark back; a query that was started again has forgotten what inputs have shown."""
-        policy = self._contract.policy
-        tracker = WatermarkTracker([one.watermark_delay_ms for one in self._inputs], policy)
+        tracker = WatermarkTracker([one.watermark_delay_ms for one in self._inputs], self._contract.policy)
         latest: list[int | None] = [None] * len(self._inputs)
         for at, batch in enumerate(batches):
-            batch.held_by, batch.waits = _held(tracker, self._inputs_timed(), policy)
+            batch.held_by, batch.waits = tracker.held_by()
             if batch.restarted:
                 tracker.restart()
             for number, one in enumerate(counted):
@@ -168,11 +167,6 @@ class _Viewed:
                     latest[number] = seen_ms if known_ms is None else max(known_ms, seen_ms)
                 batch.inputs[number].latest_ms = latest[number]
             tracker.advance()
-
-    def _inputs_timed(self) -> dict[int, int]:
-        """Number and delay of the inputs that have a watermark."""
-        delays = enumerate(one.watermark_delay_ms for one in self._inputs)
-        return {number: delay for number, delay in delays if delay is not None}
 
     def _count_output(self, batches: list[BatchView]) -> None:
         written = self._counts(count_large_output, count_output)
@@ -212,24 +206,6 @@ class _Viewed:
                     **batch.findings,
                     finding.property: batch.findings.get(finding.property, 0) + 1,
                 }
-
-
-def _held(
-    tracker: WatermarkTracker, delays_ms: Mapping[int, int], policy: WatermarkPolicy
-) -> tuple[list[int], bool]:
-    """The inputs of which the watermark comes, and whether they have shown no row yet; none: it has nothing to follow.
-
-    Under the policy ``max`` it is the input that is ahead; there nothing is held back.
-    """
-    latest = tracker.latest_ms
-    silent = [number for number in delays_ms if latest[number] is None]
-    if len(delays_ms) < 2 or len(silent) == len(delays_ms) or policy is WatermarkPolicy.MAX:
-        return [], False
-    if silent:
-        return silent, True
-    reached = {number: (latest[number] or 0) - delay for number, delay in delays_ms.items()}
-    held = [number for number in reached if reached[number] == min(reached.values())]
-    return ([] if len(held) == len(reached) else held), False
 
 
 def _add_report(batch: BatchView, report: Mapping[str, Any]) -> None:

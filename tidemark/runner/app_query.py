@@ -104,6 +104,11 @@ class AppQuery:
         """Whether the current run began after that batch was committed."""
         return self.runs[-1].first_batch > batch
 
+    def event_log(self) -> tuple[Path, int] | None:
+        """The event log of the current driver, which a job makes some seconds after its start, from its beginning."""
+        log = self._newest_event_log()
+        return None if log is None else (log, 0)
+
     def _open(self, start: Callable[[], object]) -> None:
         replays, first = self._checkpoint.running() is not None, self._checkpoint.next_batch()
         self._is_started = True
@@ -124,7 +129,7 @@ class AppQuery:
 
     def _has_planned(self, first: int) -> bool:
         planned = self._checkpoint.planned()
-        is_new = not self.runs[:-1] or self._event_log() != self.runs[-2].driver.event_log
+        is_new = not self.runs[:-1] or self._newest_event_log() != self.runs[-2].driver.event_log
         return bool(planned) and planned[-1] >= first and is_new
 
     def _go_on(self) -> None:
@@ -184,7 +189,7 @@ class AppQuery:
                 return query
         return None
 
-    def _event_log(self) -> Path | None:
+    def _newest_event_log(self) -> Path | None:
         return next(reversed(self._event_logs()), None)
 
     def _event_logs(self) -> list[Path]:
@@ -196,7 +201,7 @@ class AppQuery:
         """Note the event log of the current run, which a job makes some seconds after its start."""
         if not self.runs:
             return
-        log = self._event_log()
+        log = self._newest_event_log()
         known = [run.driver.event_log for run in self.runs[:-1]]
         if log is not None and log not in known:
             app_id = log.name.removesuffix(".inprogress")

@@ -49,6 +49,7 @@ from tidemark.runner.plan_check import check_plan
 from tidemark.runner.programs import Program, program_environment
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
+from tidemark.runner.run_watch import RunWatch
 from tidemark.runner.table_output import TableFolder
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.sparkfiles.query_log import read_query_log
@@ -83,6 +84,7 @@ class LiveRun:
         self._name = f"{re.sub(r'[^a-z0-9_]+', '-', contract.name.lower())[:40]}-{uuid.uuid4().hex[:8]}"
         self._checkpoint = Checkpoint(stack.work_dir(self._name) / "checkpoint")
         self._kafka: KafkaAccess
+        self._watch: RunWatch
         self._header = _header(trace)
         self._pace = options.pace or self._header.pace
         self._inputs = {topic: f"{self._name}-{topic}" for topic in self._header.topics}
@@ -108,8 +110,17 @@ class LiveRun:
                 self._table,
             )
             collector = Collector(self._options, self._contract, self._directory, self._stack, places)
-            cleanup.callback(collector.finish)
+            traces = [self._trace, self._directory.file("flush")]
+            self._watch = RunWatch(self._contract, traces, self._inputs, self._checkpoint, query)
+            self._options.watch(self._watch)
+            cleanup.callback(self._finish, collector)
             self._query(collector, query)
+
+    def _finish(self, collector: Collector) -> None:
+        self._watch.waits("")
+        self._options.report("evidence", 0, 1)
+        collector.finish()
+        self._options.report("evidence", 1, 1)
 
     def _table_folder(self) -> TableFolder | None:
         """The folder of an output table; ``None`` if the query has no table of its own to write."""
@@ -165,7 +176,8 @@ class LiveRun:
             for number in range(self._before_start()):
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
-            feed = Feed(query, self._checkpoint, self._input_ends, self._must_read_all)
+            ends, waits = self._input_ends, self._watch.waits
+            feed = Feed(query, self._checkpoint, ends, self._must_read_all, waits=waits)
             self._place(query, collector)
             with self._faults(collector, query, feed) as feed_under_faults:
                 query.start()  # watched from its first batch on: of a backlog the next ones follow at once
@@ -239,7 +251,7 @@ class LiveRun:
         broker, driver = self._kafka.broker, query.driver_name
         with watch_sink_progress(self._options.sink, broker, self._output, self._checkpoint) as progress:
             target = FaultTarget(self._stack, driver, self._checkpoint, progress)
-            injector = FaultInjector(target, faults, self._options.say)
+            self._watch.injector = injector = FaultInjector(target, faults, self._options.say)
             injector.start()
             try:
                 yield replace(feed, well=_both(injector.check, feed.well), ready=injector.is_armed)
@@ -326,7 +338,9 @@ class LiveRun:
 
     def _input_ends(self) -> dict[str, dict[str, int]]:
         ends = kafka.end_offsets(self._kafka.broker, list(self._inputs.values()))
-        return {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
+        by_text = {topic: {str(p): end for p, end in parts.items()} for topic, parts in ends.items()}
+        self._watch.published(by_text)
+        return by_text
 
     def _create_topics(self, cleanup: Cleanup) -> None:
         layout = {self._inputs[name]: spec.partitions for name, spec in self._header.topics.items()}

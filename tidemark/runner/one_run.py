@@ -43,7 +43,14 @@ from tidemark.runner.decoded_run import (
 from tidemark.runner.live_run import LiveRun
 from tidemark.runner.pipeline_code import described_on, described_without_session
 from tidemark.runner.programs import PROGRAM_S, run_program, write_code_zip
-from tidemark.runner.run_options import EVIDENCE_FORMATS, OWN_SINK, SINKS, RunOptions, say_nothing
+from tidemark.runner.run_options import (
+    EVIDENCE_FORMATS,
+    OWN_SINK,
+    SINKS,
+    RunOptions,
+    say_nothing,
+    watch_nothing,
+)
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
 from tidemark.stack.install.toolchain import find_spark
 
@@ -205,7 +212,7 @@ def _run_redacted(options: RunOptions, contract: Contract | Chain, stack: Stack 
     path = _run_directory(options, contract)
     _must_be_free(path)
     with clear_evidence(path) as folder:
-        asked = replace(options, run_dir=folder, say=say_nothing)
+        asked = replace(options, run_dir=folder, say=say_nothing, watch=watch_nothing)
         clear = run(asked, contract, new_run_directory(asked, contract), stack=stack)
         directory = redactor.redact(folder, path)
         with judged_alike(clear.verdict, path) as verdicts:

@@ -69,14 +69,18 @@ class Feed:
     """Raises if the run cannot continue."""
     ready: Callable[[], bool] = lambda: True
     """Whether the next batch may start."""
+    waits: Callable[[str], object] = lambda _what: None
+    """Hears what is waited for, whenever that changes."""
 
     def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
         """Publish while the query is idle, and wait until all is committed; False if it was split into two batches."""
+        self.waits("the fault injector to arm")
         wait_until(
             self.ready, BATCH_S, lambda: "the fault injector to arm", unless=self._checked_now_and_then()
         )
         first = len(self.checkpoint.planned())
         before = self.end_offsets()
+        self.waits("the query to be idle")
         self._when_asleep(publish)
         if self.end_offsets() == before:
             return True  # an empty slice makes no batch
@@ -88,6 +92,7 @@ class Feed:
         Returns the batch that read the last record.
         """
         wanted = self.end_offsets()
+        self.waits("a batch that reads the last record published")
         seen: list[PlannedBatch] = []
 
         def last_read() -> PlannedBatch | None:
@@ -103,6 +108,7 @@ class Feed:
             last_read, lambda: f"a committed batch that ends at {wanted}{self._state()}"
         )
         self._wait_for_no_data_batch(planned)
+        self.waits("")
         return planned
 
     def _while_batches_come(
@@ -130,6 +136,7 @@ class Feed:
         if self.checkpoint.next_watermark_ms(planned.batch) <= planned.watermark_ms:
             return
         deadline = time.monotonic() + GRACE_S
+        self.waits(f"the no-data batch after batch {planned.batch}")
 
         def is_over() -> bool:
             if self.checkpoint.planned()[-1] > planned.batch:

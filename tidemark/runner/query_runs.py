@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -118,6 +119,11 @@ class Query:
     def began_after(self, batch: int) -> bool:
         """Whether the current run began after that batch was committed."""
         return self.runs[-1].first_batch > batch
+
+    def event_log(self) -> tuple[Path, int] | None:
+        """The event log of the current driver, and where in it (bytes) the current run began."""
+        run = self.runs[-1] if self.runs else None
+        return None if run is None or run.driver.event_log is None else (run.driver.event_log, run.log_start)
 
     def _open(self, driver: Driver) -> None:
         log = driver.event_log

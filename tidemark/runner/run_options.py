@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, read_schedule
@@ -14,12 +14,18 @@ from tidemark.formats.project_files import PROJECT, path_in_package
 from tidemark.formats.storage import Storage
 from tidemark.runner.pipeline_code import PipelineCode
 
+if TYPE_CHECKING:
+    from tidemark.runner.run_watch import RunWatch
+
 Report = Callable[[str, int, int], None]
 """Progress: ``report(what, done, total)``; called from one thread, cheap to call."""
 
 
 Say = Callable[[str], None]
 """Something that the user should know while a run goes on, in lines of text; called from any thread."""
+
+Watch = Callable[["RunWatch"], None]
+"""Called before the query of a run is started, with what shows the run from then on, to be looked at by one thread."""
 
 SINKS = ("exactly-once", "spark")
 """Who writes the output, the default first; each run is judged by its own sink's promise."""
@@ -41,6 +47,10 @@ def report_nothing(_what: str, _done: int, _total: int) -> None:
 
 def say_nothing(_text: str) -> None:
     """The ``Say`` of a quiet run; the manifest's notes have it all."""
+
+
+def watch_nothing(_watch: RunWatch) -> None:
+    """The ``Watch`` of a quiet run."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,7 @@ class RunOptions:
     redact_salt: Path | None = None
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
+    watch: Watch = field(default=watch_nothing, compare=False)
 
     @property
     def fault_specs(self) -> tuple[FaultSpec, ...]:

@@ -156,6 +156,30 @@ class QueryEvents:
                     yield line.rstrip(b"\n"), json.loads(line)
 
 
+class ProgressTail:
+    """The progress reports in an event log that is being written, each given once; ``start`` is in bytes."""
+
+    def __init__(self, path: Path, start: int) -> None:
+        self.began_in = path
+        self._path = path
+        self._at = start
+
+    def new(self, query_id: str) -> Iterator[dict[str, Any]]:
+        """The query's reports in lines that were completed since. Raises ``OSError`` if there is no such log."""
+        if not self._path.exists():
+            self._path = finished(self._path)
+        with self._path.open("rb") as log:
+            log.seek(self._at)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    return
+                self._at += len(line)
+                if _PROGRESS.encode() in line[:_HEAD]:
+                    report = json.loads(line)["progress"]
+                    if report["id"] == query_id:
+                        yield report
+
+
 def _join_stages(job_start: dict[str, Any]) -> list[int]:
     """The stages of a job that run a stream-stream join."""
     return [
