@@ -113,11 +113,11 @@ def test_it_draws_the_batch_the_watermarks_and_the_fault_and_shows_the_cursor_at
 
 def test_ctrl_c_shows_the_cursor_and_loses_nothing(terminal, tmp_path):
     shown = terminal("run", "inner", "--impressions", 2000, "--seed", 3, "--run-dir", tmp_path / "run")
-    shown.read_until(r"batch +2 committed")
+    shown.read_until(r"batch +[2-9] (running|committed)")
     shown.child.send_signal(signal.SIGINT)
     shown.read_until(None)
 
     assert shown.child.wait(WHOLE_S) == 130, shown.text[-3000:]
     assert "interrupted; the evidence so far is in" in " ".join(shown.text.split())
     assert shown.shows_cursor
-    assert len(RunDirectory(tmp_path / "run").batches()) >= 3
+    assert len(RunDirectory(tmp_path / "run").batches()) >= 2

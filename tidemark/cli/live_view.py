@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tidemark.runner.run_options import Report, Say, Watch
     from tidemark.runner.run_watch import InputSeen, RunSeen, RunWatch
 
-LOOK_S = 0.25
-"""How often the run is looked at. Calibration: a look takes about a millisecond, and nothing is asked of the query."""
+LOOK_S = 0.5
+"""How often the run is looked at. Calibration: a look and a drawing take 4 ms, and nothing is asked of the query."""
 
 DOING = {
     "trace": "making the trace",
