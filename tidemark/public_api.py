@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidemark.oracle import Verdict
     from tidemark.oracle.large.engine import OpenEngine
     from tidemark.runner import RunResult
-    from tidemark.runner.run_options import Report, Say
+    from tidemark.runner.run_options import Report, Say, Watch
 
 
 class Options(TypedDict, total=False):
@@ -51,6 +51,7 @@ class Options(TypedDict, total=False):
     redact_salt: str | Path | None
     report: Report
     say: Say
+    watch: Watch
 
 
 def run(pipeline: str | Path, **options: Unpack[Options]) -> RunResult:

@@ -24,6 +24,7 @@ MADE_BY_HOURS = (
     "tests/results/FUZZ.md",
     "tests/results/SOAK.md",
     "tests/results/AGAIN.md",
+    "tests/results/SPARKS.md",
 )
 """Written by a command that runs for half an hour or more; each is read if it is there."""
 DOCUMENTS = (

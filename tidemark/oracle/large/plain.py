@@ -42,7 +42,7 @@ _COLON, _COMMA = re.compile(r"\s*:\s*"), re.compile(r"\s*,\s*")
 
 
 @dataclass(frozen=True)
-class Shape:
+class WrittenShape:
     """How an object is written: the names of its fields, in order, and what is between them."""
 
     names: tuple[str, ...]
@@ -56,7 +56,7 @@ class FieldsRead:
 
     condition: str
     fields: Sequence[str]
-    shapes: Sequence[Shape]
+    shapes: Sequence[WrittenShape]
 
     @property
     def all_fields(self) -> list[str]:
@@ -79,7 +79,7 @@ def names_and_example(values: str) -> str:
     )
 
 
-def shapes_of(found: Iterable[tuple[list[str], str]]) -> list[Shape]:
+def shapes_of(found: Iterable[tuple[list[str], str]]) -> list[WrittenShape]:
     """The shapes of such values, but for those with names that are not plain, or there twice."""
     return [
         _shape_of(names, example)
@@ -88,7 +88,7 @@ def shapes_of(found: Iterable[tuple[list[str], str]]) -> list[Shape]:
     ]
 
 
-def _shape_of(names: Sequence[str], example: str) -> Shape:
+def _shape_of(names: Sequence[str], example: str) -> WrittenShape:
     """The shape of a value; one that is written in another way matches no value, which is read all the same."""
     colon = _COLON.match(example, len(names[0]) + 3)
     comma = None
@@ -96,7 +96,7 @@ def _shape_of(names: Sequence[str], example: str) -> Shape:
         with suppress(ValueError):
             _, end = json.JSONDecoder().raw_decode(example, colon.end())
             comma = _COMMA.match(example, end)
-    return Shape(tuple(names), colon[0] if colon else ":", comma[0] if comma else ",")
+    return WrittenShape(tuple(names), colon[0] if colon else ":", comma[0] if comma else ",")
 
 
 def is_plain_name(name: str) -> bool:
@@ -137,7 +137,7 @@ def _by_case(read: Sequence[FieldsRead], texts: Sequence[str]) -> str:
     return f"case {cases} end"
 
 
-def _is_written_as(shape: Shape, read: FieldsRead) -> str:
+def _is_written_as(shape: WrittenShape, read: FieldsRead) -> str:
     """Whether a value is what this shape makes of the fields that were read."""
     written, before = [], "{"
     for name in shape.names:
