@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -75,6 +75,8 @@ NOT_YET = (
 )
 """Error codes for a partition whose leader is just changing or coming back: the request is repeated."""
 
+LAG_S = 5.0
+"""So long a broker may not know a topic that another broker knows; of one broker nothing is waited for."""
 BATCH_RECORDS = 10_000
 READ_COMMITTED = "read_committed"
 _POLL_S = 0.1
@@ -359,6 +361,22 @@ def _metadata(admin: AdminClient, broker: Broker) -> Mapping[str, Any]:
         return topics
 
 
+def _metadata_with(admin: AdminClient, broker: Broker, topics: Collection[str]) -> Mapping[str, Any]:
+    """The metadata with these topics, if they are there: of several brokers one may not know yet what another knows."""
+    found: Mapping[str, Any] = {}
+
+    def is_known() -> bool:
+        nonlocal found
+        with _answered(broker, "list its topics"):
+            metadata = admin.list_topics(timeout=ANSWER_S)
+        found = metadata.topics
+        return len(metadata.brokers) < 2 or all(name in found for name in topics)
+
+    with suppress(DeadlineExceeded):
+        wait_until(is_known, LAG_S, lambda: f"the topics {', '.join(topics)} on each broker")
+    return found
+
+
 def _ends(admin: AdminClient, broker: Broker, topics: Collection[str], *, committed: bool) -> Ends:
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -368,7 +386,7 @@ def _ends(admin: AdminClient, broker: Broker, topics: Collection[str], *, commit
 def _offsets(
     admin: AdminClient, broker: Broker, topics: Collection[str], *, spec: OffsetSpec, **options: Any
 ) -> Ends:
-    known = _metadata(admin, broker)
+    known = _metadata_with(admin, broker, topics)
     missing = [name for name in topics if name not in known]
     if missing:
         raise UsageError(
