@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidemark.runner.run_watch import InputSeen, RunSeen, RunWatch
 
 LOOK_S = 0.5
-"""How often the run is looked at. Calibration: a look and a drawing take 4 ms, and nothing is asked of the query."""
+"""How often the run is looked at; nothing is asked of the query for it."""
 
 DOING = {
     "trace": "making the trace",
