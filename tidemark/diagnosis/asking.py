@@ -346,7 +346,8 @@ def _copied(history: History) -> Rows:
 
 def _dropped(history: History, setting: Setting) -> list[int]:
     """The rows that never reach the join."""
-    rows, dropped = history.rows, list(setting.unread)
+    rows = history.rows
+    dropped: list[int] = []
     if setting.first_of_id:
         for side in setting.first_of_id:
             seen: set[str | None] = set()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tidemark.diagnosis.setting import Change, NullKeys, OutputReading, Setting, TimeReading, with_kind
-from tidemark.formats.contract import Contract, JoinKind, Side, WatermarkPolicy
+from tidemark.formats.contract import Contract, JoinKind, Side, Term, WatermarkPolicy
 from tidemark.oracle.causes.common_facts import duration
 from tidemark.oracle.input.history import History
 from tidemark.oracle.spark.spark_versions import RULES, minor_version
@@ -226,39 +226,38 @@ def _conditions(contract: Contract) -> Iterator[Change]:
                 f"the query does not filter by {said}", _of_side(name, filters=rest), family=f"filter {said}",
             )  # fmt: skip
     for term in contract.condition:
-        rest_of = tuple(one for one in contract.condition if one != term)
-        said = f"{term.left or term.value} {term.op} {term.right or term.value}"
+        others = tuple(one for one in contract.condition if one != term)
+        said = _term(term)
         yield Change(
             f"no condition {said}", f"this contract without the condition `{said}` gives",
-            f"the query does not ask for {said}",
-            _of_contract(lambda one, rest=rest_of: replace(one, condition=rest)),  # type: ignore[misc]
-            family=f"condition {said}",
+            f"the query does not ask for {said}", _with_terms(others, contract.where), family=f"condition {said}",
         )  # fmt: skip
         yield Change(
             f"condition {said} in where", f"this contract gives with `{said}` in `where`",
             f"the query filters the joined rows by {said}, which drops NULL rows, too",
-            _of_contract(
-                lambda one, rest=rest_of, term=term: replace(one, condition=rest, where=(*one.where, term))  # type: ignore[misc]
-            ),
-            family=f"condition {said}",
+            _with_terms(others, (*contract.where, term)), family=f"condition {said}",
         )  # fmt: skip
     for term in contract.where:
-        rest_of = tuple(one for one in contract.where if one != term)
-        said = f"{term.left or term.value} {term.op} {term.right or term.value}"
+        others = tuple(one for one in contract.where if one != term)
+        said = _term(term)
         yield Change(
             f"no where {said}", f"this contract without `{said}` in `where` gives",
-            f"the query does not filter the joined rows by {said}",
-            _of_contract(lambda one, rest=rest_of: replace(one, where=rest)),  # type: ignore[misc]
+            f"the query does not filter the joined rows by {said}", _with_terms(contract.condition, others),
             family=f"where {said}",
         )  # fmt: skip
         yield Change(
             f"where {said} in condition", f"this contract gives with `{said}` in the join condition",
             f"the query asks for {said} in its join condition, so that rows without a match stay",
-            _of_contract(
-                lambda one, rest=rest_of, term=term: replace(one, where=rest, condition=(*one.condition, term))  # type: ignore[misc]
-            ),
-            family=f"where {said}",
+            _with_terms((*contract.condition, term), others), family=f"where {said}",
         )  # fmt: skip
+
+
+def _term(term: Term) -> str:
+    return f"{term.left or term.value} {term.op} {term.right or term.value}"
+
+
+def _with_terms(condition: tuple[Term, ...], where: tuple[Term, ...]) -> Callable[[Setting], Setting]:
+    return _of_contract(lambda contract: replace(contract, condition=condition, where=where))
 
 
 def _null_times(contract: Contract) -> Iterator[Change]:

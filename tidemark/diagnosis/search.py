@@ -55,6 +55,7 @@ class _Search:
         self._verdict = verdict
         self._is_over = is_over
         self._promised = asker.promised
+        self._tried: list[tuple[Change, Answer]] = []
         self._nearest: tuple[int, str] | None = None
         self._is_cut_short = False
 
@@ -86,7 +87,8 @@ class _Search:
         promised = self._promised
         found = [_delivered(one) for one in deliveries(self._asker, promised)] if self._is_of_rows() else []
         changes: list[Change] = []
-        for change, answer in self._answers(promised, self._changes(promised)):
+        self._tried = list(self._answers(promised, self._changes(promised)))
+        for change, answer in self._tried:
             if answer.explains and self._is_confirmed([change], answer):
                 changes.append(change)
         changes = _simplest(changes)
@@ -142,9 +144,11 @@ class _Search:
 
     def _beginnings(self) -> list[tuple[Change, Answer]]:
         """The single changes that leave least unexplained, and less than none does."""
-        promised = self._promised
-        answers = list(self._answers(promised, self._changes(promised)))
-        better = [(change, answer) for change, answer in answers if _left(answer) < _left(promised)]
+        if self._is_over():
+            self._is_cut_short = True
+            return []
+        least = _left(self._promised)
+        better = [(change, answer) for change, answer in self._tried if _left(answer) < least]
         return sorted(better, key=lambda one: _left(one[1]))[:BEGINNINGS]
 
     # Rows alone

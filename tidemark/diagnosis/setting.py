@@ -44,8 +44,8 @@ class Setting:
 
     ``state_format``: another format of the state than the run's. ``null_keys``: what the query does with them, if not
     what Spark does. ``readings``: how times are read. ``first_of_id``: the sides of which the query keeps the first row
-    of each id before the join; ``first_of_output``: of each left id it keeps the first output row. ``unread``: input
-    rows, by number, that never reach the join. ``by_ids``: output columns are read otherwise (``OutputReading``).
+    of each id before the join; ``first_of_output``: of each left id it keeps the first output row.
+    ``reading``: output columns are read otherwise.
     """
 
     contract: Contract
@@ -55,7 +55,6 @@ class Setting:
     readings: tuple[TimeReading, ...] = ()
     first_of_id: tuple[int, ...] = ()
     first_of_output: bool = False
-    unread: frozenset[int] = frozenset()
     reading: OutputReading | None = None
 
 
