@@ -149,18 +149,16 @@ def report(
     ``markdown`` and ``junit`` are files for the same in Markdown, and as JUnit XML; ``"-"`` is standard output.
     """
     from tidemark.reports.exports import write_exports
-    from tidemark.reports.reported_runs import report_all, report_one
-    from tidemark.reports.run_index import runs_below, write_index
+    from tidemark.reports.reported_runs import is_folder_of_runs, report_folder, report_one
 
     folder, page = Path(run_dir), None if to is None else Path(to)
-    paths = runs_below(folder) if folder.is_dir() else []
-    if paths:
-        runs = report_all(folder, paths)
-        path = write_index(folder, [one.line() for one in runs], page)
+    is_folder = is_folder_of_runs(folder)
+    if is_folder:
+        runs, path = report_folder(folder, page)
     else:
         one, path = report_one(folder, page)
         runs = [one]
-    write_exports(runs, markdown=markdown, junit=junit, is_folder=bool(paths))
+    write_exports(runs, markdown=markdown, junit=junit, is_folder=is_folder)
     return path
 
 

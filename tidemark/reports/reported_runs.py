@@ -5,7 +5,6 @@ A verdict is that of ``verdict.json``, if the evidence has a seal and is as it w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from tidemark.formats.evidence import RunDirectory, open_run
 from tidemark.oracle import Verdict
 from tidemark.reports.html_report import NAME, write_report
 from tidemark.reports.kept_verdict import judged_verdict, kept_verdict
-from tidemark.reports.run_index import RunLine, refused_line, run_line
+from tidemark.reports.run_index import RunLine, refused_line, run_line, runs_below, write_index
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,18 @@ def report_one(path: Path, to: Path | None = None) -> tuple[ReportedRun, Path]:
     return ReportedRun(path.absolute().name, path, verdict), write_report(directory, verdict, to)
 
 
-def report_all(folder: Path, paths: Iterable[Path]) -> list[ReportedRun]:
-    """The runs of a folder; the page of one that has none is made, and evidence that is refused is one, too."""
-    return [_reported(path, path.relative_to(folder).as_posix()) for path in paths]
+def is_folder_of_runs(path: Path) -> bool:
+    """Whether there are runs below a folder; not if it is a run directory itself."""
+    return path.is_dir() and bool(runs_below(path))
+
+
+def report_folder(folder: Path, to: Path | None = None) -> tuple[list[ReportedRun], Path]:
+    """The runs of a folder and the path of its index, which is written; a page that is not there is made.
+
+    Evidence that is refused is a run, too.
+    """
+    found = [_reported(path, path.relative_to(folder).as_posix()) for path in runs_below(folder)]
+    return found, write_index(folder, [one.line() for one in found], to)
 
 
 def _reported(path: Path, name: str) -> ReportedRun:

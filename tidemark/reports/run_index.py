@@ -13,15 +13,26 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
 from tidemark.reports.collected_tests import RUNNING, CollectedTest, tests_below
 from tidemark.reports.component_tracks import time_ms
 from tidemark.reports.html_report import PAGE, rendered, write_file
+from tidemark.reports.run_statistics import (
+    HEIGHT,
+    WIDTH,
+    Dot,
+    course,
+    fault_statistics,
+    median_recovery_s,
+)
 from tidemark.reports.verdict_page import headlines
 from tidemark.reports.viewed_run import WHOLE_DURATION
 
 INDEX = "index.html"
 REFUSED = "evidence that is refused"
+LATEST = 100
+"""So many runs of a pipeline are drawn."""
 DEEPEST = 3
 """Runs are looked for so many folders below."""
 
@@ -30,7 +41,8 @@ DEEPEST = 3
 class RunLine:
     """A run in words. ``link`` is its page, ``said`` what is wrong with it, or why its evidence is refused.
 
-    ``test`` is the test that ran it, if ``pytest --tidemark-report`` collected it.
+    ``test`` is the test that ran it, if ``pytest --tidemark-report`` collected it. ``rate`` is input rows a second,
+    ``recovery_s`` the median of the run's recoveries, ``journal`` its faults.
     """
 
     name: str
@@ -46,6 +58,11 @@ class RunLine:
     took: str = ""
     target: str = ""
     test: str = ""
+    rows: int | None = None
+    rate: float | None = None
+    recovery_s: float | None = None
+    journal: Sequence[Fault] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,16 @@ class PipelineHistory:
 
     pipeline: str
     runs: Sequence[RunLine]
+
+    @property
+    def rates(self) -> list[Dot]:
+        """Input rows a second of the latest runs."""
+        return course([(run.number, run.name, run.rate) for run in self.runs[-LATEST:]], "rows/s")
+
+    @property
+    def recoveries(self) -> list[Dot]:
+        """The median recovery of the latest runs."""
+        return course([(run.number, run.name, run.recovery_s) for run in self.runs[-LATEST:]], "s")
 
     def count(self, verdict: str) -> int:
         """How many have this verdict."""
@@ -89,7 +116,8 @@ def _runs(folder: Path, depth: int) -> Iterator[Path]:
 
 def run_line(run: RunDirectory, verdict: Verdict, name: str, page: Path) -> RunLine:
     """The line of a run that was judged."""
-    manifest, faults = run.manifest, run.faults()
+    manifest, faults, seconds = run.manifest, run.faults(), took_s(run)
+    rows = verdict.counts.get("rows_in")
     return RunLine(
         name=name,
         link=page.absolute().as_posix(),
@@ -101,7 +129,11 @@ def run_line(run: RunDirectory, verdict: Verdict, name: str, page: Path) -> RunL
         faults=", ".join(fault.label for fault in faults if fault.injected),
         spark=manifest.versions.get("spark", ""),
         started=(manifest.started_utc or "")[:19].replace("T", " "),
-        took=_took(run),
+        took="" if seconds is None else f"{seconds:,.0f} s",
+        rows=rows,
+        rate=rows / seconds if rows is not None and seconds else None,
+        recovery_s=median_recovery_s(faults),
+        journal=faults,
     )
 
 
@@ -127,10 +159,11 @@ def _test_of(line: RunLine, tests: Mapping[str, CollectedTest]) -> str:
 def index_page(lines: Sequence[RunLine], tests: Iterable[CollectedTest] = ()) -> bytes:
     """The page in UTF-8."""
     ordered = sorted(lines, key=lambda line: (line.started, line.name))
-    ordered = [replace(line, target=f"run-{at}") for at, line in enumerate(ordered, 1)]
+    ordered = [replace(line, target=f"run-{at + 1}", number=at) for at, line in enumerate(ordered)]
     by_pipeline: defaultdict[str, list[RunLine]] = defaultdict(list)
     for line in ordered:
         by_pipeline[line.pipeline].append(line)
+    by_component, by_point = fault_statistics([(line.name, line.journal) for line in ordered])
     names = sorted(by_pipeline, key=lambda name: (name == REFUSED, name))
     histories = [PipelineHistory(name, by_pipeline[name]) for name in names]
     return rendered(
@@ -138,6 +171,11 @@ def index_page(lines: Sequence[RunLine], tests: Iterable[CollectedTest] = ()) ->
         (PAGE / "index.js").read_text(encoding="utf-8").strip(),
         histories=histories,
         tests=_test_lines(ordered, tests),
+        lines=ordered,
+        by_component=by_component,
+        by_point=by_point,
+        width=WIDTH,
+        height=HEIGHT,
         total=PipelineHistory("", lines),
         verdicts=[
             name
@@ -169,8 +207,3 @@ def took_s(run: RunDirectory) -> float | None:
         if begin is not None:
             times += [begin, begin + int(durations.get(WHOLE_DURATION, 0))]
     return (max(times) - min(times)) / 1000 if times else None
-
-
-def _took(run: RunDirectory) -> str:
-    seconds = took_s(run)
-    return "" if seconds is None else f"{seconds:,.0f} s"

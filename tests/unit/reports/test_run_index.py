@@ -6,12 +6,14 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tidemark
-from tests.unit.reports.small_run import small_run, small_verdict
+from tests.unit.reports.small_run import fault, small_run, small_verdict
 from tidemark.errors import UsageError
 from tidemark.reports.run_index import RunLine, index_page, run_line, runs_below
+from tidemark.reports.run_statistics import fault_statistics
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'><b>{{ 7 }}"
 
@@ -90,4 +92,32 @@ def test_a_line_says_what_was_run_and_what_is_wrong(tmp_path):
         "30 of 60 rows: x; 1 finding of the known defect x, accepted",
     )
     assert (line.faults, line.sink, line.spark, line.took) == ("kill driver", "x", "x", "45 s")
-    assert line.name == "night/1"
+    assert (line.name, line.rows, line.recovery_s) == ("night/1", 6, 9.5)
+    assert line.rate == pytest.approx(6 / 45)
+
+
+def test_recoveries_have_a_distribution_by_component_and_by_point_and_lead_to_their_run():
+    def faults(*seconds):
+        return [msgspec.structs.replace(fault(), recovery_s=one, injected=one is not None) for one in seconds]
+
+    runs = [("a", faults(*map(float, range(1, 20)))), ("b", faults(40.0, None))]
+    by_component, [killed] = fault_statistics(runs)
+
+    assert [(one.name, one.injected, one.missed) for one in by_component] == [
+        ("all", 20, 1),
+        ("driver", 20, 1),
+    ]
+    assert (killed.name, killed.point, killed.shown) == (
+        "kill driver",
+        "written",
+        ["1.0", "10.5", "19.0", "40.0"],
+    )
+    assert [killed.dots[0].run, killed.dots[-1].run, killed.runs] == [0, 1, [0, 1]]
+    assert killed.dots[-1].said == "b, batch 2: 40.0 s"
+    lines = [RunLine(name=name, link=f"{name}.html", verdict="VALID", pipeline="p", journal=found, rate=2.0)
+             for name, found in runs]  # fmt: skip
+    page = index_page(lines).decode()
+    assert (
+        page.count('<a href="b.html"><circle') == 3 + 1
+    )  # its recovery (of all, of drivers, at its point), and its rate
+    assert "b, batch 2: 40.0 s" in page
