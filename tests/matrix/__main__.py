@@ -17,7 +17,7 @@ from tests.matrix.running import campaign, run_cell
 from tidemark import paths
 from tidemark.campaigns.state_stores import states_of
 from tidemark.campaigns.warm_workers import WarmWorkers
-from tidemark.cli.run_commands import progress_shown
+from tidemark.cli.run_commands import progress_shown, say_index
 from tidemark.errors import UsageError
 from tidemark.stack import lease, spec_to_lease
 
@@ -49,6 +49,7 @@ def main() -> int:
         done.run([cell for cell in chosen if cell.state in states], partial(run_cell, folder=folder), workers)
     text = document.write([*done.outcomes.values()], spark)
     print(text)
+    say_index(folder)
     return done.finish(None if args.pairwise or args.spark else document.PATH, lambda: text)
 
 

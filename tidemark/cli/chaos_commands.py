@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.live_view import run_shown
-from tidemark.cli.run_commands import check_choice, run_and_show
+from tidemark.cli.run_commands import check_choice, run_and_show, say_index
 from tidemark.cli.shared_options import (
     Accept,
     AsJson,
@@ -141,6 +141,7 @@ def soak_command(
         asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _known_faults())
         markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
     _print(done, as_json=as_json)
+    say_index(options.folder)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemark.cli.run_commands import progress_shown
+from tidemark.cli.run_commands import progress_shown, say_index
 from tidemark.cli.shared_options import AsJson, Log, Resume, Summary
 from tidemark.cli.stack_commands import SparkOption
 
@@ -49,6 +49,7 @@ def fuzz_command(
     from tidemark.reports import fuzz_report
     from tidemark.stack import lease, spec_to_lease
 
+    kept = folder or paths.runs_dir() / "fuzz"
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     with (
         lease(spec_to_lease(spark)) as stack,
@@ -56,7 +57,7 @@ def fuzz_command(
     ):
         fuzz(
             range(first, first + seeds),
-            WarmWorkers(stack, folder or paths.runs_dir() / "fuzz", workers),
+            WarmWorkers(stack, kept, workers),
             seeded,
         )
     counts = summary([*seeded.outcomes.values()])
@@ -68,6 +69,7 @@ def fuzz_command(
         shown = fuzz_report.Fuzzed(outcomes, counts, seeded.seconds, stack.versions, command)
         markdown.write_text(fuzz_report.markdown(shown), encoding="utf-8")
     (_print_json if as_json else _print)(seeded, counts)
+    say_index(kept)
     raise typer.Exit(seeded.exit_code)
 
 

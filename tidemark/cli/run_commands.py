@@ -188,6 +188,14 @@ def run_and_show(options: RunOptions, *, as_json: bool) -> None:
     _show(options, result, as_json=as_json)
 
 
+def say_index(folder: Path) -> None:
+    """Write the index of the runs that a campaign has left in a folder, and say where it is, on standard error."""
+    from tidemark.reports.reported_runs import index_of_campaign
+
+    if (index := index_of_campaign(folder)) is not None:
+        typer.echo(f"report: {index}", err=True)
+
+
 def was_interrupted(error: BaseException | None) -> bool:
     """Whether an error is Ctrl-C, or came of it: what a run undoes on its way out may fail in its turn."""
     while error is not None and not isinstance(error, KeyboardInterrupt):

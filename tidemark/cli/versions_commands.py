@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli.run_commands import progress_shown
+from tidemark.cli.run_commands import progress_shown, say_index
 from tidemark.cli.shared_options import AsJson, Log, Resume
 from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
 
@@ -79,5 +79,7 @@ def versions_command(
         console.print(table.terminal_table(results))
         for note in table.notes(results):
             console.print(note, markup=False, soft_wrap=True)
+    for runs in sorted({Path(cell.run_dir).parents[1] for cell in results.cells if cell.run_dir})[-1:]:
+        say_index(runs)  # of an earlier part, that --resume goes on from, there is one already
     interrupted = trials.interrupted and results.exit_code != EXIT_INVALID
     raise typer.Exit(EXIT_INTERRUPTED if interrupted else results.exit_code)

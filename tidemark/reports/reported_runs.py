@@ -58,6 +58,17 @@ def report_folder(folder: Path, to: Path | None = None) -> tuple[list[ReportedRu
     return found, write_index(folder, [one.line() for one in found], to)
 
 
+def index_of_campaign(folder: Path) -> Path | None:
+    """Write the index of the runs that a campaign has left, and pages that are missing; ``None`` without any.
+
+    An index that cannot be written is not there, and hides no result.
+    """
+    try:
+        return report_folder(folder)[1] if is_folder_of_runs(folder) else None
+    except Exception:  # noqa: BLE001 (the result is what was asked for; `tidemark report` says what is wrong)
+        return None
+
+
 def _reported(path: Path, name: str) -> ReportedRun:
     try:
         directory = open_run(path)

@@ -12,6 +12,7 @@ import pytest
 import tidemark
 from tests.unit.reports.small_run import fault, small_run, small_verdict
 from tidemark.errors import UsageError
+from tidemark.reports.reported_runs import index_of_campaign
 from tidemark.reports.run_index import RunLine, index_page, run_line, runs_below
 from tidemark.reports.run_statistics import fault_statistics
 
@@ -121,3 +122,15 @@ def test_recoveries_have_a_distribution_by_component_and_by_point_and_lead_to_th
         page.count('<a href="b.html"><circle') == 3 + 1
     )  # its recovery (of all, of drivers, at its point), and its rate
     assert "b, batch 2: 40.0 s" in page
+
+
+def test_the_index_of_a_campaign_has_what_it_left_and_hides_no_result(folder):
+    assert index_of_campaign(folder / "empty") is None
+    assert index_of_campaign(folder / "nowhere") is None
+    (folder / "index.html").mkdir()  # in the way
+    assert index_of_campaign(folder) is None
+    (folder / "index.html").rmdir()
+
+    assert index_of_campaign(folder) == folder / "index.html"
+
+    assert (folder / "typed_valid" / "report.html").is_file()
