@@ -71,15 +71,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     if COLLECT not in config.stash or _is_worker(config) or config.getoption("collectonly"):
         return
+    from tidemark.errors import UsageError
     from tidemark.reports.collected_tests import empty
 
     try:
         empty(config.stash[COLLECT])
     except OSError as error:
-        raise pytest.UsageError(
-            f"--tidemark-report: {str(config.stash[COLLECT])!r} cannot be written ({error});"
-            " name a folder that can be made"
-        ) from error
+        told = UsageError(
+            f"{str(config.stash[COLLECT])!r} cannot be written",
+            detail=str(error),
+            hint="name a folder that can be made: --tidemark-report DIR",
+        )
+        pytest.exit(str(told), pytest.ExitCode.USAGE_ERROR)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

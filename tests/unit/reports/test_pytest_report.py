@@ -132,7 +132,7 @@ def test_a_session_without_a_run_says_so_and_a_folder_that_cannot_be_made_is_ref
     refused = session("--tidemark-report", "file/out", "-k", "without")
 
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
-    assert "file/out' cannot be written" in refused.stderr.str()
+    assert "file/out' cannot be written" in refused.stdout.str() + refused.stderr.str()
 
 
 @pytest.mark.long
