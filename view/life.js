@@ -103,7 +103,7 @@ class DrawnLife {
         key("in the state", mine, "line"),
         key("late watermark", colour("--watermark"), "dashed"),
         key(`state watermark of ${run.inputs[life.input].name}`, colour("--state"), "line"),
-        ...(this.missed ? [key(`of ${other.name}`, inputColour(colour, 1 - life.input), "dashed")] : []),
+        ...(this.missed ? [key(`state watermark of ${other.name}`, inputColour(colour, 1 - life.input), "dashed")] : []),
       ],
       height: 210,
       yAxis: { type: "value", min: this.limits[0], max: this.limits[1], interval: this.step, axisLabel: { formatter: clockLabel(this.limits), showMaxLabel: false } },
