@@ -21,12 +21,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "a wait knows what it waited for, but only its caller knows what to do about it",
         "2026-11-21",
     ),
-    Deviation(
-        "hint",
-        "tidemark/pytest_plugin.py:pytest_sessionstart",
-        "the error is pytest's own, which has a text only: the text ends with what to do",
-        "2026-11-27",
-    ),
 )
 
 
