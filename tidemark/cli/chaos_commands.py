@@ -140,21 +140,21 @@ def soak_command(
     elif markdown is not None:
         asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _known_faults())
         markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
-    _print(done, as_json=as_json)
-    say_index(options.folder)
+    _print(done, options.folder, as_json=as_json)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
 
 
-def _print(done: Soak, *, as_json: bool) -> None:
+def _print(done: Soak, folder: Path, *, as_json: bool) -> None:
     from tidemark.reports import soak_report as shown
 
-    if not as_json:
-        typer.echo("\n".join(shown.lines(done)))
-        return
-    import msgspec
+    if as_json:
+        import msgspec
 
-    details = {"coverage": done.coverage(), "recovery": done.recovery(), "runs": done.runs}
-    sys.stdout.write(msgspec.json.encode({**done.summary(), **details}).decode() + "\n")
+        details = {"coverage": done.coverage(), "recovery": done.recovery(), "runs": done.runs}
+        sys.stdout.write(msgspec.json.encode({**done.summary(), **details}).decode() + "\n")
+    else:
+        typer.echo("\n".join(shown.lines(done)))
+    say_index(folder)
 
 
 def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str], markdown: Path) -> str:
