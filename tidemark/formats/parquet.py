@@ -8,7 +8,9 @@ A file is read and written a row group at a time. Each page has a checksum, whic
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from os.path import lexists
@@ -27,6 +29,8 @@ row group, of which 2.7 MB are left in the file; reader and writer hold one row 
 
 BLOCK_ROWS = 8_192
 """Rows that are made into objects at once."""
+PICKING = 2
+"""So many row groups are read at once, if a few rows are wanted of each."""
 
 _HEADER = pa.struct([("name", pa.string()), ("value", pa.string()), ("value_bytes", pa.binary())])
 TYPES: dict[str, Any] = {
@@ -57,7 +61,8 @@ class RowReader:
             raise OSError(f"{str(path)!r} is no regular file")
         self._columns = columns
         with _explained(), path.open("rb"):  # so that a file that is missing is named by the system
-            self._file = pq.ParquetFile(path, page_checksum_verification=True, memory_map=False)
+            self._path = path
+            self._file = self._opened()
             try:
                 self._check_schema()
                 about = self._file.metadata
@@ -78,29 +83,60 @@ class RowReader:
         """Close the file."""
         self._file.close()
 
+    def _opened(self, metadata: Any = None) -> Any:
+        return pq.ParquetFile(
+            self._path, page_checksum_verification=True, memory_map=False, metadata=metadata
+        )
+
     def blocks(self, asked: bytes | None = None) -> Iterator[list[list[Any]]]:
         """The rows in blocks: for each column, in order, a list of its values.
 
         ``asked`` has a 1 for each row that is wanted, and a 0 for the others up to the last one that is.
         """
-        batches, number = self._batches(use_threads=asked is not None), 0
+        batches, number = self._batches() if asked is None else self._picked(asked), 0
         while True:
             with _explained():
-                batch = next(batches, None)
-                if batch is None:
+                found = next(batches, None)
+                if found is None:
                     break
-                first, number = number, number + batch.num_rows
-                if asked is not None:
-                    batch = batch.filter(_mask(asked[first:number], batch.num_rows))
+                rows, batch = found
+                number += rows
                 lists = [self._values(batch, name, kind) for name, kind in self._columns.items()]
             yield lists
         if number != self.count:
             raise BrokenParquet(f"it has {number:,} rows; its metadata says {self.count:,}")
 
-    def _batches(self, *, use_threads: bool) -> Iterator[Any]:
-        """One row group after the other: over all of them, pyarrow keeps what it has read."""
+    def _batches(self) -> Iterator[tuple[int, Any]]:
+        """The rows in batches, and how many they are, one row group after the other.
+
+        Over all row groups, pyarrow keeps what it has read.
+        """
         for group in range(self._file.num_row_groups):
-            yield from self._file.iter_batches(BLOCK_ROWS, row_groups=[group], use_threads=use_threads)
+            for batch in self._file.iter_batches(BLOCK_ROWS, row_groups=[group], use_threads=False):
+                yield batch.num_rows, batch
+
+    def _picked(self, asked: bytes) -> Iterator[tuple[int, Any]]:
+        """The rows that are wanted of each row group, and how many it has; row groups are read side by side."""
+        with ThreadPoolExecutor(PICKING, thread_name_prefix="parquet") as pool:
+            reading: deque[Future[tuple[int, Any]]] = deque()
+            first = 0
+            for group in range(self._file.num_row_groups):
+                rows = self._file.metadata.row_group(group).num_rows
+                if len(reading) == PICKING:
+                    yield reading.popleft().result()
+                reading.append(pool.submit(self._wanted, group, asked[first : first + rows]))
+                first += rows
+            while reading:
+                yield reading.popleft().result()
+
+    def _wanted(self, group: int, asked: bytes) -> tuple[int, Any]:
+        """The rows of a row group that are wanted; in a thread of its own, and so with a file of its own."""
+        wanted, rows = [], 0
+        with self._opened(self._file.metadata) as file:
+            for batch in file.iter_batches(BLOCK_ROWS, row_groups=[group], use_threads=False):
+                wanted.append(batch.filter(_mask(asked[rows : rows + batch.num_rows], batch.num_rows)))
+                rows += batch.num_rows
+        return rows, pa.concat_batches(wanted)
 
     def _values(self, batch: Any, name: str, kind: str) -> list[Any]:
         if name == OPTIONAL_COLUMN and name not in batch.schema.names:

@@ -20,7 +20,7 @@ from tidemark.oracle.large.record_tables import Database, RecordTables, asked_fo
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import QUIET
 
-_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 400, 50_000, 2_500
+_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 350, 15_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
 its temporary folder.
 """
@@ -38,7 +38,9 @@ def duckdb_engine(run: LargeRun, memory: str | None = None) -> Iterator[Engine]:
         config: dict[str, Any] = {"memory_limit": limit, "temp_directory": folder}
         with duckdb.connect(":memory:", config=config) as sql:
             sql.execute(QUIET)
-            yield _DuckDBEngine(sql, run, parts_of(limit, run.records))
+            if (parts := parts_of(limit, run.records)) > 1:  # the memory is full most of the time
+                sql.execute(f"set block_allocator_memory = '{limit}'")
+            yield _DuckDBEngine(sql, run, parts)
 
 
 def engine_with(memory: str | None) -> OpenEngine:
