@@ -217,6 +217,38 @@ def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_on
 
 
 @pytest.mark.long
+def test_an_external_stack_with_a_login_goes_on_when_its_owner_loses_an_executor_and_the_broker(
+    secured, secrets, tmp_path
+):
+    home, shared = tmp_path / "home", secured.work_dir("external-struck")
+    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
+    struck = []
+
+    def report(what: str, done: int, _total: int) -> None:
+        if (what, done) == ("publish", 2):
+            driver = secured.driver().name
+            struck.append(secured.kill_executor(driver, secured.executors(driver)[0]))
+        elif (what, done) == ("publish", 4):
+            secured.stop("broker")
+            secured.start("broker")
+            struck.append("broker")
+
+    try:
+        external = up(
+            StackSpec("external", external=External(*addresses, kafka_conf=str(secured.kafka_conf))),
+            home=home,
+        )
+        options = RunOptions("left_outer", impressions=300, run_dir=tmp_path / "run", report=report)
+        verdict = run_pipeline(options, stack=external).verdict
+        assert len(struck) == 2
+        assert verdict.verdict == "VALID", shown(verdict)
+        assert files_with(secrets, tmp_path, FOLDER) == []
+        assert files_with(secrets, shared, FOLDER) == []
+    finally:
+        down(home=home)
+
+
+@pytest.mark.long
 def test_spark_may_have_the_login_in_a_file_of_its_own(secured, tmp_path):
     home, shared = tmp_path / "home", secured.work_dir("external-inside")
     inside = shared / "inside.properties"
