@@ -76,7 +76,8 @@ def main() -> int:
             query = _started(session, module, args)
             if query is None:
                 return 0
-            say("started", query_id=str(query.id), run_id=str(query.runId))
+            app_id = session.conf.get("spark.app.id")
+            say("started", query_id=str(query.id), run_id=str(query.runId), app_id=app_id)
             columns = getattr(module, "COLUMNS", module.CONTRACT)
             sources, own = lambda: _sources(module), hasattr(module, "start")
             return _serve(QueryServer(session, query, args.checkpoint, columns, sources, stops_all=own))

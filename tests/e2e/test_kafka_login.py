@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ from tests.e2e.exposed import command_lines, files_with
 from tests.support.tiers import every_day
 from tidemark.campaigns.fuzz import run_seed
 from tidemark.campaigns.warm_driver import WarmDriver
-from tidemark.errors import KafkaRefused
+from tidemark.errors import KafkaRefused, TestbedError
 from tidemark.formats.client_settings import CONF_VARIABLE, read_client_settings
 from tidemark.runner import RunOptions, run_pipeline
 from tidemark.runner.programs import program_environment
+from tidemark.runner.run_options import report_nothing
 from tidemark.stack import StackSpec, down, lease, up
 from tidemark.stack.components.kafka_security import FOLDER
 from tidemark.stack.spec import KAFKA_SECURITY, External
@@ -244,6 +246,38 @@ def test_an_external_stack_with_a_login_goes_on_when_its_owner_loses_an_executor
         assert verdict.verdict == "VALID", shown(verdict)
         assert files_with(secrets, tmp_path, FOLDER) == []
         assert files_with(secrets, shared, FOLDER) == []
+    finally:
+        down(home=home)
+
+
+@pytest.mark.long
+def test_a_driver_of_an_external_stack_that_its_owner_starts_again_ends_the_run_with_one_error(
+    secured, secrets, tmp_path
+):
+    home, shared = tmp_path / "home", secured.work_dir("external-lost")
+    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
+
+    def report(what: str, done: int, _total: int) -> None:
+        if (what, done) == ("publish", 2):
+            driver = secured.driver().name
+            secured.kill(driver)
+            secured.start(driver)
+
+    try:
+        external = up(
+            StackSpec("external", external=External(*addresses, kafka_conf=str(secured.kafka_conf))),
+            home=home,
+        )
+        options = RunOptions("left_outer", impressions=150, run_dir=tmp_path / "run", report=report)
+        with pytest.raises(TestbedError, match="the Spark driver was lost while the query ran"):
+            run_pipeline(options, stack=external)
+        assert (tmp_path / "run" / "batches.jsonl").is_file()
+        assert files_with(secrets, tmp_path, FOLDER) == []
+        assert not list(shared.rglob("kafka.properties"))
+        verdict = run_pipeline(
+            replace(options, run_dir=tmp_path / "again", report=report_nothing), stack=external
+        )
+        assert verdict.verdict.verdict == "VALID", shown(verdict.verdict)
     finally:
         down(home=home)
 

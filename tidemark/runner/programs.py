@@ -129,6 +129,10 @@ class Program(Conversation):
         return _as_error(self._module, self._child.wait(), tail(self.log, 12))
 
 
+_LOST = ("[NO_ACTIVE_SESSION]", "[INVALID_HANDLE.SESSION", "StatusCode.UNAVAILABLE")
+"""How PySpark's client says that its Spark Connect server is gone, or is another one than before."""
+
+
 def _as_error(program: str, code: int, words: str) -> TidemarkError:
     """The error that a program's exit code stands for; a program that says ``error: ...`` is quoted, not wrapped."""
     kind = UsageError if code == UsageError.exit_code else TestbedError
@@ -138,6 +142,14 @@ def _as_error(program: str, code: int, words: str) -> TidemarkError:
         message, _, rest = told.partition("\n")
         detail, _, hint = rest.partition("hint:")
         return kind(message, detail=detail.replace("why:", "").strip(), hint=hint.strip())
+    last = text.rpartition("\n")[2]
+    if any(sign in last for sign in _LOST):
+        return TestbedError(
+            "the Spark driver was lost while the query ran",
+            detail=last.strip(),
+            hint="`tidemark status` says whether it is there; a driver that somebody else runs is not started again by"
+            " tidemark: run it once more, or let `--faults driver@written` kill one of a stack of its own",
+        )
     tail = "\n".join(text.splitlines()[-12:])
     return kind(
         f"`python -m {program}` ended with exit code {code}",

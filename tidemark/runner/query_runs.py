@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -78,7 +78,12 @@ class Query:
 
     def start(self) -> None:
         """Start the query."""
-        self.query_id = str(self.ask("start", START_S)["query_id"])
+        answer = self.ask("start", START_S)
+        self.query_id = str(answer["query_id"])
+        if (app_id := answer["app_id"]) != self._driver.app_id:
+            self._stack.note_application(self._driver.name, app_id)
+            self._driver = self._stack.driver(self._driver.name)
+            self.runs[-1] = replace(self.runs[-1], driver=self._driver, log_start=0)
 
     def plan(self) -> dict[str, Any]:
         """The ``plan`` of the query before it is started, as text, and the session's watermark ``policy``."""

@@ -156,6 +156,11 @@ class ExternalStack:
         found = sorted(Path(folder).glob(f"{app_id}*")) if folder else []
         return Driver(name, self._external.remote, app_id, found[-1] if found else None)
 
+    def note_application(self, driver: str, app_id: str) -> None:
+        """For this process; another one finds out by itself."""
+        self._known(driver)
+        self._record.spark_conf["app-id"] = app_id
+
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         self._refuse("start", name)

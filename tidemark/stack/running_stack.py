@@ -183,6 +183,13 @@ class RunningStack:
         app_id = event_log.name.removesuffix(".inprogress")
         return Driver(name, component.address, app_id, event_log)
 
+    def note_application(self, driver: str, app_id: str) -> None:
+        """Raises ``TestbedError``: only tidemark starts a driver of this stack."""
+        raise TestbedError(
+            f"{driver} has the application {app_id!r}, which this stack did not start",
+            hint="`tidemark down` and `tidemark up` make a stack that is known again",
+        )
+
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
         """Start a private driver."""
         if not _NAME.fullmatch(name) or self._state.component(name) is not None:
