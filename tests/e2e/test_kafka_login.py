@@ -222,18 +222,18 @@ def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_on
 def test_an_external_stack_with_a_login_goes_on_when_its_owner_loses_an_executor_and_the_broker(
     secured, secrets, tmp_path
 ):
-    home, shared = tmp_path / "home", secured.work_dir("external-struck")
+    home, shared = tmp_path / "home", secured.work_dir("external-loses")
     addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
-    struck = []
+    lost = []
 
     def report(what: str, done: int, _total: int) -> None:
         if (what, done) == ("publish", 2):
             driver = secured.driver().name
-            struck.append(secured.kill_executor(driver, secured.executors(driver)[0]))
+            lost.append(secured.kill_executor(driver, secured.executors(driver)[0]))
         elif (what, done) == ("publish", 4):
             secured.stop("broker")
             secured.start("broker")
-            struck.append("broker")
+            lost.append("broker")
 
     try:
         external = up(
@@ -242,7 +242,7 @@ def test_an_external_stack_with_a_login_goes_on_when_its_owner_loses_an_executor
         )
         options = RunOptions("left_outer", impressions=300, run_dir=tmp_path / "run", report=report)
         verdict = run_pipeline(options, stack=external).verdict
-        assert len(struck) == 2
+        assert len(lost) == 2
         assert verdict.verdict == "VALID", shown(verdict)
         assert files_with(secrets, tmp_path, FOLDER) == []
         assert files_with(secrets, shared, FOLDER) == []
