@@ -7,18 +7,20 @@ document is that of the usual one, and is not written.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
 
 from tests.matrix import document
-from tests.matrix.cells import cells, pairwise
-from tests.matrix.running import campaign, run_cell
+from tests.matrix.cells import Cell, cells, pairwise
+from tests.matrix.running import NUMBER, campaign, run_cell
 from tidemark import paths
 from tidemark.campaigns.state_stores import states_of
 from tidemark.campaigns.warm_workers import WarmWorkers
 from tidemark.cli.run_commands import progress_shown, say_index
 from tidemark.errors import UsageError
+from tidemark.reports.campaign_facts import CampaignFacts, FactsWriter
 from tidemark.stack import lease, spec_to_lease
 
 
@@ -32,25 +34,48 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="a JSON line for each cell goes there")
     parser.add_argument("--resume", action="store_true", help="run only the cells that are not in --log yet")
     parser.add_argument("--spark", type=Path, metavar="PYTHON", help="an interpreter with another PySpark")
+    parser.add_argument("--cell", type=int, action="append", help="only the cell of this number; repeatable")
     args = parser.parse_args()
     try:
         done = campaign(journal=args.log, resume=args.resume)
     except UsageError as error:
         parser.error(str(error))
-    folder = paths.runs_dir() / "matrix"
+    folder, page = paths.runs_dir() / "matrix", FactsWriter(paths.runs_dir() / "matrix")
+    command, resumed = _typed(args)
+
+    def facts() -> CampaignFacts:
+        return document.facts([*done.outcomes.values()], folder, command, resumed)
+
+    done.ended = lambda _: page.note(facts)
     with (
         lease(spec_to_lease(args.spark)) as stack,
         progress_shown(quiet=not sys.stderr.isatty()) as (done.report, done.say),
     ):
         workers = WarmWorkers(stack, folder, args.workers)
         spark = stack.versions["spark"]
-        chosen = pairwise() if args.pairwise else cells()
         states = states_of(spark)
-        done.run([cell for cell in chosen if cell.state in states], partial(run_cell, folder=folder), workers)
+        chosen = [cell for cell in _chosen(args) if cell.state in states]
+        done.run(chosen, partial(run_cell, folder=folder), workers)
+    page.end(facts(), complete=not done.interrupted)
     text = document.write([*done.outcomes.values()], spark)
     print(text)
     say_index(folder)
-    return done.finish(None if args.pairwise or args.spark else document.PATH, lambda: text)
+    is_whole = not (args.pairwise or args.spark or args.cell)
+    return done.finish(document.PATH if is_whole else None, lambda: text)
+
+
+def _chosen(args: argparse.Namespace) -> list[Cell]:
+    if args.cell:
+        return [cell for cell, number in NUMBER.items() if number in args.cell]
+    return [*(pairwise() if args.pairwise else cells())]
+
+
+def _typed(args: argparse.Namespace) -> tuple[str, str]:
+    """The command, and the one that goes on where it was interrupted; empty without a log."""
+    words = ["python", "-m", "tests.matrix", *(["--pairwise"] if args.pairwise else [])]
+    words += [word for number in args.cell or () for word in ("--cell", str(number))]
+    words += ["--spark", str(args.spark)] if args.spark else []
+    return shlex.join(words), shlex.join([*words, "--log", str(args.log), "--resume"]) if args.log else ""
 
 
 if __name__ == "__main__":

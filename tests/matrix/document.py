@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.matrix.cells import BOUNDS
-from tests.matrix.running import Outcome
+from tests.matrix.running import NUMBERS, Outcome
 from tidemark.campaigns.state_stores import STATES
 from tidemark.formats.contract import JoinKind
+from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in
 from tidemark.reports.markdown import table
 
 PATH = Path(__file__).parents[1] / "results" / "JOINS.md"
@@ -37,17 +38,51 @@ def write(outcomes: Sequence[Outcome], spark: str) -> str:
         "A cell says how many of its runs (no-data batches on, off) held; `d`: a known defect was named;"
     ]
     lines += ["`-`: unsupported.", ""]
-    rows = (
-        (kind, bound, *(_cell(outcomes, (str(kind), bound, state)) for state in STATES))
-        for kind in JoinKind
-        for bound in BOUNDS
-    )
-    lines += table(("join", "bound", *STATES), rows)
+    lines += table(("join", "bound", *STATES), _rows(outcomes))
     lines += ["", "## The known defects that were named", ""]
     lines += _grouped(outcomes, "known defect", lambda one: ("join", one.cell[0]))
     lines += ["", "## Why cells are unsupported", ""]
     lines += _grouped(outcomes, "unsupported", lambda one: ("state", one.cell[2]))
     return "\n".join(lines) + "\n"
+
+
+def _rows(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    """Join, bound, and how many runs held on each state store and format."""
+    return [
+        (str(kind), bound, *(_cell(outcomes, (str(kind), bound, state)) for state in STATES))
+        for kind in JoinKind
+        for bound in BOUNDS
+    ]
+
+
+def facts(outcomes: Sequence[Outcome], folder: Path, command: str, resume: str = "") -> CampaignFacts:
+    """What the page of the matrix says at its head."""
+    said = Counter(one.said for one in outcomes)
+    failures = [one for one in outcomes if one.said == "FAILED"]
+    return CampaignFacts(
+        name="matrix",
+        said=f"{len(outcomes) - len(failures):,} of {len(outcomes):,} cells hold or are unsupported.",
+        command=command,
+        resume=resume,
+        came=[(name, f"{count:,}") for name, count in sorted(said.items())],
+        failed=[
+            FailedItem(
+                name=", ".join((*one.cell[:3], f"no-data batches {'on' if one.cell[3] else 'off'}")),
+                why=one.why,
+                run_dir=place_in(folder, one.run_dir),
+                command=f"python -m tests.matrix --cell {NUMBERS[one.cell]}",
+            )
+            for one in failures
+        ],
+        tables=[
+            FactTable(
+                title="Runs that hold, by join, bound and state store",
+                head=["join", "bound", *STATES],
+                rows=[[*row] for row in _rows(outcomes) if any(row[2:])],
+            )
+        ],
+        runs=[place for one in failures if (place := place_in(folder, one.run_dir))],
+    )
 
 
 def _grouped(

@@ -18,6 +18,8 @@ from tidemark.oracle import Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
 
 NUMBER = {cell: number for number, cell in enumerate(cells())}
+NUMBERS = {(str(one.kind), one.bound, one.state, one.no_data): number for one, number in NUMBER.items()}
+"""The number of a cell by what an outcome says of it."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -28,6 +30,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     why: str = ""
     batches: int = 0
     rows: int = 0
+    run_dir: str = ""
 
 
 def run_cell(cell: Cell, warm: WarmDriver, folder: Path) -> Outcome:
@@ -45,6 +48,8 @@ def run_cell(cell: Cell, warm: WarmDriver, folder: Path) -> Outcome:
         outcome.said, outcome.why = become_of(cell, verdict, case.states)
     if outcome.said != "FAILED":
         shutil.rmtree(run_dir, ignore_errors=True)
+    else:
+        outcome.run_dir = str(run_dir)
     return outcome
 
 

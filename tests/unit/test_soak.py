@@ -29,8 +29,8 @@ def fault(what="driver@written", injected=True, recovery_s=4.0):
 
 def ran(number, faults, verdict="VALID", **fields):
     return SoakRun(
-        number=number, pipeline="inner", sink="spark", schedule="driver@written", run_dir=f"run-{number}",
-        verdict=verdict, rows=100, rows_judged=150, faults=faults, command="tidemark run inner", **fields,
+        number=number, pipeline="inner", sink="spark", schedule="driver@written", verdict=verdict, rows=100,
+        rows_judged=150, faults=faults, command="tidemark run inner", **{"run_dir": f"run-{number}", **fields},
     )  # fmt: skip
 
 
@@ -69,6 +69,16 @@ def test_an_interrupted_soak_keeps_its_runs_and_is_not_over(monkeypatch):
     done = soaking.soak(long, None, lambda _all, one: said.append(one.number))
     assert ([one.number for one in done.runs], said, done.over) == ([0], [0], False)
     assert soaking.soak(short, None, lambda *_: None).over
+
+
+def test_a_run_that_was_interrupted_stays_and_is_run_again_beside_it(tmp_path):
+    (tmp_path / "run-0").mkdir()
+    (tmp_path / "run-1").mkdir()
+    (tmp_path / "run-1" / "contract.json").write_text("{}")
+
+    asked = [run_options(SoakOptions(tmp_path), number).run_dir for number in range(2)]
+
+    assert asked == [tmp_path / "run-0", tmp_path / "run-1-2"]
 
 
 def test_it_adds_up():

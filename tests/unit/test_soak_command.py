@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from tests.unit.reports.test_run_index import IndexParts
 from tests.unit.test_soak import fault, ran
 from tidemark.campaigns import soak as soaking
+from tidemark.campaigns.campaign import JournalEntry
 from tidemark.campaigns.soak import Soak
 from tidemark.cli import app
+from tidemark.formats.evidence import RunDirectory
 
 
 @pytest.fixture
-def soaked(monkeypatch):
+def soaked(monkeypatch, tmp_path):
     """A function: runs the command on runs that are done, and returns its result."""
+    at = ("--folder", str(tmp_path / "soak"))
 
-    def go(*words, runs, over=True):
+    def go(*words, runs, over=True, folder=at):
         def soak(options, _stack, say):
             done = Soak(options, seconds=90.0, over=over)
             for one in runs:
@@ -31,7 +38,27 @@ def soaked(monkeypatch):
         monkeypatch.setattr(
             "tidemark.stack.lease", lambda _: nullcontext(SimpleNamespace(versions={"spark": "4"}))
         )
-        return CliRunner().invoke(app, ["soak", *words])
+        return CliRunner().invoke(app, ["soak", *folder, *words])
+
+    return go
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "evidence"
+
+
+@pytest.fixture
+def recorded(soaked, tmp_path):
+    """A function: the same on runs with evidence in the folder, and what the page says then."""
+
+    def go(*words, runs, over=True):
+        names = ("faults_spark_sink", "faults_spark_sink_as_exactly_once")
+        found = []
+        for one, name in zip(runs, names, strict=False):
+            path = tmp_path / "soak" / f"run-{one.number}"
+            shutil.copytree(GOLDEN / name, path)
+            found.append(msgspec.structs.replace(one, run_dir=str(path), faults=RunDirectory(path).faults()))
+        result = soaked(*words, runs=[*found, *runs[len(found) :]], over=over)
+        return result, " ".join(IndexParts((tmp_path / "soak" / "index.html").read_bytes()).text.split())
 
     return go
 
@@ -95,3 +122,38 @@ def test_a_sink_that_is_none_is_refused_before_anything_begins(soaked):
     assert "'best-effort' is not one of exactly-once, spark" in result.stderr.replace("\n", " ").replace(
         "│ ", ""
     )
+
+
+def test_its_page_says_what_was_asked_what_came_each_recovery_and_what_failed(recorded, tmp_path):
+    failed = ran(2, [fault(injected=False, recovery_s=None)], "FAILED", problem="the broker is gone")
+    result, page = recorded("--minutes", "1", "--sink", "spark", runs=[HELD, FOUND, failed])
+
+    assert f"report: {tmp_path / 'soak' / 'index.html'}" in result.stderr
+    assert "soak of seed 1: 2 runs" in page
+    assert "tidemark soak --minutes 1 --seed 1 --impressions 20000 --faults 12 --sink spark" in page
+    assert "Something was found in 1 of 3 runs: duplicate_rows 2." in page
+    assert "run 2: inner, spark, FAILED the broker is gone tidemark run inner" in page
+    assert "inner spark 3 VALID 1, INVALID 1, FAILED 1" in page  # joins and sinks
+    assert "kill driver written 2 0" in page  # of the evidence, with least, median, p95 and most
+    assert "p95" in page
+    assert "not complete" not in page
+    links = IndexParts((tmp_path / "soak" / "index.html").read_bytes()).links
+    assert {"run-0/report.html", "run-1/report.html"} <= {*links}
+
+
+def test_the_page_of_an_interrupted_soak_says_how_it_goes_on(recorded, tmp_path):
+    _, page = recorded("--log", "soak.jsonl", runs=[HELD], over=False)
+
+    assert "So far: It holds" in page
+    assert "--faults 12 --log soak.jsonl --resume" in page
+
+
+def test_a_soak_that_goes_on_does_so_in_the_folder_of_its_journal(soaked, tmp_path):
+    first = tmp_path / "first"
+    outcome = msgspec.Raw(msgspec.json.encode(ran(0, [fault()], run_dir=str(first / "run-0"))))
+    entry = JournalEntry(campaign="soak", key="0", code_sha256="", elapsed_s=1.0, outcome=outcome)
+    (tmp_path / "log.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n")
+
+    result = soaked("--log", str(tmp_path / "log.jsonl"), "--resume", runs=[HELD], folder=())
+
+    assert f"report: {first / 'index.html'}" in result.stderr

@@ -201,6 +201,28 @@ def read_journal(path: Path, kind: type[Outcome]) -> list[tuple[JournalEntry, Ou
         ) from error
 
 
+def free_directory(path: Path) -> Path:
+    """The path, or ``path-2``, ``path-3``, …: the first that is not there, or is an empty directory.
+
+    The evidence of an item that was interrupted stays where it is, and the item is run again beside it.
+    """
+    tried, number = path, 2
+    while tried.exists() and (not tried.is_dir() or any(tried.iterdir())):
+        tried, number = path.with_name(f"{path.name}-{number}"), number + 1
+    return tried
+
+
+def journalled_folder(journal: Path | None, kind: type[Outcome], depth: int = 0) -> Path | None:
+    """The folder that has the evidence of a journal's latest outcome with a ``run_dir``, which lies ``depth`` deeper.
+
+    ``None`` without such an outcome. Raises ``UsageError`` for a journal that cannot be read.
+    """
+    if journal is None or not journal.exists():
+        return None
+    dirs = [str(getattr(outcome, "run_dir", "") or "") for _, outcome in read_journal(journal, kind)]
+    return next((Path(one).parents[depth] for one in reversed(dirs) if one), None)
+
+
 def code_sha256() -> str:
     """The SHA-256 of the code, of its tests where they are, of Python, and of the versions of all packages."""
     digest = hashlib.sha256(f"{paths.code_sha256()}\0{platform.python_version()}\0".encode())

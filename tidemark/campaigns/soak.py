@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from tidemark.campaigns.campaign import Campaign
+from tidemark.campaigns.campaign import Campaign, free_directory
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
 from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.evidence import RunDirectory
@@ -204,13 +204,14 @@ def schedule(rng: random.Random, count: int) -> tuple[FaultSpec, ...]:
 
 
 def run_options(options: SoakOptions, number: int) -> RunOptions:
-    """What the seed makes of a soak's run of that number."""
+    """What the seed makes of a soak's run of that number. Its directory is a free one, ``run-NUMBER`` if that is."""
     rng = random.Random(f"soak-{options.seed}-{number}")
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     return RunOptions(
         pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
-        faults=write_schedule(schedule(rng, options.faults)), run_dir=options.folder / f"run-{number}", driver=DRIVER,
+        faults=write_schedule(schedule(rng, options.faults)), driver=DRIVER,
+        run_dir=free_directory(options.folder / f"run-{number}"),
         report=options.report, say=options.say, watch=options.watch,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ only where the judge and the telling row of the case say the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark import paths
-from tidemark.campaigns.campaign import Campaign
+from tidemark.campaigns.campaign import Campaign, free_directory
 from tidemark.errors import TidemarkError, UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.trace import TraceReader
@@ -70,12 +70,25 @@ def campaign(**options: Any) -> Versions:
     )  # fmt: skip
 
 
-def try_all(found: Sequence[Spark], every: Sequence[tuple[Defect, DefectCase]], trials: Versions) -> Results:
-    """Run every case on every Spark that knows it. A failure is an unclear cell; only an interruption ends it."""
-    runs = paths.runs_dir() / "versions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+def new_folder() -> Path:
+    """Where the evidence of cells goes: a folder of its own for each time that they are tried."""
+    return paths.runs_dir() / "versions" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+
+
+def try_all(
+    found: Sequence[Spark],
+    every: Sequence[tuple[Defect, DefectCase]],
+    trials: Versions,
+    runs: Path,
+    heard: Callable[[Results], None] = lambda _: None,
+) -> Results:
+    """Run every case on every Spark that knows it. A failure is an unclear cell; only an interruption ends it.
+
+    Evidence goes below ``runs``. ``heard`` hears of all results so far after each cell.
+    """
     mine = {
         spark: [
-            Trial(spark, defect, case, runs / spark.version / case.name)
+            Trial(spark, defect, case, free_directory(runs / spark.version / case.name))
             for defect, case in every
             if case.is_for(spark.version)
         ]
@@ -83,6 +96,7 @@ def try_all(found: Sequence[Spark], every: Sequence[tuple[Defect, DefectCase]], 
     }
     trials.total = sum(map(len, mine.values()))
     versions: dict[str, dict[str, str]] = {}
+    trials.ended = lambda _: heard(of_versions(versions, [*trials.outcomes.values()]))
     for spark, known in mine.items():
         versions[spark.version] = {"spark": spark.version}
         try:

@@ -33,7 +33,7 @@ from tidemark.cli.shared_options import (
 from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
 
 if TYPE_CHECKING:
-    from tidemark.campaigns.soak import Soak, SoakOptions
+    from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun
 
 EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
@@ -114,34 +114,52 @@ def soak_command(
     Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in ten
     missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
     """
-    from tidemark import paths
     from tidemark.campaigns.soak import JOINS, SoakOptions, soak
     from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
     from tidemark.reports import soak_report as shown
+    from tidemark.reports.campaign_facts import FactsWriter
     from tidemark.runner.run_options import SINKS
     from tidemark.stack import lease, spec_to_lease
 
     for one in sink or ():
         check_choice("--sink", one, SINKS)
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     options = SoakOptions(
-        folder or paths.runs_dir() / f"soak-{stamp}-{seed}", minutes, seed, impressions, faults,
+        folder or _soak_folder(seed, log if resume else None), minutes, seed, impressions, faults,
         pipeline or JOINS, sink or SINKS, log, resume,
     )  # fmt: skip
+    command = _typed(options, pipeline or (), sink or ())
     with (
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
     ):
         heard = replace(options, report=report, say=say, watch=watch)
-        done = soak(heard, stack, lambda every, one: say(f"{shown.run_line(one)}\n{shown.so_far(every)}"))
-        versions = dict(stack.versions)
+        versions, asked = dict(stack.versions), shown.Asked(command, _known_faults())
+        resumed = f"{command} --log {shlex.quote(str(log))} --resume" if log is not None else ""
+        kept = FactsWriter(options.folder)
+
+        def ended(every: Soak, one: SoakRun) -> None:
+            say(f"{shown.run_line(one)}\n{shown.so_far(every)}")
+            kept.note(lambda: shown.facts(every, versions, asked, resumed))
+
+        done = soak(heard, stack, ended)
+        kept.end(shown.facts(done, versions, asked, resumed), complete=done.over)
     if markdown is not None and not done.over:
         typer.echo(f"{markdown} is left as it was: the time was not over", err=True)
     elif markdown is not None:
-        asked = shown.Asked(_typed(options, pipeline or (), sink or (), markdown), _known_faults())
+        asked = replace(asked, command=f"{command} --markdown {shlex.quote(str(markdown))}")
         markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
     _print(done, options.folder, as_json=as_json)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
+
+
+def _soak_folder(seed: int, resumed: Path | None) -> Path:
+    """A new folder below runs/; of a soak that goes on, the one of its journal, so that all its runs are together."""
+    from tidemark import paths
+    from tidemark.campaigns.campaign import journalled_folder
+    from tidemark.campaigns.soak import SoakRun
+
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return journalled_folder(resumed, SoakRun) or paths.runs_dir() / f"soak-{stamp}-{seed}"
 
 
 def _print(done: Soak, folder: Path, *, as_json: bool) -> None:
@@ -157,13 +175,13 @@ def _print(done: Soak, folder: Path, *, as_json: bool) -> None:
     say_index(folder)
 
 
-def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str], markdown: Path) -> str:
+def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str]) -> str:
     """The command of a soak, with what has a default and decides what is run."""
     words = ["tidemark", "soak", "--minutes", f"{options.minutes:g}", "--seed", str(options.seed)]
     words += ["--impressions", str(options.impressions), "--faults", str(options.faults)]
     words += [word for one in pipelines for word in ("--pipeline", one)]
     words += [word for one in sinks for word in ("--sink", one)]
-    return shlex.join([*words, "--markdown", str(markdown)])
+    return shlex.join(words)
 
 
 def _known_faults() -> list[tuple[str, str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,7 @@ import typer
 from tidemark.cli.run_commands import progress_shown, say_index
 from tidemark.cli.shared_options import AsJson, Log, Resume, Summary
 from tidemark.cli.stack_commands import SparkOption
+from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
     from tidemark.campaigns.fuzz import Fuzz
@@ -47,33 +50,48 @@ def fuzz_command(
     from tidemark.campaigns.fuzz import campaign, fuzz, summary
     from tidemark.campaigns.warm_workers import WarmWorkers
     from tidemark.reports import fuzz_report
+    from tidemark.reports.campaign_facts import FactsWriter
     from tidemark.stack import lease, spec_to_lease
 
     kept = folder or paths.runs_dir() / "fuzz"
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
-    with (
-        lease(spec_to_lease(spark)) as stack,
-        progress_shown(quiet=as_json) as (seeded.report, seeded.say),
-    ):
-        fuzz(
-            range(first, first + seeds),
-            WarmWorkers(stack, kept, workers),
-            seeded,
-        )
-    counts = summary([*seeded.outcomes.values()])
-    if markdown is not None and not seeded.interrupted:
-        command = f"tidemark fuzz --first {first} --seeds {seeds} --workers {workers}"
-        command += " --keep-going" if keep_going else ""
-        command += " --spark PYTHON" if spark is not None else ""
+    command = _typed(first, seeds, workers, keep_going=keep_going, spark=spark)
+    resumed = f"{command} --log {shlex.quote(str(log))} --resume" if log is not None else ""
+    page, versions = FactsWriter(kept), dict[str, str]()
+
+    def so_far() -> fuzz_report.Fuzzed:
         outcomes = [*seeded.outcomes.values()]
-        shown = fuzz_report.Fuzzed(outcomes, counts, seeded.seconds, stack.versions, command)
+        return fuzz_report.Fuzzed(outcomes, summary(outcomes), seeded.seconds, versions, command)
+
+    seeded.ended = lambda _: page.note(lambda: fuzz_report.facts(so_far(), kept, seeds, resumed))
+    try:
+        with (
+            lease(spec_to_lease(spark)) as stack,
+            progress_shown(quiet=as_json) as (seeded.report, seeded.say),
+        ):
+            versions.update(stack.versions)
+            fuzz(range(first, first + seeds), WarmWorkers(stack, kept, workers), seeded)
+    except TidemarkError:
+        if seeded.outcomes:
+            say_index(kept)
+        raise
+    shown = so_far()
+    page.end(fuzz_report.facts(shown, kept, seeds, resumed), complete=not seeded.interrupted)
+    if markdown is not None and not seeded.interrupted:
         markdown.write_text(fuzz_report.markdown(shown), encoding="utf-8")
-    (_print_json if as_json else _print)(seeded, counts)
+    (_print_json if as_json else _print)(seeded, shown.summary)
     say_index(kept)
     raise typer.Exit(seeded.exit_code)
 
 
-def _print_json(seeded: Fuzz, summary: dict[str, dict[str, int]]) -> None:
+def _typed(first: int, seeds: int, workers: int, *, keep_going: bool, spark: Path | None) -> str:
+    """The command of a fuzz, with what decides which seeds are run."""
+    command = f"tidemark fuzz --first {first} --seeds {seeds} --workers {workers}"
+    command += " --keep-going" if keep_going else ""
+    return command + (" --spark PYTHON" if spark is not None else "")
+
+
+def _print_json(seeded: Fuzz, summary: Mapping[str, Mapping[str, int]]) -> None:
     import msgspec
 
     told = {
@@ -85,7 +103,7 @@ def _print_json(seeded: Fuzz, summary: dict[str, dict[str, int]]) -> None:
     sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
 
 
-def _print(seeded: Fuzz, summary: dict[str, dict[str, int]]) -> None:
+def _print(seeded: Fuzz, summary: Mapping[str, Mapping[str, int]]) -> None:
     for sort, counts in summary.items():
         typer.echo(f"{sort:8} " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
     times = sorted(one.seconds for one in seeded.outcomes.values())

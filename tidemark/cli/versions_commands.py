@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -60,16 +62,27 @@ def versions_command(
     """
     from rich.console import Console
 
-    from tidemark.campaigns.versions import campaign, cases, sparks, try_all
+    from tidemark.campaigns.campaign import journalled_folder
+    from tidemark.campaigns.versions import campaign, cases, new_folder, sparks, try_all
     from tidemark.reports import versions_report as table
+    from tidemark.reports.campaign_facts import FactsWriter
+    from tidemark.reports.versions_report import Cell
     from tidemark.runner.pyspark_environments import RELEASES, folder, provide
 
     chosen = cases(case or ())
     releases = release or (() if spark else RELEASES)
     trials = campaign(journal=log, resume=resume)
+    runs = (journalled_folder(log, Cell, depth=1) if resume else None) or new_folder()
+    command = _typed(releases if release else (), spark or (), case or ())
+    resumed = f"{command} --log {shlex.quote(str(log))} --resume" if log is not None else ""
+    page = FactsWriter(runs)
     with progress_shown(quiet=as_json) as (trials.report, trials.say):
         made = [provide(one, install or folder(), trials.say) for one in releases]
-        results = try_all(sparks([*(spark or ()), *made]), chosen, trials)
+        results = try_all(
+            sparks([*(spark or ()), *made]), chosen, trials, runs,
+            lambda so_far: page.note(lambda: table.facts(so_far, runs, command, resumed)),
+        )  # fmt: skip
+    page.end(table.facts(results, runs, command, resumed), complete=not trials.interrupted)
     if markdown is not None and not trials.interrupted:
         markdown.write_text(table.markdown(results), encoding="utf-8")
     if as_json:
@@ -79,7 +92,14 @@ def versions_command(
         console.print(table.terminal_table(results))
         for note in table.notes(results):
             console.print(note, markup=False, soft_wrap=True)
-    for runs in sorted({Path(cell.run_dir).parents[1] for cell in results.cells if cell.run_dir})[-1:]:
-        say_index(runs)  # of an earlier part, that --resume goes on from, there is one already
+    say_index(runs)
     interrupted = trials.interrupted and results.exit_code != EXIT_INVALID
     raise typer.Exit(EXIT_INTERRUPTED if interrupted else results.exit_code)
+
+
+def _typed(releases: Sequence[str], sparks: Sequence[Path], cases: Sequence[str]) -> str:
+    """The command of the versions, with what decides what is tried."""
+    words = ["tidemark", "versions"]
+    for option, values in (("--spark", sparks), ("--release", releases), ("--case", cases)):
+        words += [word for value in values for word in (option, str(value))]
+    return shlex.join(words)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in
 from tidemark.reports.markdown import table
 
 if TYPE_CHECKING:
@@ -66,16 +68,27 @@ def _opening(done: Sequence[Outcome], fuzzed: Fuzzed) -> Iterator[str]:
 
 def _joins(done: Sequence[Outcome]) -> Iterator[str]:
     """Seeds by join and bound."""
-    kinds, bounds = sorted({one.kind for one in done}), sorted({one.bound for one in done})
-    counted = Counter((one.bound, one.kind) for one in done)
-    rows = ((bound, *(counted[bound, kind] or "-" for kind in kinds)) for bound in bounds)
+    kinds, rows = _join_rows(done)
     yield from (*table(("bound", *(f"{kind}:" for kind in kinds)), rows), "")
 
 
+def _join_rows(done: Sequence[Outcome]) -> tuple[list[str], list[tuple[object, ...]]]:
+    """The kinds of joins, and for each bound how many seeds of each there were."""
+    kinds, bounds = sorted({one.kind for one in done}), sorted({one.bound for one in done})
+    counted = Counter((one.bound, one.kind) for one in done)
+    return kinds, [(bound, *(counted[bound, kind] or "-" for kind in kinds)) for bound in bounds]
+
+
 def _sorts(fuzzed: Fuzzed) -> Iterator[str]:
+    for label, counts in _counted(fuzzed):
+        yield f"- {label}: {counts}"
+
+
+def _counted(fuzzed: Fuzzed) -> Iterator[tuple[str, str]]:
+    """Each sort of a summary that has counts, and its counts."""
     for sort, label in LABELS.items():
         if counts := fuzzed.summary[sort]:
-            yield f"- {label}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}"
+            yield label, ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def _failures(done: Sequence[Outcome]) -> Iterator[str]:
@@ -86,3 +99,51 @@ def _failures(done: Sequence[Outcome]) -> Iterator[str]:
     if not failures:
         yield "No false alarm, and no disagreement that is not a known defect."
     yield ""
+
+
+def facts(fuzzed: Fuzzed, folder: Path, asked: int, resume: str = "") -> CampaignFacts:
+    """What the page of a fuzz says at its head; ``asked`` is the number of seeds that were asked for."""
+    done = sorted(fuzzed.outcomes, key=lambda one: one.seed)
+    failures = [one for one in done if not one.holds]
+    seconds = [one.seconds for one in done] or [0.0]
+    kinds, rows = _join_rows(done)
+    other = " --spark PYTHON" if "--spark" in fuzzed.command else ""
+    said = f"{len(done) - len(failures):,} of {len(done):,} seeds hold"
+    return CampaignFacts(
+        name="fuzz",
+        said=said + (f"; {asked - len(done):,} of {asked:,} were not run." if len(done) < asked else "."),
+        command=fuzzed.command,
+        resume=resume,
+        asked=[
+            ("seeds", f"{asked:,}"),
+            (
+                "ran on",
+                f"Spark {fuzzed.versions.get('spark', '?')}, Kafka {fuzzed.versions.get('kafka', '?')}",
+            ),
+        ],
+        came=[
+            *_counted(fuzzed),
+            (
+                "seconds for a seed",
+                f"min {min(seconds):.1f}, median {median(seconds):.1f}, max {max(seconds):.1f}",
+            ),
+            ("minutes in all", f"{fuzzed.seconds / 60:.1f}"),
+        ],
+        failed=[
+            FailedItem(
+                name=f"seed {one.seed}: {one.kind}, {one.bound}, {one.verdict}",
+                why=one.problem,
+                run_dir=place_in(folder, one.run_dir),
+                command=f"tidemark fuzz --first {one.seed} --seeds 1{other}",
+            )
+            for one in failures
+        ],
+        tables=[
+            FactTable(
+                title="Seeds by bound and join",
+                head=["bound", *kinds],
+                rows=[[str(cell) for cell in row] for row in rows],
+            )
+        ],
+        runs=[place for one in failures if (place := place_in(folder, one.run_dir))],
+    )

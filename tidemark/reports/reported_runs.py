@@ -11,6 +11,7 @@ from pathlib import Path
 from tidemark.errors import TidemarkError
 from tidemark.formats.evidence import RunDirectory, open_run
 from tidemark.oracle import Verdict
+from tidemark.reports.campaign_facts import read_facts
 from tidemark.reports.html_report import NAME, write_report
 from tidemark.reports.kept_verdict import judged_verdict, kept_verdict
 from tidemark.reports.run_index import RunLine, refused_line, run_line, runs_below, write_index
@@ -33,7 +34,7 @@ class ReportedRun:
     def line(self) -> RunLine:
         """Its line in an index."""
         if self.verdict is None:
-            return refused_line(self.name, self.refused)
+            return refused_line(self.run, self.name, self.refused)
         return run_line(self.run, self.verdict, self.name, self.path / NAME)
 
 
@@ -45,17 +46,21 @@ def report_one(path: Path, to: Path | None = None) -> tuple[ReportedRun, Path]:
 
 
 def is_folder_of_runs(path: Path) -> bool:
-    """Whether there are runs below a folder; not if it is a run directory itself."""
-    return path.is_dir() and bool(runs_below(path))
+    """Whether there are runs below a folder, or a campaign was there; not if it is a run directory itself."""
+    return path.is_dir() and bool(runs_below(path) or read_facts(path) is not None)
 
 
 def report_folder(folder: Path, to: Path | None = None) -> tuple[list[ReportedRun], Path]:
     """The runs of a folder and the path of its index, which is written; a page that is not there is made.
 
-    Evidence that is refused is a run, too.
+    Evidence that is refused is a run, too. Of the folder of a campaign these are the runs that the campaign names.
     """
-    found = [_reported(path, path.relative_to(folder).as_posix()) for path in runs_below(folder)]
-    return found, write_index(folder, [one.line() for one in found], to)
+    facts = read_facts(folder)
+    names = {path.relative_to(folder).as_posix(): path for path in runs_below(folder)}
+    mine = names if facts is None or facts.runs is None else {*facts.runs}
+    found = [_reported(path, name) for name, path in names.items() if name in mine]
+    others = [name for name in names if name not in mine]
+    return found, write_index(folder, [one.line() for one in found], to, others)
 
 
 def index_of_campaign(folder: Path) -> Path | None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from tidemark.errors import TidemarkError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
+from tidemark.reports.campaign_facts import NAME as CAMPAIGN
+from tidemark.reports.campaign_facts import CampaignFacts, read_facts
 from tidemark.reports.collected_tests import RUNNING, CollectedTest, tests_below
 from tidemark.reports.component_tracks import time_ms
 from tidemark.reports.html_report import PAGE, rendered, write_file
@@ -97,6 +101,34 @@ class TestLine:
     runs: Sequence[RunLine]
 
 
+@dataclass(frozen=True)
+class CampaignLine:
+    """A campaign in a folder below the index: its name, its folder, what came of it, and its page if there is one."""
+
+    name: str
+    folder: str
+    said: str
+    link: str
+    complete: bool
+    wrong: bool
+
+
+@dataclass(frozen=True)
+class FolderFacts:
+    """What a folder says beside its runs: the tests and the campaign that ran there, and campaigns in folders of it.
+
+    ``others`` are run directories that are not of the campaign, and are not listed.
+    """
+
+    tests: Sequence[CollectedTest] = ()
+    campaign: CampaignFacts | None = None
+    others: Sequence[str] = ()
+    below: Sequence[CampaignLine] = ()
+
+
+NOTHING_ELSE = FolderFacts()
+
+
 def runs_below(folder: Path) -> list[Path]:
     """The run directories in a folder, and in folders of it; none if it is one itself."""
     if (folder / "manifest.json").is_file():
@@ -137,18 +169,46 @@ def run_line(run: RunDirectory, verdict: Verdict, name: str, page: Path) -> RunL
     )
 
 
-def refused_line(name: str, why: str) -> RunLine:
-    """The line of a run whose evidence was refused."""
-    return RunLine(name=name, link="", verdict="refused", pipeline=REFUSED, said=why)
+def refused_line(run: RunDirectory, name: str, why: str) -> RunLine:
+    """The line of a run whose evidence was refused; the journal of its faults counts where it can be read."""
+    journal: list[Fault] = []
+    with suppress(TidemarkError):
+        journal = run.faults()
+    faults = ", ".join(fault.label for fault in journal if fault.injected)
+    return RunLine(
+        name=name, link="", verdict="refused", pipeline=REFUSED, said=why, faults=faults, journal=journal
+    )
 
 
-def write_index(folder: Path, lines: Sequence[RunLine], to: Path | None = None) -> Path:
-    """Write the page of these runs, by default as ``index.html`` of their folder; gives its path."""
+def write_index(
+    folder: Path, lines: Sequence[RunLine], to: Path | None = None, others: Sequence[str] = ()
+) -> Path:
+    """Write the page of these runs, by default as ``index.html`` of their folder; gives its path.
+
+    Of the folder of a campaign it says what the campaign says of itself; ``others`` are runs there that are not of it.
+    """
     path = folder / INDEX if to is None else to
     tests = tests_below(folder)
     linked = [_linked(line, path.absolute().parent) for line in lines]
     named = [replace(line, test=_test_of(line, tests)) for line in linked]
-    return write_file(path, index_page(named, tests.values()), "index")
+    facts = FolderFacts([*tests.values()], read_facts(folder), others, campaigns_below(folder, path.parent))
+    return write_file(path, index_page(named, facts), "index")
+
+
+def campaigns_below(folder: Path, page_folder: Path) -> list[CampaignLine]:
+    """The campaigns in folders of a folder, with links from a page in ``page_folder``."""
+    found = []
+    for depth in range(1, DEEPEST + 1):
+        for path in sorted(folder.glob(f"{'*/' * depth}{CAMPAIGN}")):
+            if (facts := read_facts(path.parent)) is None:
+                continue
+            index, name = path.parent / INDEX, path.parent.relative_to(folder).as_posix()
+            line = CampaignLine(
+                facts.name, name, facts.said, _relative(index, page_folder) if index.is_file() else "",
+                facts.complete, bool(facts.failed),
+            )  # fmt: skip
+            found.append(line)
+    return found
 
 
 def _test_of(line: RunLine, tests: Mapping[str, CollectedTest]) -> str:
@@ -156,7 +216,7 @@ def _test_of(line: RunLine, tests: Mapping[str, CollectedTest]) -> str:
     return "" if found is None else found.test
 
 
-def index_page(lines: Sequence[RunLine], tests: Iterable[CollectedTest] = ()) -> bytes:
+def index_page(lines: Sequence[RunLine], facts: FolderFacts = NOTHING_ELSE) -> bytes:
     """The page in UTF-8."""
     ordered = sorted(lines, key=lambda line: (line.started, line.name))
     ordered = [replace(line, target=f"run-{at + 1}", number=at) for at, line in enumerate(ordered)]
@@ -170,8 +230,12 @@ def index_page(lines: Sequence[RunLine], tests: Iterable[CollectedTest] = ()) ->
         INDEX,
         (PAGE / "index.js").read_text(encoding="utf-8").strip(),
         histories=histories,
-        tests=_test_lines(ordered, tests),
+        tests=_test_lines(ordered, facts.tests),
+        campaign=facts.campaign,
+        others=facts.others,
+        campaigns=facts.below,
         lines=ordered,
+        line_of={line.name: line for line in ordered},
         by_component=by_component,
         by_point=by_point,
         width=WIDTH,
@@ -196,7 +260,12 @@ def _test_lines(lines: Sequence[RunLine], tests: Iterable[CollectedTest]) -> lis
 
 def _linked(line: RunLine, folder: Path) -> RunLine:
     """A line whose link is relative to the folder of the index, as the path of a URL."""
-    return replace(line, link=quote(Path(os.path.relpath(line.link, folder)).as_posix()) if line.link else "")
+    return replace(line, link=_relative(Path(line.link), folder) if line.link else "")
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """A file seen from a folder, as the path of a URL."""
+    return quote(Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix())
 
 
 def took_s(run: RunDirectory) -> float | None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidemark.errors import EXIT_INVALID, EXIT_VALID
+from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in
 from tidemark.reports.markdown import table
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 def run_line(one: SoakRun) -> str:
     """What became of a run, in a line."""
     done = sum(fault.injected for fault in one.faults)
-    said = one.problem or _list(one.findings) or "; ".join(one.inconclusive)
+    said = _why(one)
     known = f" ({', '.join(one.known_defects)})" if one.known_defects else ""
     head = f"run {one.number:>3}  {one.pipeline:<12} {one.sink:<13} {one.verdict}{known}"
     tail = f"{done} of {len(one.faults)} faults, {one.rows:,} rows, {one.seconds:.0f} s"
@@ -92,23 +94,32 @@ def _opening(soak: Soak, versions: Mapping[str, str], command: str) -> Iterator[
 def _points(soak: Soak, faults: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Faults that were done, by point and join; what never was has a line, too."""
     pipelines = sorted({one.pipeline for one in soak.runs})
-    done, missed = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
-    for met in soak.coverage():
-        done[met["fault"], met["point"], met["join"]] += met["done"]
-        missed[met["fault"], met["point"]] += met["missed"]
     yield from ("## What was done, at which point", "")
-    rows = []
-    for fault, point in sorted({*faults, *missed}):
-        counts = [done[fault, point, name] for name in pipelines]
-        rows.append((fault, point, *(count or "-" for count in (*counts, sum(counts), missed[fault, point]))))
+    rows = _point_rows(soak, faults, pipelines)
     yield from table(("fault", "point", *(f"{name}:" for name in (*pipelines, "done", "missed"))), rows)
-    each = [[done[fault, point, name] > 0 for name in pipelines] for fault, point in faults]
+    done = {(met["fault"], met["point"], met["join"]) for met in soak.coverage() if met["done"]}
+    each = [[(fault, point, name) in done for name in pipelines] for fault, point in faults]
     yield ""
     yield (
         f"{sum(map(any, each))} of {len(faults)} faults were injected;"
         f" counted with each join, {sum(map(sum, each))} of {len(faults) * len(pipelines)}."
     )
     yield ""
+
+
+def _point_rows(
+    soak: Soak, faults: Sequence[tuple[str, str]], pipelines: Sequence[str]
+) -> list[tuple[object, ...]]:
+    """Fault, point, how often it was done in each pipeline and in all, and how often it missed; ``-`` for never."""
+    done, missed = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
+    for met in soak.coverage():
+        done[met["fault"], met["point"], met["join"]] += met["done"]
+        missed[met["fault"], met["point"]] += met["missed"]
+    rows: list[tuple[object, ...]] = []
+    for fault, point in sorted({*faults, *missed}):
+        counts = [done[fault, point, name] for name in pipelines]
+        rows.append((fault, point, *(count or "-" for count in (*counts, sum(counts), missed[fault, point]))))
+    return rows
 
 
 def _recovery(soak: Soak) -> Iterator[str]:
@@ -127,28 +138,35 @@ def _recovery(soak: Soak) -> Iterator[str]:
     yield from (*table(("of", "faults:", *(f"{name}:" for name in times)), rows), "")
 
 
+JOIN_HEAD = (
+    "join",
+    "sink",
+    "runs:",
+    "verdicts",
+    "rows judged:",
+    "batches run again:",
+    "duplicates by contract:",
+)
+
+
 def _joins(soak: Soak) -> Iterator[str]:
     """Runs by join and sink, with what came of them."""
+    yield from ("## Joins and sinks", "")
+    yield from (*table(JOIN_HEAD, _join_rows(soak)), "")
+
+
+def _join_rows(soak: Soak) -> list[tuple[object, ...]]:
+    """What came of the runs of each join and sink, in the order of ``JOIN_HEAD``."""
     groups: dict[tuple[str, str], list[SoakRun]] = defaultdict(list)
     for one in soak.runs:
         groups[one.pipeline, one.sink].append(one)
-    yield from ("## Joins and sinks", "")
-    head = (
-        "join",
-        "sink",
-        "runs:",
-        "verdicts",
-        "rows judged:",
-        "batches run again:",
-        "duplicates by contract:",
-    )
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for (pipeline, sink), runs in sorted(groups.items()):
         verdicts = _list(Counter(one.verdict for one in runs))
         counts = ("rows_judged", "batches_again", "duplicates")
         numbers = [f"{sum(getattr(one, name) for one in runs):,}" for name in counts]
         rows.append((pipeline, sink, len(runs), verdicts, *numbers))
-    yield from (*table(head, rows), "")
+    return rows
 
 
 def _runs(soak: Soak) -> Iterator[str]:
@@ -161,3 +179,82 @@ def _runs(soak: Soak) -> Iterator[str]:
     ]
     if failed:
         yield from ("## What does not hold", "", *failed, "")
+
+
+LABELS = {"missed": "faults not injected", "duplicates_by_contract": "duplicates permitted"}
+"""What the page calls a count of ``Soak.summary``, if not by its own name."""
+
+
+def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "") -> CampaignFacts:
+    """What the page of a soak says at its head; ``resume`` is the command that goes on with it."""
+    options, said = soak.options, soak.summary()
+    pipelines = sorted({one.pipeline for one in soak.runs})
+    inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
+    shown = [
+        (LABELS.get(name, name.replace("_", " ")), _shown(value))
+        for name, value in said.items()
+        if name not in ("kinds", "recovery_s")
+    ]
+    tables = [
+        _fact_table("Joins and sinks", JOIN_HEAD, _join_rows(soak)),
+        _fact_table(
+            "Faults injected, by commit point and join",
+            ("fault", "commit point", *pipelines, "injected", "not injected"),
+            _point_rows(soak, asked.faults, pipelines),
+        ),
+        _fact_table("Inconclusive because", ("reason", "runs"), sorted(inconclusive.items())),
+    ]
+    return CampaignFacts(
+        name=f"soak of seed {options.seed}",
+        said=_result(soak),
+        command=asked.command,
+        resume=resume,
+        asked=[
+            ("minutes", f"{options.minutes:g}"),
+            ("in each run", f"{options.impressions:,} impressions, {options.faults:,} faults"),
+            ("pipelines, in turn", ", ".join(options.pipelines)),
+            ("sinks, in turn", ", ".join(options.sinks)),
+            ("ran on", f"Spark {versions.get('spark', '?')}, Kafka {versions.get('kafka', '?')}"),
+        ],
+        came=shown,
+        failed=[
+            FailedItem(
+                name=f"run {one.number}: {one.pipeline}, {one.sink}, {one.verdict}",
+                why=_why(one),
+                run_dir=place_in(options.folder, one.run_dir),
+                command=one.command,
+            )
+            for one in soak.runs
+            if one.findings or one.failed
+        ],
+        tables=[one for one in tables if one.rows],
+        runs=[place for one in soak.runs if (place := place_in(options.folder, one.run_dir))],
+    )
+
+
+def _result(soak: Soak) -> str:
+    """What came of it, in a sentence."""
+    said = soak.summary()
+    every, missed = said["faults"] + said["missed"], said["missed"]
+    failed = sum(one.failed for one in soak.runs)
+    points = f"{missed:,} of {every:,} faults were not injected"
+    if not every and not failed:
+        return "It shows nothing: no fault was tried."
+    if soak.exit_code == EXIT_VALID:
+        return (
+            f"It holds: nothing was found that is no known defect of Spark, no run failed, and {points}"
+            " (at most one in ten may be)."
+        )
+    if soak.exit_code == EXIT_INVALID:
+        wrong = sum(bool(one.findings) for one in soak.runs)
+        return f"Something was found in {wrong:,} of {len(soak.runs):,} runs: {_list(said['findings'])}."
+    return f"It does not hold: nothing was found, but {failed:,} of {len(soak.runs):,} runs failed, and {points}."
+
+
+def _why(one: SoakRun) -> str:
+    return one.problem or _list(one.findings) or "; ".join(one.inconclusive)
+
+
+def _fact_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> FactTable:
+    names = [name.rstrip(":") for name in head]
+    return FactTable(title=title, head=names, rows=[[str(cell) for cell in row] for row in rows])

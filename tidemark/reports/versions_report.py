@@ -7,6 +7,7 @@ where that and the judge do not say the same, or the run did not show anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from rich.text import Text
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from tidemark.oracle.spark.known_defects import DEFECTS, Defect, DefectCase
 from tidemark.oracle.spark.spark_versions import Version
+from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in
 from tidemark.reports.markdown import table
 
 Answer = Literal["right", "wrong", "unclear"]
@@ -200,3 +202,48 @@ def of_versions(versions: Mapping[str, Mapping[str, str]], cells: Sequence[Cell]
         versions, key=lambda name: [int(part) if part.isdecimal() else 0 for part in name.split(".")]
     )
     return Results(versions={name: dict(versions[name]) for name in ordered}, cells=list(cells))
+
+
+def facts(results: Results, folder: Path, command: str, resume: str = "") -> CampaignFacts:
+    """What the page of the versions says at its head."""
+    surprises, cells = results.surprises, results.cells
+    unclear = [cell for cell in cells if cell.answer == "unclear"]
+    known = len(cells) - len(surprises) - len(unclear)
+    said = f"{known:,} of {len(cells):,} cells are as they are known"
+    if surprises or unclear:
+        said += f"; {len(surprises):,} are not, and {len(unclear):,} are unclear"
+    cases = [
+        case for defect in DEFECTS for case in defect.cases if any(case.name == one.case for one in cells)
+    ]
+    return CampaignFacts(
+        name="versions",
+        said=f"{said}.",
+        command=command,
+        resume=resume,
+        asked=[(f"Spark {spark}", _programs(found)) for spark, found in results.versions.items()],
+        failed=[_failed(cell, folder) for cell in cells if cell in surprises or cell in unclear],
+        tables=[
+            FactTable(
+                title="Cases by Spark version",
+                head=["case", *results.versions],
+                rows=[[case.says, *(cell_text(results.cell(case, one)) for one in results.versions)] for case in cases],
+            )
+        ],
+        runs=[place for cell in cells if (place := place_in(folder, cell.run_dir))],
+    )  # fmt: skip
+
+
+def _programs(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if name != "spark")
+
+
+def _failed(cell: Cell, folder: Path) -> FailedItem:
+    why = "; ".join(cell.inconclusive)
+    if cell.answer != "unclear":
+        why = f"not as known: it {'has' if cell.answer == 'wrong' else 'does not have'} the defect {cell.defect}"
+    return FailedItem(
+        name=f"{cell.case} on Spark {cell.spark}: {cell.answer}",
+        why=why,
+        run_dir=place_in(folder, cell.run_dir),
+        command=f"tidemark versions --release {cell.spark} --case {cell.case}",
+    )

@@ -12,8 +12,16 @@ import pytest
 import tidemark
 from tests.unit.reports.small_run import fault, small_run, small_verdict
 from tidemark.errors import UsageError
+from tidemark.reports.campaign_facts import (
+    CampaignFacts,
+    FactsWriter,
+    FactTable,
+    FailedItem,
+    read_facts,
+    write_facts,
+)
 from tidemark.reports.reported_runs import index_of_campaign
-from tidemark.reports.run_index import RunLine, index_page, run_line, runs_below
+from tidemark.reports.run_index import CampaignLine, FolderFacts, RunLine, index_page, run_line, runs_below
 from tidemark.reports.run_statistics import fault_statistics
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'><b>{{ 7 }}"
@@ -80,7 +88,13 @@ def test_no_value_of_a_run_is_markup(tmp_path):
         run = small_run(tmp_path, text)
         line = run_line(run, small_verdict(text), text, run.path / "report.html")
         other = RunLine(name=text, link=text, verdict="refused", pipeline=text, said=text)
-        return IndexParts(index_page([line, other])).elements
+        campaign = CampaignFacts(
+            name=text, said=text, command=text, resume=text, complete=False, asked=[(text, text)],
+            came=[(text, text)], failed=[FailedItem(name=text, why=text, run_dir=text, command=text)],
+            tables=[FactTable(title=text, head=[text], rows=[[text]])],
+        )  # fmt: skip
+        below = CampaignLine(text, text, text, text, complete=True, wrong=True)
+        return IndexParts(index_page([line, other], FolderFacts((), campaign, [text], [below]))).elements
 
     assert elements(HOSTILE) == elements("a")
 
@@ -134,3 +148,95 @@ def test_the_index_of_a_campaign_has_what_it_left_and_hides_no_result(folder):
     assert index_of_campaign(folder) == folder / "index.html"
 
     assert (folder / "typed_valid" / "report.html").is_file()
+
+
+FACTS = CampaignFacts(
+    name="fuzz", said="8 of 10 seeds hold.", command="tidemark fuzz --first 0 --seeds 10", complete=True,
+    resume="tidemark fuzz --first 0 --seeds 10 --log outcomes.jsonl --resume", asked=[("seeds", "10")],
+    came=[("seeds by verdict", "VALID 8, INVALID 1")],
+    failed=[
+        FailedItem(name="seed 3", why="missing_nulls 1", command="tidemark fuzz 3",
+                   run_dir="night 1/typed_missing_null"),
+        FailedItem(name="seed 4", why="the broker is gone", command="tidemark fuzz 4"),
+    ],
+    tables=[FactTable(title="Seeds by bound and join", head=["bound", "inner"], rows=[["none", "7"]])],
+    runs=["night 1/typed_missing_null"],
+)  # fmt: skip
+
+
+def text_of(index: Path) -> str:
+    return " ".join(IndexParts(index.read_bytes()).text.split())
+
+
+def test_the_index_of_a_campaign_says_what_was_asked_what_came_and_what_failed_with_its_command(folder):
+    write_facts(folder, FACTS)
+
+    text = text_of(tidemark.report(folder))
+
+    assert text.count("8 of 10 seeds hold.") == 1
+    assert "fuzz: 1 run " in text
+    assert "seeds by verdict VALID 8, INVALID 1" in text
+    assert "seed 3 missing_nulls 1 tidemark fuzz 3 seed 4 the broker is gone tidemark fuzz 4" in text
+    assert "Seeds by bound and join bound inner none 7" in text
+    assert "is of another campaign): typed_valid, unreadable_no_output." in text
+    assert "not complete" not in text
+    links = IndexParts((folder / "index.html").read_bytes()).links
+    assert links.count("night%201/typed_missing_null/report.html") == 2  # what does not hold, and the run
+    assert not (folder / "typed_valid" / "report.html").exists()
+
+
+def test_a_campaign_that_was_interrupted_says_so_and_how_it_goes_on(folder):
+    write_facts(folder, msgspec.structs.replace(FACTS, complete=False))
+
+    text = text_of(tidemark.report(folder))
+
+    assert "So far: 8 of 10 seeds hold." in text
+    assert (
+        "still running. This goes on with it: tidemark fuzz --first 0 --seeds 10 --log outcomes.jsonl --resume"
+        in text
+    )
+
+
+def test_a_campaign_of_which_everything_holds_has_an_index_without_runs(tmp_path):
+    write_facts(tmp_path, msgspec.structs.replace(FACTS, failed=[], runs=[]))
+
+    text = text_of(tidemark.report(tmp_path))
+
+    assert "fuzz: 0 runs" in text
+    assert "What does not hold" not in text
+    assert "Pipelines" not in text
+
+
+def test_the_index_of_a_folder_of_campaigns_leads_to_the_page_of_each(folder):
+    write_facts(folder / "night 1", FACTS)
+    assert "fuzz night 1 8 of 10 seeds hold." in text_of(tidemark.report(folder))
+
+    tidemark.report(folder / "night 1")
+    tidemark.report(folder)
+
+    assert "night%201/index.html" in IndexParts((folder / "index.html").read_bytes()).links
+
+
+def test_a_refused_run_counts_with_its_faults(folder):
+    run = folder / "unreadable_no_output"
+    (run / "faults.jsonl").write_bytes(msgspec.json.encode(fault()) + b"\n")
+
+    assert "kill driver written 1 0 9.5" in text_of(tidemark.report(folder))
+
+
+def test_facts_are_written_while_a_campaign_goes_on_and_end_no_campaign(tmp_path):
+    writer = FactsWriter(tmp_path / "soak", often=2)
+    facts = [msgspec.structs.replace(FACTS, said=str(number)) for number in range(6)]
+    seen = []
+    for one in facts[1:]:
+        writer.note(lambda one=one: one)
+        seen.append(read_facts(tmp_path / "soak").said)
+
+    assert seen == ["1", "2", "2", "4", "4"]
+    assert not read_facts(tmp_path / "soak").complete
+    writer.end(FACTS, complete=True)
+    assert read_facts(tmp_path / "soak") == FACTS
+    (tmp_path / "file").write_text("")
+    FactsWriter(tmp_path / "file" / "soak").note(lambda: FACTS)  # a folder that cannot be made
+    (tmp_path / "soak" / "campaign.json").write_text("{}")
+    assert read_facts(tmp_path / "soak") is None
