@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 from tests import other_sparks
+from tests.matrix import document
 from tests.matrix.cells import Cell, cells, choice
 from tests.matrix.running import Outcome, become_of, refused
 from tidemark.campaigns import fuzz
@@ -128,3 +129,20 @@ def test_the_document_of_other_sparks_counts_cells_seeds_and_defects():
     assert "| 4.0.5 | 2 | 1 | 1 | 0 | 1 | 1 | 31 | 2 | 1.5 |" in text
     assert "| `one` | 1 |" in text
     assert "| `two` | 2 |" in text
+
+
+def test_the_page_of_the_matrix_names_each_cell_that_failed_with_its_command(tmp_path):
+    (tmp_path / "cell-7").mkdir()
+    first, seventh = [cells()[number] for number in (0, 7)]
+    outcomes = [
+        Outcome(cell=(str(one.kind), one.bound, one.state, one.no_data), said=word, run_dir=run_dir)
+        for one, word, run_dir in ((first, "VALID", ""), (seventh, "FAILED", str(tmp_path / "cell-7")))
+    ]
+
+    facts = document.facts(outcomes, tmp_path, "python -m tests.matrix")
+
+    assert facts.said == "1 of 2 cells hold or are unsupported."
+    assert [(one.run_dir, one.command) for one in facts.failed] == [
+        ("cell-7", "python -m tests.matrix --cell 7")
+    ]
+    assert facts.runs == ["cell-7"]

@@ -230,3 +230,31 @@ def test_the_document_of_many_seeds_counts_them_and_names_the_one_that_does_not_
     assert "- seed 5 (left_semi, none) is INVALID: a row is lost" in text
     assert "No false alarm" not in text
     assert "No false alarm" in document(*sound)
+
+
+def test_the_page_of_many_seeds_names_those_that_do_not_hold_with_their_evidence_and_command(tmp_path):
+    sort = {"kind": "inner", "bound": "none", "mode": "backlog", "sink": "spark", "state": "HDFS, 2"}
+    sound = Outcome(seed=3, verdict="VALID", **sort)
+    broken = Outcome(
+        seed=4, verdict="INVALID", problem="a row is lost", run_dir=str(tmp_path / "seed-4"), **sort
+    )
+    failed = Outcome(
+        seed=5, verdict="FAILED", problem="no such column", run_dir=str(tmp_path / "seed-5"), **sort
+    )
+    (tmp_path / "seed-4").mkdir()
+    seeds = [failed, sound, broken]
+    command = "tidemark fuzz --first 3 --seeds 9 --workers 2 --spark PYTHON"
+    shown = fuzz_report.Fuzzed(seeds, summary(seeds), 90.0, {"spark": "4.2.0"}, command)
+
+    facts = fuzz_report.facts(shown, tmp_path, 9)
+
+    assert facts.said == "1 of 3 seeds hold; 6 of 9 were not run."
+    assert [(one.name, one.why, one.run_dir, one.command) for one in facts.failed] == [
+        ("seed 4: inner, none, INVALID", "a row is lost", "seed-4",
+         "tidemark fuzz --first 4 --seeds 1 --spark PYTHON"),
+        ("seed 5: inner, none, FAILED", "no such column", "",
+         "tidemark fuzz --first 5 --seeds 1 --spark PYTHON"),
+    ]  # fmt: skip
+    assert facts.runs == ["seed-4"]
+    assert ("seeds by verdict", "FAILED 1, INVALID 1, VALID 1") in facts.came
+    assert facts.tables[0].rows == [["none", "3"]]

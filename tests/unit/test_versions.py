@@ -21,6 +21,7 @@ from tidemark.reports.versions_report import (
     Results,
     affected,
     cell_text,
+    facts,
     markdown,
     notes,
     of_versions,
@@ -104,6 +105,22 @@ def test_the_document_has_the_table_and_a_section_for_each_defect() -> None:
         assert f"## `{defect.name}`" in text
         assert defect.text in text
         assert all(case.pipeline in text and case.trace in text for case in defect.cases)
+
+
+def test_the_page_names_what_is_not_as_known_and_what_is_unclear(tmp_path: Path) -> None:
+    (tmp_path / "4.1.4" / SEMI_CASE.name).mkdir(parents=True)
+    surprising = cell(SEMI_CASE, "4.1.4", False, run_dir=str(tmp_path / "4.1.4" / SEMI_CASE.name))
+    unclear = cell(CONTROL, "4.2.0", True, answer="unclear", inconclusive=["no broker"])
+    shown = facts(results(surprising, unclear, cell(CONTROL, "4.1.4", True)), tmp_path, "tidemark versions")
+
+    assert shown.said == "1 of 3 cells are as they are known; 1 are not, and 1 are unclear."
+    assert [(one.name, one.why, one.run_dir) for one in shown.failed] == [
+        (f"{SEMI_CASE.name} on Spark 4.1.4: wrong", f"not as known: it has the defect {SEMI.name}",
+         f"4.1.4/{SEMI_CASE.name}"),
+        (f"{CONTROL.name} on Spark 4.2.0: unclear", "no broker", ""),
+    ]  # fmt: skip
+    assert shown.failed[0].command == f"tidemark versions --release 4.1.4 --case {SEMI_CASE.name}"
+    assert facts(as_known(), tmp_path, "").said == "5 of 5 cells are as they are known."
 
 
 def test_a_defect_without_ends_affects_all_that_were_tried() -> None:
