@@ -1,7 +1,7 @@
 """Follows the rows of a run: those that findings are about, what they could have been joined with, and some others.
 
-Decides nothing. Of a single join all is said; of a chain of operators what ``chain_lives`` can tell; of an audit
-nothing, and a note says so.
+Decides nothing. Of a single join all is said; of a chain of operators what ``chain_lives`` can tell; of an audit what
+its log has (``row_accounts``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, NULL_TIME_US
 from tidemark.reports.batch_counts import size_of
 from tidemark.reports.chain_lives import follow_chain
 from tidemark.reports.replayed_rows import ReplayedRows, rows_of
+from tidemark.reports.row_accounts import RowAccount, account_of_audit
 from tidemark.reports.row_candidates import RowCandidates
 from tidemark.reports.row_life import CandidateRow, FollowedFinding, RowLife, RowLives
 from tidemark.reports.row_steps import OF_STATE, RowSteps, WrongRows, came_text, key_of
@@ -41,24 +42,23 @@ _NO_SUCH_ROW = ("phantom_rows", "late_rows_joined", "nulls_for_matched_rows")
 def follow_rows(run: RunDirectory, verdict: Verdict) -> RowLives:
     """The lives of the rows of a run; raises ``BrokenEvidence`` if it cannot be read."""
     manifest, size = run.manifest, size_of(run.manifest)
-    if manifest.audit is not None:
-        return RowLives(notes=["the life of a row is not shown for an audit"])
     if size > MOST_RECORDS:
         return RowLives(notes=[f"{size:,} records: the life of a row is not shown"])
     if isinstance(described := run.contract, Chain):
         return follow_chain(run, described, verdict)
-    history = read_history(run)
-    named = [rows_of(history, finding) for finding in verdict.findings]
-    return _Follower(run, history, verdict, named).lives()
+    if manifest.audit is None:
+        return _Follower(RowAccount(run, read_history(run)), verdict).lives()
+    account = account_of_audit(run)
+    return RowLives(notes=[account]) if isinstance(account, str) else _Follower(account, verdict).lives()
 
 
 class _Follower:
-    """One run whose rows are followed. ``named`` are the rows of each finding."""
+    """One run whose rows are followed."""
 
-    def __init__(
-        self, run: RunDirectory, history: History, verdict: Verdict, named: Sequence[list[int]]
-    ) -> None:
-        self._history, self._verdict = history, verdict
+    def __init__(self, account: RowAccount, verdict: Verdict) -> None:
+        self._account, self._verdict = account, verdict
+        self._history = history = account.history
+        named = [rows_of(history, finding) for finding in verdict.findings]
         keys, self._left_out = _keys(history, dict.fromkeys(row for rows in named for row in rows))
         named = [rows if keys.issuperset(history.rows.key[row] for row in rows) else [] for rows in named]
         self._named, of_findings = named, dict.fromkeys(row for rows in named for row in rows)
@@ -67,7 +67,7 @@ class _Follower:
             for finding, rows in zip(verdict.findings, named, strict=True)
         ]
         identities = {identity for identity in self._identities if identity is not None}
-        self._replayed = ReplayedRows(run, history, keys, identities)
+        self._replayed = ReplayedRows(account, keys, identities)
         self._candidates = RowCandidates(self._replayed)
         beside = [other for row in of_findings for other in self._candidates.of(row)[0]]
         self._rows = list(dict.fromkeys([*of_findings, *beside]))
@@ -105,7 +105,7 @@ class _Follower:
     def lives(self) -> RowLives:
         """All of it."""
         of_rows = self._history.rows.first_sentinel
-        notes = list(self._left_out)
+        notes = [*self._account.notes, *self._left_out]
         if (followed := sum(row < of_rows for row in self._rows)) < of_rows:
             notes.append(
                 f"{followed:,} of {of_rows:,} rows can be looked for in the picture: those of findings and their"
@@ -142,7 +142,8 @@ class _Follower:
             return "no such row"
         if finding.property in ("lost_rows", "missing_nulls"):
             if finding.defect is None:
-                return f"once, in batch {finding.batch}"
+                due = self._replayed.prediction.batch_of.get(identity)
+                return f"once, in batch {due if finding.batch is None else finding.batch}"
             return f"once; the known defect {finding.defect} takes it"
         due = self._replayed.prediction.batch_of.get(identity)
         if due is None or finding.defect is not None:

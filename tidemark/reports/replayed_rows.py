@@ -13,19 +13,20 @@ from functools import cached_property
 
 import numpy as np
 
-from tidemark.formats.evidence import RunDirectory, StateRow
+from tidemark.formats.evidence import StateRow
 from tidemark.oracle import Finding
 from tidemark.oracle.compare.partners import Partners
 from tidemark.oracle.compare.state_comparison import NAMES, Kept, as_kept, kept_of
 from tidemark.oracle.compare.wording import Wording
 from tidemark.oracle.expectation import matched_rows
-from tidemark.oracle.input.history import History, first_of, right_of
+from tidemark.oracle.input.history import Disposition, History, first_of, right_of
 from tidemark.oracle.input.output_rows import OutputReader, likeliest
 from tidemark.oracle.input.state_fields import StateFields, fields_of
 from tidemark.oracle.model.join_replay import Replay, replay
 from tidemark.oracle.model.sample import Sample
 from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, window
+from tidemark.reports.row_accounts import RowAccount
 from tidemark.reports.row_life import OutputArrival
 
 TimedRows = tuple[list[int], list[int]]
@@ -35,19 +36,22 @@ TimedRows = tuple[list[int], list[int]]
 class ReplayedRows:
     """A run, of which some keys were replayed. ``named`` are output rows, by identity, that findings are about."""
 
-    def __init__(
-        self, run: RunDirectory, history: History, keys: Collection[int], named: Collection[int]
-    ) -> None:
-        self.history = history
+    def __init__(self, account: RowAccount, keys: Collection[int], named: Collection[int]) -> None:
+        self.account = account
+        self.history = history = account.history
         self.window = window(history.contract.bound)
         self.partners = Partners(history)
-        self._run, self._named = run, named
+        self._run, self._named = account.run, named
         chosen = np.isin(
             np.frombuffer(history.rows.key, dtype=np.int64), np.array(sorted(keys), dtype=np.int64)
         )
         self.rows: list[int] = np.flatnonzero(chosen).tolist()
-        self.prediction = _prediction(history, replay(history, Sample(chosen)))
+        self.prediction = _prediction(history, replay(history, Sample(chosen), account.watermarks_ms))
+        for row in account.late:
+            self.prediction.disposition[row] = Disposition.LATE
         self.words = Wording(history, self.prediction)
+        if account.before is not None:
+            self.words = _TrimmedWording(history, self.prediction, account.before)
 
     @cached_property
     def by_key(self) -> dict[tuple[int, int], TimedRows]:
@@ -77,14 +81,14 @@ class ReplayedRows:
         reader = OutputReader(
             self.history, lambda some, batch: likeliest(some, batch, due, lambda one: one in found)
         )
-        for record in self._run.output():
+        for record, names_batch in self.account.output():
             identity, batch, _ = reader.read(record)
             if identity is None or not (first_of(identity) in chosen or right_of(identity) in chosen):
                 continue
             found[identity].append(
                 OutputArrival(
                     place=f"{record.partition}/{record.offset}",
-                    batch=batch,
+                    batch=batch if names_batch else None,
                     partition=record.header("partition") or "",
                     attempt=record.header("attempt") or "",
                 )
@@ -107,6 +111,8 @@ class ReplayedRows:
 
     def state_seen(self, row: int) -> Iterator[tuple[int, bool]]:
         """The batches after which Spark's state was read, and whether the row was in it."""
+        if not self.account.has_state:
+            return
         side = self.history.rows.side[row]
         for (batch, of_side), (known, kept) in self._state.items():
             if of_side == side and (known.ref or (known.key and known.time)):
@@ -125,6 +131,18 @@ class ReplayedRows:
         """The event time of a row, or the end of its window."""
         time_us = self.history.rows.time_us[row]
         return None if time_us == NULL_TIME_US else time_us
+
+
+class _TrimmedWording(Wording):
+    """Words for the rows of an audit whose log was trimmed: which batch read those before it is not known."""
+
+    def __init__(self, history: History, prediction: Prediction, before: int) -> None:
+        super().__init__(history, prediction)
+        self._read = f"read by batch {before})", f"read before batch {before + 1})"
+
+    def row(self, row: int) -> str:
+        """One input row."""
+        return super().row(row).replace(*self._read)
 
 
 def rows_of(history: History, finding: Finding) -> list[int]:

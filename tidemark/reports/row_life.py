@@ -38,10 +38,13 @@ class CandidateRow(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class OutputArrival(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An output record: where it is in the output topic, and which batch, task and attempt say that they wrote it."""
+    """An output record: where it is in the output topic, and which batch, task and attempt say that they wrote it.
+
+    ``batch`` is ``None`` in an audit whose output names none.
+    """
 
     place: str
-    batch: int
+    batch: int | None
     partition: str = ""
     attempt: str = ""
 
@@ -50,7 +53,8 @@ class MadeRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An output row that is made of a row: alone or with ``partner``, an index in ``RowLives.rows``.
 
     ``due`` is the batch in which it is expected (``None``: it is not, or not in one that is known), ``came`` its
-    records.
+    records that name their batch, ``observed`` all of them in words. Of a row that came without naming a batch there is
+    no ``due``: it cannot be drawn.
     """
 
     name: str
@@ -58,6 +62,7 @@ class MadeRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     due: int | None = None
     partner: int | None = None
     came: list[OutputArrival] = []
+    observed: str = ""
     wrong: bool = False
 
 

@@ -39,6 +39,7 @@ class RowSteps:
 
     def __init__(self, replayed: ReplayedRows, wrong: WrongRows) -> None:
         self._replayed = replayed
+        self._account = replayed.account
         self._wrong = wrong
         self._history = replayed.history
 
@@ -46,7 +47,7 @@ class RowSteps:
         """All steps of a row. ``made`` are the output rows that it is a part of."""
         batch = self._history.rows.batch[row]
         words = self._replayed.words
-        read = "by no batch" if batch == NO_BATCH else f"by batch {batch}{self._ran(batch)}"
+        read = "by no batch" if batch == NO_BATCH else f"{self._account.by_batch(batch)}{self._ran(batch)}"
         steps = [
             LifeStep(what="published", observed=f"{words.place(row)}, event time {words.time(row)}"),
             LifeStep(what="read", observed=read, batch=None if batch == NO_BATCH else batch),
@@ -66,6 +67,8 @@ class RowSteps:
 
     def _compared(self, row: int, batch: int) -> LifeStep:
         """With which late watermark it was compared."""
+        if batch == self._account.before:
+            return LifeStep(what="compared", expected=self._account.compared(row), batch=batch)
         replayed, late_ms = self._replayed, self._replayed.late_ms(row)
         observed_ms = replayed.observed_late_ms(row)
         expected = self._taken(row, late_ms)
@@ -114,7 +117,7 @@ class RowSteps:
                 what="state", expected=self._why_not_stored(row), observed=observed, wrong=is_wrong
             )
             return
-        expected = f"stored by batch {stored}"
+        expected = f"stored {self._account.by_batch(stored)}"
         yield LifeStep(what="stored", expected=expected, observed=observed, batch=stored, wrong=is_wrong)
         yield self._evicted(row, removed)
 
@@ -138,9 +141,10 @@ class RowSteps:
         if removed != NO_BATCH:
             watermark_ms = self._replayed.prediction.watermarks_ms[removed]
             if evicted_ms is None or watermark_ms < evicted_ms:
-                return LifeStep(what="removed", expected=f"by batch {removed}, which emits it", batch=removed)
+                by = self._account.by_batch(removed)
+                return LifeStep(what="removed", expected=f"{by}, which emits it", batch=removed)
             reached = f"{moment(watermark_ms)} has reached {moment(evicted_ms)}"
-            how = f"by batch {removed}, whose eviction watermark {reached}"
+            how = f"{self._account.by_batch(removed)}, whose eviction watermark {reached}"
             plan_ms = max(self._history.batches[removed].plan.watermark_ms, 0)
             observed = f"eviction watermark {moment(plan_ms)} in the checkpoint"
             wrong = self._wrong.watermarks and plan_ms != watermark_ms
@@ -166,13 +170,17 @@ class RowSteps:
             first, right = first_of(identity), right_of(identity)
             other = None if right is None else right if row == first else first
             due = self._replayed.prediction.batch_of.get(identity)
+            due = self._wrong.due.get(identity) if due is None else due
+            came = self._replayed.arrivals.get(identity, [])
+            with_batch = [one for one in came if one.batch is not None]
             found.append(
                 MadeRow(
                     name=self.name_of(row, identity),
                     expected=self._wrong.expected.get(identity) or self._expected(identity),
-                    due=self._wrong.due.get(identity) if due is None else due,
+                    due=due if len(with_batch) == len(came) else None,
                     partner=None if other is None else index.get(other, -1),
-                    came=self._replayed.arrivals.get(identity, []),
+                    came=with_batch,
+                    observed=came_text(came),
                     wrong=identity in self._wrong.expected,
                 )
             )
@@ -182,12 +190,15 @@ class RowSteps:
         """How often an output row that no finding is about is expected, and where."""
         due = self._replayed.prediction.batch_of.get(identity)
         came = self._replayed.arrivals.get(identity, [])
-        if self._history.gaps and any(one.batch >= len(self._history.batches) for one in came):
+        if self._history.gaps and any((one.batch or 0) >= len(self._history.batches) for one in came):
             return "not compared: batches are missing before it"
+        if why := self._account.open_because(identity, due):
+            return why
         if due is None:
             return "no such row"
         is_once = self._history.manifest.delivery is Delivery.EXACTLY_ONCE
-        return f"{'once' if is_once else 'at least once'}, in batch {due}"
+        or_before = " or before" if due == self._account.before else ""
+        return f"{'once' if is_once else 'at least once'}, in batch {due}{or_before}"
 
     def name_of(self, row: int, identity: int) -> str:
         """An output row, seen from one of its rows."""
@@ -202,7 +213,7 @@ class RowSteps:
         return LifeStep(
             what=made.name,
             expected=made.expected,
-            observed=came_text(made.came),
+            observed=made.observed,
             batch=made.due if not made.came else made.came[-1].batch,
             wrong=made.wrong,
         )
@@ -225,14 +236,17 @@ def came_text(came: list[OutputArrival]) -> str:
     """Where an output row came."""
     if not came:
         return "never came"
-    said = [
-        f"in batch {one.batch} (output {one.place}"
-        + (f", task {one.partition}" if one.partition else "")
-        + (f", attempt {one.attempt})" if one.attempt else ")")
-        for one in came[:4]
-    ]
+    said = [_arrival_text(one) for one in came[:4]]
     more = f" and {len(came) - 4} times more" if len(came) > 4 else ""
     return f"came {', again '.join(said)}{more}"
+
+
+def _arrival_text(one: OutputArrival) -> str:
+    if one.batch is None:
+        return f"as output {one.place}, which names no batch"
+    task = f", task {one.partition}" if one.partition else ""
+    attempt = f", attempt {one.attempt}" if one.attempt else ""
+    return f"in batch {one.batch} (output {one.place}{task}{attempt})"
 
 
 def key_of(replayed: ReplayedRows, row: int) -> str:

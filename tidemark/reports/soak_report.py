@@ -195,12 +195,15 @@ def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "
         for name, value in said.items()
         if name not in ("kinds", "recovery_s")
     ]
+    tried = {(fault.label, str(fault.point)) for _, fault in soak.faults}
+    never = [f"{fault} at {point}" for fault, point in asked.faults if (fault, point) not in tried]
+    shown.append((f"never drawn, of {len(asked.faults)}", ", ".join(never) or "none"))
     tables = [
-        _fact_table("Joins and sinks", JOIN_HEAD, _join_rows(soak)),
+        _fact_table("Joins and sinks", (*JOIN_HEAD[:-1], LABELS["duplicates_by_contract"]), _join_rows(soak)),
         _fact_table(
             "Faults injected, by commit point and join",
             ("fault", "commit point", *pipelines, "injected", "not injected"),
-            _point_rows(soak, asked.faults, pipelines),
+            _point_rows(soak, [], pipelines),
         ),
         _fact_table("Inconclusive because", ("reason", "runs"), sorted(inconclusive.items())),
     ]

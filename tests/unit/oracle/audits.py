@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tidemark.formats.audited_query import AuditedQuery
-from tidemark.formats.contract import Delivery
+from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import Batch, InputRecord, Manifest, OutputRecord, StateInfo, StateRow
 from tidemark.oracle.audit_account import Level
 from tidemark.oracle.audit_judgement import Audit, audit_with_tables
@@ -71,6 +71,10 @@ class AuditOf:
             manifest, contract=contract, inputs=inputs, goals=[], waived=[], plan_differs=[], audit=self.about,
             state=msgspec.structs.replace(info, batches=batches),
         )  # fmt: skip
+
+    @property
+    def contract(self) -> Contract:
+        return Contract.from_json(self.manifest.contract)
 
     def inputs(self) -> Iterator[InputRecord]:
         for record in self._run.inputs():

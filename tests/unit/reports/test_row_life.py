@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
+from tests.unit.oracle.audits import AuditOf
+from tests.unit.oracle.test_audit_judgement import trimmed
 from tests.unit.reports.small_run import small_run, small_verdict
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
+from tidemark.oracle.audit.audited_history import read_audited
+from tidemark.oracle.audit.certainty import expect
+from tidemark.oracle.input.history import Disposition
 from tidemark.reports import followed_rows
 from tidemark.reports.followed_rows import follow_rows
+from tidemark.reports.replayed_rows import ReplayedRows
+from tidemark.reports.row_accounts import account_of_audit
 from tidemark.reports.row_life import RowLife, RowLives, of_findings
 
 
@@ -146,10 +154,69 @@ def test_a_key_of_very_many_rows_is_not_followed_and_a_note_says_so(golden, monk
     assert "unread" not in {row.became for row in lives.rows}
 
 
-def test_an_audit_has_no_account_row_by_row(followed):
+def test_the_rows_of_an_audit_are_followed_by_the_watermarks_of_its_log(followed, golden):
     lives = followed("audit_spark_3_5")
 
-    assert (lives.rows, lives.notes) == ([], ["the life of a row is not shown for an audit"])
+    expected, observed, [order, _] = first(lives)
+    assert (expected, observed) == (
+        "once, in batch 4",
+        "came as output 0/30, which names no batch, again as output 0/44, which names no batch",
+    )
+    assert steps(order)["compared"] == (
+        "accepted: 17.532 s after the late watermark 2026-01-01T00:00:09.778Z",
+        "late watermark 2026-01-01T00:00:09.778Z in the checkpoint",
+        False,
+    )
+    assert steps(order)["stored"] == ("stored by batch 4", "", False)
+    assert steps(order)["the row with p25"] == (expected, observed, True)
+    # A row that came without naming a batch is not drawn, nor as missing.
+    assert [(one.due, one.came) for one in order.made] == [(None, []), (None, [])]
+    late = judge(RunDirectory(golden / "audit_spark_3_5")).counts["late"]
+    assert sum(life.became == "late" for life in lives.rows) == late == 19
+
+
+@pytest.mark.parametrize("level", ["batches", "rows", "ids"])
+@pytest.mark.parametrize(
+    ("name", "began"), [("left_outer", 0), ("full_outer", 3), ("left_semi", 2), ("mutant_half_bound", 0)]
+)
+def test_of_an_audit_is_expected_what_its_judge_expects(golden, name, began, level):
+    run = AuditOf(RunDirectory(golden / name), level, first=began)
+    expected = expect(read_audited(run))
+    account = account_of_audit(run)
+
+    replayed = ReplayedRows(account, set(account.history.rows.key), ())
+
+    assert replayed.prediction.batch_of == expected.due
+    assert set(
+        np.flatnonzero(np.frombuffer(replayed.prediction.disposition, np.uint8) == Disposition.LATE)
+    ) == set(np.flatnonzero(expected.disposition == Disposition.LATE))
+    assert follow_rows(run, run.verdict()).rows
+
+
+def test_what_an_audit_cannot_know_of_a_trimmed_log_is_said():
+    run = AuditOf(trimmed().out(2, "i1 c3"), "rows", first=2)
+
+    lives = follow_rows(run, run.verdict())
+
+    expected, observed, [unsure, read_before_the_end] = first(lives)
+    assert (expected, observed) == ("no such row", "came as output 0/4, which names no batch")
+    assert (unsure.name, steps(unsure)["read"][1]) == ("i1", "by batch 1 or before")
+    assert steps(unsure)["compared"][0] == (
+        "not known, and shown as accepted: the log was trimmed, and the row may have been late"
+    )
+    assert steps(unsure)["the row with c2"][0] == (
+        "undetermined: a record that was read before the log begins may have been late"
+    )
+    assert steps(unsure)["stored"][0] == "stored by batch 1 or before"
+    assert "read before batch 2" in lives.findings[0].name
+    assert "read by batch 2" in lives.findings[0].name
+    assert read_before_the_end.batch == 2
+
+
+def test_of_an_audit_with_deleted_records_a_note_says_that_partners_may_be_missing():
+    run = AuditOf(trimmed(), "rows", deleted={"clicks": 1})
+
+    assert follow_rows(run, run.verdict()).notes[1].startswith("1 records were deleted from the topics")
 
 
 def test_of_a_chain_the_records_of_a_finding_are_followed_to_the_batch_that_read_them(followed):

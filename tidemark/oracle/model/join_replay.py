@@ -20,7 +20,7 @@ The watermarks take all rows, the join those of some keys (``Sample``): keys do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,8 +60,11 @@ class Replay:
     batch_of: dict[int, int] = field(default_factory=dict)
 
 
-def replay(history: History, sample: Sample) -> Replay:
-    """Replay the batches of a history for the keys of a sample."""
+def replay(history: History, sample: Sample, watermarks_ms: Sequence[int] | None = None) -> Replay:
+    """Replay the batches of a history for the keys of a sample.
+
+    ``watermarks_ms`` are those of each batch and of the next, where they are not to be predicted, as of an audit.
+    """
     never = np.full(len(history.rows), NO_BATCH, dtype=np.int32)
     disposition = np.frombuffer(bytes(history.rows.disposition), dtype=np.uint8).copy()
     found, watermarks, join = (
@@ -72,13 +75,15 @@ def replay(history: History, sample: Sample) -> Replay:
     may_read = disposition == Disposition.UNREAD
     for batch in history.batches:
         watermarks.begin(batch.plan)
-        found.watermarks_ms.append(watermarks.current_ms)
+        at = len(found.watermarks_ms)
+        found.watermarks_ms.append(watermarks.current_ms if watermarks_ms is None else watermarks_ms[at])
         sides = [np.array(rows, dtype=np.int64) for rows in batch.rows]
         readable = sides[LEFT][may_read[sides[LEFT]]], sides[RIGHT][may_read[sides[RIGHT]]]
-        watermarks.observe(readable, [_optional(history, rows) for rows in batch.rows])
+        if watermarks_ms is None:
+            watermarks.observe(readable, [_optional(history, rows) for rows in batch.rows])
         left, right = (rows[sample.rows[rows]].tolist() for rows in readable)
         join.run(found, left, right)
-    found.watermarks_ms.append(watermarks.current_ms)
+    found.watermarks_ms.append(watermarks.current_ms if watermarks_ms is None else watermarks_ms[-1])
     join.finish(found)
     return found
 
