@@ -16,6 +16,7 @@ from tidemark.oracle.input.history import NO_BATCH, NO_KEY, Disposition, History
 from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, NULL_TIME_US
 from tidemark.reports.batch_counts import size_of
 from tidemark.reports.chain_lives import follow_chain
+from tidemark.reports.large_rows import account_of_large
 from tidemark.reports.replayed_rows import ReplayedRows, rows_of
 from tidemark.reports.row_accounts import RowAccount, account_of_audit
 from tidemark.reports.row_candidates import RowCandidates
@@ -23,7 +24,7 @@ from tidemark.reports.row_life import CandidateRow, FollowedFinding, RowLife, Ro
 from tidemark.reports.row_steps import OF_STATE, RowSteps, WrongRows, came_text, key_of
 
 MOST_RECORDS = 60_000
-"""Of more records no row is followed. Calibration: 30,000 take 0.3 s."""
+"""Of more records only the rows of findings are followed. Calibration: 30,000 take 0.3 s."""
 MOST_ROWS = 400
 """So many rows are followed besides those that findings name."""
 MOST_PAIRS = 300_000
@@ -42,13 +43,19 @@ _NO_SUCH_ROW = ("phantom_rows", "late_rows_joined", "nulls_for_matched_rows")
 def follow_rows(run: RunDirectory, verdict: Verdict) -> RowLives:
     """The lives of the rows of a run; raises ``BrokenEvidence`` if it cannot be read."""
     manifest, size = run.manifest, size_of(run.manifest)
-    if size > MOST_RECORDS:
-        return RowLives(notes=[f"{size:,} records: the life of a row is not shown"])
-    if isinstance(described := run.contract, Chain):
+    described, is_large = run.contract, size > MOST_RECORDS
+    if is_large and (isinstance(described, Chain) or manifest.audit is not None):
+        what = "a chain" if isinstance(described, Chain) else "an audit"
+        return RowLives(notes=[f"{size:,} records: the life of a row of {what} is not shown"])
+    if isinstance(described, Chain):
         return follow_chain(run, described, verdict)
-    if manifest.audit is None:
-        return _Follower(RowAccount(run, read_history(run)), verdict).lives()
-    account = account_of_audit(run)
+    account: RowAccount | str
+    if is_large:
+        account = account_of_large(run, described, verdict, size)
+    elif manifest.audit is not None:
+        account = account_of_audit(run)
+    else:
+        account = RowAccount(run, read_history(run))
     return RowLives(notes=[account]) if isinstance(account, str) else _Follower(account, verdict).lives()
 
 
@@ -58,7 +65,7 @@ class _Follower:
     def __init__(self, account: RowAccount, verdict: Verdict) -> None:
         self._account, self._verdict = account, verdict
         self._history = history = account.history
-        named = [rows_of(history, finding) for finding in verdict.findings]
+        named = [self._named_by(finding) for finding in verdict.findings]
         keys, self._left_out = _keys(history, dict.fromkeys(row for rows in named for row in rows))
         named = [rows if keys.issuperset(history.rows.key[row] for row in rows) else [] for rows in named]
         self._named, of_findings = named, dict.fromkeys(row for rows in named for row in rows)
@@ -79,6 +86,12 @@ class _Follower:
             for row in rows:
                 self._partners[row].update(set(rows) - {row})
         self._steps = RowSteps(self._replayed, self._wrong())
+
+    def _named_by(self, finding: Finding) -> list[int]:
+        """The rows that a finding names; none if some of them were not read."""
+        rows = rows_of(self._history, finding)
+        is_part = self._account.of_rows is not None and len(rows) < len(finding.written)
+        return [] if is_part else rows
 
     def _wrong(self) -> WrongRows:
         """What findings are about."""
@@ -104,12 +117,14 @@ class _Follower:
 
     def lives(self) -> RowLives:
         """All of it."""
-        of_rows = self._history.rows.first_sentinel
+        read = self._history.rows.first_sentinel
+        of_rows = self._account.of_rows or read
         notes = [*self._account.notes, *self._left_out]
-        if (followed := sum(row < of_rows for row in self._rows)) < of_rows:
+        if (followed := sum(row < read for row in self._rows)) < of_rows:
+            then = ", then those of the first keys" if of_rows == read else ""
             notes.append(
                 f"{followed:,} of {of_rows:,} rows can be looked for in the picture: those of findings and their"
-                " candidates, then those of the first keys"
+                f" candidates{then}"
             )
         findings = [
             self._finding(at, finding) for at, finding in enumerate(self._verdict.findings) if self._named[at]

@@ -24,22 +24,21 @@ MOST_BATCHES_BEFORE = 300_000
 @dataclass
 class RowAccount:
     """A run whose rows are followed. ``watermarks_ms`` are those of its log, if rows are judged by them: one for each
-    batch, and the next one; ``None``: the model says them."""
+    batch, and the next one; ``None``: the model says them. ``of_rows`` is how many records there are, if the history
+    has only some. ``has_state``: whether the state is as a batch left it, so that a row which is not in it was not
+    stored."""
 
     run: Evidence
     history: History
     watermarks_ms: Sequence[int] | None = None
     notes: list[str] = field(default_factory=list)
+    of_rows: int | None = None
+    has_state: bool = True
 
     @property
     def before(self) -> int | None:
         """The batch that stands for all before the first whose rows are known; ``None``: all are known."""
         return None
-
-    @property
-    def has_state(self) -> bool:
-        """Whether the state is as a batch left it, so that a row which is not in it was not stored."""
-        return True
 
     @property
     def late(self) -> frozenset[int]:
@@ -79,11 +78,6 @@ class AuditedRows(RowAccount):
     def before(self) -> int | None:
         """The batch before the first one of the log."""
         return self._known.before
-
-    @property
-    def has_state(self) -> bool:
-        """An audit reads a part of the state, after one batch."""
-        return False
 
     @property
     def late(self) -> frozenset[int]:
@@ -143,4 +137,6 @@ def account_of_audit(run: Evidence) -> AuditedRows | str:
             f"{sum(audited.deleted):,} records were deleted from the topics: rows that were joined with them look as if"
             " they had no partner"
         )
-    return AuditedRows(run, history, [*watermarks_ms, max(next_ms, last_ms)], notes, audited, level)
+    found_ms = [*watermarks_ms, max(next_ms, last_ms)]
+    # The state of an audit is a part of one, after one batch.
+    return AuditedRows(run, history, found_ms, notes, has_state=False, audited=audited, level=level)

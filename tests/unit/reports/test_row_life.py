@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import msgspec
 import numpy as np
 import pytest
@@ -10,11 +12,13 @@ from tests.unit.oracle.audits import AuditOf
 from tests.unit.oracle.test_audit_judgement import trimmed
 from tests.unit.reports.small_run import small_run, small_verdict
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.seal import seal
+from tidemark.formats.storage import store_run
 from tidemark.oracle import judge
 from tidemark.oracle.audit.audited_history import read_audited
 from tidemark.oracle.audit.certainty import expect
 from tidemark.oracle.input.history import Disposition
-from tidemark.reports import followed_rows
+from tidemark.reports import followed_rows, large_rows
 from tidemark.reports.followed_rows import follow_rows
 from tidemark.reports.replayed_rows import ReplayedRows
 from tidemark.reports.row_accounts import account_of_audit
@@ -231,12 +235,88 @@ def test_of_a_chain_the_records_of_a_finding_are_followed_to_the_batch_that_read
     )
 
 
-def test_large_evidence_is_not_followed(tmp_path, monkeypatch):
-    monkeypatch.setattr(followed_rows, "MOST_RECORDS", 5)
+LARGE = "records: the life of a row is"
 
-    assert follow_rows(small_run(tmp_path), small_verdict()).notes == [
-        "6 records: the life of a row is not shown"
+
+@pytest.fixture
+def as_large(golden, tmp_path, monkeypatch):
+    """A function that follows the rows of a sealed copy as those of a large run, and as those of a small one."""
+
+    def follow(name: str, storage: str = "jsonl") -> tuple[RowLives, RowLives]:
+        shutil.copytree(golden / name, tmp_path / name)
+        run = RunDirectory(tmp_path / name)
+        seal(run.path)
+        if storage == "parquet":
+            store_run(run.path, storage)
+        verdict = judge(run)
+        small = follow_rows(run, verdict)
+        monkeypatch.setattr(followed_rows, "MOST_RECORDS", 5)
+        return follow_rows(run, verdict), of_findings(small)
+
+    return follow
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mutant_left_outer_late_row_joined",
+        "mutant_right_outer_null_row_twice",
+        "mutant_left_semi_row_twice",
+        "mutant_left_outer_state_row_lost",
+        "mutant_refs_missing",
+        "faults_spark_sink_as_exactly_once",
+        "defect_left_semi_same_batch",
+    ],
+)
+@pytest.mark.parametrize("storage", ["jsonl", "parquet"])
+def test_of_a_large_run_the_rows_of_findings_have_the_lives_of_a_small_one(as_large, name, storage):
+    large, small = as_large(name, storage)
+
+    assert large.findings
+    assert [named(one) for one in large.findings] == [named(one) for one in small.findings]
+    lives = {life.place: life for life in large.rows}
+    for life in small.rows:
+        assert lives[life.place].steps == life.steps
+        assert [(one.name, one.why) for one in lives[life.place].candidates] == [
+            (one.name, one.why) for one in life.candidates
+        ]
+    assert f"{len(large.rows)} of {small.of_rows:,} rows can be looked for" not in large.notes
+    assert large.notes[-1].startswith(f"{len(large.rows)} of ")
+
+
+def named(finding):
+    return finding.finding, finding.name, finding.expected, finding.observed
+
+
+def test_of_a_large_run_a_key_is_followed_as_a_whole_or_not_at_all(as_large, monkeypatch):
+    monkeypatch.setattr(large_rows, "MOST_ROWS", 10)
+    large, small = as_large("mutant_half_bound")
+
+    followed = {named(one) for one in large.findings}
+    assert 0 < len(followed) < len(small.findings)
+    assert followed < {named(one) for one in small.findings}
+    lives = {life.place: sorted(map(repr, life.steps)) for life in small.rows}
+    for row in {row for one in large.findings for row in one.rows}:
+        assert sorted(map(repr, large.rows[row].steps)) == lives[large.rows[row].place]
+    assert large.notes[0].endswith("keys of findings have too many rows to be followed")
+
+
+def test_a_large_run_that_cannot_be_followed_says_why(as_large, golden):
+    large, _ = as_large("mutant_shorter_delay")
+    assert large.notes == [
+        f"182 {LARGE} not shown, because the watermarks are wrong: run it with fewer records"
     ]
+
+    run = RunDirectory(golden / "mutant_half_bound")
+    assert follow_rows(run, judge(run)).notes == [
+        f"182 {LARGE} shown of sealed evidence with plain JSON records"
+    ]
+    run = RunDirectory(golden / "left_outer")
+    assert follow_rows(run, judge(run)).notes == [
+        f"326 {LARGE} shown where a finding names the row; there is none"
+    ]
+    run = RunDirectory(golden / "audit_spark_3_5")
+    assert follow_rows(run, judge(run)).notes == [f"209 {LARGE[:-3]} of an audit is not shown"]
 
 
 def test_typed_evidence_is_followed_whose_findings_name_other_rows(tmp_path):
