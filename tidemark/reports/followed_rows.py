@@ -17,6 +17,7 @@ from tidemark.oracle.spark.time_ranges import FOREVER_US, LEFT, NULL_TIME_US
 from tidemark.reports.batch_counts import size_of
 from tidemark.reports.chain_lives import follow_chain
 from tidemark.reports.large_rows import account_of_large
+from tidemark.reports.publishing_times import publishing_times
 from tidemark.reports.replayed_rows import ReplayedRows, rows_of
 from tidemark.reports.row_accounts import RowAccount, account_of_audit
 from tidemark.reports.row_candidates import RowCandidates
@@ -81,6 +82,9 @@ class _Follower:
         more = [row for row in self._replayed.rows if row < history.rows.first_sentinel]
         self._rows = list(dict.fromkeys([*self._rows, *more[:MOST_ROWS]]))
         self._index = {row: at for at, row in enumerate(self._rows)}
+        if isinstance(account.run, RunDirectory):
+            places = {self._replayed.words.place(row) for row in self._rows}
+            account.published = publishing_times(account.run, places)
         self._partners: defaultdict[int, set[int]] = defaultdict(set)
         for rows in named:
             for row in rows:

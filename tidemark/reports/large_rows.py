@@ -25,6 +25,7 @@ from tidemark.formats.evidence import (
 )
 from tidemark.formats.faults import Fault
 from tidemark.formats.scans import text_of
+from tidemark.formats.trace import TraceReader
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.input.history import read_history
 from tidemark.oracle.input.rest import Rest
@@ -33,6 +34,7 @@ from tidemark.oracle.large.output import fields_of_output
 from tidemark.oracle.large.plain import is_plain_name
 from tidemark.oracle.large.record_tables import asked_for
 from tidemark.oracle.sql.join_answer import QUIET
+from tidemark.reports.publishing_times import Published, published
 from tidemark.reports.row_accounts import RowAccount
 
 MOST_ROWS = 2_000
@@ -48,6 +50,7 @@ class FewRecords:
         self.chosen: list[InputRecord] = []
         self.written: list[OutputRecord] = []
         self.kept: list[StateRow] = []
+        self.published: dict[str, Published] = {}
 
     @property
     def manifest(self) -> Manifest:
@@ -107,7 +110,8 @@ def account_of_large(run: RunDirectory, contract: Contract, verdict: Verdict, si
     )
     history = read_history(few, _rest(contract, size))
     watermarks_ms = [max(one.plan.watermark_ms, 0) for one in history.batches]
-    return RowAccount(few, history, [*watermarks_ms, *(watermarks_ms[-1:] or [0])], notes, of_rows=size)
+    by_log_ms = [*watermarks_ms, *(watermarks_ms[-1:] or [0])]
+    return RowAccount(few, history, by_log_ms, notes, of_rows=size, published=few.published)
 
 
 def _places(finding: Finding) -> Iterator[tuple[str, int, int]]:
@@ -151,12 +155,13 @@ class _Choice:
         self._scan_records()
         self._choose(named)
         places = self._sql.execute("select n, position from chosen order by n").fetchnumpy()
-        few.chosen = [
-            InputRecord(record.topic, record.partition, position, record.text_or_bytes(), False)
-            for record, position in zip(
-                self._run.pick("trace", asked_for(places["n"])), places["position"].tolist(), strict=True
-            )
-        ]
+        with TraceReader(self._run.file("trace")) as trace:
+            slices = trace.header.slices
+        records = self._run.pick("trace", asked_for(places["n"]))
+        for record, position in zip(records, places["position"].tolist(), strict=True):
+            value = record.text_or_bytes()
+            few.chosen.append(InputRecord(record.topic, record.partition, position, value, False))
+            few.published[f"{record.topic}/{record.partition}/{position}"] = published(record, slices)
         few.written = self._picked("output", self._of_output())
         if self._run.scan("state") is not None:
             few.kept = self._picked("state", self._of_state())

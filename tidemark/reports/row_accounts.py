@@ -16,6 +16,7 @@ from tidemark.formats.evidence import Batch, OutputRecord
 from tidemark.oracle.audit.audited_history import AuditedHistory, read_audited
 from tidemark.oracle.audit.audited_output import level_of
 from tidemark.oracle.input.history import BatchRows, Evidence, History, first_of, right_of
+from tidemark.reports.publishing_times import Published
 
 MOST_BATCHES_BEFORE = 300_000
 """A log that was trimmed later than this is not followed: each batch before it costs some hundred bytes."""
@@ -26,7 +27,7 @@ class RowAccount:
     """A run whose rows are followed. ``watermarks_ms`` are those of its log, if rows are judged by them: one for each
     batch, and the next one; ``None``: the model says them. ``of_rows`` is how many records there are, if the history
     has only some. ``has_state``: whether the state is as a batch left it, so that a row which is not in it was not
-    stored."""
+    stored. ``published`` is what the trace says of the records of rows that are followed, by their places."""
 
     run: Evidence
     history: History
@@ -34,6 +35,7 @@ class RowAccount:
     notes: list[str] = field(default_factory=list)
     of_rows: int | None = None
     has_state: bool = True
+    published: dict[str, Published] = field(default_factory=dict)
 
     @property
     def before(self) -> int | None:

@@ -46,10 +46,12 @@ class RowSteps:
     def of(self, row: int, made: list[MadeRow]) -> list[LifeStep]:
         """All steps of a row. ``made`` are the output rows that it is a part of."""
         batch = self._history.rows.batch[row]
-        words = self._replayed.words
+        words, when = self._replayed.words, ""
+        if (published := self._account.published.get(words.place(row))) is not None:
+            when = published.text(self._history.rows.event_us[row])
         read = "by no batch" if batch == NO_BATCH else f"{self._account.by_batch(batch)}{self._ran(batch)}"
         steps = [
-            LifeStep(what="published", observed=f"{words.place(row)}, event time {words.time(row)}"),
+            LifeStep(what="published", observed=f"{words.place(row)}, event time {words.time(row)}{when}"),
             LifeStep(what="read", observed=read, batch=None if batch == NO_BATCH else batch),
         ]
         if batch != NO_BATCH:

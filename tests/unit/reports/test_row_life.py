@@ -18,8 +18,10 @@ from tidemark.oracle import judge
 from tidemark.oracle.audit.audited_history import read_audited
 from tidemark.oracle.audit.certainty import expect
 from tidemark.oracle.input.history import Disposition
+from tidemark.oracle.spark.time_ranges import NULL_TIME_US
 from tidemark.reports import followed_rows, large_rows
 from tidemark.reports.followed_rows import follow_rows
+from tidemark.reports.publishing_times import Published
 from tidemark.reports.replayed_rows import ReplayedRows
 from tidemark.reports.row_accounts import account_of_audit
 from tidemark.reports.row_life import RowLife, RowLives, of_findings
@@ -111,6 +113,31 @@ def test_a_pair_that_never_came_matches_and_its_null_row_is_wrong_too(followed):
     )
     assert steps(left)["stored"][2] is True  # lost_state names it
     assert [(one.due, one.came, one.wrong) for one in right.made if one.wrong] == [(0, [], True)]
+
+
+def test_a_row_was_published_when_its_trace_says_so(followed):
+    _, _, [row] = first(followed("mutant_right_outer_null_row_twice"))
+    assert steps(row)["published"][1] == (
+        "impressions/1/83, event time 2026-01-01T00:01:35.761Z, Kafka's timestamp 2026-01-01T00:01:35.762Z"
+        " (1 ms after it), slice 4 of 4"
+    )
+
+    _, _, [order, _] = first(followed("audit_spark_3_5"))  # by the wall clock, far from any event time
+    assert steps(order)["published"][1] == (
+        "orders/1/21, event time 2026-01-01T00:00:27.310Z, Kafka's timestamp 2026-11-26T00:23:19.289Z"
+    )
+
+
+def test_a_timestamp_is_said_with_its_distance_and_a_record_without_one_has_none():
+    assert Published(1_767_225_600_500, 1, 3).text(1_767_225_600_000_000) == (
+        ", Kafka's timestamp 2026-01-01T00:00:00.500Z (500 ms after it), slice 2 of 3"
+    )
+    assert Published(1_767_225_600_000, 0, 1).text(1_767_225_601_000_000).endswith("Z (1 s before it)")
+    assert (
+        Published(1_767_225_600_000, 0, 1).text(NULL_TIME_US)
+        == ", Kafka's timestamp 2026-01-01T00:00:00.000Z"
+    )
+    assert Published(0, 0, 1).text(0) == ""
 
 
 def test_rows_of_a_batch_that_ran_again_say_so(followed):
