@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import queue
 import threading
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from tidemark import paths
-from tidemark.campaigns.campaign import Campaign, read_journal
+from tidemark.campaigns.campaign import Campaign, free_directory, journalled_folder, read_journal
 from tidemark.errors import UsageError
 
 
 class Square(msgspec.Struct):
     number: int
     wrong: bool = False
+
+
+class Kept(msgspec.Struct):
+    run_dir: str | None = None
 
 
 def squares(journal=None, name="squares", **options):
@@ -173,3 +178,24 @@ def test_workers_lose_no_outcome(tmp_path):
 
     assert sorted(numbers(done)) == [number**2 for number in range(200)]
     assert len(read_journal(tmp_path / "journal", Square)) == 200
+
+
+def test_a_directory_is_free_if_nothing_is_in_it(tmp_path):
+    (tmp_path / "run-1").mkdir()
+    assert free_directory(tmp_path / "run-1") == tmp_path / "run-1"
+    assert free_directory(tmp_path / "run-0") == tmp_path / "run-0"
+
+    (tmp_path / "run-1" / "contract.json").write_text("{}")
+    (tmp_path / "run-1-2").write_text("")
+    assert free_directory(tmp_path / "run-1") == tmp_path / "run-1-3"
+
+
+def test_the_folder_of_a_journal_is_that_of_the_latest_outcome_with_evidence(tmp_path):
+    journal = tmp_path / "journal"
+    assert journalled_folder(None, Kept) is journalled_folder(journal, Kept) is None
+
+    kept = Campaign("kept", Kept, lambda _: True, journal=journal)
+    for number, run_dir in enumerate(("/runs/a/1", "/runs/b/4.2.0/case", None)):
+        kept.record(str(number), Kept(run_dir))
+
+    assert journalled_folder(journal, Kept, depth=1) == Path("/runs/b")

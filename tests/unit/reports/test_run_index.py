@@ -200,8 +200,10 @@ def test_a_campaign_that_was_interrupted_says_so_and_how_it_goes_on(folder):
 def test_a_campaign_of_which_everything_holds_has_an_index_without_runs(tmp_path):
     write_facts(tmp_path, msgspec.structs.replace(FACTS, failed=[], runs=[]))
 
-    text = text_of(tidemark.report(tmp_path))
+    files = {"markdown": tmp_path / "comment.md", "junit": tmp_path / "junit.xml"}
+    text = text_of(tidemark.report(tmp_path, **files))
 
+    assert all(file.stat().st_size for file in files.values())
     assert "fuzz: 0 runs" in text
     assert "What does not hold" not in text
     assert "Pipelines" not in text
