@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,11 +29,13 @@ from tidemark.cli.shared_options import (
     Summary,
     Trace,
     Waive,
+    resumed,
 )
 from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
 
 if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun
+    from tidemark.reports.soak_report import Asked
 
 EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
@@ -132,34 +134,40 @@ def soak_command(
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
     ):
-        heard = replace(options, report=report, say=say, watch=watch)
         versions, asked = dict(stack.versions), shown.Asked(command, _known_faults())
-        resumed = f"{command} --log {shlex.quote(str(log))} --resume" if log is not None else ""
-        kept = FactsWriter(options.folder)
+        kept, more = FactsWriter(options.folder), resumed(command, log)
 
         def ended(every: Soak, one: SoakRun) -> None:
             say(f"{shown.run_line(one)}\n{shown.so_far(every)}")
-            kept.note(lambda: shown.facts(every, versions, asked, resumed))
+            kept.note(lambda: shown.facts(every, versions, asked, more))
 
-        done = soak(heard, stack, ended)
-        kept.end(shown.facts(done, versions, asked, resumed), complete=done.over)
-    if markdown is not None and not done.over:
-        typer.echo(f"{markdown} is left as it was: the time was not over", err=True)
-    elif markdown is not None:
-        asked = replace(asked, command=f"{command} --markdown {shlex.quote(str(markdown))}")
-        markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
+        done = soak(replace(options, report=report, say=say, watch=watch), stack, ended)
+        kept.end(shown.facts(done, versions, asked, more), complete=done.over)
+    if markdown is not None:
+        _write(markdown, done, versions, asked)
     _print(done, options.folder, as_json=as_json)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
 
 
-def _soak_folder(seed: int, resumed: Path | None) -> Path:
+def _write(markdown: Path, done: Soak, versions: Mapping[str, str], asked: Asked) -> None:
+    """Write the document of a soak that lasted its time."""
+    from tidemark.reports import soak_report as shown
+
+    if not done.over:
+        typer.echo(f"{markdown} is left as it was: the time was not over", err=True)
+        return
+    asked = replace(asked, command=f"{asked.command} --markdown {shlex.quote(str(markdown))}")
+    markdown.write_text(shown.markdown(done, versions, asked), encoding="utf-8")
+
+
+def _soak_folder(seed: int, journal: Path | None) -> Path:
     """A new folder below runs/; of a soak that goes on, the one of its journal, so that all its runs are together."""
     from tidemark import paths
     from tidemark.campaigns.campaign import journalled_folder
     from tidemark.campaigns.soak import SoakRun
 
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    return journalled_folder(resumed, SoakRun) or paths.runs_dir() / f"soak-{stamp}-{seed}"
+    return journalled_folder(journal, SoakRun) or paths.runs_dir() / f"soak-{stamp}-{seed}"
 
 
 def _print(done: Soak, folder: Path, *, as_json: bool) -> None:

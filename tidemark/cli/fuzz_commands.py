@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidemark.cli.run_commands import progress_shown, say_index
-from tidemark.cli.shared_options import AsJson, Log, Resume, Summary
+from tidemark.cli.shared_options import AsJson, Log, Resume, Summary, resumed
 from tidemark.cli.stack_commands import SparkOption
 from tidemark.errors import TidemarkError
 
@@ -56,32 +57,36 @@ def fuzz_command(
     kept = folder or paths.runs_dir() / "fuzz"
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     command = _typed(first, seeds, workers, keep_going=keep_going, spark=spark)
-    resumed = f"{command} --log {shlex.quote(str(log))} --resume" if log is not None else ""
+    more = resumed(command if folder is None else f"{command} --folder {shlex.quote(str(folder))}", log)
     page, versions = FactsWriter(kept), dict[str, str]()
 
     def so_far() -> fuzz_report.Fuzzed:
         outcomes = [*seeded.outcomes.values()]
         return fuzz_report.Fuzzed(outcomes, summary(outcomes), seeded.seconds, versions, command)
 
-    seeded.ended = lambda _: page.note(lambda: fuzz_report.facts(so_far(), kept, seeds, resumed))
-    try:
-        with (
-            lease(spec_to_lease(spark)) as stack,
-            progress_shown(quiet=as_json) as (seeded.report, seeded.say),
-        ):
-            versions.update(stack.versions)
+    seeded.ended = lambda _: page.note(lambda: fuzz_report.facts(so_far(), kept, seeds, more))
+    with _index_of_what_ended(seeded, kept), lease(spec_to_lease(spark)) as stack:
+        versions.update(stack.versions)
+        with progress_shown(quiet=as_json) as (seeded.report, seeded.say):
             fuzz(range(first, first + seeds), WarmWorkers(stack, kept, workers), seeded)
-    except TidemarkError:
-        if seeded.outcomes:
-            say_index(kept)
-        raise
     shown = so_far()
-    page.end(fuzz_report.facts(shown, kept, seeds, resumed), complete=not seeded.interrupted)
+    page.end(fuzz_report.facts(shown, kept, seeds, more), complete=not seeded.interrupted)
     if markdown is not None and not seeded.interrupted:
         markdown.write_text(fuzz_report.markdown(shown), encoding="utf-8")
     (_print_json if as_json else _print)(seeded, shown.summary)
     say_index(kept)
     raise typer.Exit(seeded.exit_code)
+
+
+@contextmanager
+def _index_of_what_ended(seeded: Fuzz, folder: Path) -> Iterator[None]:
+    """Write the index also if a worker cannot go on."""
+    try:
+        yield
+    except TidemarkError:
+        if seeded.outcomes:
+            say_index(folder)
+        raise
 
 
 def _typed(first: int, seeds: int, workers: int, *, keep_going: bool, spark: Path | None) -> str:

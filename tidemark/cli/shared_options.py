@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -107,3 +108,8 @@ JUnitTo = Annotated[
         help="Also write JUnit XML for CI: a suite for each run, a case for each property; `-` is standard output.",
     ),
 ]
+
+
+def resumed(command: str, log: Path | None) -> str:
+    """The command that goes on with a campaign; empty if its outcomes are in no ``--log``."""
+    return "" if log is None else f"{command} --log {shlex.quote(str(log))} --resume"

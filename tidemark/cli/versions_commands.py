@@ -7,13 +7,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidemark.cli.run_commands import progress_shown, say_index
-from tidemark.cli.shared_options import AsJson, Log, Resume
+from tidemark.cli.shared_options import AsJson, Log, Resume, resumed
 from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
+
+if TYPE_CHECKING:
+    from tidemark.reports.versions_report import Results
 
 Pythons = Annotated[
     list[Path] | None,
@@ -60,8 +63,6 @@ def versions_command(
     Two to four minutes a version. Exit code 0 where every version is as it is known to be, 1 where a defect is gone or
     is where none was known, 3 where a run did not show it.
     """
-    from rich.console import Console
-
     from tidemark.campaigns.campaign import journalled_folder
     from tidemark.campaigns.versions import campaign, cases, new_folder, sparks, try_all
     from tidemark.reports import versions_report as table
@@ -74,27 +75,34 @@ def versions_command(
     trials = campaign(journal=log, resume=resume)
     runs = (journalled_folder(log, Cell, depth=1) if resume else None) or new_folder()
     command = _typed(releases if release else (), spark or (), case or ())
-    resumed = f"{command} --log {shlex.quote(str(log))} --resume" if log is not None else ""
-    page = FactsWriter(runs)
+    page, more = FactsWriter(runs), resumed(command, log)
     with progress_shown(quiet=as_json) as (trials.report, trials.say):
         made = [provide(one, install or folder(), trials.say) for one in releases]
         results = try_all(
             sparks([*(spark or ()), *made]), chosen, trials, runs,
-            lambda so_far: page.note(lambda: table.facts(so_far, runs, command, resumed)),
+            lambda so_far: page.note(lambda: table.facts(so_far, runs, command, more)),
         )  # fmt: skip
-    page.end(table.facts(results, runs, command, resumed), complete=not trials.interrupted)
+    page.end(table.facts(results, runs, command, more), complete=not trials.interrupted)
     if markdown is not None and not trials.interrupted:
         markdown.write_text(table.markdown(results), encoding="utf-8")
-    if as_json:
-        sys.stdout.write(json.dumps(results.to_json()) + "\n")
-    else:
-        console = Console(highlight=False)
-        console.print(table.terminal_table(results))
-        for note in table.notes(results):
-            console.print(note, markup=False, soft_wrap=True)
+    _print(results, as_json=as_json)
     say_index(runs)
     interrupted = trials.interrupted and results.exit_code != EXIT_INVALID
     raise typer.Exit(EXIT_INTERRUPTED if interrupted else results.exit_code)
+
+
+def _print(results: Results, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from tidemark.reports import versions_report as table
+
+    if as_json:
+        sys.stdout.write(json.dumps(results.to_json()) + "\n")
+        return
+    console = Console(highlight=False)
+    console.print(table.terminal_table(results))
+    for note in table.notes(results):
+        console.print(note, markup=False, soft_wrap=True)
 
 
 def _typed(releases: Sequence[str], sparks: Sequence[Path], cases: Sequence[str]) -> str:
