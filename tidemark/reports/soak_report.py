@@ -244,10 +244,8 @@ def _result(soak: Soak) -> str:
     if not every and not failed:
         return "It shows nothing: no fault was tried."
     if soak.exit_code == EXIT_VALID:
-        return (
-            f"It holds: nothing was found that is no known defect of Spark, no run failed, and {points}"
-            " (at most one in ten may be)."
-        )
+        tried = f"{points}, where one in ten may not be" if missed else f"all {every:,} faults were injected"
+        return f"It holds: nothing was found that is no known defect of Spark, no run failed, and {tried}."
     if soak.exit_code == EXIT_INVALID:
         wrong = sum(bool(one.findings) for one in soak.runs)
         return f"Something was found in {wrong:,} of {len(soak.runs):,} runs: {_list(said['findings'])}."
