@@ -145,10 +145,7 @@ def test_its_page_says_what_was_asked_what_came_each_recovery_and_what_failed(re
 def test_the_page_of_an_interrupted_soak_says_how_it_goes_on(recorded, tmp_path):
     _, page = recorded("--log", "soak.jsonl", runs=[HELD], over=False)
 
-    assert (
-        "So far: It holds: nothing was found that is no known defect of Spark, no run failed, and all 4 faults"
-        in page
-    )
+    assert "So far: It holds: nothing was found" in page
     assert "--faults 12 --log soak.jsonl --resume" in page
 
 
