@@ -200,7 +200,7 @@ class _Follower:
             steps=self._steps.of(row, made),
             candidates=[self._candidate(row, other) for other in listed],
             more=more,
-            made=made,
+            made=[one for one in made if one.came or one.due is not None],
         )
 
     def _band(self, row: int) -> tuple[int | None, int | None]:

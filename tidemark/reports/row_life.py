@@ -53,8 +53,7 @@ class MadeRow(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An output row that is made of a row: alone or with ``partner``, an index in ``RowLives.rows``.
 
     ``due`` is the batch in which it is expected (``None``: it is not, or not in one that is known), ``came`` its
-    records that name their batch, ``observed`` all of them in words. Of a row that came without naming a batch there is
-    no ``due``: it cannot be drawn.
+    records that name their batch, ``observed`` all of them in words.
     """
 
     name: str
@@ -73,7 +72,7 @@ class RowLife(msgspec.Struct, kw_only=True, omit_defaults=True):
     little more is known. ``late_ms`` is the late watermark that it was compared with. Partners match in ``earliest_us``
     to ``latest_us``; ``None``: that end is open. ``stored`` and ``removed`` are the batches by which it enters and
     leaves the state by Spark's rules, and ``evicted_ms`` the watermark that evicts it. ``more`` counts candidates that
-    are not listed.
+    are not listed. ``made`` has the output rows that can be drawn: due in a known batch, or come in one.
     """
 
     name: str
