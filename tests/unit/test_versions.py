@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,6 +141,13 @@ def test_the_json_says_what_is_surprising() -> None:
     assert told["surprises"] == [{"case": "same_batch_left_semi", "spark": "4.2.0"}]
     assert told["exit_code"] == 1
     assert told["cells"][0]["came"] is True
+
+
+def test_an_interpreter_by_a_relative_path_is_found_from_every_folder() -> None:
+    [spark] = sparks([Path(os.path.relpath(sys.executable))])
+
+    assert spark.python.is_absolute()
+    assert spark.python.samefile(sys.executable)
 
 
 def test_one_version_twice_is_refused() -> None:

@@ -119,7 +119,8 @@ def find_spark(python: Path) -> Spark:
             detail=f"there is no spark-connect jar in {home}/jars",
             hint="install PySpark from PyPI (not pyspark-client)",
         )
-    return Spark(python, version, spark, Path(home))
+    # Programs of a stack are started in folders of their own. A symbolic link stays: a venv's is one.
+    return Spark(python.absolute(), version, spark, Path(home))
 
 
 def _own_pyspark() -> tuple[str, str, str]:
