@@ -327,7 +327,7 @@ def test_of_a_large_run_a_key_is_followed_as_a_whole_or_not_at_all(as_large, mon
     assert large.notes[0].endswith("keys of findings have too many rows to be followed")
 
 
-def test_a_large_run_that_cannot_be_followed_says_why(as_large, golden):
+def test_a_large_run_that_cannot_be_followed_says_why(as_large, golden, monkeypatch):
     large, _ = as_large("mutant_shorter_delay")
     assert large.notes == [
         f"182 {LARGE} not shown, because the watermarks are wrong: run it with fewer records"
@@ -337,6 +337,8 @@ def test_a_large_run_that_cannot_be_followed_says_why(as_large, golden):
     assert follow_rows(run, judge(run)).notes == [
         f"182 {LARGE} shown of sealed evidence with plain JSON records"
     ]
+    monkeypatch.setattr(large_rows, "LARGEST_RECORDS", 6)
+    assert follow_rows(run, judge(run)).notes == [f"182 {LARGE} shown of up to 6 records"]
     run = RunDirectory(golden / "left_outer")
     assert follow_rows(run, judge(run)).notes == [
         f"326 {LARGE} shown where a finding names the row; there is none"
