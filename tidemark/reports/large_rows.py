@@ -39,8 +39,8 @@ from tidemark.reports.publishing_times import Published, published
 from tidemark.reports.row_accounts import RowAccount
 
 MOST_ROWS = 2_000
-"""So many records are read, those of the first findings first. Calibration: to find them among a million takes 2.5 s of processor
-time, and 450 MB.
+"""So many records are read, those of the first findings first. Calibration: to find them among a million takes 2.5 s of
+processor time, and 450 MB.
 """
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1500MB"}
 
