@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.support.shown_values import content_of, found_in
 from tests.support.stranger import Stranger
 from tidemark.formats.evidence import RunDirectory
 from tidemark.stack import current
@@ -142,6 +143,24 @@ def test_a_connect_program_is_judged_as_it_is_and_started_again_with_its_driver(
     assert [batch.batch for batch in evidence.batches() if batch.restarted] == [fault.batch]
     assert len({report["runId"] for report in evidence.progress()}) == 2
     must_have_ended(stack, evidence)
+
+
+@pytest.mark.long
+def test_a_redacted_run_of_a_job_keeps_and_shows_no_value(stranger):
+    longer = {"Dr Ann": "Doctor Antonia", "Bob": "Roberta", "o1": "order-number-1", "p3": "payment-number-3"}
+    lines = (stranger.folder / "trace.jsonl").read_text()
+    for short, value in longer.items():
+        lines = lines.replace(f'\\"{short}\\"', f'\\"{value}\\"')
+        assert value in lines
+    stranger.write("trace.jsonl", lines)
+
+    done, evidence = run(stranger, "--faults", "driver@planned", "--redact")
+
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "VALID  orders_paid, judged as at-least-once" in done.stdout
+    assert found_in({*longer.values(), "adteam"}, content_of(evidence.path) + done.stdout + done.stderr) == []
+    assert [fault.injected for fault in evidence.faults()] == [True]
+    assert evidence.manifest.records["output"] > 0
 
 
 def test_a_job_that_fails_is_the_line_of_its_error_and_its_place(stranger):
