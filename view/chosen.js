@@ -26,7 +26,7 @@ export function inFull(run, at) {
     ...listed("Faults", faultsOf(run, batch).map((fault) => faultText(fault))),
     ...table("Watermarks", watermarks(run, batch)),
     ...run.inputs.flatMap((input, number) => inputOf(run, at, input, number)),
-    ...table("Rows out", rowsOut(run, batch)),
+    ...table(run.is_by_reading ? "Rows out whose last record was read here" : "Rows out", rowsOut(run, batch)),
     ...batch.operators.flatMap((operator) => table(`State: ${operator.name}`, stateOf(operator))),
     ...table("Time", Object.entries(batch.phases_ms).sort((one, other) => other[1] - one[1])
       .map(([name, ms]) => [name, duration(ms)])),

@@ -123,7 +123,7 @@ class DrawnLife {
   inState(mine) {
     const { life, ms } = this;
     const from = this.middle(life.stored);
-    const to = this.middle(life.removed) ?? this.axis.end;
+    const to = this.place(life.removed)?.[1] ?? this.axis.end;
     const data = from === undefined ? [] : [[from, ms], [to, ms]];
     return { type: "line", data, showSymbol: false, lineStyle: { color: mine, width: 3 }, itemStyle: { color: mine }, z: 3 };
   }
@@ -143,9 +143,10 @@ class DrawnLife {
 
   evicted(mine) {
     const { life, ms, colour } = this;
-    const at = this.middle(life.removed);
+    const at = this.place(life.removed)?.[1]; // a batch evicts when it has joined
     if (at === undefined || life.evicted_ms === undefined) return [];
-    return [points([[at, ms]], CROSS, 11, mine, `evicted by batch ${life.removed}`, colour, "bottom")];
+    const side = this.side(life.removed) === "left" ? "bottom" : "right";
+    return [points([[at, ms]], CROSS, 11, mine, `evicted by batch ${life.removed}`, colour, side)];
   }
 
   // A line for each output row that is made of it: where it came, and where it was due and did not.

@@ -54,7 +54,7 @@ function fill(host, run) {
     element("span", {}, button("−", "Zoom out", () => picture.zoom(2)), " ", button("+", "Zoom in", () => picture.zoom(0.5)), " ",
       button("all", "Show the whole run", () => picture.zoom(1e6))),
     run.lives.rows.length ? searchField(run, follow) : "",
-    element("span", { class: "quiet" }, "Click a batch, or use the arrow keys; Ctrl and the mouse wheel zoom, dragging moves."),
+    element("span", { class: "quiet" }, "Click a batch, or use the arrow keys (up and down: components and panels); Ctrl and the mouse wheel zoom, dragging moves."),
   );
   picture.draw(false);
   picture.choose(first(run));

@@ -32,13 +32,15 @@ function components(run, axis, colour) {
   const recoveries = rows((fault, at) => fault.recovered_ms !== undefined && hasClock(run)
     ? [axis.placeOfFault(fault), axis.byClock ? fault.recovered_ms : axis.placeOf(fault.recovered_ms), at - 0.27, at + 0.27]
     : undefined).filter(Boolean);
-  const marks = rows((fault, at) => ({ value: [axis.placeOfFault(fault), at], name: `${fault.label} at ${fault.point}` }));
+  const marks = rows((fault, at) => [axis.placeOfFault(fault), at]);
   return {
     title: "Components",
     keys: [
       key("running", colour("--running")),
-      ...(injected.length ? [key("fault injected", colour("--lost")), key("until its batch was committed", colour("--recovery"))] : []),
+      ...(injected.length ? [key("fault injected", colour("--lost"), "▼")] : []),
+      ...(recoveries.length ? [key("until its batch was committed", colour("--recovery"))] : []),
     ],
+    lanes: names.map((name) => laneOf(run, axis, name)),
     height: 22 * names.length + 6,
     yAxis: {
       type: "value", min: -0.5, max: names.length - 0.5, inverse: true, interval: 1, splitLine: { show: false },
@@ -51,22 +53,60 @@ function components(run, axis, colour) {
       {
         type: "scatter", data: marks, symbol: "triangle", symbolRotate: 180, symbolSize: 13, z: 5,
         itemStyle: { color: colour("--lost") },
-        label: { show: true, position: "right", formatter: (mark) => mark.name, color: colour("--ink"), fontSize: 11 },
-        labelLayout: { hideOverlap: true },
       },
+      labels(rows((fault, at) => faultLabel(axis, fault, at)), colour),
     ],
+  };
+}
+
+// What a component's lane says to who cannot see it, and the batches in which a fault was injected there.
+function laneOf(run, axis, name) {
+  const mine = run.faults.filter((fault) => fault.injected && fault.components.includes(name));
+  const at = mine.map((fault) => axis.placeOfFault(fault)).filter((place) => place !== undefined).map((place) => axis.batchAt(place));
+  return { name: [`component ${name}`, ...mine.map((fault) => `${faultText(fault)} in batch ${fault.batch}`)].join("; "), batches: at };
+}
+
+// Behind the recovery, or before the fault, whichever has room.
+function faultLabel(axis, fault, row) {
+  const place = axis.placeOfFault(fault);
+  const recovered = fault.recovered_ms === undefined ? place : axis.byClock ? fault.recovered_ms : axis.placeOf(fault.recovered_ms);
+  const isLate = place > axis.begin + (axis.end - axis.begin) * 0.6;
+  return { value: [isLate ? place : Math.max(place, recovered), row], name: faultText(fault), label: { position: isLate ? "left" : "right" } };
+}
+
+function faultText(fault) {
+  const took = fault.recovered_ms === undefined ? "" : `, committed after ${duration(fault.recovered_ms - fault.at_ms)}`;
+  return `${fault.label} at ${fault.point}${took}`;
+}
+
+// Text without a mark, on the paper's colour, so that it can be read on a bar; of those that would overlap one is shown.
+function labels(data, colour) {
+  return {
+    type: "scatter", data: data.filter((one) => one.value[0] !== undefined), symbolSize: 14, z: 6, itemStyle: { color: "transparent" },
+    label: {
+      show: true, formatter: (mark) => mark.name, color: colour("--ink"), fontSize: 11,
+      backgroundColor: colour("--paper"), padding: [1, 3], borderRadius: 2,
+    },
+    labelLayout: { hideOverlap: true },
   };
 }
 
 function batches(run, axis, colour) {
   const of = { data: [], none: [], again: [], lost: [] };
   const marks = [];
+  const wrong = [];
+  const edge = axis.begin + (axis.end - axis.begin) * 0.7;
   run.batches.forEach((batch, at) => {
+    if (findingsOf(batch)) wrong.push(at);
     const span = axis.spans[at];
     if (!span) return;
     const kind = !batch.committed ? "lost" : batch.restarted || batch.runs > 1 ? "again" : rowsRead(batch) ? "data" : "none";
     of[kind].push([...span, 0, 0.5]);
-    if (findingsOf(batch)) marks.push([(span[0] + span[1]) / 2, 0.78]);
+    if (findingsOf(batch)) {
+      const middle = (span[0] + span[1]) / 2;
+      const name = Object.entries(batch.findings).map(([property, number]) => `${number} × ${property}`).join(", ");
+      marks.push({ value: [middle, 0.78], name, label: { position: middle > edge ? "left" : "right" } });
+    }
   });
   return {
     title: "Batches",
@@ -74,14 +114,16 @@ function batches(run, axis, colour) {
       key("with data", colour("--data")), key("without", colour("--no-data")),
       ...(of.again.length ? [key("first after a restart, or run again", colour("--again"))] : []),
       ...(of.lost.length ? [key("not committed", colour("--lost"))] : []),
-      ...(marks.length ? [key("◆ findings", colour("--invalid"))] : []),
+      ...(marks.length ? [key("findings", colour("--invalid"), "◆")] : []),
     ],
-    height: 34,
+    height: 38,
+    lanes: [{ name: `Batches${wrong.length ? `, ${wrong.length} with findings` : ""}`, batches: wrong }],
     yAxis: { type: "value", min: 0, max: 1, show: false },
     series: [
       boxes(of.data, colour("--data")), boxes(of.none, colour("--no-data")), boxes(of.again, colour("--again")),
       boxes(of.lost, colour("--lost")),
       { type: "scatter", data: marks, symbol: "diamond", symbolSize: 11, z: 5, itemStyle: { color: colour("--invalid") } },
+      labels(marks, colour),
     ],
   };
 }
@@ -145,7 +187,7 @@ function heldBack(run, axis, colour) {
     title: "The watermark is held back by",
     keys: [
       ...run.inputs.map((input, number) => key(input.name, inputColour(colour, number))),
-      ...(waits.length ? [key("○ no rows of it since a restart", colour("--ink"))] : []),
+      ...(waits.length ? [key("no rows of it since a restart", colour("--ink"), "○")] : []),
     ],
     height: 16,
     yAxis: { type: "value", min: 0, max: 1, show: false },
@@ -199,7 +241,7 @@ function rowsOut(run, axis, colour) {
   const nulls = stacked(run, axis, (batch) => [batch.joined ?? 0, batch.nulls ?? 0]);
   const repeated = overlaid(run, axis, (batch) => batch.repeated);
   return {
-    title: "Rows out",
+    title: run.is_by_reading ? "Rows out, by the batch that read the last of their records" : "Rows out",
     keys: [
       key(run.rows, colour("--joined")),
       ...(run.batches.some((batch) => batch.nulls) ? [key("NULL rows", colour("--nulls"))] : []),

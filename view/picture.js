@@ -7,6 +7,7 @@ import { LabelLayout } from "echarts/features";
 import { CanvasRenderer } from "echarts/renderers";
 
 import { inShort } from "./chosen.js";
+import { Lanes } from "./keyboard.js";
 import { panelsOf } from "./panels.js";
 import { Axis } from "./run.js";
 import { clock, element } from "./words.js";
@@ -29,8 +30,9 @@ export class Picture {
     this.hint = element("div", { class: "hint chosen", style: { position: "absolute", pointerEvents: "none", display: "none", zIndex: "5", overflow: "visible" } });
     this.frame = element("div", {
       class: "picture", tabindex: "0", role: "group",
-      "aria-label": "The run, batch by batch. Arrow keys choose a batch, Home and End the first and the last, plus and minus zoom.",
-    }, this.canvas, this.band, this.line, this.captions, this.hint);
+      "aria-label": "The run, batch by batch. Left and right choose a batch, Home and End the first and the last; up and down go through the lanes, Enter to what a lane marks; plus and minus zoom.",
+    }, this.band, this.canvas, this.line, this.captions, this.hint);
+    this.lanes = new Lanes(this.frame, (at) => this.choose(at), () => this.chosen);
     host.append(this.frame);
     this.onChoose = onChoose;
     this.chosen = -1;
@@ -48,14 +50,10 @@ export class Picture {
     if (!this.axis || this.axis.byClock !== byClock) this.zoomed = [0, 100];
     this.axis = new Axis(this.run, byClock);
     this.panels = panelsOf(this.run, this.axis, colour, this.run.lives.rows[this.followed]);
-    let top = 4;
-    for (const panel of this.panels) {
-      panel.top = top + CAPTION;
-      top = panel.top + panel.height + GAP;
-    }
-    this.height = top;
-    this.canvas.style.height = `${top + BOTTOM}px`;
     this.captions.replaceChildren(...this.panels.map(captionOf));
+    this.arrange();
+    this.lanes.arrange(this.panels, LEFT, RIGHT);
+    this.canvas.style.height = `${this.height + BOTTOM}px`;
     this.chart?.dispose();
     this.chart = init(this.canvas, null, { renderer: "canvas" });
     this.chart.setOption(optionOf(this.panels, this.axis, colour, this.zoomed));
@@ -71,6 +69,22 @@ export class Picture {
       if (at >= 0) this.choose(at);
     });
     this.place();
+  }
+
+  // Puts each panel below the lines that its caption takes.
+  arrange() {
+    this.captionHeights = this.heightsOfCaptions();
+    let top = 4;
+    this.panels.forEach((panel, at) => {
+      this.captions.children[at].style.top = `${top + 2}px`;
+      panel.top = top + Math.max(CAPTION, this.captionHeights[at] + 5);
+      top = panel.top + panel.height + GAP;
+    });
+    this.height = top;
+  }
+
+  heightsOfCaptions() {
+    return [...this.captions.children].map((caption) => caption.offsetHeight);
   }
 
   batchAt(event) {
@@ -120,6 +134,8 @@ export class Picture {
     const last = this.run.batches.length - 1;
     const to = { ArrowRight: this.chosen + 1, ArrowLeft: Math.max(this.chosen, 1) - 1, Home: 0, End: last }[event.key];
     if (to !== undefined) this.choose(Math.min(to, last));
+    else if (event.key === "ArrowDown") this.lanes.move(1);
+    else if (event.key === "ArrowUp") this.lanes.move(-1);
     else if (event.key === "+") this.zoom(0.5);
     else if (event.key === "-") this.zoom(2);
     else return;
@@ -138,17 +154,24 @@ export class Picture {
   }
 
   resize() {
-    this.chart?.resize();
-    if (this.chart) this.place();
+    if (!this.chart) return;
+    if (String(this.heightsOfCaptions()) !== String(this.captionHeights)) {
+      this.draw(this.axis.byClock);
+      return;
+    }
+    this.chart.resize();
+    this.place();
   }
 }
 
 function captionOf(panel) {
   const keys = panel.keys.map((one) => element("span", { class: "key" }, swatchOf(one), one.name));
-  return element("div", { class: "caption", style: { top: `${panel.top - CAPTION + 2}px` } }, element("b", {}, panel.title), ...keys);
+  return element("div", { class: "caption" }, element("b", {}, panel.title), ...keys);
 }
 
+// A box, a line, or the sign of a mark.
 function swatchOf({ colour, kind }) {
+  if (kind && kind !== "line" && kind !== "dashed") return element("span", { style: { color: colour }, "aria-hidden": "true" }, kind);
   const style = kind ? { borderTopColor: colour } : { background: colour };
   return element("span", { class: `swatch ${kind}`.trim(), style });
 }
@@ -171,6 +194,7 @@ function optionOf(panels, axis, colour, [start, end]) {
     xAxis: panels.map((_, gridIndex) => ({
       ...xAxisOf(axis, quiet), gridIndex, ...lines, axisLine: { show: true, ...lines, onZero: false },
       axisLabel: { ...xAxisOf(axis, quiet).axisLabel, show: gridIndex === panels.length - 1 },
+      name: gridIndex === panels.length - 1 ? xAxisOf(axis, quiet).name : "",
       axisTick: { show: gridIndex === panels.length - 1 }, splitLine: { show: false },
     })),
     yAxis: yAxes,
@@ -182,18 +206,19 @@ function optionOf(panels, axis, colour, [start, end]) {
       },
     ],
     series: panels.flatMap((panel, at) => panel.series.map(({ onSecond, ...series }) => ({
-      silent: true, ...series, xAxisIndex: at, yAxisIndex: onSecond ? panels.length : at,
+      silent: true, ...series, itemStyle: { opacity: 1, ...series.itemStyle }, xAxisIndex: at, yAxisIndex: onSecond ? panels.length : at,
     }))),
   };
 }
 
 function xAxisOf(axis, label) {
   if (axis.byClock) {
-    return { type: "time", min: axis.begin, max: axis.end, axisLabel: { ...label, hideOverlap: true, formatter: (ms) => clock(ms).slice(0, 8) } };
+    return { type: "time", name: "UTC", nameTextStyle: label, nameGap: 8, min: axis.begin, max: axis.end, axisLabel: { ...label, hideOverlap: true, formatter: (ms) => clock(ms).slice(0, 8) } };
   }
   const names = axis.run.batches.map((batch) => String(batch.batch));
   return {
     type: "value", min: axis.begin, max: axis.end, minInterval: 1,
+    name: "batch", nameTextStyle: label, nameGap: 8,
     axisLabel: { ...label, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (at) => names[at] ?? "" },
   };
 }

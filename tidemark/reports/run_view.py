@@ -56,7 +56,8 @@ class BatchView(msgspec.Struct, kw_only=True, omit_defaults=True):
     inputs, by their numbers, that hold the eviction watermark where it is, ``waits`` says that they have shown no row
     since a restart. ``joined``, ``nulls`` and ``repeated`` are rows of the output (``None``: not counted), ``out`` what
     Spark says that it wrote. ``started_ms`` and ``duration_ms`` are of the run of the batch that was reported last.
-    ``executors`` ran the join, ``findings`` counts the examples of the verdict that name this batch, by property.
+    ``executors`` ran the join. ``findings`` counts the examples of the verdict by property: those that name this batch,
+    and those that name none and of whose input records this batch read the last.
     """
 
     batch: int
@@ -89,7 +90,8 @@ class RunView(msgspec.Struct, kw_only=True):
     """A run. ``rows`` names what ``joined`` counts; ``notes`` say what is not drawn, and why.
 
     ``last_ms`` is the latest event time but those of the sentinels, which are far in the future; 0: not known.
-    ``lives`` are the rows that were followed.
+    ``is_by_reading`` says that output records name no batch: ``joined``, ``nulls`` and ``repeated`` are then counted in
+    the batch that read the last of a row's records. ``lives`` are the rows that were followed.
     """
 
     format: int = VIEW_FORMAT
@@ -99,6 +101,7 @@ class RunView(msgspec.Struct, kw_only=True):
     faults: list[FaultView]
     tracks: list[ComponentTrack]
     last_ms: int = 0
+    is_by_reading: bool = False
     notes: list[str] = []
     lives: RowLives = msgspec.field(default_factory=RowLives)
 

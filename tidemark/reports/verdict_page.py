@@ -6,6 +6,7 @@ in the order of their causes: the sentence that explains most is read first. Tho
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,6 +80,7 @@ class VerdictPage:
     counts: Sequence[tuple[str, str]]
     goals: Sequence[GoalLine]
     faults: Sequence[FaultLine]
+    injected: str
     notes: Sequence[str]
     contract: str
     command: str
@@ -102,6 +104,7 @@ def verdict_page(
         counts=[*summary_lines(verdict, faults), *(("watermark", line) for line in waits)],
         goals=_goals(verdict),
         faults=[_fault_line(fault) for fault in faults],
+        injected=injected_line(faults),
         notes=[*notes(verdict), *notes_of_a_run(manifest)],
         contract=msgspec.json.format(msgspec.json.encode(manifest.contract), indent=2).decode(),
         command=manifest.command or "",
@@ -203,6 +206,20 @@ def _goals(verdict: Verdict) -> list[GoalLine]:
         for name, met in verdict.goals.items()
     ]
     return sorted(lines, key=lambda line: (line.met or not line.asked, line.asked != "required"))
+
+
+def injected_line(faults: Sequence[Fault]) -> str:
+    """What was injected, and the longest recovery, in a sentence; empty if nothing was."""
+    done = Counter(f"{fault.label} at {fault.point}" for fault in faults if fault.injected)
+    if not done:
+        return ""
+    total = done.total()
+    kinds = ", ".join(f"{number:,} × {name}" for name, number in done.most_common())
+    recoveries = [fault.recovery_s for fault in faults if fault.injected and fault.recovery_s is not None]
+    longest = f"; its batch was committed after {max(recoveries):.1f} s" if recoveries else ""
+    if len(recoveries) > 1:
+        longest = f"; their batches were committed after at most {max(recoveries):.1f} s"
+    return f"{total:,} fault{'' if total == 1 else 's'} injected: {kinds}{longest}."
 
 
 def _fault_line(fault: Fault) -> FaultLine:

@@ -18,10 +18,19 @@ from tidemark.oracle import Verdict
 from tidemark.oracle.spark.pushdown import as_planned, place
 from tidemark.oracle.spark.time_ranges import state_ms
 from tidemark.reports import batch_counts
-from tidemark.reports.batch_counts import InputCounts, count_inputs, count_output, inputs_of, size_of
+from tidemark.reports.batch_counts import (
+    InputCounts,
+    OutputCounts,
+    count_inputs,
+    count_output,
+    ends_of,
+    inputs_of,
+    size_of,
+)
 from tidemark.reports.component_tracks import Span, component_tracks, fault_views, time_ms
 from tidemark.reports.followed_rows import follow_rows
 from tidemark.reports.large_counts import count_large_inputs, count_large_output
+from tidemark.reports.output_by_reading import batch_that_read, count_by_reading
 from tidemark.reports.row_life import RowLives
 from tidemark.reports.run_view import BatchView, InputOfBatch, InputView, OperatorOfBatch, RunView
 
@@ -54,6 +63,7 @@ class _Viewed:
         self._notes: list[str] = []
         self._last_ms = 0
         self._size = size_of(self._manifest)
+        self._is_by_reading = False
 
     def view(self) -> RunView:
         """All of it."""
@@ -74,6 +84,7 @@ class _Viewed:
             faults=faults,
             tracks=component_tracks(spans, assignments, faults),
             last_ms=self._last_ms,
+            is_by_reading=self._is_by_reading,
             notes=self._notes,
             lives=lives,
         )
@@ -173,6 +184,8 @@ class _Viewed:
         if written is None:
             self._notes.append(f"{self._size:,} records: rows out are as Spark reports them")
             return
+        if written.unplaced and not any((*written.joined, *written.nulls)):
+            written = self._by_reading() or written
         if written.unplaced:
             self._notes.append(
                 f"{written.unplaced:,} output records name no batch, or cannot be read: they are not drawn"
@@ -182,6 +195,13 @@ class _Viewed:
         for at, batch in enumerate(batches):
             batch.joined, batch.nulls = written.joined[at], written.nulls[at]
             batch.repeated = None if written.repeated is None else written.repeated[at]
+
+    def _by_reading(self) -> OutputCounts | None:
+        """The output of a query whose records name no batch; ``None`` where that cannot be said in a second."""
+        if isinstance(self._contract, Chain) or self._size > batch_counts.SMALL_RECORDS:
+            return None
+        self._is_by_reading = True
+        return count_by_reading(self._run, self._contract, self._plans)
 
     def _add_reports(self, batches: list[BatchView]) -> None:
         reports = {int(report["batchId"]): report for report in self._run.progress()}
@@ -197,10 +217,14 @@ class _Viewed:
             self._notes.append(f"{without:,} batches have no progress report of Spark, and so no wall clock")
 
     def _mark_findings(self, batches: list[BatchView]) -> None:
-        """Count the examples of findings that name a batch."""
+        """Count the examples of findings in the batch that they name, or that read the last of their records."""
         by_number = {batch.batch: batch for batch in batches}
+        ends = ends_of(self._manifest, self._plans)
         for finding in self._verdict.findings:
-            batch = by_number.get(-1 if finding.batch is None else finding.batch)
+            number = finding.batch
+            if number is None:
+                number = batch_that_read(finding.written, ends, self._plans)
+            batch = None if number is None else by_number.get(number)
             if batch is not None:
                 batch.findings = {
                     **batch.findings,

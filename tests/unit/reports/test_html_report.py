@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.reports.small_run import small_run, small_verdict
+from tests.unit.reports.small_run import fault, small_run, small_verdict
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
 from tidemark.oracle.findings import PROPERTIES
@@ -20,6 +20,7 @@ from tidemark.reports import failure_lines, html_report
 from tidemark.reports.html_report import html_page, report_beside
 from tidemark.reports.property_notes import goal_notes, property_notes
 from tidemark.reports.run_view import RunView
+from tidemark.reports.verdict_page import injected_line
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -215,6 +216,22 @@ def test_under_its_example_the_life_of_a_row_stands_with_what_was_expected_and_o
         "c-0000109 (clicks/1/51, 2026-01-01T00:01:55.762Z, read by batch 6): 1 ms too late: the distance"
         in text
     )
+
+
+def test_what_was_injected_and_the_longest_recovery_are_said_at_the_top(golden):
+    run = RunDirectory(golden / "left_outer_demo")
+
+    page = html_page(run, judge(run)).decode()
+
+    assert (
+        "3 faults injected: 3 × kill executor at planned; their batches were committed after at most 8.9 s."
+        in page
+    )
+    assert (
+        injected_line([fault()])
+        == "1 fault injected: 1 × kill driver at written; its batch was committed after 9.5 s."
+    )
+    assert injected_line([]) == ""
 
 
 def test_a_page_beyond_its_limit_leaves_out_details_and_then_batches(tmp_path):

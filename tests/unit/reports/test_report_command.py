@@ -54,6 +54,22 @@ def test_a_page_goes_where_it_is_asked_to_go(copy, tmp_path):
         tidemark.report(run, to=tmp_path / "nowhere" / "page.html")
 
 
+@pytest.mark.parametrize("name", ["faults_spark_sink_as_exactly_once", "audit_spark_3_5", "left_semi_readme"])
+def test_evidence_that_was_moved_has_the_same_page_byte_for_byte(copy, tmp_path, monkeypatch, name):
+    run = copy(name)
+    seal(run)
+    tidemark.check(run)
+    here = tidemark.report(run).read_bytes()
+    elsewhere = tmp_path / "another machine" / "7"
+    elsewhere.parent.mkdir()
+
+    run.rename(elsewhere)
+    monkeypatch.chdir(elsewhere.parent)
+
+    assert tidemark.report("7").read_bytes() == here
+    assert str(tmp_path).encode() not in here  # it does not say where the evidence was
+
+
 def test_evidence_that_cannot_be_read_has_no_page(copy):
     with pytest.raises(UsageError, match=r"output\.jsonl' cannot be read"):
         tidemark.report(copy("unreadable_no_output"))
