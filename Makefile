@@ -34,7 +34,7 @@ SIDE_BY_SIDE ?= -n 3 --dist worksteal
 # The script of the picture in report.html; where it was not built, pages are static and say so.
 VIEW := tidemark/reports/page/bundle/view.js
 
-.PHONY: help venv view up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions sparks lint bench docs lock clean
+.PHONY: help venv view up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions sparks lint bench docs pictures lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -131,6 +131,9 @@ docs: venv $(DOCS) ## the site: docs/ as pages of HTML in build/docs; what refer
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --fresh-env --quiet -c docs -b html $(ARGS) . build/docs
 	@echo 'docs: build/docs/index.html'
+
+pictures: venv view ## make the pictures of the documents anew, in docs/images (needs Chromium; on Debian: apt-get install chromium)
+	@$(BIN)/python -m docs.pictures $(ARGS)
 
 $(DOCS): $(LOCKED)
 	@rm -f $(VENV)/.docs-*

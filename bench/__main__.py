@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from docs.page_browser import chromium
 from tidemark import __version__, paths
 from tidemark.errors import EXIT_TESTBED, EXIT_USAGE
 from tidemark.stack.compose.docker_engine import why_unavailable
@@ -26,6 +27,7 @@ from tidemark.stack.compose.docker_engine import why_unavailable
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 NEED_AN_ENGINE = {"freeze"}
+NEED_A_BROWSER = {"report_pages"}
 
 
 def names() -> list[str]:
@@ -35,11 +37,12 @@ def names() -> list[str]:
 
 def chosen() -> list[str]:
     """The measurements that this machine can have; says which are left out, and why."""
-    reason = why_unavailable()
-    left_out = NEED_AN_ENGINE if reason else set()
-    for name in sorted(left_out):
-        print(f"bench: {name} is left out: {reason}", file=sys.stderr, flush=True)
-    return [name for name in names() if name not in left_out]
+    reasons = dict.fromkeys(NEED_AN_ENGINE, why_unavailable())
+    reasons |= dict.fromkeys(NEED_A_BROWSER, "" if chromium() else "there is no Chromium")
+    for name, reason in sorted(reasons.items()):
+        if reason:
+            print(f"bench: {name} is left out: {reason}", file=sys.stderr, flush=True)
+    return [name for name in names() if not reasons.get(name)]
 
 
 def measure(name: str) -> dict[str, Any]:

@@ -75,7 +75,7 @@ export function addButtons(run, onRow) {
     const show = (at) => {
       onRow(at);
       document.getElementById("run").scrollIntoView();
-      document.querySelector("#view .chosen").focus({ preventScroll: true }); // what is said of the row is read next
+      document.querySelector("#view aside").focus({ preventScroll: true }); // what is said of the row is read next
     };
     table.parentElement.before(element("p", { class: "shows" }, "Show in the picture: ",
       ...followed.rows.flatMap((at) => [button(run, at, show), " "])));

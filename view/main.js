@@ -18,6 +18,7 @@ async function show() {
     host.hidden = false;
     fill(host, run);
     missing.remove();
+    requestAnimationFrame(() => setTimeout(() => performance.mark("picture drawn"))); // once it has been painted
   } catch (error) {
     host.hidden = true;
     missing.textContent = `The picture could not be drawn: ${error}. All that it shows of batches is in the table below.`;
@@ -52,7 +53,7 @@ function fill(host, run) {
   const button = (text, name, act) => element("button", { type: "button", "aria-label": name, onclick: act }, text);
   bar.append(
     element("span", {}, button("−", "Zoom out", () => picture.zoom(2)), " ", button("+", "Zoom in", () => picture.zoom(0.5)), " ",
-      button("all", "Show the whole run", () => picture.zoom(1e6))),
+      button("all", "Show all of the run", () => picture.zoom(1e6))),
     run.lives.rows.length ? searchField(run, follow) : "",
     element("span", { class: "quiet" }, "Click a batch, or use the arrow keys (up and down: components and panels); Ctrl and the mouse wheel zoom, dragging moves."),
   );

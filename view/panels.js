@@ -116,9 +116,9 @@ function batches(run, axis, colour) {
       ...(of.lost.length ? [key("not committed", colour("--lost"))] : []),
       ...(marks.length ? [key("findings", colour("--invalid"), "◆")] : []),
     ],
-    height: 38,
+    height: marks.length ? 38 : 19,
     lanes: [{ name: `Batches${wrong.length ? `, ${wrong.length} with findings` : ""}`, batches: wrong }],
-    yAxis: { type: "value", min: 0, max: 1, show: false },
+    yAxis: { type: "value", min: 0, max: marks.length ? 1 : 0.5, show: false },
     series: [
       boxes(of.data, colour("--data")), boxes(of.none, colour("--no-data")), boxes(of.again, colour("--again")),
       boxes(of.lost, colour("--lost")),
