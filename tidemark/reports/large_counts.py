@@ -17,6 +17,7 @@ from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.formats.scans import text_of
 from tidemark.oracle.large.plain import as_time_us, is_plain_name, is_time
 from tidemark.oracle.spark.time_ranges import US_PER_MS
+from tidemark.oracle.sql.join_answer import QUIET
 from tidemark.reports.batch_counts import InputCounts, OutputCounts, ends_of
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1500MB"}
@@ -39,6 +40,7 @@ def count_large_inputs(
         for part, start in topic.start_offsets.items()
     }
     with duckdb.connect(":memory:", config=_SETTINGS) as sql:
+        sql.execute(QUIET)
         for scan, is_sentinel in ((trace, False), (run.scan("flush"), True)):
             for side, counted in zip(sides, counts, strict=True) if scan is not None else ():
                 read = sql.execute(_times(scan, side)).fetchnumpy()
@@ -105,6 +107,7 @@ select try_cast(batch as bigint) as batch, case when json_valid(value) then {abs
 from {scan} group by all
 """
     with duckdb.connect(":memory:", config=_SETTINGS) as sql:
+        sql.execute(QUIET)
         for batch, is_null, many in sql.execute(text).fetchall():
             at = None if is_null is None else index.get(batch)
             if at is None:
