@@ -49,6 +49,7 @@ class Options(TypedDict, total=False):
     kafka_conf: str | Path | None
     redact: bool
     redact_salt: str | Path | None
+    diagnosis: bool
     report: Report
     say: Say
     watch: Watch
@@ -82,23 +83,27 @@ def check(
     *,
     accept: Sequence[str] = (),
     save: bool = False,
+    diagnosis: bool = False,
     engine: str = "duckdb",
     **options: Unpack[EngineOptions],
 ) -> Verdict:
     """Judge a run directory offline, without a stack: what ``tidemark check`` does.
 
     ``accept`` names known defects of Spark (``tidemark.KNOWN_DEFECTS``) that do not make the run ``INVALID``, besides
-    those that its contract accepts. ``save`` writes the verdict into the directory (``verdict.json``). ``engine`` reads
-    a run of more than 300,000 input records: ``"duckdb"``, or ``"spark"`` for evidence in Parquet that one machine
+    those that its contract accepts. ``save`` writes the verdict into the directory (``verdict.json``). ``diagnosis``
+    gives an ``INVALID`` verdict its diagnosis, for up to 5 seconds (``verdict.diagnosis``). ``engine`` reads a run of
+    more than 300,000 input records: ``"duckdb"``, or ``"spark"`` for evidence in Parquet that one machine
     does not hold. Raises ``UsageError`` for evidence that cannot be read or is not as it was sealed, and for a name
     that is no known defect, and ``TestbedError`` where the engine fails.
     """
+    from tidemark.diagnosis.end_of_run import add_diagnosis
     from tidemark.formats.evidence import open_run
     from tidemark.reports.kept_verdict import judged_verdict
     from tidemark.runner.run_options import names_of
 
     directory = open_run(Path(run_dir))
     verdict = judged_verdict(directory, names_of(accept), engine=_engine(engine, options))
+    add_diagnosis(directory, verdict, is_wanted=diagnosis)
     if save:
         directory.write_json("verdict", verdict)
     return verdict
@@ -107,25 +112,28 @@ def check(
 def diagnose(run_dir: str | Path, *, budget_s: float = 10.0) -> Diagnosis:
     """Say which other contract, or which delivery, would make a red run right: what ``tidemark diagnose`` does.
 
-    Offline. The search ends after ``budget_s`` seconds; reading the evidence is not counted. Raises ``UsageError`` for
+    Offline. The search ends after ``budget_s`` seconds; reading the evidence is not counted. The verdict is that of
+    ``verdict.json``, if the evidence has a seal and is as it was sealed; else it is judged. Raises ``UsageError`` for
     evidence that cannot be read or is not as it was sealed, and for one with more than 300,000 input records.
     """
     import time
 
     from tidemark.diagnosis import LARGEST
     from tidemark.diagnosis import diagnose as ask_again
+    from tidemark.diagnosis.end_of_run import records_of
     from tidemark.errors import UsageError
     from tidemark.formats.evidence import open_run
+    from tidemark.reports.kept_verdict import judged_verdict, kept_verdict
 
-    verdict, directory = check(run_dir), open_run(Path(run_dir))
-    topics = directory.manifest.inputs.values()
-    records = sum(sum(one.end_offsets.values()) - sum(one.start_offsets.values()) for one in topics)
+    directory = open_run(Path(run_dir))
+    records = records_of(directory)
     if records > LARGEST:
         raise UsageError(
             f"{str(run_dir)!r} has {records:,} input records",
             detail=f"a run of more than {LARGEST:,} is not diagnosed",
             hint="run it again with fewer rows (--impressions), or read the causes that `tidemark check` prints",
         )
+    verdict = kept_verdict(directory.path) or judged_verdict(directory)
     end = time.monotonic() + budget_s
     return ask_again(directory, verdict, lambda: time.monotonic() > end)
 
@@ -209,6 +217,7 @@ class AuditChoices(TypedDict, total=False):
     may_create_offsets_topic: bool
     redact: bool
     redact_salt: str | Path | None
+    diagnosis: bool
     report: AuditReport
 
 

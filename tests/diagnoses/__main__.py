@@ -1,33 +1,60 @@
-"""The diagnosis of every mutant whose evidence is kept: ``python -m tests.diagnoses``.
+"""The diagnosis of every mutant whose evidence is kept, and of every known defect: ``python -m tests.diagnoses``.
 
-With ``--record`` the mutants' tests are run first, on a real stack, and their evidence is kept (``recording``); other
-words are pytest's then. Else words select mutants by place, name or join.
+Each is compared with ``expected``; without other words the document is written. Exit code 1: one is wrong, or there is
+no evidence. Words select mutants by place, name or join. With ``--record`` the mutants' tests are run first, on a real
+stack, and their evidence is kept (``recording``); other words are pytest's then.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
+from tests.diagnoses.expected import DEFECTS, expected
 from tests.diagnoses.recording import kept, record
+from tests.diagnoses.scoring import DOCUMENT, Score, counts, document, grade_of, said_by, summary
 from tidemark.diagnosis import diagnose
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
 
+DEFECT_RUNS = Path(__file__).parents[1] / "golden" / "evidence"
+BUDGET_S = 10.0
+
 
 def main(words: list[str]) -> int:
-    """Print a line for each; 1 if nothing is kept."""
+    """Print a line for each; 1 if one is wrong."""
     if "--record" in words:
         return record([word for word in words if word != "--record"])
-    many = 0
-    for place, folder in kept():
+    scores = []
+    for place, folder in evidences():
         if words and not any(word in "/".join(place) for word in words):
             continue
-        run = RunDirectory(folder)
-        found = diagnose(run, judge(run))
-        named = " | ".join(" + ".join(one.changes) for one in found.explanations)
-        print("/".join(place), found.outcome, named, sep=" · ", flush=True)
-        many += 1
-    return 0 if many else 1
+        scores.append(scored(place, folder))
+        one = scores[-1]
+        print(one.grade, *place, one.kind, one.said, f"{one.seconds:.2f} s", sep=" · ", flush=True)
+    for row in [*counts(scores), *summary(scores)]:
+        print(row if isinstance(row, str) else " · ".join(row))
+    if not words and scores:
+        DOCUMENT.write_text(document(scores, []))
+    return 0 if scores and all(one.grade != "wrong" for one in scores) else 1
+
+
+def evidences() -> Iterator[tuple[tuple[str, str, str], Path]]:
+    """Place, name and join of everything that is scored, and the folder of its evidence."""
+    yield from kept()
+    for name in DEFECTS:
+        yield ("defect", name, "-"), DEFECT_RUNS / f"defect_{name}"
+
+
+def scored(place: tuple[str, str, str], folder: Path) -> Score:
+    """The diagnosis of one run, and its grade."""
+    run, expects = RunDirectory(folder), expected(*place)
+    verdict, begin = judge(run), time.monotonic()
+    found = diagnose(run, verdict, lambda: time.monotonic() > begin + BUDGET_S)
+    seconds = round(time.monotonic() - begin, 2)
+    return Score(*place, expects.kind, grade_of(found, expects), said_by(found), seconds)
 
 
 if __name__ == "__main__":

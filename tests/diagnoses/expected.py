@@ -20,7 +20,7 @@ ONE = "single rows"
 
 @dataclass(frozen=True)
 class Expected:
-    """``answers`` are the names that are right, each of them as good as the other; ``why`` there are several, or none."""
+    """``answers`` are the names that are right, each as good as the other; ``why`` there are several, or none."""
 
     kind: Kind
     answers: tuple[str, ...] = ()
@@ -29,7 +29,14 @@ class Expected:
     def is_right(self, changes: tuple[str, ...]) -> bool:
         """Whether an explanation of these changes is the true cause."""
         named = " + ".join(sorted(changes))
-        return any(fnmatchcase(named, one.replace("[", "[[]")) for one in self.answers)
+        return any(fnmatchcase(named, one) or _is_within(named, one) for one in self.answers)
+
+
+def _is_within(named: str, answer: str) -> bool:
+    """Whether ``NAME<=9409`` is said, and ``NAME=1000`` is true."""
+    name, at_most, most = named.partition("<=")
+    its, _, value = answer.partition("=")
+    return bool(at_most) and name == its and int(value) <= int(most)
 
 
 def _contract(*answers: str, why: str = "") -> Expected:

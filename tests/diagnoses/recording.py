@@ -53,7 +53,10 @@ def kept() -> Iterator[tuple[tuple[str, str, str], Path]]:
 
 def record(arguments: Sequence[str]) -> int:
     """Run the tests of the mutants; ``arguments`` are pytest's. The exit code of pytest."""
-    tests = ["tests/mutants", "tests/regressions/test_historic.py", "--ignore=tests/mutants/test_score.py"]
+    tests = [
+        "tests/mutants", "tests/regressions/test_historic.py", "tests/diagnoses/test_held_out.py",
+        "--ignore=tests/mutants/test_score.py",
+    ]  # fmt: skip
     chosen = [] if any(word.startswith("tests/") for word in arguments) else tests
     return int(
         pytest.main(

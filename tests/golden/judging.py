@@ -50,7 +50,7 @@ def judge_again(name: str, folder: Path) -> Judged:
     """Judge a copy in ``folder`` of the directory ``name``: what is printed, and ``verdict.json``."""
     directory = folder / name
     shutil.copytree(EVIDENCE / name, directory)
-    code, out, err = run_command("check", str(directory), "--batches")
+    code, out, err = run_command("check", str(directory), "--batches", "--no-diagnosis")
     texts: dict[str, Any] = {"printed": _lines(out, directory), "error": _lines(err, directory)}
     facts: dict[str, Any] = {"exit_code": code}
     if (written := directory / "verdict.json").is_file():

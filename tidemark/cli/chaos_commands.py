@@ -21,6 +21,7 @@ from tidemark.cli.shared_options import (
     Evidence,
     Generate,
     Log,
+    NoDiagnosis,
     Pipeline,
     Redact,
     RedactSalt,
@@ -73,6 +74,7 @@ def chaos_command(
     run_dir: Evidence = None,
     redact: Redact = False,
     redact_salt: RedactSalt = None,
+    no_diagnosis: NoDiagnosis = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, inject faults at named commit points, and judge every row.
@@ -89,7 +91,8 @@ def chaos_command(
     options = RunOptions(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, faults=faults, sink=sink,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
-        accept=tuple(accept or ()), waive=tuple(waive or ()), redact=redact, redact_salt=redact_salt,
+        accept=tuple(accept or ()), waive=tuple(waive or ()), redact=redact,
+        redact_salt=redact_salt, diagnosis=not no_diagnosis,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

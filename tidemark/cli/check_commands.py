@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.run_commands import check_salt
-from tidemark.cli.shared_options import Accept, JUnitTo, MarkdownTo, Redact, RedactSalt
+from tidemark.cli.shared_options import Accept, JUnitTo, MarkdownTo, NoDiagnosis, Redact, RedactSalt
 
 if TYPE_CHECKING:
     from tidemark.oracle import Verdict
@@ -75,6 +75,7 @@ def check(
     report: ReportBeside = False,
     markdown: MarkdownTo = None,
     junit: JUnitTo = None,
+    no_diagnosis: NoDiagnosis = False,
     engine: Engine = "duckdb",
     memory: Memory = None,
     spark_master: SparkMaster = None,
@@ -97,6 +98,7 @@ def check(
             judged,
             accept=accept or (),
             save=not redact,
+            diagnosis=not no_diagnosis,
             engine=engine,
             memory=memory,
             spark_master=spark_master,

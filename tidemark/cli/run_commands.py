@@ -23,6 +23,7 @@ from tidemark.cli.shared_options import (
     Generate,
     Jars,
     KafkaConf,
+    NoDiagnosis,
     Packages,
     Pipeline,
     Project,
@@ -134,6 +135,7 @@ def run_command(
     evidence_format: EvidenceFormat = "auto",
     redact: Redact = False,
     redact_salt: RedactSalt = None,
+    no_diagnosis: NoDiagnosis = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
@@ -148,6 +150,7 @@ def run_command(
         app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
         jars=tuple(jars or ()), packages=tuple(packages or ()), registry=registry,
         kafka_conf=kafka_conf, redact=redact, redact_salt=redact_salt,
+        diagnosis=not no_diagnosis,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

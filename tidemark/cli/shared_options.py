@@ -82,6 +82,13 @@ RedactSalt = Annotated[
         help="With --redact: the salt of the hashes, 16 bytes or more, to compare two runs; default: a random one.",
     ),
 ]
+NoDiagnosis = Annotated[
+    bool,
+    typer.Option(
+        "--no-diagnosis",
+        help="Of an INVALID verdict, do not look for another contract or delivery that explains it (at most 5 s).",
+    ),
+]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
 Log = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Each outcome goes there as it comes, a JSON line each.")

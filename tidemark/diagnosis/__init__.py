@@ -9,16 +9,18 @@ Free of Spark, Kafka and files. ``diagnose`` takes evidence, its verdict and a c
     observed          what came out, as rows that can be compared
     asking            what a setting gives, and how that differs from what came
     search            one change, then two; what explains everything, and what explains it as well
-    diagnosis         the answer, as data and in sentences
+    end_of_run        the diagnosis that a red run has by itself
+
+The answer, as data and in sentences, is ``formats.explanations``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark.diagnosis.diagnosis import Diagnosis, Explanation
 from tidemark.diagnosis.search import diagnose_join, of_defects
 from tidemark.formats.chain import is_chain
+from tidemark.formats.explanations import Diagnosis, Explanation
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.verdict import Verdict
 

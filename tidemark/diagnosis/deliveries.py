@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import comb
-from typing import cast
+from typing import TypeVar, cast
+from zlib import crc32
 
 from tidemark.diagnosis.asking import Answer, Asker, made_of
+from tidemark.diagnosis.key_hashes import murmur2, partition_of
 from tidemark.diagnosis.observed import Came
-from tidemark.diagnosis.spark_hash import partition_of
 from tidemark.formats.events import write_time
 from tidemark.oracle.input.history import ROW_BITS, ROW_MASK, History
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US
 
+T = TypeVar("T")
+NOWHERE = -1
+"""Where a record without a key is put: anywhere."""
 FEWEST = 3
 """Fewer rows are said to be single rows, not a range."""
 
@@ -156,7 +161,8 @@ def _groups(asker: Asker, answer: Answer, wrong: Mapping[Came, int]) -> Iterator
     if found:
         yield from found
     elif len(wrong) >= FEWEST:
-        yield from _by_range(answer, wrong)
+        ends = [*_by_range(answer, wrong)]
+        yield from ends or _end_of_partition(asker, answer, wrong)
 
 
 def _by_value(asker: Asker, answer: Answer, wrong: Mapping[Came, int]) -> Iterator[_Group]:
@@ -254,6 +260,19 @@ def _by_range(answer: Answer, wrong: Mapping[Came, int]) -> Iterator[_Group]:
             return
 
 
+def _end_of_partition(asker: Asker, answer: Answer, wrong: Mapping[Came, int]) -> Iterator[_Group]:
+    """All that one partition of the output topic has from some row on, which is at the end of a batch's rows or not."""
+    place_of = places_of(asker, answer)
+    found = {place_of(row) for row in wrong}
+    place = found.pop() if len(found) == 1 else None
+    if place is None:
+        return
+    first = min(batch for _, batch in wrong)
+    if all(row in wrong for row in answer.due if row[1] > first and place_of(row) == place):
+        said = f"of partition {place} of the output after some of batch {first}: the end of that partition"
+        yield _Group("the end", said, is_fitted=True)
+
+
 def _time(history: History, row: Came, side: int) -> int | None:
     for one in made_of(row[0]):
         if history.rows.side[one] == side:
@@ -262,46 +281,76 @@ def _time(history: History, row: Came, side: int) -> int | None:
     return None
 
 
-# Tasks
+# Where rows are written
 
 
 def tasks_of(asker: Asker, answer: Answer) -> Callable[[Came], str | None]:
     """Which partition of the query wrote a row, or would have written it; ``None``: that is not known.
 
-    A sink that shuffles by the key of its records puts them where Spark's hash says. That is taken only if all rows
-    that came are where it says, and the key of all of them is one and the same id of the row.
+    A sink that shuffles by the key of its records puts them where Spark's hash says.
     """
-    observed, history = asker.observed(answer.setting.reading), answer.history
+    observed = asker.observed(answer.setting.reading)
     known = {row: set(tasks) for row, tasks in observed.tasks.items()}
+    computed = _computed(
+        answer.history, observed.keys, known, lambda key, many: str(partition_of(key, many)),
+        max((int(task) for tasks in known.values() for task in tasks if task.isdecimal()), default=0),
+    )  # fmt: skip
+    return lambda row: _only(known[row]) if row in known else computed(row)
+
+
+def places_of(asker: Asker, answer: Answer) -> Callable[[Came], int | None]:
+    """Which partition of the output topic a row is in, or would be in; ``None``: that is not known.
+
+    librdkafka's default puts a key where its CRC-32 says, the Java producer where its murmur2 hash says.
+    """
+    observed = asker.observed(answer.setting.reading)
+    last = max((place for places in observed.places.values() for place in places), default=0)
+    computed = [
+        _computed(answer.history, observed.keys, observed.places, of, last)
+        for of in (_crc_place, _murmur_place)
+    ]
+
+    def place(row: Came) -> int | None:
+        if row in observed.places:
+            return _only(observed.places[row])
+        return next((found for of in computed if (found := of(row)) is not None), None)
+
+    return place
+
+
+def _crc_place(key: str | None, partitions: int) -> int:
+    return NOWHERE if key is None else crc32(key.encode()) % partitions
+
+
+def _murmur_place(key: str | None, partitions: int) -> int:
+    return NOWHERE if key is None else (murmur2(key.encode()) & 0x7FFFFFFF) % partitions
+
+
+def _only(values: set[T]) -> T | None:
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _computed(
+    history: History,
+    keys: Mapping[Came, str | None],
+    known: Mapping[Came, AbstractSet[T]],
+    of: Callable[[str | None, int], T],
+    last: int,
+) -> Callable[[Came], T | None]:
+    """Where a row without a record would be.
+
+    That is taken only if all rows that came are where ``of`` says of their key, and the key of all of them is one and
+    the same id of the row. ``last`` is the highest number that was seen.
+    """
     ids: list[Callable[[int], str | None]] = [
         lambda identity: history.rows.id[identity >> ROW_BITS],
         lambda identity: history.rows.id[(identity & ROW_MASK) - 1] if identity & ROW_MASK else None,
     ]
-    numbers = {int(task) for tasks in known.values() for task in tasks if task.isdecimal()}
-    key = next(
-        (
-            of
-            for of in ids
-            if observed.keys and all(of(row[0]) == name for row, name in observed.keys.items())
-        ),
-        None,
-    )
-    many = next(
-        (
-            n
-            for n in range(max(numbers, default=0) + 1, max(numbers, default=0) + 9)
-            if _fits(observed.keys, known, n)
-        ),
-        0,
-    )
+    id_of = next((one for one in ids if keys and all(one(row[0]) == key for row, key in keys.items())), None)
+    counts = range(last + 1, last + 9)
+    many = next((n for n in counts if all(known[row] == {of(key, n)} for row, key in keys.items())), 0)
 
-    def task(row: Came) -> str | None:
-        if row in known:
-            return next(iter(known[row])) if len(known[row]) == 1 else None
-        return None if key is None or not many else str(partition_of(key(row[0]), many))
+    def where(row: Came) -> T | None:
+        return None if id_of is None or not many else of(id_of(row[0]), many)
 
-    return task
-
-
-def _fits(keys: Mapping[Came, str | None], known: Mapping[Came, set[str]], partitions: int) -> bool:
-    return all(known[row] == {str(partition_of(key, partitions))} for row, key in keys.items())
+    return where

@@ -373,7 +373,8 @@ def _delay(
     is_open = ms > 0 and _watermarks(answer, latest, delays) == had_ms
     what = f"at most {duration(ms * US_PER_MS)}" if is_open else duration(ms * US_PER_MS)
     return Change(
-        f"{name}.watermark_delay_ms={ms}", f"this contract with a delay of {ms} ms on {topic} gives",
+        f"{name}.watermark_delay_ms{'<=' if is_open else '='}{ms}",
+        f"this contract with a delay of {'at most ' if is_open else ''}{ms} ms on {topic} gives",
         f"the watermark delay of {topic} is {what}, not {_span(said)}",
         lambda one: replace(
             one,

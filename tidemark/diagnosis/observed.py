@@ -26,13 +26,15 @@ Came = tuple[int, int]
 
 @dataclass
 class Observed:
-    """``rows`` counts how often each row came; ``tasks`` are the partitions (of the header) that wrote it.
+    """``rows`` counts how often each row came; ``tasks`` are the partitions (of the header) that wrote it, ``places``
+    those of the topic that it is in, ``keys`` has the key of its record.
 
     ``strange`` are records that are no rows of this run, with what is wrong with them.
     """
 
     rows: Counter[Came] = field(default_factory=Counter)
     tasks: dict[Came, list[str]] = field(default_factory=dict)
+    places: dict[Came, set[int]] = field(default_factory=dict)
     keys: dict[Came, str | None] = field(default_factory=dict)
     strange: Counter[str] = field(default_factory=Counter)
 
@@ -80,6 +82,7 @@ def observe(
         row = identities.of(identity), batch
         found.rows[row] += 1
         found.tasks.setdefault(row, []).append(record.header("partition") or "")
+        found.places.setdefault(row, set()).add(record.partition)
         found.keys[row] = record.key
     return found
 

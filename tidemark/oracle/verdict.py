@@ -18,6 +18,7 @@ import msgspec
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
 from tidemark.formats.evidence import Manifest
+from tidemark.formats.explanations import Diagnosis
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines, first_read
 from tidemark.oracle.compare.spark_account import SparkAccount
@@ -49,8 +50,9 @@ class Verdict(msgspec.Struct, kw_only=True):
     ``known_defects`` explains the known Spark defects that findings name; ``inconclusive`` has the reasons of an
     ``UNKNOWN``; ``oracles`` are those that the output was compared with; ``modelled`` says how much of the input the
     model judged, if not all of it: SQL always judges all; ``spark_account`` is what Spark said of its
-    state and of itself; ``audit``, of a query that somebody else started, what could be judged; ``redacted`` is there,
-    and true, if the evidence has pseudonyms for ids and keys, and no other values.
+    state and of itself; ``audit``, of a query that somebody else started, what could be judged; ``diagnosis`` is there
+    if a cause was looked for at the end of an ``INVALID`` run (it decides nothing); ``redacted`` is there, and true, if
+    the evidence has pseudonyms for ids and keys, and no other values.
     """
 
     verdict: Outcome
@@ -75,6 +77,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     accepted_total: dict[str, int] = {}
     causes: list[Cause] = []
     audit: AuditAccount | msgspec.UnsetType = msgspec.UNSET
+    diagnosis: Diagnosis | msgspec.UnsetType = msgspec.UNSET
     redacted: bool | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -86,6 +89,11 @@ class Verdict(msgspec.Struct, kw_only=True):
     def cause(self) -> str:
         """The one sentence to read first about what is wrong; empty if no finding is new."""
         return next((one.message for one in first_read(self.causes)), "")
+
+    @property
+    def diagnosed(self) -> list[str]:
+        """What the diagnosis says below the verdict, in sentences; empty if there is none."""
+        return self.diagnosis.brief() if isinstance(self.diagnosis, Diagnosis) else []
 
     @property
     def new_findings(self) -> list[Finding]:

@@ -44,6 +44,8 @@ def print_verdict(
     console = Console(soft_wrap=True, highlight=False)
     for line in _causes(verdict):
         console.print(line)
+    for number, sentence in enumerate(verdict.diagnosed):
+        console.print(f"{'' if number else 'diagnosis':<15}{sentence}", markup=False)
     for name, value in summary_lines(verdict, faults):
         console.print(Text(f"{name:<15}").append(value, style="bold"))
     for value in () if isinstance(verdict.audit, AuditAccount) else watermark_waits(run_dir):
@@ -181,6 +183,9 @@ def failure_lines(verdict: Verdict, run_dir: Path, command: str = "") -> Iterato
     first, *others = [*_what_is_wrong(verdict), *verdict.inconclusive] or [""]
     yield f"{verdict.pipeline} is {verdict.verdict}, judged as {verdict.delivery}: {first}"
     yield from (f"  {line}" for line in others)
+    yield from (
+        f"  {'' if number else 'diagnosis':<11}{line}" for number, line in enumerate(verdict.diagnosed)
+    )
     yield from (f"  {note}" for note in _notes_of_the_run(run_dir))
     if verdict.findings_total:
         totals = ", ".join(f"{name} {total:,}" for name, total in verdict.findings_total.items())

@@ -116,6 +116,8 @@ def _run(one: ReportedRun, heading: str) -> Iterator[str]:
     about = [f"{name} {code(value)}" for name, value in page.about if name in ("Spark", "sink", "seed")]
     yield f"{', '.join([f'run {code(one.name)}', code(page.kind), f'judged as {code(page.delivery)}', *about])}."
     yield _headlines(page)
+    if page.diagnosis:
+        yield f"**Diagnosis**: {' '.join(code(line) for line in page.diagnosis)}"
     yield from _groups("Findings", page.new)
     yield from _groups("Known defects of Spark", page.known)
     if page.inconclusive:

@@ -74,6 +74,7 @@ class VerdictPage:
     delivery: str
     about: Sequence[tuple[str, str]]
     headlines: Sequence[str]
+    diagnosis: Sequence[str]
     new: list[FindingGroup]
     known: list[FindingGroup]
     inconclusive: Sequence[str]
@@ -98,6 +99,7 @@ def verdict_page(
         delivery=verdict.delivery,
         about=_about(verdict, manifest),
         headlines=headlines(verdict),
+        diagnosis=verdict.diagnosed,
         new=new,
         known=_known(verdict),
         inconclusive=verdict.inconclusive,

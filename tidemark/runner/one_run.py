@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tidemark import paths
+from tidemark.diagnosis.end_of_run import add_diagnosis
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import write_schedule
 from tidemark.formats.chain import Chain, decoders_of, topics_of
@@ -158,17 +159,18 @@ def run(
             options.report("stack", 1, 1)
             LiveRun(options, contract, directory, trace, used).go()
     options.report("judge", 0, 1)
-    verdict = seal_and_judge(directory)
+    verdict = seal_and_judge(directory, is_diagnosed=options.diagnosis)
     report_beside(directory, verdict)
     options.report("judge", 1, 1)
     return RunResult(verdict, directory.path, trace_sha256(trace), options.command(directory.path))
 
 
-def seal_and_judge(directory: RunDirectory) -> Verdict:
-    """Seal evidence that is complete, judge it, and write ``verdict.json``."""
+def seal_and_judge(directory: RunDirectory, *, is_diagnosed: bool = False) -> Verdict:
+    """Seal evidence that is complete, judge it, and write ``verdict.json``, with a diagnosis if it is asked for."""
     seal(directory.path)
     verdict = judge(directory)
     verdict.sealed = True
+    add_diagnosis(directory, verdict, is_wanted=is_diagnosed)
     directory.write_json("verdict", verdict)
     return verdict
 
@@ -212,12 +214,13 @@ def _run_redacted(options: RunOptions, contract: Contract | Chain, stack: Stack 
     path = _run_directory(options, contract)
     _must_be_free(path)
     with clear_evidence(path) as folder:
-        asked = replace(options, run_dir=folder, say=say_nothing, watch=watch_nothing)
+        asked = replace(options, run_dir=folder, say=say_nothing, watch=watch_nothing, diagnosis=False)
         clear = run(asked, contract, new_run_directory(asked, contract), stack=stack)
         directory = redactor.redact(folder, path)
         with judged_alike(clear.verdict, path) as verdicts:
             verdicts.append(judge(directory))
             verdicts[0].sealed = True
+            add_diagnosis(directory, verdicts[0], is_wanted=options.diagnosis)
             directory.write_json("verdict", verdicts[0])
             report_beside(directory, verdicts[0])
     return RunResult(verdicts[0], path, directory.manifest.trace_sha256 or "", "")

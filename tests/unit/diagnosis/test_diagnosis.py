@@ -8,7 +8,7 @@ import pytest
 
 from tidemark.diagnosis import diagnose
 from tidemark.diagnosis.fitted_changes import roundest
-from tidemark.diagnosis.spark_hash import partition_of
+from tidemark.diagnosis.key_hashes import partition_of
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
 

@@ -1,4 +1,4 @@
-"""What a diagnosis says, as data and in sentences.
+"""What a diagnosis says: a field of ``verdict.json``, what ``tidemark diagnose --json`` prints, and its sentences.
 
 Free of I/O.
 """
@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+IN_COMMON = "in common: "
 Outcome = Literal["explained", "several", "defects", "unexplained", "nothing wrong", "not asked"]
 
 
@@ -44,13 +45,19 @@ class Diagnosis(msgspec.Struct, kw_only=True):
         """The sentences, the most important first."""
         found = [*_said(self.outcome, self.explanations)]
         if self.outcome == "unexplained":
-            found += [f"in common: {one}" for one in self.common]
+            found += [f"{IN_COMMON}{one}" for one in self.common]
             found += [self.nearest] if self.nearest else []
         if self.sampled is not None:
             found.append(
                 f"asked about {self.sampled[0]:,} of {self.sampled[1]:,} keys: those of wrong rows, and others"
             )
         return found + self.notes
+
+    def brief(self) -> list[str]:
+        """What is said below a verdict: less where nothing is named, and nothing that the verdict says itself."""
+        if self.outcome in ("defects", "nothing wrong"):
+            return []
+        return [line for line in self.lines() if not line.startswith(IN_COMMON)]
 
 
 def _said(outcome: Outcome, explanations: list[Explanation]) -> list[str]:
