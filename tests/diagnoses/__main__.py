@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.diagnoses.expected import DEFECTS, expected
+from tests.diagnoses.held_out import HELD_OUT, PLACE
 from tests.diagnoses.recording import kept, record
 from tests.diagnoses.scoring import DOCUMENT, Score, counts, document, grade_of, said_by, summary
 from tidemark.diagnosis import diagnose
@@ -34,10 +35,13 @@ def main(words: list[str]) -> int:
         scores.append(scored(place, folder))
         one = scores[-1]
         print(one.grade, *place, one.kind, one.said, f"{one.seconds:.2f} s", sep=" · ", flush=True)
-    for row in [*counts(scores), *summary(scores)]:
-        print(row if isinstance(row, str) else " · ".join(row))
+    for row in counts(scores):
+        print(" · ".join(row))
+    for text in summary(scores):
+        print(text)
     if not words and scores:
-        DOCUMENT.write_text(document(scores, []))
+        of_mutants = [one for one in scores if one.place != PLACE]
+        DOCUMENT.write_text(document(of_mutants, [one for one in scores if one.place == PLACE]))
     return 0 if scores and all(one.grade != "wrong" for one in scores) else 1
 
 
@@ -50,7 +54,8 @@ def evidences() -> Iterator[tuple[tuple[str, str, str], Path]]:
 
 def scored(place: tuple[str, str, str], folder: Path) -> Score:
     """The diagnosis of one run, and its grade."""
-    run, expects = RunDirectory(folder), expected(*place)
+    is_held_out, run = place[0] == PLACE, RunDirectory(folder)
+    expects = HELD_OUT[place[1]].expected if is_held_out else expected(*place)
     verdict, begin = judge(run), time.monotonic()
     found = diagnose(run, verdict, lambda: time.monotonic() > begin + BUDGET_S)
     seconds = round(time.monotonic() - begin, 2)

@@ -1,7 +1,7 @@
 """Mutants that the diagnosis was made without: other changes, joins and seeds, each with the expected diagnosis.
 
-They are recorded and scored as the others are, and counted separately. What is found out with them is not used to change
-the diagnosis; new ones take the place of those that were.
+They are recorded and scored as the others are, and counted separately. What is found out with them is not used to
+change the diagnosis; new ones take the place of those that were.
 """
 
 from __future__ import annotations

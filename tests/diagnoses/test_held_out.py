@@ -1,4 +1,4 @@
-"""Each held-out mutant is wrong: it is run on a real stack, and leaves its evidence for ``python -m tests.diagnoses``."""
+"""Each held-out mutant is found on a real stack, and leaves its evidence for ``python -m tests.diagnoses``."""
 
 from __future__ import annotations
 

@@ -348,7 +348,8 @@ def _computed(
     ]
     id_of = next((one for one in ids if keys and all(one(row[0]) == key for row, key in keys.items())), None)
     counts = range(last + 1, last + 9)
-    many = next((n for n in counts if all(known[row] == {of(key, n)} for row, key in keys.items())), 0)
+    fitting = [n for n in counts if all(known[row] == {of(key, n)} for row, key in keys.items())]
+    many = max(fitting, default=0)  # where all rows of the others are missing, fewer fit as well
 
     def where(row: Came) -> T | None:
         return None if id_of is None or not many else of(id_of(row[0]), many)

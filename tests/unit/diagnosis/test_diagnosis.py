@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.diagnoses.expected import DEFECTS
 from tidemark.diagnosis import diagnose
 from tidemark.diagnosis.fitted_changes import roundest
 from tidemark.diagnosis.key_hashes import partition_of
@@ -21,8 +22,7 @@ NAMED = {
     "mutant_left_outer_transaction_lost": [["missing: task"]],
     "mutant_refs_missing": [["without places"]],
     "mutant_sink_doubles": [["doubled: all rows"]],
-    "defect_unused_side": [["unused-side-holds-the-watermark"]],
-    "defect_left_semi_same_batch": [["left-semi-loses-same-batch-rows"]],
+    **{f"defect_{name}": [[defect]] for name, defect in DEFECTS.items()},
 }
 
 
