@@ -26,7 +26,7 @@ Written by `python -m tests.diagnoses`, from the evidence of real runs that `pyt
 a changed *contract* (or step, or reading of columns), a *delivery* of a group of rows, *single rows* of the output, a
 known *defect* of Spark, or *nothing*. *first*: the one answer, or the first of several, is the true one; *among three*:
 it is the second or third of several; *silent*: nothing is named; *wrong*: what is named is something else. Silence is
-right where nothing can express a mutant.
+right where nothing can express a mutant. An answer that is a range (`<=`) is right if the true number is in it.
 
 """
 

@@ -29,7 +29,8 @@ MADE_BY_HOURS = (
 """Written by a command that runs for half an hour or more; each is read if it is there."""
 DOCUMENTS = (
     "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "tidemark/sink/README.md",
-    "tests/results/DIAGNOSES.md", "tests/results/EVIDENCE.md", "tests/results/HISTORIES.md", "tests/results/JOINS.md", "tests/results/SCORE.md",
+    "tests/results/DIAGNOSES.md",
+    "tests/results/EVIDENCE.md", "tests/results/HISTORIES.md", "tests/results/JOINS.md", "tests/results/SCORE.md",
     "tests/golden/README.md", "spark_bugs/README.md",
     *(name for name in MADE_BY_HOURS if (tree.ROOT / name).is_file()),
     *sorted(tree.name_of(path) for path in (tree.ROOT / "docs").rglob("*.md")),

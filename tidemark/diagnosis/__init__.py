@@ -29,6 +29,15 @@ __all__ = ["LARGEST", "Diagnosis", "Explanation", "diagnose"]
 LARGEST = 300_000
 """Of more input records nothing is asked: reading them again takes longer than any answer may."""
 
+_OF_AUDIT = (
+    "an audit is not diagnosed: rows of it may be undetermined, and under another contract others are, so that no"
+    " answer would be exact"
+)
+_OF_CHAIN = (
+    "a chain is not diagnosed but for known defects: a change of one step changes the input of the next, and only"
+    " single joins are asked about"
+)
+
 
 def diagnose(run: Evidence, verdict: Verdict, is_over: Callable[[], bool] = lambda: False) -> Diagnosis:
     """Say what explains the findings of a run. ``is_over`` tells whether the time for it is over.
@@ -41,9 +50,7 @@ def diagnose(run: Evidence, verdict: Verdict, is_over: Callable[[], bool] = lamb
     if verdict.defects_total and not verdict.unexplained_total:
         return of_defects(verdict, manifest.versions.get("spark"))
     if manifest.audit is not None:
-        return Diagnosis(
-            outcome="not asked", notes=["an audit is not diagnosed: rows of it may be undetermined"]
-        )
+        return Diagnosis(outcome="not asked", notes=[_OF_AUDIT])
     if is_chain(manifest.contract):
-        return Diagnosis(outcome="not asked", notes=["a chain is not diagnosed: only single joins are"])
+        return Diagnosis(outcome="not asked", notes=[_OF_CHAIN])
     return diagnose_join(run, verdict, is_over)

@@ -9,7 +9,7 @@ import pytest
 from tests.diagnoses.expected import DEFECTS
 from tidemark.diagnosis import diagnose
 from tidemark.diagnosis.fitted_changes import roundest
-from tidemark.diagnosis.key_hashes import partition_of
+from tidemark.diagnosis.key_hashes import murmur2, partition_of
 from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import judge
 
@@ -66,3 +66,9 @@ def test_a_bound_is_the_roundest_number_that_fits():
 def test_the_partition_of_a_key_is_that_of_spark():
     # Spark 4.2: SELECT pmod(hash('i-0000011'), 2), pmod(hash('i-0000006'), 2)
     assert [partition_of(key, 2) for key in ("i-0000011", "i-0000006")] == [1, 1]
+
+
+@pytest.mark.parametrize(("key", "hashed"), [("21", -973932308), ("foobar", -790332482), ("abc", 479470107)])
+def test_the_hash_of_a_key_is_that_of_kafka(key, hashed):
+    # Kafka 4.3: org.apache.kafka.common.utils.Utils.murmur2
+    assert murmur2(key.encode()) == hashed % 2**32
