@@ -11,7 +11,7 @@ Free of Spark, Kafka and files. ``diagnose`` takes evidence, its verdict and a c
     search            one change, then two; what explains everything, and what explains it as well
     end_of_run        the diagnosis that a red run has by itself
 
-The answer, as data and in sentences, is ``formats.explanations``.
+The answer, as data and in sentences, is ``formats.run_diagnosis``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from tidemark.diagnosis.search import diagnose_join, of_defects
 from tidemark.formats.chain import is_chain
-from tidemark.formats.explanations import Diagnosis, Explanation
+from tidemark.formats.run_diagnosis import Diagnosis, Explanation
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.verdict import Verdict
 

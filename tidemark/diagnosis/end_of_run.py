@@ -12,7 +12,7 @@ import msgspec
 
 from tidemark.diagnosis import diagnose
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.explanations import Diagnosis
+from tidemark.formats.run_diagnosis import Diagnosis
 from tidemark.oracle.verdict import Verdict
 
 BUDGET_S = 5.0

@@ -18,7 +18,7 @@ from tidemark.diagnosis.contract_changes import contract_changes, output_changes
 from tidemark.diagnosis.deliveries import RowDelivery, deliveries, is_little, single_rows
 from tidemark.diagnosis.fitted_changes import fitted_changes
 from tidemark.diagnosis.setting import Change
-from tidemark.formats.explanations import Diagnosis, Explanation
+from tidemark.formats.run_diagnosis import Diagnosis, Explanation
 from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.verdict import Verdict

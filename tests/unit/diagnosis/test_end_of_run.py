@@ -12,7 +12,7 @@ import tidemark
 from tests.golden.judging import run_command
 from tidemark.diagnosis import end_of_run
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.explanations import Diagnosis
+from tidemark.formats.run_diagnosis import Diagnosis
 from tidemark.oracle import Verdict, judge
 from tidemark.reports import failure_lines
 from tidemark.runner.one_run import seal_and_judge
