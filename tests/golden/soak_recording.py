@@ -36,7 +36,7 @@ def keep(folder: Path) -> None:
     for manifest in sorted(folder.glob("*/manifest.json")):
         add(manifest.parent, SOAK / manifest.parent.name)
     for summary in folder.glob("campaign.json"):
-        (SOAK / summary.name).write_bytes(PATH.sub(b"", summary.read_bytes()))
+        (SOAK / summary.name).write_bytes(PATH.sub(b"", summary.read_bytes()).rstrip() + b"\n")
 
 
 if __name__ == "__main__":
