@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidemark.formats.evidence import Manifest
-from tidemark.formats.faults import Fault
+from tidemark.formats.faults import CommitPoint, Fault
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.spark.known_defects import BY_NAME
@@ -71,6 +71,7 @@ class VerdictPage:
     verdict: str
     pipeline: str
     kind: str
+    is_audit: bool
     delivery: str
     about: Sequence[tuple[str, str]]
     headlines: Sequence[str]
@@ -96,6 +97,7 @@ def verdict_page(
         verdict=verdict.verdict,
         pipeline=verdict.pipeline,
         kind=verdict.kind.replace("_", " "),
+        is_audit=manifest.audit is not None,
         delivery=verdict.delivery,
         about=_about(verdict, manifest),
         headlines=headlines(verdict),
@@ -143,13 +145,19 @@ def headlines(verdict: Verdict) -> list[str]:
     """What to read first: causes, then known defects; of an ``UNKNOWN`` run its reasons."""
     causes = [cause.message for cause in first_read(verdict.causes)]
     defects = [
-        f"{total:,} finding{'' if total == 1 else 's'} of the known defect {name}"
+        f"{total:,} finding{'' if total == 1 else 's'} of {name}, a known defect of Spark{_ticket(name)}"
         f"{', accepted' if name in verdict.accepted_total else ''}"
         for name, total in verdict.defects_total.items()
     ]
     if verdict.verdict == "UNKNOWN":
         return [*(f"inconclusive because {reason}" for reason in verdict.inconclusive), *defects]
     return [*causes, *defects]
+
+
+def _ticket(name: str) -> str:
+    """The ticket of a defect, in brackets, if there is one."""
+    defect = BY_NAME.get(name)
+    return f" ({defect.ticket})" if defect is not None and defect.ticket else ""
 
 
 def _new(verdict: Verdict) -> list[FindingGroup]:
@@ -210,6 +218,15 @@ def _goals(verdict: Verdict) -> list[GoalLine]:
     return sorted(lines, key=lambda line: (line.met or not line.asked, line.asked != "required"))
 
 
+_MEANT: dict[str, str] = {
+    CommitPoint.PLANNED: "the offsets of the batch are logged, and nothing of it is written",
+    CommitPoint.HALF_WRITTEN: "some of its rows are written",
+    CommitPoint.WRITTEN: "all of its rows are written, and it is not committed",
+    CommitPoint.NO_DATA: "it reads no rows, and emits those that the watermark makes due",
+}
+"""Where in a batch a fault is injected, for a reader who has not seen the commit points before."""
+
+
 def injected_line(faults: Sequence[Fault]) -> str:
     """What was injected, and the longest recovery, in a sentence; empty if nothing was."""
     done = Counter(f"{fault.label} at {fault.point}" for fault in faults if fault.injected)
@@ -221,7 +238,10 @@ def injected_line(faults: Sequence[Fault]) -> str:
     longest = f"; its batch was committed after {max(recoveries):.1f} s" if recoveries else ""
     if len(recoveries) > 1:
         longest = f"; their batches were committed after at most {max(recoveries):.1f} s"
-    return f"{total:,} fault{'' if total == 1 else 's'} injected: {kinds}{longest}."
+    points = dict.fromkeys(str(fault.point) for fault in faults if fault.injected)
+    meant = "; ".join(f"{point}: {_MEANT[point]}" for point in points if point in _MEANT)
+    said = f"{total:,} fault{'' if total == 1 else 's'} injected: {kinds}{longest}."
+    return f"{said} ({meant}.)" if meant else said
 
 
 def _fault_line(fault: Fault) -> FaultLine:

@@ -151,10 +151,10 @@ def test_new_findings_come_before_those_of_a_known_defect_each_with_its_smallest
     text = said(page_of(small_run(tmp_path), small_verdict()))
 
     parts = (
-        "INVALID x left outer, judged as at-least-once",
+        "INVALID x left outer, Spark x, sink x; judged as at-least-once",
         "30 of 60 rows: x",
         "For example: x",
-        "1 finding of the known defect x, accepted",
+        "1 finding of x, a known defect of Spark, accepted",
         "lost_rows 30",
         "A joined or semi row that a committed batch owed never came.",
         "Smallest example x x x",
@@ -227,9 +227,9 @@ def test_what_was_injected_and_the_longest_recovery_are_said_at_the_top(golden):
         "3 faults injected: 3 × kill executor at planned; their batches were committed after at most 8.9 s."
         in page
     )
-    assert (
-        injected_line([fault()])
-        == "1 fault injected: 1 × kill driver at written; its batch was committed after 9.5 s."
+    assert injected_line([fault()]) == (
+        "1 fault injected: 1 × kill driver at written; its batch was committed after 9.5 s."
+        " (written: all of its rows are written, and it is not committed.)"
     )
     assert injected_line([]) == ""
 

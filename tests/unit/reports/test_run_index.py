@@ -104,7 +104,7 @@ def test_a_line_says_what_was_run_and_what_is_wrong(tmp_path):
 
     assert (line.verdict, line.said) == (
         "INVALID",
-        "30 of 60 rows: x; 1 finding of the known defect x, accepted",
+        "30 of 60 rows: x; 1 finding of x, a known defect of Spark, accepted",
     )
     assert (line.faults, line.sink, line.spark, line.took) == ("kill driver", "x", "x", "45 s")
     assert (line.name, line.rows, line.recovery_s) == ("night/1", 6, 9.5)
