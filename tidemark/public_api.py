@@ -217,7 +217,6 @@ class AuditChoices(TypedDict, total=False):
     may_create_offsets_topic: bool
     redact: bool
     redact_salt: str | Path | None
-    diagnosis: bool
     report: AuditReport
 
 

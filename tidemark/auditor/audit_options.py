@@ -43,7 +43,6 @@ class AuditOptions:
     ``progress`` are files and folders with progress reports of Spark, or event logs.
     ``read_state``: where the log was trimmed, the state that is left of the batches before is read, too.
     ``redact`` keeps redacted evidence only, with pseudonyms of the salt in the file ``redact_salt``, or a random one.
-    ``diagnosis``: an ``INVALID`` audit says whether its cause was looked for.
     ``may_create_offsets_topic``: reads also where that makes the cluster create its topic for the offsets of groups.
     """
 
@@ -68,7 +67,6 @@ class AuditOptions:
     may_create_offsets_topic: bool = False
     redact: bool = False
     redact_salt: Path | None = None
-    diagnosis: bool = True
     report: Report = field(default=report_nothing, compare=False)
 
     def command(self) -> str:

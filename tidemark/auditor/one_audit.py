@@ -33,7 +33,6 @@ from tidemark.auditor.audited_topics import AuditedTopics
 from tidemark.auditor.checkpoint_store import FULL_DISK, CheckpointCopy, opened_checkpoint
 from tidemark.auditor.reported_batches import ReportedBatches, with_reports
 from tidemark.auditor.state_before import StateWanted, is_read, must_have_java, write_state_before
-from tidemark.diagnosis.end_of_run import add_diagnosis
 from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import FORMAT, Batch, Manifest, RunDirectory, StateInfo
@@ -96,7 +95,7 @@ def _audited(
         _collect(options, checkpoint, contract, directory)
         seal(directory.path)
         options.report("judge", 0, 1)
-        verdict = _judge(directory, is_diagnosed=options.diagnosis)
+        verdict = _judge(directory)
         options.report("judge", 1, 1)
     return AuditResult(verdict, path, options.command())
 
@@ -115,18 +114,17 @@ def _audited_and_redacted(
             clear = audit_with_tables(RunDirectory(folder)).verdict
             directory = redactor.redact(folder, path)
             with judged_alike(clear, path) as verdicts:
-                verdicts.append(_judge(directory, is_diagnosed=options.diagnosis))
+                verdicts.append(_judge(directory))
             options.report("judge", 1, 1)
     except OSError as error:
         raise _not_written(path, error) from error
     return AuditResult(verdicts[0], path, "")
 
 
-def _judge(directory: RunDirectory, *, is_diagnosed: bool) -> Verdict:
+def _judge(directory: RunDirectory) -> Verdict:
     """Judge sealed evidence, and write the verdict and the tables beside it."""
     audit = audit_with_tables(directory)
     audit.verdict.sealed = True
-    add_diagnosis(directory, audit.verdict, is_wanted=is_diagnosed)
     directory.write_json("verdict", audit.verdict)
     report_beside(directory, audit.verdict)
     for name, rows in audit.tables.items():

@@ -25,7 +25,6 @@ from tidemark.cli.shared_options import (
     Evidence,
     Functions,
     KafkaConf,
-    NoDiagnosis,
     Project,
     PyFiles,
     Redact,
@@ -142,7 +141,6 @@ def audit_command(
     may_create_offsets_topic: MayCreate = False,
     redact: Redact = False,
     redact_salt: RedactSalt = None,
-    no_diagnosis: NoDiagnosis = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge a query that tidemark did not start, from its checkpoint and its topics; nothing is changed there.
@@ -162,7 +160,7 @@ def audit_command(
         spark_version=spark_version, run_dir=run_dir, accept=tuple(accept or ()),
         progress=tuple(progress or ()), read_state=read_state, functions=functions, python=spark,
         project=project, py_files=tuple(py_files or ()), may_create_offsets_topic=may_create_offsets_topic,
-        redact=redact, redact_salt=redact_salt, diagnosis=not no_diagnosis,
+        redact=redact, redact_salt=redact_salt,
     )  # fmt: skip
     _audit_and_show(options, as_json=as_json)
 

@@ -24,7 +24,7 @@ LARGEST_AT_END = 50_000
 def add_diagnosis(directory: RunDirectory, verdict: Verdict, *, is_wanted: bool = True) -> None:
     """Give an ``INVALID`` verdict its diagnosis, in place. Raises nothing but what ends a program."""
     verdict.diagnosis = msgspec.UNSET
-    if not is_wanted or verdict.verdict != "INVALID":
+    if not is_wanted or verdict.verdict != "INVALID" or verdict.audit is not msgspec.UNSET:
         return
     end = time.monotonic() + BUDGET_S
     try:

@@ -114,3 +114,13 @@ def test_a_chain_is_diagnosed_where_a_known_defect_explains_it(name, says):
     assert isinstance(verdict.diagnosis, Diagnosis)
     assert verdict.diagnosis.outcome == ("not asked" if says else "defects")
     assert " ".join(verdict.diagnosed).startswith(says)
+
+
+def test_an_audit_is_not_asked_about():
+    run = RunDirectory(RECORDED / "audit_spark_3_5")
+    verdict = judge(run)
+
+    end_of_run.add_diagnosis(run, verdict)
+
+    assert verdict.verdict == "INVALID"
+    assert verdict.diagnosis is msgspec.UNSET
