@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from tidemark.formats.record_columns import read_lines
 from tidemark.formats.record_files import is_parquet, read_records
 from tidemark.formats.trace import TraceReader
 
+_PACKED = re.compile(r'<template id="run-data">([A-Za-z0-9+/=]+)</template>')
 LEAST = 4
 """A shorter value may stand anywhere by chance."""
 OF_A_HASH = frozenset("abcdefghijklmnopqrstuvwxyz234567")
@@ -80,7 +84,12 @@ def _text(path: Path) -> str:
             return str(file.read().decode())
     if is_parquet(path):
         return b"".join(read_lines(path, STORED[path.stem])).decode() + path.read_bytes().decode("latin-1")
-    return path.read_bytes().decode("utf-8", "replace")
+    return _PACKED.sub(_unpacked, path.read_bytes().decode("utf-8", "replace"))
+
+
+def _unpacked(found: re.Match[str]) -> str:
+    """What a page's script reads, as it is: compressed and in base64 it would have short values by chance."""
+    return zlib.decompress(base64.b64decode(found[1])).decode()
 
 
 def found_in(values: set[str], text: str) -> list[str]:
