@@ -1,0 +1,11 @@
+"""Makes the run of a bug smaller: the smallest trace, faults and settings that show the same bug.
+
+flaky_trials       trials of a predicate that is dear and may be flaky, remembered by content
+shrinker           the search: passes from coarse to fine, to a fixed point
+shrinkable         what is made smaller: a case and its faults, their size and their digest
+record_passes      the passes over records: keys, batches, rows, fields, ids, times
+setting_passes     the passes over faults, run mode, partitions, settings, and the contract of a described join
+bug_signature      which bug it is: what a smaller run must show to be the same
+predicted_batches  the batches that Spark will make of a case
+predicted_bug      whether Spark's rules, with its known defects, can show a bug at all: asked before a run
+"""

@@ -1,0 +1,80 @@
+"""Which bug a finding shows: what a smaller run has to show to be a run of the same bug.
+
+Free of I/O. Ids, times, batches and counts are no part of it: they change when a run becomes smaller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.errors import UsageError
+from tidemark.formats.contract import Contract
+from tidemark.oracle import Verdict
+from tidemark.oracle.findings import Finding
+
+
+@dataclass(frozen=True)
+class BugSignature:
+    """``property`` and ``defect`` of the finding, the ``kind`` of the join, and what the finding is ``about``: a pair,
+    a semi row, the NULL row of a side, the state of a side, or the query as a whole.
+    """
+
+    property: str
+    defect: str | None
+    kind: str
+    about: str
+
+    def __str__(self) -> str:
+        known = f", known defect {self.defect}" if self.defect else ""
+        return f"{self.property} of {self.about} in a {self.kind} join{known}"
+
+
+def signature_of(finding: Finding, contract: Contract) -> BugSignature:
+    """The bug that a finding shows."""
+    return BugSignature(finding.property, finding.defect, str(contract.kind), _about(finding, contract))
+
+
+def signatures_in(verdict: Verdict, contract: Contract) -> set[BugSignature]:
+    """The bugs that a verdict shows."""
+    return {signature_of(finding, contract) for finding in verdict.findings}
+
+
+def chosen_finding(verdict: Verdict, number: int | None) -> Finding:
+    """The finding with a number, from 1, in the order of the verdict; by default the first that no defect explains.
+
+    Raises ``UsageError`` if there is none.
+    """
+    findings = verdict.findings
+    if not findings:
+        raise UsageError(
+            f"the run is {verdict.verdict}, and has no finding",
+            detail="only a finding can be shown by a smaller run",
+            hint="`tidemark check DIR` judges a run directory",
+        )
+    if number is None:
+        return next((one for one in findings if one.defect is None), findings[0])
+    if not 1 <= number <= len(findings):
+        raise UsageError(
+            f"there is no finding {number}",
+            detail=f"the verdict has examples of {len(findings)} findings",
+            hint=f"--finding 1 to {len(findings)}, in the order of `findings` in verdict.json",
+        )
+    return findings[number - 1]
+
+
+def _about(finding: Finding, contract: Contract) -> str:
+    if not finding.row:
+        topics = {place.split("/")[0] for place in finding.written}
+        sides = [
+            name
+            for name, side in (("left", contract.left), ("right", contract.right))
+            if side.topic in topics
+        ]
+        return f"the {' and '.join(sides)} side" if sides else "the query"
+    left = finding.row.get(contract.output.left_id)
+    if contract.output.right_id is None:
+        return "a semi row"
+    right = finding.row.get(contract.output.right_id)
+    if left is not None and right is not None:
+        return "a pair"
+    return f"a NULL row of the {'left' if left is not None else 'right'} side"

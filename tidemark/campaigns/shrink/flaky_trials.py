@@ -1,0 +1,146 @@
+"""Trials of a predicate that is dear and may be flaky: whether a candidate is *red*, that is, shows the bug.
+
+Free of I/O but for what its caller hands in. A red trial is certain, because the bug was seen; a green one is not. So
+the first run is repeated for its rate; a candidate is rejected after so many green trials in a row that one as red as
+the first would hardly give them (one, if the first was always red), and accepted after two or three red ones. Each
+trial is remembered by the candidate's digest and its number: who asks again, in another process too, runs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Candidate = TypeVar("Candidate")
+
+FIRST_REDS = 3
+"""How many red trials of the first run give its rate: three trials, if all of them are."""
+MOST_TRIALS = 60
+"""Of one candidate, and of the first run: of a bug that comes in one run of 20 three are seen in as many."""
+WRONGLY_REJECTED = 0.2
+"""How likely a candidate that is as red as the first run may be to be rejected. It costs size, never correctness."""
+FINAL_TRIALS = 5
+
+
+class BudgetSpent(Exception):
+    """The time for trials is over."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """So many trials ``of`` which so many were ``red``."""
+
+    red: int
+    of: int
+
+    @property
+    def rate(self) -> float:
+        """The share of red ones, 0 to 1."""
+        return self.red / self.of if self.of else 0.0
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether some were red and some were not."""
+        return 0 < self.red < self.of
+
+    def __str__(self) -> str:
+        return f"{self.red} of {self.of} runs"
+
+
+@dataclass
+class FlakyTrials(Generic[Candidate]):
+    """``run`` is one trial, ``digest`` names a candidate by its content, ``possible`` says whether it can be
+    red at all: if not, nothing is run. ``outcomes`` are those of earlier trials by digest, ``ended``
+    hears of each new one. ``is_over`` tells when the time is over.
+    """
+
+    run: Callable[[Candidate], bool]
+    digest: Callable[[Candidate], str]
+    possible: Callable[[Candidate], bool] = lambda _candidate: True
+    outcomes: dict[str, list[bool]] = field(default_factory=dict)
+    ended: Callable[[str, bool], None] = lambda _digest, _red: None
+    is_over: Callable[[], bool] = lambda: False
+    first: Measured | None = field(default=None, init=False)
+    trials: int = field(default=0, init=False)
+    told: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._asked: Counter[str] = Counter()
+        self._impossible: dict[str, bool] = {}
+        self._refuted: set[str] = set()
+        self._unlimited = False
+
+    def measure(self, first: Candidate) -> Measured:
+        """Repeat the first run for its rate; none is red if the bug cannot be shown again. Raises ``BudgetSpent``."""
+        red = of = 0
+        while red < FIRST_REDS and of < MOST_TRIALS:
+            red += self._trial(first)
+            of += 1
+        self.first = Measured(red, of)
+        return self.first
+
+    @property
+    def patience(self) -> int:
+        """How many green trials in a row reject a candidate."""
+        rate = 1.0 if self.first is None else self.first.rate
+        if rate >= 1.0:
+            return 1
+        wanted = math.log(WRONGLY_REJECTED) / math.log(1.0 - max(rate, 1e-9))
+        return max(1, min(MOST_TRIALS, math.ceil(wanted)))
+
+    def accepts(self, candidate: Candidate) -> bool:
+        """Whether a candidate shows the bug: two red trials, three where the first run is flaky."""
+        digest = self.digest(candidate)
+        if digest in self._refuted or not self._can_be_red(digest, candidate):
+            return False
+        wanted = 3 if self.first is not None and self.first.is_flaky else 2
+        return all(self._is_red_in_time(candidate) for _ in range(wanted))
+
+    def is_red_once(self, candidate: Candidate) -> bool:
+        """Whether a candidate shows the bug in one trial, or as many as the first run's rate asks for."""
+        return self._can_be_red(self.digest(candidate), candidate) and self._is_red_in_time(candidate)
+
+    def confirms(self, candidate: Candidate) -> bool:
+        """Run an accepted candidate again; one that is much less red than the first run is refuted for good."""
+        if self._is_red_in_time(candidate):
+            return True
+        rate = 1.0 if self.first is None else self.first.rate
+        more = max(FINAL_TRIALS, self.patience)
+        if sum(self._trial(candidate) for _ in range(more)) >= more * rate / 2:
+            return True
+        self._refuted.add(self.digest(candidate))
+        return False
+
+    def final(self, candidate: Candidate) -> Measured:
+        """Run the smallest five times, also if the time is over."""
+        self._unlimited = True
+        try:
+            return Measured(sum(self._trial(candidate) for _ in range(FINAL_TRIALS)), FINAL_TRIALS)
+        finally:
+            self._unlimited = False
+
+    def _is_red_in_time(self, candidate: Candidate) -> bool:
+        return any(self._trial(candidate) for _ in range(self.patience))
+
+    def _can_be_red(self, digest: str, candidate: Candidate) -> bool:
+        if digest not in self._impossible:
+            self._impossible[digest] = not self.possible(candidate)
+            self.told += self._impossible[digest]
+        return not self._impossible[digest]
+
+    def _trial(self, candidate: Candidate) -> bool:
+        """The next trial of a candidate: an earlier process's, while there is one, else a new one."""
+        digest = self.digest(candidate)
+        known, at = self.outcomes.setdefault(digest, []), self._asked[digest]
+        if at >= len(known):
+            if not self._unlimited and self.is_over():
+                raise BudgetSpent
+            red = self.run(candidate)
+            known.append(red)
+            self.trials += 1
+            self.ended(digest, red)
+        self._asked[digest] += 1
+        return known[at]

@@ -1,0 +1,158 @@
+"""What is made smaller: a case and its faults; how large it is, and its digest.
+
+Free of Kafka and Spark.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidemark.campaigns.case import Case, RunMode
+from tidemark.formats.contract import Contract, Side, WatermarkPolicy
+from tidemark.formats.events import decode_object, read_time_us
+from tidemark.formats.time_forms import ISO
+from tidemark.formats.trace import Record
+
+RESTARTS: dict[RunMode, int] = {"backlog": 0, "stepped": 1, "followed": 2, "interrupted": 3}
+"""Run modes by how much a reader has to know of them: in a backlog Spark decides alone, in the others somebody has to
+start, follow or interrupt the query.
+"""
+GRIDS_US = (3_600_000_000, 600_000_000, 60_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000)
+"""Round numbers, the roundest first, in microseconds: an hour, ten minutes, … a millisecond."""
+
+
+@dataclass(frozen=True)
+class Shrinkable:
+    """A case, and the ``faults`` of its run, each in the words of ``--faults``."""
+
+    case: Case
+    faults: tuple[str, ...] = ()
+
+    def with_records(self, records: tuple[Record, ...]) -> Shrinkable:
+        """The same with other records."""
+        return replace(self, case=replace(self.case, records=records))
+
+
+class CaseSize(NamedTuple):
+    """How large it is; compared field by field, in this order.
+
+    ``times`` is more, the more different event times there are and the less round they are. ``settings`` counts those
+    that are not Spark's own, ``terms`` what the contract says.
+    """
+
+    faults: int
+    rows: int
+    batches: int
+    restarts: int
+    partitions: int
+    settings: int
+    terms: int
+    fields: int
+    times: int
+    bytes: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.rows:,} rows", f"{self.batches} slices", f"{self.bytes:,} bytes"]
+        return ", ".join([f"{self.faults} faults", *parts] if self.faults else parts)
+
+
+def size_of(one: Shrinkable) -> CaseSize:
+    """The size of a case with its faults."""
+    case = one.case
+    values = [_measured(record.value) for record in case.records]
+    return CaseSize(
+        faults=len(one.faults),
+        rows=len(case.records),
+        batches=case.slices,
+        restarts=RESTARTS[case.mode] + len(case.stops),
+        partitions=case.partitions,
+        settings=len(case.conf) + bool(case.pipeline) + (case.sink != "spark"),
+        terms=terms_of(case.contract),
+        fields=sum(number for number, _ in values) + sum(map(_of_envelope, case.records)),
+        times=_times(case),
+        bytes=sum(length for _, length in values),
+    )
+
+
+def terms_of(contract: Contract) -> int:
+    """How much a contract says beyond kind and names."""
+    left, right, bound = contract.left, contract.right, contract.bound
+    listed = (left.filters, right.filters, contract.condition, contract.where, left.keys, right.keys)
+    numbers_ms = (left.watermark_delay_ms, right.watermark_delay_ms, bound.lower_ms, bound.upper_ms)
+    strict = bound.lower_strict + bound.upper_strict + (contract.policy is not WatermarkPolicy.MIN)
+    return 10 * sum(map(len, listed)) + sum(cost_ms(one or 0) for one in numbers_ms) + strict
+
+
+def cost_ms(number_ms: int) -> int:
+    """How far from simple a length of time is: 0 costs nothing, round numbers little."""
+    return 0 if number_ms == 0 else 1 + cost_us(number_ms * 1_000)
+
+
+def cost_us(time_us: int) -> int:
+    """How many grids of round numbers a time is not on: 0 to 8."""
+    return next((at for at, grid in enumerate(GRIDS_US) if time_us % grid == 0), len(GRIDS_US))
+
+
+def digest_of(one: Shrinkable) -> str:
+    """The SHA-256 of all that makes a run: equal for equal candidates in every process."""
+    case = one.case
+    told = {
+        "contract": case.contract.to_json(), "records": case.records, "flush": case.flush, "mode": case.mode,
+        "sink": case.sink, "conf": sorted(case.conf.items()), "stops": case.stops, "pipeline": case.pipeline,
+        "partitions": case.partitions, "slices": case.slices, "faults": one.faults,
+    }  # fmt: skip
+    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+
+
+@functools.lru_cache(maxsize=200_000)
+def fields_in(value: str | None) -> dict[str, Any] | None:
+    """The fields of a record whose value is a JSON object, else ``None``. Shared: not to be changed."""
+    return decode_object(value) if value is not None and value.startswith("{") else None
+
+
+def with_fields(record: Record, fields: dict[str, Any]) -> Record:
+    """The record with these fields as its value."""
+    return msgspec.structs.replace(record, value=json.dumps(fields, default=float))
+
+
+def sides_of_join(contract: Contract) -> dict[str, Side]:
+    """The sides by topic."""
+    return {side.topic: side for side in (contract.left, contract.right)}
+
+
+def time_of(record: Record, side: Side) -> int | None:
+    """The event time of a record in microseconds, if it is text at the top of a JSON object."""
+    fields = fields_in(record.value)
+    if fields is None or side.time_format != ISO or len(side.time_field.path) != 1:
+        return None
+    value = fields.get(str(side.time_field.path[0]))
+    return read_time_us(value) if isinstance(value, str) else None
+
+
+def times_of(case: Case) -> Iterator[int | None]:
+    """The event time of each record, as :func:`time_of`."""
+    sides = sides_of_join(case.contract)
+    return (time_of(record, sides[record.topic]) for record in case.records)
+
+
+def _times(case: Case) -> int:
+    found = [time_us for time_us in times_of(case) if time_us is not None]
+    return 10 * len(set(found)) + sum(map(cost_us, found))
+
+
+@functools.lru_cache(maxsize=200_000)
+def _measured(value: str | None) -> tuple[int, int]:
+    """How many fields a value has, and how many bytes."""
+    return len(fields_in(value) or ()), len((value or "").encode())
+
+
+def _of_envelope(record: Record) -> int:
+    given = (record.key, record.key_base64, record.timestamp_ms, record.event_ms)
+    return len(record.headers) + sum(one is not None for one in given)

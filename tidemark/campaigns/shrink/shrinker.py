@@ -1,0 +1,169 @@
+"""The search for a smaller candidate that still shows the bug: passes, coarse to fine, to a fixed point.
+
+Free of I/O, of Spark, and of what a candidate is. A *removal* takes units away, half of all first, then quarters, and
+so on to single ones (Zeller's ddmin, complements only). A *rewrite* offers candidates, each of which is taken if it is
+smaller. What is taken is smaller by ``size`` and accepted by the trials, so nothing ever becomes larger, and nothing
+shows another bug. Now and then the best so far is run again; a false acceptance is undone. The same arguments and
+outcomes give the same search, which is how one that was interrupted is resumed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from tidemark.campaigns.shrink.flaky_trials import BudgetSpent, Candidate, FlakyTrials, Measured
+
+CONFIRM_EVERY = 8
+"""After so many accepted candidates the best is run again."""
+
+
+@dataclass(frozen=True)
+class Removal(Generic[Candidate]):
+    """``units`` are what can be taken away, ``without`` the candidate without some of them, by number; or ``None``."""
+
+    name: str
+    units: Callable[[Candidate], Sequence[Any]]
+    without: Callable[[Candidate, frozenset[int]], Candidate | None]
+
+
+@dataclass(frozen=True)
+class Rewrite(Generic[Candidate]):
+    """``smaller`` are candidates in the place of one, best first."""
+
+    name: str
+    smaller: Callable[[Candidate], Iterable[Candidate]]
+
+
+Pass = Removal[Candidate] | Rewrite[Candidate]
+
+
+@dataclass(frozen=True)
+class Shrunk(Generic[Candidate]):
+    """``best`` is the smallest that was found, ``is_minimal`` whether no pass makes it smaller (else time was over);
+    ``first`` and ``final`` are the rates of the first run and of the best; ``undone`` counts false acceptances.
+    """
+
+    best: Candidate
+    is_minimal: bool
+    first: Measured
+    final: Measured
+    accepted: int
+    undone: int
+
+
+@dataclass
+class Shrinker(Generic[Candidate]):
+    """``taken`` hears of each candidate that becomes the best, ``tries`` which pass is at work."""
+
+    passes: Sequence[Pass[Candidate]]
+    trials: FlakyTrials[Candidate]
+    size: Callable[[Candidate], Any]
+    taken: Callable[[Candidate], None] = lambda _candidate: None
+    tries: Callable[[str], None] = lambda _name: None
+    seed: int = 0
+    accepted: int = field(default=0, init=False)
+    undone: int = field(default=0, init=False)
+
+    def shrink(self, start: Candidate) -> Shrunk[Candidate] | None:
+        """The smallest candidate; ``None`` if the first run does not show the bug again."""
+        self._line, is_minimal = [start], False
+        try:
+            first = self.trials.measure(start)
+            if not first.red:
+                return None
+            self._to_fixed_point()
+            is_minimal = True
+        except BudgetSpent:
+            first = self.trials.first or Measured(0, 0)
+        self.tries("the final runs")
+        final = self.trials.final(self.best)
+        while not final.red and not first.is_flaky and len(self._line) > 1:
+            self._undo()
+            final = self.trials.final(self.best)
+        return Shrunk(self.best, is_minimal, first, final, self.accepted, self.undone)
+
+    @property
+    def best(self) -> Candidate:
+        """The smallest so far."""
+        return self._line[-1]
+
+    def _to_fixed_point(self) -> None:
+        while True:
+            before = self.size(self.best)
+            for one in self.passes:
+                self.tries(one.name)
+                if isinstance(one, Removal):
+                    self._remove(one)
+                else:
+                    self._rewrite(one)
+            if self.size(self.best) == before and self._is_confirmed():
+                return
+
+    def _remove(self, one: Removal[Candidate]) -> None:
+        """Chunks of units, from all at once down to single ones."""
+        chunk = len(one.units(self.best))
+        rng = random.Random(f"shrink-{self.seed}-{one.name}-{chunk}")
+        while chunk:
+            for first in self._chunks(one, chunk, rng):
+                units = len(one.units(self.best))
+                some = frozenset(range(first, min(first + chunk, units)))
+                smaller = one.without(self.best, some) if some else None
+                if smaller is not None:
+                    self._take(smaller)
+            chunk = -(-chunk // 2) if chunk > 1 else 0
+
+    def _chunks(self, one: Removal[Candidate], chunk: int, rng: random.Random) -> Iterator[int]:
+        """Where chunks begin: from the back, where units that were taken away move none; seed 0 in this order."""
+        starts = list(range(0, len(one.units(self.best)), chunk))[::-1]
+        if self.seed:
+            at = rng.randrange(len(starts)) if starts else 0
+            starts = starts[at:] + starts[:at]
+        return iter(starts)
+
+    def _rewrite(self, one: Rewrite[Candidate]) -> None:
+        """Take what is smaller, and begin anew with that, until nothing of it is taken."""
+        while any(self._take(smaller) for smaller in one.smaller(self.best)):
+            pass
+
+    def _take(self, smaller: Candidate) -> bool:
+        """Make it the best, if it is smaller and shows the bug."""
+        if not self.size(smaller) < self.size(self.best) or not self.trials.accepts(smaller):
+            return False
+        self._line.append(smaller)
+        self.accepted += 1
+        self.taken(smaller)
+        return self.accepted % CONFIRM_EVERY > 0 or self._is_confirmed()
+
+    def _is_confirmed(self) -> bool:
+        """Whether the best is red again; if not, go back to the last one that is, at most to the first run."""
+        before = len(self._line)
+        while len(self._line) > 1 and not self.trials.confirms(self.best):
+            self._undo()
+        return len(self._line) == before
+
+    def _undo(self) -> None:
+        self._line.pop()
+        self.undone += 1
+        self.taken(self.best)
+
+
+def what_matters(
+    best: Candidate, trials: FlakyTrials[Candidate], variations: Iterable[tuple[str, Candidate]]
+) -> dict[str, bool]:
+    """Vary each part of the smallest: name of the part -> whether its value matters.
+
+    A part of which there are several variations does not matter if all of them show the bug. What was not varied
+    because the time was over is left out.
+    """
+    matters: dict[str, bool] = {}
+    same = trials.digest(best)
+    try:
+        for name, candidate in variations:
+            if not matters.get(name, False) and trials.digest(candidate) != same:
+                matters[name] = not trials.is_red_once(candidate)
+    except BudgetSpent:
+        pass
+    return matters
