@@ -24,6 +24,7 @@ from tidemark.cli import (
     init_commands,
     redaction_commands,
     run_commands,
+    shrink_commands,
     sink_commands,
     stack_commands,
     trace_commands,
@@ -58,7 +59,7 @@ def _options(
 
 for _module in (
     stack_commands, init_commands, run_commands, chaos_commands, contract_commands, check_commands, diagnosis_commands,
-    audit_commands,
+    audit_commands, shrink_commands,
     trace_commands, sink_commands, fuzz_commands, versions_commands, conversion_commands, redaction_commands,
 ):  # fmt: skip
     _module.register(app)

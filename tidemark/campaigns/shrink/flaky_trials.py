@@ -76,6 +76,7 @@ class FlakyTrials(Generic[Candidate]):
     def measure(self, first: Candidate) -> Measured:
         """Repeat the first run for its rate; none is red if the bug cannot be shown again. Raises ``BudgetSpent``."""
         red = of = 0
+        self._asked[self.digest(first)] = 0  # what was tried of it before counts
         while red < FIRST_REDS and of < MOST_TRIALS:
             red += self._trial(first)
             of += 1

@@ -203,7 +203,7 @@ def _moved(times: Sequence[int], at: int) -> Iterator[int]:
     for grid_us in GRIDS_US[: cost_us(times[at])]:
         down = times[at] - times[at] % grid_us
         yield from (to_us for to_us in (down, down + grid_us) if before < to_us < after)
-    yield from times[max(0, at - 1) : at] + times[at + 1 : at + 2]
+    yield from (*times[max(0, at - 1) : at], *times[at + 1 : at + 2])
 
 
 def _with_times(one: Shrinkable, times: dict[int, int]) -> Shrinkable:
@@ -236,3 +236,35 @@ def _changed(one: Shrinkable, change: Callable[[int, Record, str, Any], tuple[An
             record = record if kept == fields else with_fields(record, kept)
         records.append(record)
     return one.with_records(tuple(records))
+
+
+def variations_of(one: Shrinkable) -> Iterator[tuple[str, Shrinkable]]:
+    """Other values of each field of each record, by a name for people: ``lefts 1: k``."""
+    contract, counts = one.case.contract, dict[str, int]()
+    for at, record in enumerate(one.case.records):
+        counts[record.topic] = counts.get(record.topic, 0) + 1
+        for name, value in (fields_in(record.value) or {}).items():
+            is_time = name == str(sides_of_join(contract)[record.topic].time_field.path[0])
+            others = _other_times(one, at) if is_time else _others(value)
+            for other in others:
+                yield f"{record.topic} {counts[record.topic]}: {name}", _with_value(one, (at, name), other)
+
+
+def _others(value: Any) -> list[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, str):
+        return [f"{value}x", "other"]
+    return [value + 1, value - 1] if isinstance(value, int) else []
+
+
+def _other_times(one: Shrinkable, at: int) -> list[str]:
+    """A second and an hour earlier and later."""
+    time_us = list(times_of(one.case))[at]
+    if time_us is None:
+        return []
+    return [shortest_time(time_us + by_us) for by_us in (1_000_000, -1_000_000, GRIDS_US[0], -GRIDS_US[0])]
+
+
+def _with_value(one: Shrinkable, field: tuple[int, str], other: Any) -> Shrinkable:
+    return _changed(one, lambda at, _record, name, value: (other if (at, name) == field else value, True))

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from tidemark.campaigns.case import RUN_MODES
 from tidemark.campaigns.shrink.shrinkable import RESTARTS, Shrinkable
 from tidemark.campaigns.shrink.shrinker import Pass, Removal, Rewrite
 from tidemark.errors import BrokenContract
@@ -53,7 +52,7 @@ def _without_stops(one: Shrinkable, gone: frozenset[int]) -> Shrinkable:
 
 def _simpler_modes(one: Shrinkable) -> Iterator[Shrinkable]:
     """A run mode that needs less to be said, with the same slices; a backlog first."""
-    simpler = [mode for mode in RUN_MODES if RESTARTS[mode] < RESTARTS[one.case.mode]]
+    simpler = [mode for mode, rank in RESTARTS.items() if rank < RESTARTS[one.case.mode]]
     return (_with_case(one, mode=mode, stops=()) for mode in simpler)
 
 
@@ -124,13 +123,17 @@ def _simpler_sides(side: Side) -> Iterator[Side]:
 
 def _simpler_bounds(bound: Bound) -> Iterator[Bound]:
     if bound.window_ms is None:
-        for name, sign in (("lower_ms", -1), ("upper_ms", 1)):
-            end_ms = getattr(bound, name)
-            if end_ms:
-                signs = dict.fromkeys((1 if end_ms > 0 else -1, sign))
-                yield from (replace(bound, **{name: one * of_ms}) for of_ms in ROUND_MS for one in signs)
+        for lower_ms in _simpler_ends(bound.lower_ms):
+            yield replace(bound, lower_ms=lower_ms)
+        for upper_ms in _simpler_ends(bound.upper_ms):
+            yield replace(bound, upper_ms=upper_ms)
     yield replace(bound, lower_strict=False)
     yield replace(bound, upper_strict=False)
+
+
+def _simpler_ends(end_ms: int | None) -> list[int]:
+    """Round ends of a bound on the same side of 0."""
+    return [of_ms if end_ms > 0 else -of_ms for of_ms in ROUND_MS] if end_ms else []
 
 
 def _with_case(one: Shrinkable, **changes: Any) -> Shrinkable:

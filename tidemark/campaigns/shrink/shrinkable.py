@@ -20,9 +20,9 @@ from tidemark.formats.events import decode_object, read_time_us
 from tidemark.formats.time_forms import ISO
 from tidemark.formats.trace import Record
 
-RESTARTS: dict[RunMode, int] = {"backlog": 0, "stepped": 1, "followed": 2, "interrupted": 3}
+RESTARTS: dict[RunMode, int] = {"backlog": 0, "followed": 1, "stepped": 2, "interrupted": 3}
 """Run modes by how much a reader has to know of them: in a backlog Spark decides alone, in the others somebody has to
-start, follow or interrupt the query.
+follow, start or interrupt the query.
 """
 GRIDS_US = (3_600_000_000, 600_000_000, 60_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000)
 """Round numbers, the roundest first, in microseconds: an hour, ten minutes, … a millisecond."""

@@ -68,10 +68,13 @@ class Shrinker(Generic[Candidate]):
     undone: int = field(default=0, init=False)
 
     def shrink(self, start: Candidate) -> Shrunk[Candidate] | None:
-        """The smallest candidate; ``None`` if the first run does not show the bug again."""
+        """The smallest candidate; ``None`` if the first run does not show the bug again.
+
+        The rate of the first run is measured, unless the trials know it.
+        """
         self._line, is_minimal = [start], False
         try:
-            first = self.trials.measure(start)
+            first = self.trials.first or self.trials.measure(start)
             if not first.red:
                 return None
             self._to_fixed_point()

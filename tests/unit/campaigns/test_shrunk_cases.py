@@ -1,0 +1,220 @@
+"""Cases that become smaller by Spark's rules alone: no stack, and the evidence of real runs for what is predicted."""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemark.campaigns.case import Case
+from tidemark.campaigns.random_cases import flush_of, generate, make_contract
+from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
+from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
+from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_history
+from tidemark.campaigns.shrink.predicted_bug import PredictedBug
+from tidemark.campaigns.shrink.record_passes import variations_of
+from tidemark.campaigns.shrink.red_run import read_red_run
+from tidemark.campaigns.shrink.shrink_campaign import all_passes
+from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
+from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
+from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
+from tidemark.errors import UsageError
+from tidemark.formats.contract import Bound, JoinKind
+from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.trace import Record
+from tidemark.oracle import judge
+
+EVIDENCE = Path(__file__).parents[2] / "golden" / "evidence"
+SPARK = "4.2.0"
+LOST = BugSignature("lost_rows", "left-semi-loses-same-batch-rows", "left_semi", "a semi row")
+
+
+def record(topic, key, second, number):
+    time = f"2026-01-01T00:{second // 60:02}:{second % 60:02}.123Z"
+    value = {"id": f"{topic[0]}-{key}-{second}", "k0": key, "t": time, "unread": 1}
+    return Record(topic=topic, value=json.dumps(value), arrival_ms=1, slice=number)
+
+
+def semi_case(rows=16):
+    """A left semi join of pairs, one a minute; the pair of key z comes a batch after its time, not late."""
+    pairs = [(f"k{at % 3}", 60 * at, at // 4) for at in range(1, rows)]
+    pairs.append(("z", 60 * rows - 330, (rows - 1) // 4))
+    contract = make_contract("semi", JoinKind.LEFT_SEMI, Bound(-1_000, 1_000))
+    records = [record(topic, *pair) for pair in pairs for topic in ("lefts", "rights")]
+    return Case("semi", contract, tuple(records), flush_of(contract), partitions=1)
+
+
+def by_rules(case, signature=LOST, seed=0):
+    rules = PredictedBug(signature, SPARK)
+    trials = FlakyTrials(lambda one: rules.shows(one.case) is True, digest_of)
+    return Shrinker(all_passes(), trials, size_of, seed=seed).shrink(Shrinkable(case))
+
+
+def test_a_known_defect_becomes_as_small_as_it_can_be():
+    found = by_rules(semi_case())
+
+    case = found.best.case
+    assert found.is_minimal
+    assert len(case.records) <= 4
+    assert {"id", "k0", "t", "unread"} > set(json.loads(case.records[0].value))
+    assert case.contract.bound == Bound(0, 0)
+    assert all(json.loads(one.value)["t"].endswith("0:00Z") for one in case.records), case.records
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10_000))
+def test_every_pass_gives_cases_that_can_be_written_and_read(seed, tmp_path_factory):
+    one = Shrinkable(generate(seed), ("driver@written",))
+    for part in all_passes():
+        if isinstance(part, Removal):
+            units = len(part.units(one))
+            found = [part.without(one, frozenset(some)) for some in (range(units), range(units // 2))]
+        else:
+            found = list(part.smaller(one))[:5]
+        for smaller in filter(None, found):
+            assert smaller.case.records
+            folder = tmp_path_factory.mktemp("case")
+            smaller.case.write(folder)
+            assert {one.slice for one in smaller.case.records} <= set(range(smaller.case.slices))
+            assert all(0 <= one.partition < smaller.case.partitions for one in smaller.case.records)
+
+
+def test_a_program_keeps_its_contract():
+    one = Shrinkable(replace(semi_case(), pipeline="mine.py"))
+
+    changed = {
+        smaller.case.contract.to_json() == one.case.contract.to_json()
+        for part in all_passes()
+        if not isinstance(part, Removal)
+        for smaller in part.smaller(one)
+    }
+
+    assert changed == {True}
+
+
+@pytest.mark.parametrize(
+    ("name", "about"),
+    [
+        ("defect_left_semi_same_batch", "a semi row"),
+        ("defect_null_keys", "a NULL row of the left side"),
+        ("defect_condition_bound", "a NULL row of the left side"),
+        ("defect_null_event_time", "a NULL row of the left side"),
+        ("defect_one_sided_range", "a NULL row of the left side"),
+    ],
+)
+def test_a_real_run_of_a_defect_is_a_case_that_shows_it(name, about):
+    red = read_red_run(EVIDENCE / name)
+    rules = PredictedBug(red.signature, SPARK)
+
+    assert (red.signature.defect, red.signature.about) == (red.finding.defect, about)
+    assert rules.knows_all
+    assert any(rules.shows(start.case) for start in red.starts)
+
+
+def test_batches_are_predicted_as_a_real_backlog_planned_them():
+    """The flush of a run does not begin the query anew, that of a case does: all batches but these are the same."""
+    run = RunDirectory(EVIDENCE / "defect_left_semi_same_batch")
+    history = predicted_history(read_red_run(run.path).starts[0].case, SPARK)
+
+    told = [(one.plan.watermark_ms, one.plan.end_offsets) for one in history.batches]
+    assert told == [(one.watermark_ms, one.end_offsets) for one in run.batches()]
+
+
+def test_rules_that_planned_other_batches_are_not_asked_again():
+    rules = PredictedBug(LOST, SPARK)
+    case = semi_case()
+    planned = list(predicted_history(case, SPARK).batches)
+
+    rules.learn(case, [one.plan for one in planned])
+    assert rules.is_trusted
+    rules.learn(case, [one.plan for one in planned[:-1]])
+
+    assert not rules.is_trusted
+    assert rules.may_show(Shrinkable(replace(case, records=case.records[:1])))
+
+
+def test_a_row_that_is_not_owed_cannot_be_lost():
+    pair = BugSignature("lost_rows", None, "inner", "a pair")
+    contract = make_contract("pairs", JoinKind.INNER, Bound(0, 0))
+    records = (record("lefts", "a", 1, 0), record("rights", "a", 1, 0), record("rights", "b", 1, 0))
+    case = Case("pairs", contract, records, flush_of(contract), partitions=1)
+    rules = PredictedBug(pair, SPARK)
+
+    assert rules.may_show(Shrinkable(case))
+    assert not rules.may_show(Shrinkable(replace(case, records=records[1:])))
+
+
+def test_the_finding_with_a_number_is_chosen_and_one_that_is_not_there_is_refused():
+    run = RunDirectory(EVIDENCE / "defect_null_keys")
+    verdict, contract = judge(run), read_red_run(run.path).starts[0].case.contract
+
+    chosen = [chosen_finding(verdict, number) for number in range(1, len(verdict.findings) + 1)]
+    assert chosen == verdict.findings
+    assert chosen_finding(verdict, None) == verdict.findings[0]
+    assert len({signature_of(one, contract) for one in chosen}) == 3
+    with pytest.raises(UsageError, match="there is no finding 9"):
+        chosen_finding(verdict, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("inner", "has no finding"),
+        ("chain_windows_joined", "a chain"),
+        ("audit_spark_3_5", "did not start"),
+    ],
+)
+def test_what_cannot_be_made_smaller_is_refused(name, said):
+    with pytest.raises(UsageError, match=said):
+        read_red_run(EVIDENCE / name)
+
+
+def test_a_journal_gives_back_its_trials_and_refuses_those_of_another_search(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    journal = TrialJournal(path, "this", resume=True)
+    for red in (True, False):
+        journal.add(JournalledTrial("a", red, 0.5))
+
+    assert TrialJournal(path, "this", resume=True).outcomes == {"a": [True, False]}
+    with pytest.raises(UsageError, match="another run, another finding or other code"):
+        TrialJournal(path, "another", resume=True)
+    assert TrialJournal(path, "another", resume=False).outcomes == {}
+
+
+def test_each_field_of_each_row_is_varied():
+    one = Shrinkable(semi_case(7))
+
+    names = {name for name, _ in variations_of(one)}
+
+    assert names == {
+        f"{topic} {at}: {name}"
+        for topic in ("lefts", "rights")
+        for at in range(1, 8)
+        for name in ("id", "k0", "t", "unread")
+    }
+
+
+def test_a_program_of_plain_pyspark_has_the_batches_and_the_right_rows(tmp_path):
+    case = by_rules(semi_case()).best.case
+    history = predicted_history(case, SPARK)
+    run = PredictedRun(case, SPARK, [one.plan for one in history.batches])
+
+    program = plain_program(case.contract, case.conf, run, 'a "title"')
+
+    tree = ast.parse(program)
+    values = {
+        node.targets[0].id: ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign)
+    }
+    assert why_not_plain(case.contract, "") == ""
+    assert sum(len(left) + len(right) for start in values["STARTS"] for left, right in start) == len(
+        case.records
+    ) + len(case.flush)
+    assert len(values["STARTS"]) == 2  # the flush begins the query anew
+    assert values["EXPECTED"]
+    assert "tidemark" not in program

@@ -1,0 +1,173 @@
+"""A run directory with a finding, as what is to be made smaller.
+
+Free of Kafka and Spark. The evidence says contract, trace and sentinels, its command the pipeline and the settings of
+the session. Faults need a stack of their own: what is tried is the run without them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from tidemark.campaigns.case import Case, RunMode
+from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.shrinkable import Shrinkable
+from tidemark.errors import UsageError
+from tidemark.formats.chain import is_chain
+from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import Manifest, RunDirectory, open_run
+from tidemark.formats.project_files import PROJECT
+from tidemark.formats.trace import Record, TraceReader
+from tidemark.oracle import judge
+from tidemark.oracle.findings import Finding
+from tidemark.runner.run_options import SINKS
+from tidemark.runner.state_reader import BATCHES
+
+OF_STATE = ("lost_state", "leaked_state", "wrong_flags")
+OWN_PROGRAM = ("--app", "--py-files", "--jars", "--packages", "--functions", "--registry")
+"""What a run was given that a warm driver cannot be given."""
+
+
+@dataclass(frozen=True)
+class RedRun:
+    """``starts`` are cases of the run, most like it first: one of them has to show the bug, and is then made smaller.
+
+    ``python`` is the interpreter with the PySpark that ran, if it is not the harness's own. ``faults`` are those of the
+    run, which no start has.
+    """
+
+    directory: RunDirectory
+    finding: Finding
+    signature: BugSignature
+    starts: tuple[Shrinkable, ...]
+    faults: tuple[str, ...] = ()
+    python: Path | None = None
+
+
+def read_red_run(path: Path, number: int | None = None) -> RedRun:
+    """The run in a directory, and its finding with a number (``chosen_finding``).
+
+    Raises ``UsageError`` for a run without a finding, and for one that cannot be run again on a warm driver.
+    """
+    directory = open_run(path)
+    manifest, words = directory.manifest, shlex.split(directory.manifest.command or "")
+    _must_be_possible(directory, manifest, words)
+    contract = Contract.from_json(manifest.contract)
+    finding = chosen_finding(judge(directory), number)
+    case = _case(directory, manifest, contract, words, reads_state=finding.property in OF_STATE)
+    return RedRun(
+        directory=directory,
+        finding=finding,
+        signature=signature_of(finding, contract),
+        starts=tuple(_starts(directory, case, by_command=bool(words))),
+        faults=tuple(_values_of(words, "--faults")),
+        python=next(map(Path, _values_of(words, "--spark")), None),
+    )
+
+
+def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequence[str]) -> None:
+    where = str(directory.path)
+    if manifest.audit is not None or manifest.redacted is not None:
+        what = "redacted" if manifest.redacted is not None else "of a query that tidemark did not start"
+        raise UsageError(
+            f"the evidence in {where!r} is {what}",
+            detail="the query cannot be run again from it",
+            hint="run its join with `tidemark run`, and shrink that run",
+        )
+    if is_chain(manifest.contract):
+        raise UsageError(
+            f"{where!r} is the run of a chain",
+            detail="only runs of a single join are made smaller",
+            hint="run one of its joins as a pipeline of its own",
+        )
+    given = [option for option in OWN_PROGRAM if option in words]
+    if Contract.from_json(manifest.contract).is_decoded:
+        given.append("decode")
+    if given or (directory.path / PROJECT).is_dir():
+        raise UsageError(
+            f"the run in {where!r} needs {', '.join(given) or 'modules of a project'}",
+            detail="its trials run on a driver that is up, which has the pipeline's file and nothing else",
+            hint="put the join into one file, with records in JSON, and shrink a run of that",
+        )
+
+
+def _case(
+    directory: RunDirectory,
+    manifest: Manifest,
+    contract: Contract,
+    words: Sequence[str],
+    *,
+    reads_state: bool,
+) -> Case:
+    with TraceReader(directory.file("trace")) as reader:
+        partitions = max(topic.partitions for topic in reader.header.topics.values())
+        records = tuple(reader)
+    flush: tuple[Record, ...] = ()
+    if directory.file("flush").is_file():
+        with TraceReader(directory.file("flush")) as reader:
+            flush = tuple(reader)
+    return Case(
+        name=contract.name,
+        contract=contract,
+        records=records,
+        flush=flush,
+        sink=manifest.sink if manifest.sink in SINKS else SINKS[1],
+        conf=dict(pair.split("=", 1) for pair in _values_of(words, "--conf")),
+        states=BATCHES if reads_state else 0,
+        pipeline=_pipeline(directory, words),
+        partitions=partitions,
+    )
+
+
+def _starts(directory: RunDirectory, case: Case, *, by_command: bool) -> Iterator[Shrinkable]:
+    """The case as it ran, and with the batches that were read as its slices."""
+    batches = directory.batches()
+    pace = directory.manifest.pace
+    starts_again = any(batch.restarted for batch in batches)
+    first: RunMode = (
+        "backlog" if pace == "backlog" else "stepped" if starts_again and not by_command else "followed"
+    )
+    if pace != "timed":
+        yield Shrinkable(replace(case, mode=first))
+    as_read = replace(case, records=tuple(_by_batch(directory, case)))
+    modes: tuple[RunMode, ...] = ("backlog", "followed", "stepped")
+    for mode in sorted(modes, key=lambda one: one != first):
+        yield Shrinkable(replace(as_read, mode=mode))
+
+
+def _by_batch(directory: RunDirectory, case: Case) -> list[Record]:
+    """The records in the order of the batches that read them, each with the number of its batch as its slice."""
+    batches, numbers = directory.batches(), dict[tuple[str, int], int]()
+    inputs, found = directory.manifest.inputs, list[tuple[int, Record]]()
+    read: list[int] = []
+    for record in case.records:
+        place = record.topic, record.partition
+        start = inputs[record.topic].start_offsets.get(str(record.partition), 0)
+        offset = numbers.setdefault(place, start)
+        numbers[place] += 1
+        ends = (batch.end_offsets.get(record.topic, {}).get(str(record.partition), 0) for batch in batches)
+        at = next((number for number, end in enumerate(ends) if offset < end), len(batches))
+        found.append((at, record))
+        read.append(at)
+    slices = {number: at for at, number in enumerate(sorted(set(read)))}
+    in_order = sorted(found, key=lambda one: one[0])
+    return [msgspec.structs.replace(record, slice=slices[at]) for at, record in in_order]
+
+
+def _pipeline(directory: RunDirectory, words: Sequence[str]) -> str:
+    """The copy of its file, the name of a bundled one, or nothing: then the contract is the query."""
+    kept = directory.path / "pipeline.py"
+    if kept.is_file():
+        return str(kept.resolve())
+    name = words[2] if len(words) > 2 else ""
+    return name if name.isidentifier() else ""
+
+
+def _values_of(words: Sequence[str], option: str) -> list[str]:
+    """The values that an option has in a command."""
+    return [value for word, value in itertools.pairwise(words) if word == option]

@@ -1,0 +1,236 @@
+"""Makes a red run smaller on a warm driver: the search, its trials and its journal, and what is left on disk.
+
+First, where Spark's rules say of any case whether it shows the bug (a known defect), the case is made smaller by these
+alone, which starts nothing; what they give counts only if real runs show the bug in it. Then the search goes on with
+real runs, of which the rules only save those that cannot show it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tidemark.campaigns.shrink.bug_signature import BugSignature, signatures_in
+from tidemark.campaigns.shrink.flaky_trials import FlakyTrials, Measured
+from tidemark.campaigns.shrink.predicted_bug import PredictedBug
+from tidemark.campaigns.shrink.record_passes import record_passes, variations_of
+from tidemark.campaigns.shrink.red_run import RedRun
+from tidemark.campaigns.shrink.setting_passes import coarse_passes, fine_passes
+from tidemark.campaigns.shrink.shrinkable import CaseSize, Shrinkable, digest_of, size_of
+from tidemark.campaigns.shrink.shrinker import Pass, Shrinker, Shrunk, what_matters
+from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.errors import PipelineFailed, TidemarkError, UsageError
+from tidemark.formats.evidence import RunDirectory
+from tidemark.runner.run_options import Say, say_nothing
+
+PREDICTED_SHARE = 0.4
+"""How much of the budget the search by rules alone may take."""
+FAILURES = 3
+"""So many failures of the testbed in a row end the search: one or two may come of a candidate that stops a program."""
+
+UNKNOWN_RATES = (Measured(1, 2), Measured(1, 10))
+"""What is supposed of the rate of a start that is tried: as many green trials as one of that rate would hardly give."""
+
+
+def all_passes() -> list[Pass[Shrinkable]]:
+    """Every pass, coarse to fine."""
+    return [*coarse_passes(), *record_passes(), *fine_passes()]
+
+
+@dataclass(frozen=True)
+class ShrinkOptions:
+    """``folder`` gets journal, trials and the best so far; ``budget_s`` is for trials, in seconds."""
+
+    folder: Path
+    budget_s: float = 600.0
+    resume: bool = False
+    seed: int = 0
+    say: Say = say_nothing
+    progress: Callable[[str], None] = say_nothing
+    taken: Callable[[Shrinkable], None] = field(default=lambda _one: None)
+
+
+@dataclass(frozen=True)
+class ShrunkRun:
+    """What came of it. ``before`` and ``after`` are sizes, ``told`` how many candidates the rules rejected unrun.
+
+    ``matters`` has each part of the smallest that was varied, and whether its value matters. ``smallest`` is the
+    evidence of its last run.
+    """
+
+    signature: BugSignature
+    shrunk: Shrunk[Shrinkable]
+    before: CaseSize
+    after: CaseSize
+    trials: int
+    told: int
+    seconds: float
+    matters: dict[str, bool]
+    smallest: RunDirectory
+
+
+class WarmTrials:
+    """Trials of candidates on a warm driver, which is opened anew where one ended its programs. A context manager."""
+
+    def __init__(
+        self, open_warm: Callable[[], WarmDriver], signature: BugSignature, folder: Path, rules: PredictedBug
+    ) -> None:
+        self._open_warm = open_warm
+        self._signature = signature
+        self._folder = folder
+        self._rules = rules
+        self._failures = 0
+        self._opened = ExitStack()
+        self.last_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._warm = self._opened.enter_context(self._open_warm())
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def run(self, candidate: Shrinkable) -> bool:
+        """One trial: whether the run of a candidate shows the bug. A query that fails does not."""
+        start_s = time.monotonic()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            verdict = self._warm.run(candidate.case, self._folder)
+        except PipelineFailed:
+            return False
+        except TidemarkError as error:
+            self._failures += 1
+            if self._failures >= FAILURES:
+                raise
+            self._opened.close()
+            self._warm = self._opened.enter_context(self._open_warm())
+            return self._no_run(error)
+        finally:
+            self.last_s = time.monotonic() - start_s
+        self._failures = 0
+        self._rules.learn(candidate.case, RunDirectory(self._folder).batches())
+        return self._signature in signatures_in(verdict, candidate.case.contract)
+
+    def _no_run(self, error: TidemarkError) -> bool:
+        """A candidate that ended the programs is none; what it said stays beside the trial."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "failure.txt").write_text(f"{error}\n", encoding="utf-8")
+        return False
+
+
+def shrink_red_run(
+    red: RedRun, open_warm: Callable[[], WarmDriver], spark: str, options: ShrinkOptions
+) -> ShrunkRun:
+    """Make a red run smaller; ``spark`` is the version that runs.
+
+    Raises ``UsageError`` if no case of the run shows the bug again, ``TidemarkError`` where the testbed failed.
+    """
+    begin_s = time.monotonic()
+    rules = PredictedBug(red.signature, spark)
+    told = f"{red.signature}\0{digest_of(red.starts[0])}\0{options.seed}"
+    journal = TrialJournal(
+        options.folder / "trials.jsonl", hashlib.sha256(told.encode()).hexdigest(), resume=options.resume
+    )
+    with WarmTrials(open_warm, red.signature, options.folder / "trial", rules) as warm:
+        trials = FlakyTrials(
+            warm.run,
+            digest_of,
+            rules.may_show,
+            journal.outcomes,
+            lambda digest, was_red: journal.add(JournalledTrial(digest, was_red, round(warm.last_s, 3))),
+            lambda: time.monotonic() - begin_s > options.budget_s,
+        )
+        start = _first_red(red, trials)
+        options.progress(f"{size_of(start)}; how often the run shows the bug")
+        trials.measure(start)
+        before = size_of(start)
+        options.say(f"{red.signature}: {before}")
+        start = _by_rules_alone(start, rules, trials, options)
+        search = _Search(options, trials, size_of(start))
+        shrinker = Shrinker(all_passes(), trials, size_of, search.taken, search.tries, options.seed)
+        search.taken(start)
+        shrunk = shrinker.shrink(start)
+        if shrunk is None:
+            raise _not_again(red)
+        search.tries("what matters")
+        matters = what_matters(shrunk.best, trials, variations_of(shrunk.best))
+        smallest = options.folder / "smallest"
+        if not warm.run(shrunk.best) and not warm.run(shrunk.best):
+            options.say("the last run of the smallest did not show the bug; its rate says how often it does")
+        shutil.rmtree(smallest, ignore_errors=True)
+        shutil.move(options.folder / "trial", smallest)
+    return ShrunkRun(
+        red.signature, shrunk, before, size_of(shrunk.best), trials.trials, trials.told,
+        round(time.monotonic() - begin_s, 1), matters, RunDirectory(smallest),
+    )  # fmt: skip
+
+
+@dataclass
+class _Search:
+    """What is said of a search while it goes on."""
+
+    options: ShrinkOptions
+    trials: FlakyTrials[Shrinkable]
+    size: CaseSize
+    name: str = ""
+
+    def taken(self, one: Shrinkable) -> None:
+        self.size = size_of(one)
+        self.options.taken(one)
+        self._show()
+
+    def tries(self, name: str) -> None:
+        self.name = name
+        self._show()
+
+    def _show(self) -> None:
+        rate = f", red in {self.trials.first}" if self.trials.first is not None else ""
+        self.options.progress(f"{self.size}; {self.trials.trials} trials{rate}; trying {self.name}")
+
+
+def _first_red(red: RedRun, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
+    """The first of the starts that shows the bug: in a few trials, or else in more."""
+    for rate in UNKNOWN_RATES:
+        for start in red.starts:
+            trials.first = rate
+            if trials.is_red_once(start):
+                return start
+    raise _not_again(red)
+
+
+def _not_again(red: RedRun) -> UsageError:
+    faults = f"; it had the faults {', '.join(red.faults)}, which trials do not have" if red.faults else ""
+    return UsageError(
+        f"no run of the trace shows {red.signature} again",
+        detail=f"tried as a backlog, slice by slice, and with the batches that the run had{faults}",
+        hint="run the command of the run a few times: `reproduce:` of its verdict. A bug that needs a fault is not"
+        " made smaller; give its run fewer rows and faults by hand",
+    )
+
+
+def _by_rules_alone(
+    start: Shrinkable, rules: PredictedBug, trials: FlakyTrials[Shrinkable], options: ShrinkOptions
+) -> Shrinkable:
+    """What Spark's rules make of the start, if they say of any case whether it shows the bug, and are right."""
+    if not (rules.knows_all and rules.is_trusted and rules.shows(start.case)):
+        return start
+    end_s = time.monotonic() + options.budget_s * PREDICTED_SHARE
+    predicted = FlakyTrials[Shrinkable](
+        lambda one: rules.shows(one.case) is True, digest_of, is_over=lambda: time.monotonic() > end_s
+    )
+    options.progress(f"{size_of(start)}; by Spark's rules, without a run")
+    found = Shrinker(all_passes(), predicted, size_of, seed=options.seed).shrink(start)
+    if found is None or found.best == start:
+        return start
+    options.say(f"by Spark's rules alone: {size_of(found.best)}")
+    return found.best if trials.accepts(found.best) and rules.is_trusted else start

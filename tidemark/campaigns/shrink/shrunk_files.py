@@ -1,0 +1,184 @@
+"""What is left of a run that was made smaller: one folder that shows the bug to somebody who has never seen it.
+
+``trace.jsonl``, ``contract.json`` (and ``pipeline.py``)   the smallest case; ``tidemark run`` takes it.
+``test_NAME.py``   a test for the pytest plugin: red now, green once the bug is gone.
+``repro.py``       plain PySpark, nothing of this project; where neither Kafka nor a program is needed for the bug.
+``ticket.md``      a text for a ticket.
+``smallest/``      evidence and page of the smallest run.
+``shrunk.json``    sizes before and after, trials, rates.
+``trials.jsonl``   every trial, for ``--resume``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidemark.atomic_files import write_atomically
+from tidemark.campaigns.case import Case
+from tidemark.campaigns.shrink.bug_signature import signature_of
+from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
+from tidemark.campaigns.shrink.shrink_campaign import ShrunkRun
+from tidemark.campaigns.shrink.shrinkable import Shrinkable
+from tidemark.formats.trace import FORMAT, Header, TopicSpec, write_trace
+from tidemark.oracle import Verdict
+from tidemark.oracle.coverage import WAIVABLE
+from tidemark.oracle.findings import Finding
+from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
+from tidemark.reports.html_report import report_beside
+from tidemark.reports.kept_verdict import kept_verdict
+
+AS_A_RUN = ("backlog", "followed")
+"""The run modes that ``tidemark run`` has at the paces ``backlog`` and ``stepped``; restarts need faults there."""
+
+
+def write_best(one: Shrinkable, folder: Path) -> None:
+    """Write trace and contract of the best so far."""
+    case = one.case
+    folder.mkdir(parents=True, exist_ok=True)
+    header = Header(
+        tidemark_trace=FORMAT,
+        pace=case.pace,
+        topics={topic: TopicSpec(case.partitions) for topic in case.topics},
+        slices=case.slices,
+        waived=list(WAIVABLE),
+    )
+    write_trace(folder / "trace.jsonl", header, case.records)
+    contract = msgspec.json.format(msgspec.json.encode(case.contract.to_json()), indent=2)
+    write_atomically(folder / "contract.json", contract + b"\n")
+    kept = folder / "pipeline.py"
+    if case.pipeline.endswith(".py"):
+        shutil.copyfile(case.pipeline, kept)
+    else:
+        kept.unlink(missing_ok=True)
+
+
+def write_shrunk(found: ShrunkRun, folder: Path, *, xfail: bool = False) -> list[str]:
+    """Write everything; returns notes: what was not written, and why."""
+    case, notes = found.shrunk.best.case, list[str]()
+    write_best(found.shrunk.best, folder)
+    verdict = kept_verdict(found.smallest.path)
+    if verdict is not None:
+        report_beside(found.smallest, verdict)
+    finding = _finding(found, verdict)
+    if case.mode in AS_A_RUN:
+        (folder / f"test_{_name(case)}.py").write_text(_test(found, xfail=xfail), encoding="utf-8")
+    else:
+        notes.append(
+            f"no test: the bug needs restarts of the query ({case.mode}), which a test has by faults only"
+        )
+    why_not = why_not_plain(case.contract, case.pipeline)
+    if why_not:
+        notes.append(f"no repro.py: {why_not}")
+    else:
+        program = plain_program(case.contract, case.conf, found.smallest, _title(found))
+        (folder / "repro.py").write_text(program, encoding="utf-8")
+    (folder / "ticket.md").write_text(_ticket(found, finding, is_plain=not why_not), encoding="utf-8")
+    (folder / "shrunk.json").write_text(json.dumps(as_json(found), indent=2) + "\n", encoding="utf-8")
+    return notes
+
+
+def as_json(found: ShrunkRun) -> dict[str, Any]:
+    """Sizes, trials and rates, as plain values."""
+    return {
+        "signature": asdict(found.signature),
+        "before": found.before._asdict(),
+        "after": found.after._asdict(),
+        "is_minimal": found.shrunk.is_minimal,
+        "first": asdict(found.shrunk.first),
+        "final": asdict(found.shrunk.final),
+        "mode": found.shrunk.best.case.mode,
+        "trials": found.trials,
+        "told_by_rules": found.told,
+        "undone": found.shrunk.undone,
+        "seconds": found.seconds,
+        "any_value": [name for name, matters in found.matters.items() if not matters],
+    }
+
+
+def _finding(found: ShrunkRun, verdict: Verdict | None) -> Finding | None:
+    """The finding of the smallest run that shows the bug."""
+    contract = found.shrunk.best.case.contract
+    findings = [] if verdict is None else verdict.findings
+    return next((one for one in findings if signature_of(one, contract) == found.signature), None)
+
+
+def _name(case: Case) -> str:
+    return re.sub(r"\W+", "_", case.name).strip("_").lower() or "join"
+
+
+def _title(found: ShrunkRun) -> str:
+    signature = found.signature
+    return (
+        f"{signature.property.replace('_', ' ')}: {signature.about} in a {signature.kind} stream-stream join"
+    )
+
+
+def _test(found: ShrunkRun, *, xfail: bool) -> str:
+    case = found.shrunk.best.case
+    pipeline = '"pipeline.py"' if case.pipeline.endswith(".py") else '"contract.json"'
+    where = (
+        repr(case.pipeline) if case.pipeline and not case.pipeline.endswith(".py") else f"HERE / {pipeline}"
+    )
+    options = ['trace=HERE / "trace.jsonl"', f"sink={case.sink!r}"]
+    options += [f"conf={[f'{name}={value}' for name, value in case.conf.items()]!r}"] if case.conf else []
+    mark = f"@pytest.mark.xfail(strict=True, reason={_title(found)!r})\n" if xfail else ""
+    imports = "from pathlib import Path\n" + ("\nimport pytest\n" if xfail else "")
+    return (
+        f'"""{_title(found)}. Red as long as the bug is there."""\n\n{imports}\nHERE = Path(__file__).parent\n\n\n'
+        f"{mark}def test_{_name(case)}(run_pipeline):\n"
+        f"    result = run_pipeline(\n        {where},\n        {f',{chr(10)}        '.join(options)},\n    )\n"
+        "    result.assert_valid()\n"
+    )
+
+
+def _ticket(found: ShrunkRun, finding: Finding | None, *, is_plain: bool) -> str:
+    case, versions = found.shrunk.best.case, found.smallest.manifest.versions
+    rows = "\n".join(f"{one.slice:>5}  {one.topic:<12} {one.value}" for one in case.records)
+    defect = KNOWN_DEFECTS.get(found.signature.defect or "", "")
+    free = [name for name, matters in found.matters.items() if not matters]
+    pipeline = "pipeline.py" if case.pipeline.endswith(".py") else case.pipeline or "contract.json"
+    lines = [
+        f"# {_title(found)}",
+        "",
+        "**Versions**: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        f"**How often**: {found.shrunk.final} of the case below",
+        f"**Settings**: {', '.join(f'`{name}={value}`' for name, value in case.conf.items()) or 'Spark’s defaults'}",
+        "",
+        "## Input",
+        "",
+        f"{len(case.records)} rows, in {case.slices} parts ({case.mode}); the first column is the part:",
+        "",
+        "```text",
+        rows,
+        "```",
+        "",
+        "## What is wrong",
+        "",
+        finding.message if finding is not None else str(found.signature),
+        "",
+        *([defect, ""] if defect else []),
+        "## How to see it",
+        "",
+        *(
+            ["`python repro.py` (plain PySpark): prints what should come and what came.", ""]
+            if is_plain
+            else []
+        ),
+        f"`tidemark run {pipeline} --trace trace.jsonl --sink {case.sink}`",
+    ]
+    if free:
+        lines += [
+            "",
+            "## What does not matter",
+            "",
+            "Other values were tried of each, and the bug came all the same:",
+        ]
+        lines += ["", ", ".join(free)]
+    return "\n".join(lines) + "\n"

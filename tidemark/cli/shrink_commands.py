@@ -1,0 +1,180 @@
+"""``tidemark shrink DIR``: the smallest run that shows the same bug."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemark.cli.live_view import is_live
+from tidemark.cli.shared_options import AsJson
+from tidemark.errors import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from tidemark.campaigns.shrink.shrink_campaign import ShrunkRun
+    from tidemark.campaigns.warm_driver import WarmDriver
+    from tidemark.stack import Stack
+
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's command."""
+    app.command("shrink")(shrink_command)
+
+
+def shrink_command(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The run directory of an INVALID run.", show_default=False)
+    ],
+    finding: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Which finding to show, from 1, in the order of verdict.json; default: the first that no known defect"
+            " explains, else the first.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="How long to search: 90s, 10m, 1h. The final runs come after it."),
+    ] = "10m",
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the result goes; default: DIR-shrunk.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on where the same command was interrupted, or its time was over."),
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The order in which parts are left out.")] = 0,
+    xfail: Annotated[
+        bool, typer.Option("--xfail", help="Mark the test as one that is expected to fail (strict).")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a red run smaller: the smallest trace and settings that show the same finding, on a real stack.
+
+    The run is repeated for the rate at which it shows the finding; then slices, keys, rows, fields, times, settings and
+    terms of the contract are left out or made simpler as long as real runs show it. The result is a folder with the
+    trace, the contract, a test, a program of plain PySpark where one can show it, a text for a ticket, and the report
+    of the smallest run. Only runs of a single join; faults are left out. Exit code 0: it was made smaller.
+    """
+    budget_s, folder = seconds_of(budget), to or directory.with_name(f"{directory.resolve().name}-shrunk")
+    try:
+        found, notes = _shrink(directory, finding, folder, _Asked(budget_s, seed, resume, xfail, as_json))
+    except KeyboardInterrupt:
+        print(f"interrupted; the best so far is in {folder}; go on with --resume", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        import json
+
+        from tidemark.campaigns.shrink.shrunk_files import as_json as described
+
+        typer.echo(json.dumps({**described(found), "folder": str(folder), "notes": notes}))
+        return
+    _print(found, folder, notes)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The options of one search."""
+
+    budget_s: float
+    seed: int
+    resume: bool
+    xfail: bool
+    quiet: bool
+
+
+def _shrink(directory: Path, finding: int | None, folder: Path, asked: _Asked) -> tuple[ShrunkRun, list[str]]:
+    from tidemark.campaigns.shrink.red_run import read_red_run
+    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, shrink_red_run
+    from tidemark.campaigns.shrink.shrunk_files import write_best, write_shrunk
+    from tidemark.stack import lease, spec_to_lease
+
+    red = read_red_run(directory, finding)
+    _must_be_free(folder, resume=asked.resume)
+    with lease(spec_to_lease(red.python)) as stack, _progress(quiet=asked.quiet) as (say, progress):
+        options = ShrinkOptions(
+            folder,
+            asked.budget_s,
+            asked.resume,
+            asked.seed,
+            say,
+            progress,
+            partial(write_best, folder=folder),
+        )
+        if red.faults:
+            say(f"without its faults ({', '.join(red.faults)}): they need a stack of their own")
+        found = shrink_red_run(red, partial(_warm, stack, folder), stack.versions.get("spark", ""), options)
+    return found, write_shrunk(found, folder, xfail=asked.xfail)
+
+
+def _warm(stack: Stack, folder: Path) -> WarmDriver:
+    from tidemark.campaigns.warm_driver import WarmDriver
+
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    return WarmDriver(stack, stack.driver(), logs)
+
+
+def seconds_of(text: str) -> float:
+    """``90``, ``90s``, ``10m``, ``1.5h`` in seconds; raises ``BadParameter``."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise typer.BadParameter(f"{text!r} is no length of time: 90s, 10m, 1h", param_hint="--budget")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+def _must_be_free(folder: Path, *, resume: bool) -> None:
+    from tidemark.errors import UsageError
+
+    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            f"{str(folder)!r} is there already",
+            detail="what was made smaller before is not overwritten",
+            hint="go on with it by --resume, or name a new folder: --to DIR",
+        )
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[tuple[Callable[[str], None], Callable[[str], None]]]:
+    """What says a line, and what shows where the search is: one line on a terminal, lines now and then elsewhere."""
+    say = partial(print, file=sys.stderr, flush=True)
+    if not is_live(quiet=quiet):
+        yield say, (say if not quiet else lambda _text: None)
+        return
+    from rich.console import Console
+    from rich.status import Status
+
+    with Status("", console=Console(stderr=True)) as status:
+        yield status.console.print, status.update
+
+
+def _print(found: ShrunkRun, folder: Path, notes: list[str]) -> None:
+    shrunk = found.shrunk
+    typer.echo(f"{found.signature}")
+    typer.echo(f"before   {found.before}, red in {shrunk.first}")
+    typer.echo(f"after    {found.after}, red in {shrunk.final}")
+    typer.echo(
+        f"trials   {found.trials} in {found.seconds:g} s; {found.told} more told by Spark's rules without a run"
+    )
+    if shrunk.undone:
+        typer.echo(f"undone   {shrunk.undone} that were accepted and hardly show it")
+    if not shrunk.is_minimal:
+        typer.echo("the time was over: it may become smaller with --resume and a longer --budget")
+    free = [name for name, matters in found.matters.items() if not matters]
+    if free:
+        typer.echo(f"any value does: {', '.join(free)}")
+    for note in notes:
+        typer.echo(note)
+    for record in shrunk.best.case.records:
+        typer.echo(f"  slice {record.slice}  {record.topic}  {record.value}")
+    typer.echo(f"written: {folder}")
