@@ -149,13 +149,25 @@ def _progress(*, quiet: bool) -> Iterator[tuple[Callable[[str], None], Callable[
     """What says a line, and what shows where the search is: one line on a terminal, lines now and then elsewhere."""
     say = partial(print, file=sys.stderr, flush=True)
     if not is_live(quiet=quiet):
-        yield say, (say if not quiet else lambda _text: None)
+        yield say, (lambda _text: None) if quiet else _once_for_each_size(say)
         return
     from rich.console import Console
     from rich.status import Status
 
     with Status("", console=Console(stderr=True)) as status:
         yield status.console.print, status.update
+
+
+def _once_for_each_size(say: Callable[[str], None]) -> Callable[[str], None]:
+    """In a log, a line for each size of the best, which its text begins with."""
+    said: list[str] = []
+
+    def show(text: str) -> None:
+        if said[-1:] != [text.partition(";")[0]]:
+            said.append(text.partition(";")[0])
+            say(text)
+
+    return show
 
 
 def _print(found: ShrunkRun, folder: Path, notes: list[str]) -> None:

@@ -55,7 +55,9 @@ def plain_program(contract: Contract, conf: dict[str, str], run: Evidence, title
         "CONF": pprint.pformat(settings, width=112),
         "LEFT": _side(contract, LEFT),
         "RIGHT": _side(contract, RIGHT),
-        "CONDITION": json.dumps(" AND ".join(_conditions(contract))),
+        "CONDITION": '" AND ".join(\n        '
+        + pprint.pformat(_conditions(contract), width=80).replace("\n", "\n        ")
+        + "\n    )",
         "HOW": json.dumps(HOW[contract.kind]),
         "WHERE": "".join(f".where({json.dumps(_term(contract, term))})" for term in contract.where),
         "IDS": "1" if contract.output.right_id is None else "2",
@@ -215,7 +217,8 @@ def joined(spark, folder):
         stream(spark)
         <RIGHT>
     )
-    return left.join(right, expr(<CONDITION>), <HOW>)<WHERE>.select(<COLUMNS>)
+    condition = <CONDITION>
+    return left.join(right, expr(condition), <HOW>)<WHERE>.select(<COLUMNS>)
 
 
 def write(folder, name, number, lines):
@@ -228,6 +231,7 @@ def write(folder, name, number, lines):
 
 def main():
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.sql.shuffle.partitions", 2).config("spark.sql.session.timeZone", "UTC")
     for name, value in CONF.items():
         builder = builder.config(name, value)

@@ -119,6 +119,17 @@ def is_as_planned(history: History, batches: Sequence[Batch]) -> bool:
     return told == [(batch.watermark_ms, batch.end_offsets) for batch in batches]
 
 
+def records_by_batch(case: Case, batches: Sequence[Batch]) -> Iterator[tuple[Record, int]]:
+    """Each record of the trace, and the number of the batch that read it; of one that none read, of the one after."""
+    offsets: Counter[tuple[str, int]] = Counter()
+    for record in case.records:
+        place = record.topic, record.partition
+        offset, part = offsets[place], str(record.partition)
+        offsets[place] += 1
+        ends = (batch.end_offsets.get(record.topic, {}).get(part, 0) for batch in batches)
+        yield record, next((at for at, end in enumerate(ends) if offset < end), len(batches))
+
+
 def _published(records: Iterable[Record], case: Case) -> Ends:
     ends: Ends = {topic: dict.fromkeys(range(case.partitions), 0) for topic in case.topics}
     for record in records:

@@ -6,27 +6,31 @@ Free of Kafka and Spark; none of them knows the bug. Records that are no JSON ob
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from tidemark.campaigns.shrink.shrinkable import (
     GRIDS_US,
+    HOUR_US,
     Shrinkable,
     cost_us,
     fields_in,
+    named_fields,
+    shortest_time,
     sides_of_join,
     times_of,
     with_fields,
+    with_flush_behind,
 )
 from tidemark.campaigns.shrink.shrinker import Pass, Removal, Rewrite
 from tidemark.formats.contract import Contract
-from tidemark.formats.events import write_time
 from tidemark.formats.time_forms import ISO
 from tidemark.formats.trace import Record
 
 NAMES = "abcdefghijklmnopqrstuvwxyz"
-STEPS_US = (3_600_000_000, 60_000_000, 10_000_000, 1_000_000)
+STEPS_US = (60_000_000, 10_000_000, 1_000_000)
 """Distances at which event times are put, in their order."""
 
 
@@ -102,17 +106,10 @@ def _without_rows(one: Shrinkable, gone: frozenset[int]) -> Shrinkable | None:
 
 def _columns(one: Shrinkable) -> Sequence[tuple[str, str]]:
     """Topic and name of every field that the contract does not name."""
-    named = {topic: _named(one.case.contract, topic) for topic in one.case.topics}
+    contract = one.case.contract
+    named = {topic: named_fields(contract, side) for topic, side in sides_of_join(contract).items()}
     found = {(record.topic, name) for record in one.case.records for name in fields_in(record.value) or ()}
     return sorted((topic, name) for topic, name in found if name not in named[topic])
-
-
-def _named(contract: Contract, topic: str) -> set[str]:
-    """The names at the top of a record that the contract needs."""
-    at = 0 if topic == contract.left.topic else 1
-    side = (contract.left, contract.right)[at]
-    needed = [*contract.values[at].values(), side.time_field]
-    return {str(field.path[0]) for field in needed}
 
 
 def _without_columns(one: Shrinkable, gone: frozenset[int]) -> Shrinkable:
@@ -121,9 +118,16 @@ def _without_columns(one: Shrinkable, gone: frozenset[int]) -> Shrinkable:
 
 
 def _fields(one: Shrinkable) -> Sequence[tuple[int, str]]:
-    """Every field of every record, by the record's number; of few records only."""
+    """Every field of every record, by the record's number, but for its id, by which people name it; of few records."""
     records = one.case.records if len(one.case.records) <= _FEW else ()
-    return [(at, name) for at, record in enumerate(records) for name in fields_in(record.value) or ()]
+    sides = sides_of_join(one.case.contract)
+    ids = {topic: str(side.field(side.id).path[0]) for topic, side in sides.items()}
+    return [
+        (at, name)
+        for at, record in enumerate(records)
+        for name in fields_in(record.value) or ()
+        if name != ids[record.topic]
+    ]
 
 
 _FEW = 20
@@ -183,9 +187,9 @@ def _rounder(one: Shrinkable) -> Iterator[Shrinkable]:
     times = sorted({time_us for time_us in times_of(one.case) if time_us is not None})
     if not times or not all(side.time_format == ISO for side in sides_of_join(one.case.contract).values()):
         return
-    day_us = times[0] - times[0] % (24 * GRIDS_US[0])
+    hour_us = times[0] - times[0] % HOUR_US
     for step_us in STEPS_US:
-        yield _with_times(one, {time_us: day_us + at * step_us for at, time_us in enumerate(times, 1)})
+        yield _with_times(one, {time_us: hour_us + at * step_us for at, time_us in enumerate(times, 1)})
     for grid_us in GRIDS_US:
         rounded = {time_us: time_us - time_us % grid_us for time_us in times}
         if len(set(rounded.values())) == len(times):
@@ -199,7 +203,7 @@ def _rounder(one: Shrinkable) -> Iterator[Shrinkable]:
 def _moved(times: Sequence[int], at: int) -> Iterator[int]:
     """Where one time may go: rounder places between its neighbours, the roundest first; then onto a neighbour."""
     before = times[at - 1] if at else 0
-    after = times[at + 1] if at + 1 < len(times) else times[at] + GRIDS_US[0]
+    after = times[at + 1] if at + 1 < len(times) else times[at] + HOUR_US
     for grid_us in GRIDS_US[: cost_us(times[at])]:
         down = times[at] - times[at] % grid_us
         yield from (to_us for to_us in (down, down + grid_us) if before < to_us < after)
@@ -217,12 +221,8 @@ def _with_times(one: Shrinkable, times: dict[int, int]) -> Shrinkable:
             return value, True
         return shortest_time(times[time_us]), True
 
-    return _changed(one, moved)
-
-
-def shortest_time(time_us: int) -> str:
-    """ISO-8601 with no more digits than it needs."""
-    return write_time(time_us).replace(".000Z", "Z")
+    changed = _changed(one, moved)
+    return replace(changed, case=with_flush_behind(changed.case))
 
 
 def _changed(one: Shrinkable, change: Callable[[int, Record, str, Any], tuple[Any, bool]]) -> Shrinkable:
@@ -263,7 +263,7 @@ def _other_times(one: Shrinkable, at: int) -> list[str]:
     time_us = list(times_of(one.case))[at]
     if time_us is None:
         return []
-    return [shortest_time(time_us + by_us) for by_us in (1_000_000, -1_000_000, GRIDS_US[0], -GRIDS_US[0])]
+    return [shortest_time(time_us + by_us) for by_us in (1_000_000, -1_000_000, HOUR_US, -HOUR_US)]
 
 
 def _with_value(one: Shrinkable, field: tuple[int, str], other: Any) -> Shrinkable:

@@ -16,6 +16,7 @@ import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.predicted_batches import records_by_batch
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import UsageError
 from tidemark.formats.chain import is_chain
@@ -142,21 +143,10 @@ def _starts(directory: RunDirectory, case: Case, *, by_command: bool) -> Iterato
 
 def _by_batch(directory: RunDirectory, case: Case) -> list[Record]:
     """The records in the order of the batches that read them, each with the number of its batch as its slice."""
-    batches, numbers = directory.batches(), dict[tuple[str, int], int]()
-    inputs, found = directory.manifest.inputs, list[tuple[int, Record]]()
-    read: list[int] = []
-    for record in case.records:
-        place = record.topic, record.partition
-        start = inputs[record.topic].start_offsets.get(str(record.partition), 0)
-        offset = numbers.setdefault(place, start)
-        numbers[place] += 1
-        ends = (batch.end_offsets.get(record.topic, {}).get(str(record.partition), 0) for batch in batches)
-        at = next((number for number, end in enumerate(ends) if offset < end), len(batches))
-        found.append((at, record))
-        read.append(at)
-    slices = {number: at for at, number in enumerate(sorted(set(read)))}
-    in_order = sorted(found, key=lambda one: one[0])
-    return [msgspec.structs.replace(record, slice=slices[at]) for at, record in in_order]
+    found = list(records_by_batch(case, directory.batches()))
+    slices = {number: at for at, number in enumerate(sorted({at for _, at in found}))}
+    in_order = sorted(found, key=lambda one: one[1])
+    return [msgspec.structs.replace(record, slice=slices[at]) for record, at in in_order]
 
 
 def _pipeline(directory: RunDirectory, words: Sequence[str]) -> str:

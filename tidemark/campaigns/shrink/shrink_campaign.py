@@ -12,18 +12,21 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from tidemark.campaigns.shrink.bug_signature import BugSignature, signatures_in
-from tidemark.campaigns.shrink.flaky_trials import FlakyTrials, Measured
+from tidemark.campaigns.shrink.flaky_trials import BudgetSpent, FlakyTrials, Measured
+from tidemark.campaigns.shrink.predicted_batches import predicted_history, records_by_batch
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.record_passes import record_passes, variations_of
 from tidemark.campaigns.shrink.red_run import RedRun
 from tidemark.campaigns.shrink.setting_passes import coarse_passes, fine_passes
-from tidemark.campaigns.shrink.shrinkable import CaseSize, Shrinkable, digest_of, size_of
+from tidemark.campaigns.shrink.shrinkable import CaseSize, Shrinkable, digest_of, size_of, with_flush_behind
 from tidemark.campaigns.shrink.shrinker import Pass, Shrinker, Shrunk, what_matters
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
 from tidemark.campaigns.warm_driver import WarmDriver
@@ -162,6 +165,7 @@ def shrink_red_run(
         shrunk = shrinker.shrink(start)
         if shrunk is None:
             raise _not_again(red)
+        shrunk = replace(shrunk, best=_in_order(shrunk.best, spark, trials))
         search.tries("what matters")
         matters = what_matters(shrunk.best, trials, variations_of(shrunk.best))
         smallest = options.folder / "smallest"
@@ -173,6 +177,25 @@ def shrink_red_run(
         red.signature, shrunk, before, size_of(shrunk.best), trials.trials, trials.told,
         round(time.monotonic() - begin_s, 1), matters, RunDirectory(smallest),
     )  # fmt: skip
+
+
+def _in_order(best: Shrinkable, spark: str, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
+    """The smallest for people: slices numbered by the batches that read them, sentinels behind all, if it is red so."""
+    case = with_flush_behind(best.case)
+    history = predicted_history(case, spark)
+    if history is not None and case.mode == "backlog":
+        batches = sorted(set(history.rows.batch[: history.rows.first_sentinel]))
+        read_by = records_by_batch(case, [batch.plan for batch in history.batches])
+        if len(batches) == case.slices:
+            numbered = [msgspec.structs.replace(one, slice=batches.index(at)) for one, at in read_by]
+            case = replace(case, records=tuple(sorted(numbered, key=lambda one: one.slice)))
+    ordered = replace(best, case=case)
+    if digest_of(ordered) == digest_of(best):
+        return best
+    try:
+        return ordered if trials.accepts(ordered) else best
+    except BudgetSpent:
+        return best
 
 
 @dataclass

@@ -16,7 +16,7 @@ import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
 from tidemark.formats.contract import Contract, Side, WatermarkPolicy
-from tidemark.formats.events import decode_object, read_time_us
+from tidemark.formats.events import decode_object, read_time_us, write_time
 from tidemark.formats.time_forms import ISO
 from tidemark.formats.trace import Record
 
@@ -24,8 +24,9 @@ RESTARTS: dict[RunMode, int] = {"backlog": 0, "followed": 1, "stepped": 2, "inte
 """Run modes by how much a reader has to know of them: in a backlog Spark decides alone, in the others somebody has to
 follow, start or interrupt the query.
 """
-GRIDS_US = (3_600_000_000, 600_000_000, 60_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000)
-"""Round numbers, the roundest first, in microseconds: an hour, ten minutes, … a millisecond."""
+HOUR_US = 3_600_000_000
+GRIDS_US = (60_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000)
+"""Round numbers, the roundest first, in microseconds: a minute, ten seconds, … a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def cost_ms(number_ms: int) -> int:
 
 
 def cost_us(time_us: int) -> int:
-    """How many grids of round numbers a time is not on: 0 to 8."""
+    """How many grids of round numbers a time is not on: 0 to 6."""
     return next((at for at, grid in enumerate(GRIDS_US) if time_us % grid == 0), len(GRIDS_US))
 
 
@@ -140,6 +141,43 @@ def times_of(case: Case) -> Iterator[int | None]:
     """The event time of each record, as :func:`time_of`."""
     sides = sides_of_join(case.contract)
     return (time_of(record, sides[record.topic]) for record in case.records)
+
+
+def with_flush_behind(case: Case) -> Case:
+    """The case with sentinels that have only the fields that the contract names, far behind all its records.
+
+    As far as those of any run: the delays, the bound twice, and an hour; at a full hour.
+    """
+    contract, sides = case.contract, sides_of_join(case.contract)
+    latest_us = max((time_us for time_us in times_of(case) if time_us is not None), default=None)
+    if latest_us is None or any(time_of(record, sides[record.topic]) is None for record in case.flush):
+        return case
+    ends_ms = (
+        abs(contract.bound.lower_ms or 0),
+        abs(contract.bound.upper_ms or 0),
+        contract.bound.window_ms or 0,
+    )
+    delays_ms = (contract.left.watermark_delay_ms or 0, contract.right.watermark_delay_ms or 0)
+    first_us = latest_us + 1_000 * (2 * max(ends_ms) + max(delays_ms)) + HOUR_US
+    flush = []
+    for record in case.flush:
+        fields, side = fields_in(record.value) or {}, sides[record.topic]
+        named = {name: value for name, value in fields.items() if name in named_fields(contract, side)}
+        time_us = (-(-first_us // HOUR_US) + record.slice) * HOUR_US
+        moved = with_fields(record, {**named, str(side.time_field.path[0]): shortest_time(time_us)})
+        flush.append(msgspec.structs.replace(moved, arrival_ms=case.records[0].arrival_ms, event_ms=None))
+    return replace(case, flush=tuple(flush))
+
+
+def named_fields(contract: Contract, side: Side) -> set[str]:
+    """The names at the top of a record that the contract needs."""
+    values = contract.values[0 if side is contract.left else 1].values()
+    return {str(field.path[0]) for field in (*values, side.time_field)}
+
+
+def shortest_time(time_us: int) -> str:
+    """ISO-8601 with no more digits than it needs."""
+    return write_time(time_us).replace(".000Z", "Z")
 
 
 def _times(case: Case) -> int:
