@@ -47,7 +47,7 @@ SEEDS = 400
 """Seeds that are looked through for each defect, by Spark's rules alone."""
 REPRO_S = 180
 ABOUT = (
-    "Made by `python -m tests.shrunk` from real runs: {}. Rows, slices and bytes are before → after, without sentinels."
+    "Made by `python -m tests.shrunk` from real runs: {}. Rows, slices and bytes: before → after, without sentinels."
     " *Told by rules* are candidates that Spark's rules rejected, so that nothing was run. *Red* is how many of the last"
     " runs of the smallest show the finding; `repro.py`, plain PySpark, is red if what came is not what is right."
 )
