@@ -48,7 +48,7 @@ SEEDS = 400
 REPRO_S = 180
 ABOUT = (
     "Made by `python -m tests.shrunk` from real runs: {}. Rows, slices and bytes: before → after, without sentinels."
-    " *Told by rules* are candidates that Spark's rules rejected, so that nothing was run. *Red* is how many of the last"
+    " *Told by rules* are candidates that Spark's rules rejected, so that nothing was run. *Red*: how many of the last"
     " runs of the smallest show the finding; `repro.py`, plain PySpark, is red if what came is not what is right."
 )
 
