@@ -22,6 +22,7 @@ from tidemark.errors import BrokenEvidence, BrokenTrace, UsageError
 from tidemark.formats import storage
 from tidemark.formats.evidence import OutputRecord, RunDirectory, StateRow
 from tidemark.formats.record_files import BrokenParquet, count_records, read_parquet
+from tidemark.formats.scans import pick
 from tidemark.formats.seal import is_intact, seal
 from tidemark.formats.trace import Base64, Header, Record, TopicSpec, TraceReader, trace_sha256, write_trace
 
@@ -148,6 +149,20 @@ def test_every_field_of_a_trace_is_kept(tmp_path):
     assert count_records(stored) == len(RECORDS)
     assert storage.store_trace(stored, "jsonl").read_bytes() == text
     assert os.listdir(tmp_path) == ["trace.jsonl"]
+
+
+def test_records_are_picked_of_every_row_group_in_order_beside_one_without_rows(tmp_path):
+    path, groups = tmp_path / "trace.jsonl", tmp_path / "groups.parquet"
+    write_trace(path, HEADER, RECORDS)
+    table = pq.read_table(storage.store_trace(path, "parquet"))
+    with pq.ParquetWriter(groups, table.schema, write_page_checksum=True) as writer:
+        for part in (table.slice(0, 1), table.slice(0, 0), table.slice(1, 2), table.slice(3)):
+            writer.write_table(part)
+    sizes = pq.ParquetFile(groups).metadata
+    assert [sizes.row_group(at).num_rows for at in range(sizes.num_row_groups)] == [1, 0, 2, 1]
+
+    for asked, wanted in ((b"\1\0\1\1", [0, 2, 3]), (b"\0\1", [1]), (b"", [])):
+        assert list(pick(groups, Record, asked)) == [RECORDS[at] for at in wanted]
 
 
 @pytest.mark.parametrize(

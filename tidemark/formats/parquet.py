@@ -122,6 +122,8 @@ class RowReader:
             first = 0
             for group in range(self._file.num_row_groups):
                 rows = self._file.metadata.row_group(group).num_rows
+                if not rows:
+                    continue
                 if len(reading) == PICKING:
                     yield reading.popleft().result()
                 reading.append(pool.submit(self._wanted, group, asked[first : first + rows]))
