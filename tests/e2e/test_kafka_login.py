@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -196,34 +197,36 @@ def test_commands_take_the_login_from_a_file_and_without_one_say_what_is_missing
     assert "--kafka-conf" in without.stderr
 
 
+@contextmanager
+def known_by_its_addresses(secured, home, **login):
+    """The stack as one that somebody else runs, and the folder that is shared with it."""
+    shared = secured.work_dir(f"external-{home.parent.name}")
+    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
+    try:
+        yield up(StackSpec("external", external=External(*addresses, **login)), home=home), shared
+    finally:
+        down(home=home)
+
+
 @pytest.mark.long
 def test_an_external_stack_is_used_with_a_login_and_without_one_is_refused_at_once(
     secured, secrets, tmp_path
 ):
-    home, shared = tmp_path / "home", secured.work_dir("external")
-    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
-    with pytest.raises(KafkaRefused, match="wants TLS"):
-        up(StackSpec("external", external=External(*addresses)), home=home)
-    try:
-        external = up(
-            StackSpec("external", external=External(*addresses, kafka_conf=str(secured.kafka_conf))),
-            home=home,
-        )
+    home = tmp_path / "home"
+    with pytest.raises(KafkaRefused, match="wants TLS"), known_by_its_addresses(secured, home):
+        pass
+    with known_by_its_addresses(secured, home, kafka_conf=str(secured.kafka_conf)) as (external, shared):
         options = RunOptions("left_outer", impressions=150, run_dir=tmp_path / "run", pace="backlog")
         verdict = run_pipeline(options, stack=external).verdict
         assert verdict.verdict == "VALID", shown(verdict)
         assert files_with(secrets, tmp_path, FOLDER) == []
         assert files_with(secrets, shared, FOLDER) == []
-    finally:
-        down(home=home)
 
 
 @pytest.mark.long
 def test_an_external_stack_with_a_login_goes_on_when_its_owner_loses_an_executor_and_the_broker(
     secured, secrets, tmp_path
 ):
-    home, shared = tmp_path / "home", secured.work_dir("external-loses")
-    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
     lost = []
 
     def report(what: str, done: int, _total: int) -> None:
@@ -235,68 +238,46 @@ def test_an_external_stack_with_a_login_goes_on_when_its_owner_loses_an_executor
             secured.start("broker")
             lost.append("broker")
 
-    try:
-        external = up(
-            StackSpec("external", external=External(*addresses, kafka_conf=str(secured.kafka_conf))),
-            home=home,
-        )
+    login = {"kafka_conf": str(secured.kafka_conf)}
+    with known_by_its_addresses(secured, tmp_path / "home", **login) as (external, shared):
         options = RunOptions("left_outer", impressions=300, run_dir=tmp_path / "run", report=report)
         verdict = run_pipeline(options, stack=external).verdict
         assert len(lost) == 2
         assert verdict.verdict == "VALID", shown(verdict)
         assert files_with(secrets, tmp_path, FOLDER) == []
         assert files_with(secrets, shared, FOLDER) == []
-    finally:
-        down(home=home)
 
 
 @pytest.mark.long
 def test_a_driver_of_an_external_stack_that_its_owner_starts_again_ends_the_run_with_one_error(
     secured, secrets, tmp_path
 ):
-    home, shared = tmp_path / "home", secured.work_dir("external-lost")
-    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
-
     def report(what: str, done: int, _total: int) -> None:
         if (what, done) == ("publish", 2):
             driver = secured.driver().name
             secured.kill(driver)
             secured.start(driver)
 
-    try:
-        external = up(
-            StackSpec("external", external=External(*addresses, kafka_conf=str(secured.kafka_conf))),
-            home=home,
-        )
+    login = {"kafka_conf": str(secured.kafka_conf)}
+    with known_by_its_addresses(secured, tmp_path / "home", **login) as (external, shared):
         options = RunOptions("left_outer", impressions=150, run_dir=tmp_path / "run", report=report)
         with pytest.raises(TestbedError, match="the Spark driver was lost while the query ran"):
             run_pipeline(options, stack=external)
         assert (tmp_path / "run" / "batches.jsonl").is_file()
         assert files_with(secrets, tmp_path, FOLDER) == []
         assert not list(shared.rglob("kafka.properties"))
-        verdict = run_pipeline(
-            replace(options, run_dir=tmp_path / "again", report=report_nothing), stack=external
-        )
-        assert verdict.verdict.verdict == "VALID", shown(verdict.verdict)
-    finally:
-        down(home=home)
+        again = replace(options, run_dir=tmp_path / "again", report=report_nothing)
+        verdict = run_pipeline(again, stack=external).verdict
+        assert verdict.verdict == "VALID", shown(verdict)
 
 
 @pytest.mark.long
 def test_spark_may_have_the_login_in_a_file_of_its_own(secured, tmp_path):
-    home, shared = tmp_path / "home", secured.work_dir("external-inside")
-    inside = shared / "inside.properties"
+    inside = secured.work_dir("login-inside") / "inside.properties"
     inside.unlink(missing_ok=True)
     os.link(secured.kafka_conf, inside)
-    addresses = secured.bootstrap_servers, secured.driver().remote, str(shared), secured.bootstrap_inside
-    conf = str(secured.kafka_conf)
-    try:
-        external = up(
-            StackSpec(
-                "external", external=External(*addresses, kafka_conf=conf, kafka_conf_inside=str(inside))
-            ),
-            home=home,
-        )
+    login = {"kafka_conf": str(secured.kafka_conf), "kafka_conf_inside": str(inside)}
+    with known_by_its_addresses(secured, tmp_path / "home", **login) as (external, shared):
         path, names = external.kafka_conf_inside
         assert path == str(inside)
         assert "security.protocol" in names
@@ -304,5 +285,3 @@ def test_spark_may_have_the_login_in_a_file_of_its_own(secured, tmp_path):
         verdict = run_pipeline(options, stack=external).verdict
         assert verdict.verdict == "VALID", shown(verdict)
         assert not list(shared.rglob("kafka.properties"))
-    finally:
-        down(home=home)
