@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.functions import expr
 
 from pipelines.side_columns import PLACES, parsed
-from tidemark.formats.contract import Contract, JoinKind, Literal, Side, Term
+from tidemark.formats.contract import Contract, Literal, Side, Term
 from tidemark.formats.contract_files import join_of_file
 from tidemark.formats.field_values import literal_of
 from tidemark.formats.record_fields import BIGINT, DECIMAL, Field
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-HOW = {
-    JoinKind.INNER: "inner",
-    JoinKind.LEFT_OUTER: "leftOuter",
-    JoinKind.RIGHT_OUTER: "rightOuter",
-    JoinKind.FULL_OUTER: "fullOuter",
-    JoinKind.LEFT_SEMI: "leftSemi",
-}
 LEFT, RIGHT = "l", "r"
 """The prefix of a side's column names."""
 
@@ -59,7 +52,7 @@ def joined(contract: Contract, left: DataFrame, right: DataFrame) -> DataFrame:
     fields = contract.values
     lefts = side_rows(left, LEFT, contract.left, fields[0], contract.bound.window_ms)
     rights = side_rows(right, RIGHT, contract.right, fields[1], contract.bound.window_ms)
-    rows = lefts.join(rights, expr(" AND ".join(_conditions(contract))), HOW[contract.kind])
+    rows = lefts.join(rights, expr(" AND ".join(_conditions(contract))), contract.kind.how)
     for term in contract.where:
         rows = rows.where(_term(contract, term))
     return rows.selectExpr(*_output(contract))

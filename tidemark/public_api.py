@@ -120,13 +120,13 @@ def diagnose(run_dir: str | Path, *, budget_s: float = 10.0) -> Diagnosis:
 
     from tidemark.diagnosis import LARGEST
     from tidemark.diagnosis import diagnose as ask_again
-    from tidemark.diagnosis.end_of_run import records_of
     from tidemark.errors import UsageError
     from tidemark.formats.evidence import open_run
+    from tidemark.formats.input_offsets import records_in
     from tidemark.reports.kept_verdict import judged_verdict, kept_verdict
 
     directory = open_run(Path(run_dir))
-    records = records_of(directory)
+    records = records_in(directory.manifest.inputs)
     if records > LARGEST:
         raise UsageError(
             f"{str(run_dir)!r} has {records:,} input records",

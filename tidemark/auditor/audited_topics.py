@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from tidemark.auditor.audit_options import Report
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
 from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
+from tidemark.formats.input_offsets import records_in
 from tidemark.formats.trace import FORMAT, Header, Record, TopicSpec, write_trace
 from tidemark.kafka import client as kafka
 from tidemark.kafka.record import text_or_base64
@@ -98,8 +99,7 @@ class AuditedTopics:
                     )
 
     def _records(self, inputs: Mapping[str, InputTopic]) -> Iterator[Record]:
-        total = sum(sum(of.end_offsets.values()) - sum(of.start_offsets.values()) for of in inputs.values())
-        done = 0
+        total, done = records_in(inputs), 0
         self._report("inputs", 0, total)
         for name, about in inputs.items():
             for record in self._of_topic(name, about):

@@ -12,6 +12,7 @@ import msgspec
 
 from tidemark.diagnosis import diagnose
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.input_offsets import records_in
 from tidemark.formats.run_diagnosis import Diagnosis
 from tidemark.oracle.verdict import Verdict
 
@@ -28,7 +29,7 @@ def add_diagnosis(directory: RunDirectory, verdict: Verdict, *, is_wanted: bool 
         return
     end = time.monotonic() + BUDGET_S
     try:
-        records = records_of(directory)
+        records = records_in(directory.manifest.inputs)
         if records > LARGEST_AT_END:
             note = (
                 f"a run of {records:,} input records (more than {LARGEST_AT_END:,}) is not diagnosed by itself:"
@@ -42,9 +43,3 @@ def add_diagnosis(directory: RunDirectory, verdict: Verdict, *, is_wanted: bool 
             f"warning: no diagnosis of {directory.path}: {type(error).__name__}: {error}; the verdict stands",
             file=sys.stderr,
         )
-
-
-def records_of(directory: RunDirectory) -> int:
-    """How many input records a run has."""
-    topics = directory.manifest.inputs.values()
-    return sum(sum(one.end_offsets.values()) - sum(one.start_offsets.values()) for one in topics)

@@ -82,6 +82,12 @@ class JoinKind(StrEnum):
     FULL_OUTER = "full_outer"
     LEFT_SEMI = "left_semi"
 
+    @property
+    def how(self) -> str:
+        """As PySpark's ``DataFrame.join`` takes it: ``leftOuter``."""
+        first, *rest = self.split("_")
+        return first + "".join(map(str.capitalize, rest))
+
 
 PRESERVED: dict[JoinKind, tuple[int, ...]] = {
     JoinKind.LEFT_OUTER: (0,),

@@ -7,7 +7,7 @@ seconds: ``size_of`` says how many there are.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,6 +15,7 @@ from tidemark.formats.chain import Chain, Source
 from tidemark.formats.contract import PRESERVED, Contract, Side
 from tidemark.formats.events import decode_object, field_reader, time_reader
 from tidemark.formats.evidence import Batch, InputRecord, Manifest, RunDirectory
+from tidemark.formats.input_offsets import records_in
 from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
@@ -61,11 +62,18 @@ def inputs_of(contract: Contract | Chain) -> tuple[Side | Source, ...]:
     return contract.sources if isinstance(contract, Chain) else (contract.left, contract.right)
 
 
+def places_in(written: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and offset of the records that a finding names (``topic/partition/offset``)."""
+    for place in written:
+        rest, _, offset = place.rpartition("/")
+        topic, _, partition = rest.rpartition("/")
+        if partition.isdecimal() and offset.isdecimal():
+            yield topic, int(partition), int(offset)
+
+
 def size_of(manifest: Manifest) -> int:
     """How many input records there are, or output records, if these are more."""
-    topics = manifest.inputs.values()
-    published = sum(sum(topic.end_offsets.values()) - sum(topic.start_offsets.values()) for topic in topics)
-    return max(published, manifest.records.get("output", 0))
+    return max(records_in(manifest.inputs), manifest.records.get("output", 0))
 
 
 def count_inputs(

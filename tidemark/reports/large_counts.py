@@ -6,7 +6,8 @@ full, in files that are as a run sealed them. Late rows and rows that came again
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import duckdb
 import numpy as np
@@ -14,13 +15,21 @@ import numpy as np
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract, Side
 from tidemark.formats.evidence import Batch, RunDirectory
+from tidemark.formats.input_offsets import first_offsets
 from tidemark.formats.scans import text_of
+from tidemark.oracle.large.output import is_plain_query
 from tidemark.oracle.large.plain import as_time_us, is_plain_name, is_time
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 from tidemark.oracle.sql.join_answer import QUIET
 from tidemark.reports.batch_counts import InputCounts, OutputCounts, ends_of
 
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1500MB"}
+
+@contextmanager
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB in memory, for the scans of one page."""
+    with duckdb.connect(":memory:", config={"memory_limit": "1500MB"}) as sql:
+        sql.execute(QUIET)
+        yield sql
 
 
 def count_large_inputs(
@@ -34,13 +43,8 @@ def count_large_inputs(
         return None
     counts = [InputCounts([None] * len(batches), [0] * len(batches)) for _ in sides]
     ends = {place: np.array(found) for place, found in ends_of(run.manifest, batches).items()}
-    before = {
-        (name, int(part)): start
-        for name, topic in run.manifest.inputs.items()
-        for part, start in topic.start_offsets.items()
-    }
-    with duckdb.connect(":memory:", config=_SETTINGS) as sql:
-        sql.execute(QUIET)
+    before = first_offsets(run.manifest.inputs)
+    with database() as sql:
         for scan, is_sentinel in ((trace, False), (run.scan("flush"), True)):
             for side, counted in zip(sides, counts, strict=True) if scan is not None else ():
                 read = sql.execute(_times(scan, side)).fetchnumpy()
@@ -91,11 +95,11 @@ def count_large_output(
 ) -> OutputCounts | None:
     """The output records of each batch, without those that came again; ``None`` if they cannot be read so."""
     query = run.manifest.query_id
-    if isinstance(contract, Chain) or query is None or '"' in query or "\\" in query:
+    if isinstance(contract, Chain) or not is_plain_query(query):
         return None
     output = contract.output
     names = [output.left_id, *([output.right_id] if output.right_id else [])]
-    scan = run.scan("output", query)
+    scan = run.scan("output", query or "")
     if scan is None or not all(map(is_plain_name, names)):
         return None
     index = {batch.batch: at for at, batch in enumerate(batches)}
@@ -106,8 +110,7 @@ def count_large_output(
 select try_cast(batch as bigint) as batch, case when json_valid(value) then {absent} end as is_null, count(*) as many
 from {scan} group by all
 """
-    with duckdb.connect(":memory:", config=_SETTINGS) as sql:
-        sql.execute(QUIET)
+    with database() as sql:
         for batch, is_null, many in sql.execute(text).fetchall():
             at = None if is_null is None else index.get(batch)
             if at is None:

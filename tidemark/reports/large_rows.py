@@ -7,7 +7,7 @@ of JSON records, in files that are as a run sealed them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import duckdb
@@ -24,17 +24,18 @@ from tidemark.formats.evidence import (
     StateRow,
 )
 from tidemark.formats.faults import Fault
+from tidemark.formats.input_offsets import first_offsets
 from tidemark.formats.scans import text_of
 from tidemark.formats.trace import TraceReader
-from tidemark.oracle import Finding, Verdict
+from tidemark.oracle import Verdict
 from tidemark.oracle.input.history import read_history
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
-from tidemark.oracle.large.output import fields_of_output
+from tidemark.oracle.large.output import fields_of_output, is_plain_query
 from tidemark.oracle.large.plain import is_plain_name
 from tidemark.oracle.large.record_tables import asked_for
-from tidemark.oracle.sql.join_answer import QUIET
-from tidemark.reports.batch_counts import LARGEST_RECORDS
+from tidemark.reports.batch_counts import LARGEST_RECORDS, places_in
+from tidemark.reports.large_counts import database
 from tidemark.reports.publishing_times import Published, published
 from tidemark.reports.row_accounts import RowAccount
 
@@ -42,7 +43,6 @@ MOST_ROWS = 2_000
 """So many records are read, those of the first findings first. Calibration: to find them among a million takes 2.5 s of
 processor time, and 450 MB.
 """
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1500MB"}
 
 
 class FewRecords:
@@ -96,7 +96,9 @@ def account_of_large(run: RunDirectory, contract: Contract, verdict: Verdict, si
     """
     shown = f"{size:,} records: the life of a row is "
     if not (
-        named := list(dict.fromkeys(place for finding in verdict.findings for place in _places(finding)))
+        named := list(
+            dict.fromkeys(place for finding in verdict.findings for place in places_in(finding.written))
+        )
     ):
         return f"{shown}shown where a finding names the row; there is none"
     if size > LARGEST_RECORDS:
@@ -106,8 +108,7 @@ def account_of_large(run: RunDirectory, contract: Contract, verdict: Verdict, si
     if not _can_be_found(run, contract):
         return f"{shown}shown of sealed evidence with plain JSON records"
     few = FewRecords(run)
-    with duckdb.connect(":memory:", config=_SETTINGS) as sql:
-        sql.execute(QUIET)
+    with database() as sql:
         choice = _Choice(sql, run, contract)
         choice.make(few, named)
     notes = (
@@ -119,22 +120,14 @@ def account_of_large(run: RunDirectory, contract: Contract, verdict: Verdict, si
     return RowAccount(few, history, by_log_ms, notes, of_rows=size, published=few.published)
 
 
-def _places(finding: Finding) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and offset of the records that a finding names."""
-    for place in finding.written:
-        topic, partition, offset = place.rsplit("/", 2)
-        if partition.isdecimal() and offset.isdecimal():
-            yield topic, int(partition), int(offset)
-
-
 def _can_be_found(run: RunDirectory, contract: Contract) -> bool:
     sides, query = (contract.left, contract.right), run.manifest.query_id
     names = [name for side in sides for name in (side.id, *side.keys)]
     return (
         all(side.is_plain and side.decode is None for side in sides)
-        and query is not None and '"' not in query and "\\" not in query
+        and is_plain_query(query)
         and all(map(is_plain_name, [*names, *fields_of_output(contract.output).values()]))
-        and None not in (run.scan("trace"), run.scan("output", query))
+        and None not in (run.scan("trace"), run.scan("output", query or ""))
     )  # fmt: skip
 
 
@@ -182,11 +175,11 @@ class _Choice:
         ``key`` is all of the key as one text, NULL if a field of it is; ``first`` is its first field.
         """
         sides = {side.topic: side for side in (self._contract.left, self._contract.right)}
-        topics = self._run.manifest.inputs
-        starts = [
-            (name, int(part), start) for name in sides for part, start in topics[name].start_offsets.items()
-        ]
-        values = ", ".join(f"({text_of(name)}, {part}, {start})" for name, part, start in starts)
+        values = ", ".join(
+            f"({text_of(name)}, {part}, {start})"
+            for (name, part), start in first_offsets(self._run.manifest.inputs).items()
+            if name in sides
+        )
         fields = " ".join(
             f"when {text_of(name)} then {_fields([side.id, *side.keys])}" for name, side in sides.items()
         )

@@ -13,7 +13,7 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.events import field_reader
 from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.oracle.input.columns import ColumnReader
-from tidemark.reports.batch_counts import OutputCounts, ends_of
+from tidemark.reports.batch_counts import OutputCounts, ends_of, places_in
 
 Reading = tuple[dict[str, int], bool]
 """Of each id the index of the batch that read its first record, and whether an id was sent twice."""
@@ -74,10 +74,7 @@ def batch_that_read(
 ) -> int | None:
     """The batch that read the last of some records, ``topic/partition/offset`` each; ``None`` if none did."""
     read: list[int] = []
-    for place in written:
-        topic, _, rest = place.partition("/")
-        partition, _, offset = rest.partition("/")
-        if partition.isdecimal() and offset.isdecimal():
-            at = bisect_right(ends.get((topic, int(partition)), ()), int(offset))
-            read += [at] if at < len(batches) else []
+    for topic, partition, offset in places_in(written):
+        at = bisect_right(ends.get((topic, partition), ()), offset)
+        read += [at] if at < len(batches) else []
     return batches[max(read)].batch if read else None

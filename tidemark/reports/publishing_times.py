@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import TRACES, RunDirectory
+from tidemark.formats.input_offsets import first_offsets
 from tidemark.formats.trace import Record, TraceReader
 from tidemark.oracle.spark.time_ranges import NULL_TIME_US, US_PER_MS
 
@@ -48,11 +49,7 @@ def published(record: Record, slices: int) -> Published:
 def publishing_times(run: RunDirectory, places: Collection[str]) -> dict[str, Published]:
     """What is known of the records at these places (``topic/partition/offset``); the sentinels are no slice's."""
     found: dict[str, Published] = {}
-    position = {
-        (name, int(partition)): start
-        for name, topic in run.manifest.inputs.items()
-        for partition, start in topic.start_offsets.items()
-    }
+    position = first_offsets(run.manifest.inputs)
     for name in TRACES:
         if name == "flush" and not run.file(name).is_file():
             continue

@@ -26,6 +26,7 @@ from tidemark.oracle.model.join_replay import Replay, replay
 from tidemark.oracle.model.sample import Sample
 from tidemark.oracle.prediction import Prediction
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, window
+from tidemark.reports.batch_counts import places_in
 from tidemark.reports.row_accounts import RowAccount
 from tidemark.reports.row_life import OutputArrival
 
@@ -148,16 +149,12 @@ class _TrimmedWording(Wording):
 def rows_of(history: History, finding: Finding) -> list[int]:
     """The input rows that a finding names by where they were written."""
     found = []
-    for place in finding.written:
-        topic, _, rest = place.rpartition("/")[0].rpartition("/")
-        offset = place.rpartition("/")[2]
+    for topic, part, offset in places_in(finding.written):
         sides = [side for side in (LEFT, RIGHT) if history.side(side).topic == topic]
-        if not (sides and rest.isdecimal() and offset.isdecimal()):
-            continue
-        partition = history.partitions[sides[0]].get(int(rest))
+        partition = history.partitions[sides[0]].get(part) if sides else None
         if partition is not None and len(partition.offsets):
             try:
-                found.append(partition.row_at(int(offset)))
+                found.append(partition.row_at(offset))
             except IndexError:
                 continue
     return found

@@ -145,7 +145,7 @@ def headlines(verdict: Verdict) -> list[str]:
     """What to read first: causes, then known defects; of an ``UNKNOWN`` run its reasons."""
     causes = [cause.message for cause in first_read(verdict.causes)]
     defects = [
-        f"{total:,} finding{'' if total == 1 else 's'} of {name}, a known defect of Spark{_ticket(name)}"
+        f"{total:,} finding{'' if total == 1 else 's'} of {name}, a known defect of Spark{_in_brackets(name)}"
         f"{', accepted' if name in verdict.accepted_total else ''}"
         for name, total in verdict.defects_total.items()
     ]
@@ -154,10 +154,14 @@ def headlines(verdict: Verdict) -> list[str]:
     return [*causes, *defects]
 
 
+def _in_brackets(name: str) -> str:
+    return f" ({ticket})" if (ticket := _ticket(name)) else ""
+
+
 def _ticket(name: str) -> str:
-    """The ticket of a defect, in brackets, if there is one."""
+    """The ticket of a defect; empty if there is none."""
     defect = BY_NAME.get(name)
-    return f" ({defect.ticket})" if defect is not None and defect.ticket else ""
+    return defect.ticket or "" if defect is not None else ""
 
 
 def _new(verdict: Verdict) -> list[FindingGroup]:
@@ -182,7 +186,6 @@ def _known(verdict: Verdict) -> list[FindingGroup]:
     for name, total in verdict.defects_total.items():
         examples = [one for one in verdict.findings if one.defect == name]
         smallest, others = _parted(examples)
-        defect = BY_NAME.get(name)
         found.append(
             FindingGroup(
                 name,
@@ -193,7 +196,7 @@ def _known(verdict: Verdict) -> list[FindingGroup]:
                 len(examples),
                 PropertyNote(),
                 properties=list(dict.fromkeys(one.property for one in examples)),
-                ticket=(defect.ticket or "") if defect is not None else "",
+                ticket=_ticket(name),
                 accepted=name in verdict.accepted_total,
             )
         )

@@ -192,7 +192,7 @@ class Stack(Protocol):
         """A running driver; raises ``UsageError`` if there is none of that name."""
 
     def note_application(self, driver: str, app_id: str) -> None:
-        """Take note that a driver has another application than is known: whoever operates it has started it again."""
+        """Record the id of a driver's current Spark application, after its operator has restarted the driver."""
 
     def start_driver(self, name: str, conf: Mapping[str, str] | None = None) -> Driver:
         """Start a private driver and wait until it serves and has its executors; it ends with its owner."""

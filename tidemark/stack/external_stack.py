@@ -157,7 +157,7 @@ class ExternalStack:
         return Driver(name, self._external.remote, app_id, found[-1] if found else None)
 
     def note_application(self, driver: str, app_id: str) -> None:
-        """For this process; another one finds out by itself."""
+        """The id is kept by this process only; another run is told it by its own query."""
         self._known(driver)
         self._record.spark_conf["app-id"] = app_id
 

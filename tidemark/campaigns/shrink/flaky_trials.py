@@ -3,7 +3,8 @@
 Free of I/O but for what its caller hands in. A red trial is certain, because the bug was seen; a green one is not. So
 the first run is repeated for its rate; a candidate is rejected after so many green trials in a row that one as red as
 the first would hardly give them (one, if the first was always red), and accepted after two or three red ones. Each
-trial is remembered by the candidate's digest and its number: who asks again, in another process too, runs nothing.
+trial is remembered by the candidate's digest and its number, so that no trial is run twice, not even by another process
+that reads the journal.
 """
 
 from __future__ import annotations

@@ -12,20 +12,13 @@ import pprint
 from collections.abc import Iterator, Sequence
 
 from tidemark.campaigns.shrink.shrinkable import fields_in
-from tidemark.formats.contract import Contract, JoinKind, Literal, Side, Term, WatermarkPolicy
+from tidemark.formats.contract import Contract, Literal, Side, Term, WatermarkPolicy
 from tidemark.formats.record_fields import BIGINT, STRING
 from tidemark.formats.time_forms import ISO
 from tidemark.oracle.input.history import Evidence, History, first_of, read_history, right_of
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import ask
 
-HOW = {
-    JoinKind.INNER: "inner",
-    JoinKind.LEFT_OUTER: "leftOuter",
-    JoinKind.RIGHT_OUTER: "rightOuter",
-    JoinKind.FULL_OUTER: "fullOuter",
-    JoinKind.LEFT_SEMI: "leftSemi",
-}
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 Batch = tuple[list[str], list[str]]
 """The rows of one batch, left and right, as JSON."""
@@ -58,7 +51,7 @@ def plain_program(contract: Contract, conf: dict[str, str], run: Evidence, title
         "CONDITION": '" AND ".join(\n        '
         + pprint.pformat(_conditions(contract), width=80).replace("\n", "\n        ")
         + "\n    )",
-        "HOW": json.dumps(HOW[contract.kind]),
+        "HOW": json.dumps(contract.kind.how),
         "WHERE": "".join(f".where({json.dumps(_term(contract, term))})" for term in contract.where),
         "IDS": "1" if contract.output.right_id is None else "2",
         "COLUMNS": ", ".join(json.dumps(name) for name in _columns(contract)),

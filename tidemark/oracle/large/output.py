@@ -46,11 +46,13 @@ def fields_of_output(output: Output) -> dict[str, str]:
 
 def can_be_read(history: History) -> bool:
     """Whether the query is known, and all names are such that DuckDB can look for them."""
-    query = history.manifest.query_id
-    return (
-        query is not None and '"' not in query and "\\" not in query
-        and all(map(is_plain_name, fields_of_output(history.contract.output).values()))
-    )  # fmt: skip
+    names = fields_of_output(history.contract.output).values()
+    return is_plain_query(history.manifest.query_id) and all(map(is_plain_name, names))
+
+
+def is_plain_query(query: str | None) -> bool:
+    """Whether records of the query with this id can be told by the text of their headers."""
+    return query is not None and '"' not in query and "\\" not in query
 
 
 def make_claimed(tables: PartTables, output: Output, scan: str) -> None:

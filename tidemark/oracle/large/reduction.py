@@ -18,6 +18,7 @@ import numpy as np
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, Manifest, OutputRecord, StateRow
 from tidemark.formats.faults import Fault, FaultComponent
+from tidemark.formats.input_offsets import records_in
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
@@ -106,20 +107,11 @@ def reduced(run: Evidence, *, large: int = LARGE, opened: OpenEngine = duckdb_en
     evidence = cast("LargeEvidence", run)
     history = empty_history(run.manifest)
     scans = [evidence.scan(name) for name in ("trace", "output")]
-    published = _published(history)
+    published = records_in(run.manifest.inputs)
     if None in scans or published <= large or not _can_be_reduced(run, history):
         return None
     with opened(LargeRun(evidence, history, published)) as engine:
         return _Reduction(engine, history).run(run)
-
-
-def _published(history: History) -> int:
-    """How many records there are."""
-    return sum(
-        end - topic.start_offsets.get(part, 0)
-        for topic in history.manifest.inputs.values()
-        for part, end in topic.end_offsets.items()
-    )
 
 
 def _can_be_reduced(run: Evidence, history: History) -> bool:
