@@ -49,6 +49,7 @@ class Options(TypedDict, total=False):
     kafka_conf: str | Path | None
     redact: bool
     redact_salt: str | Path | None
+    keep_checkpoint: bool
     diagnosis: bool
     report: Report
     say: Say

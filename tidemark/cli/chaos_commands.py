@@ -20,6 +20,7 @@ from tidemark.cli.shared_options import (
     Conf,
     Evidence,
     Generate,
+    KeepCheckpoint,
     Log,
     NoDiagnosis,
     Pipeline,
@@ -74,6 +75,7 @@ def chaos_command(
     run_dir: Evidence = None,
     redact: Redact = False,
     redact_salt: RedactSalt = None,
+    keep_checkpoint: KeepCheckpoint = False,
     no_diagnosis: NoDiagnosis = False,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +94,7 @@ def chaos_command(
         pipeline=pipeline, seed=seed, impressions=impressions, trace=trace, faults=faults, sink=sink,
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), redact=redact,
-        redact_salt=redact_salt, diagnosis=not no_diagnosis,
+        redact_salt=redact_salt, keep_checkpoint=keep_checkpoint, diagnosis=not no_diagnosis,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

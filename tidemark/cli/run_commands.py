@@ -23,6 +23,7 @@ from tidemark.cli.shared_options import (
     Generate,
     Jars,
     KafkaConf,
+    KeepCheckpoint,
     NoDiagnosis,
     Packages,
     Pipeline,
@@ -135,6 +136,7 @@ def run_command(
     evidence_format: EvidenceFormat = "auto",
     redact: Redact = False,
     redact_salt: RedactSalt = None,
+    keep_checkpoint: KeepCheckpoint = False,
     no_diagnosis: NoDiagnosis = False,
     as_json: AsJson = False,
 ) -> None:
@@ -150,7 +152,7 @@ def run_command(
         app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
         jars=tuple(jars or ()), packages=tuple(packages or ()), registry=registry,
         kafka_conf=kafka_conf, redact=redact, redact_salt=redact_salt,
-        diagnosis=not no_diagnosis,
+        keep_checkpoint=keep_checkpoint, diagnosis=not no_diagnosis,
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

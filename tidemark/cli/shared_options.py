@@ -82,6 +82,13 @@ RedactSalt = Annotated[
         help="With --redact: the salt of the hashes, 16 bytes or more, to compare two runs; default: a random one.",
     ),
 ]
+KeepCheckpoint = Annotated[
+    bool,
+    typer.Option(
+        "--keep-checkpoint",
+        help="Copy the query's checkpoint into the run directory at the end, as `checkpoint/`.",
+    ),
+]
 NoDiagnosis = Annotated[
     bool,
     typer.Option(

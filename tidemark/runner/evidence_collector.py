@@ -39,7 +39,7 @@ from tidemark.kafka.connection import Broker
 from tidemark.oracle.coverage import written_kills
 from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import first_of
-from tidemark.runner.log_files import keep_logs
+from tidemark.runner.log_files import keep_checkpoint, keep_logs
 from tidemark.runner.own_driver import jar_digests
 from tidemark.runner.query_runs import Query
 from tidemark.runner.run_options import OWN_SINK, RunOptions
@@ -152,6 +152,8 @@ class Collector:
         self._attempt("faults.jsonl", lambda: self._directory.write_lines("faults", self._faults))
         if not self._is_drained or self._faults:
             self._attempt("logs", self._keep_logs)
+        if self._options.keep_checkpoint:
+            self._attempt("the checkpoint", self._keep_checkpoint)
         if not self._is_drained:  # the run did not get as far, or the output did not settle
             self._attempt("the output", partial(self._write_output, kafka.read_all))
         self._attempt("the state as Parquet", self._store_state)
@@ -178,6 +180,9 @@ class Collector:
 
     def _keep_logs(self) -> None:
         keep_logs(self._stack, (run.driver for run in self._query.runs), self._directory.path / "logs")
+
+    def _keep_checkpoint(self) -> None:
+        keep_checkpoint(self._checkpoint.path, self._directory.path / "checkpoint")
 
     def _write_output(self, read: Callable[[Broker, str], Iterator[OutputRecord]]) -> None:
         most, query = self._most_records(), self._query.query_id

@@ -185,6 +185,11 @@ def run_pipeline(
     _ = options.fault_specs  # a schedule that is none is refused before anything is made
     _must_be_waivable(options.waive)
     must_be_used(options.redact_salt, redact=options.redact)
+    if options.redact and options.keep_checkpoint:
+        raise UsageError(
+            "a checkpoint cannot be redacted: its state has the values of records",
+            hint="leave out --keep-checkpoint, or --redact",
+        )
     if options.kafka_conf is not None:
         java_settings(read_client_settings(options.kafka_conf))
     if options.app:

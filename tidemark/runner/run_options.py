@@ -70,6 +70,7 @@ class RunOptions:
     is not said, the stack's own, or for an external stack without one that which ``TIDEMARK_KAFKA_CONF`` names.
     ``evidence_format`` is how trace, output and state are stored (:data:`EVIDENCE_FORMATS`). ``redact`` keeps redacted
     evidence only: pseudonyms for ids and keys, no other values; ``redact_salt`` is a file with the salt of these.
+    ``keep_checkpoint`` copies the checkpoint into the run directory at the end.
     ``diagnosis``: of an ``INVALID`` run it is asked which other contract or delivery explains it, for up to 5 seconds.
     """
 
@@ -100,6 +101,7 @@ class RunOptions:
     kafka_conf: Path | None = None
     redact: bool = False
     redact_salt: Path | None = None
+    keep_checkpoint: bool = False
     diagnosis: bool = True
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
@@ -173,6 +175,7 @@ class RunOptions:
         for pair in self.conf:
             parts += ["--conf", pair]
         parts += ["--redact"] if self.redact else []
+        parts += ["--keep-checkpoint"] if self.keep_checkpoint else []
         parts += [] if self.diagnosis else ["--no-diagnosis"]
         parts += ["--redact-salt", str(self.redact_salt)] if self.redact_salt else []
         for defect in self.accept:

@@ -12,7 +12,7 @@ from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.storage import store_trace
 from tidemark.formats.trace import Header, Record, TopicSpec, TraceReader, write_trace
-from tidemark.runner import RunOptions, one_run, run, run_options
+from tidemark.runner import RunOptions, one_run, run, run_options, run_pipeline
 
 CONTRACT = Contract(
     name="small",
@@ -94,3 +94,10 @@ def test_a_trace_is_stored_as_the_run_was_asked_to(
 
     assert found == tmp_path / f"trace.{stored}"
     assert [path.name for path in tmp_path.iterdir()] == [found.name]
+
+
+def test_a_checkpoint_is_not_kept_of_a_run_that_is_redacted(tmp_path: Path) -> None:
+    options = RunOptions("left_outer", run_dir=tmp_path / "run", redact=True, keep_checkpoint=True)
+    with pytest.raises(UsageError, match="a checkpoint cannot be redacted"):
+        run_pipeline(options)
+    assert not (tmp_path / "run").exists()
