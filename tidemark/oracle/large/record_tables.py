@@ -168,6 +168,8 @@ from (
     def _positions(self, side: np.ndarray, part: np.ndarray, ends: dict[int, int]) -> np.ndarray:
         """The offsets of the next rows of a scan; ``ends`` has the next one of each partition, and is moved on."""
         place = np.where(side < 0, -1, part * 2 + side)
+        if place.max(initial=0) <= np.iinfo(np.int16).max:
+            place = place.astype(np.int16)  # small numbers are sorted by counting them
         order = np.argsort(place, kind="stable")
         places, first, many = np.unique(place[order], return_index=True, return_counts=True)
         positions = np.empty(len(place), dtype=np.int64)

@@ -41,13 +41,10 @@ def count_rest(engine: Engine, history: History) -> Rest:
         late=late.sum(axis=0),
         readable=_readable(engine, history),
         data_batches=_number(engine, "select count(distinct batch) from placed"),
-        duplicate_events=sum(
-            _number(
-                engine,
-                "select coalesce(sum(many - 1), 0) from (select side, id, count(*) as many from parsed"
-                f" where not is_sentinel and id is not null and {share('id')} group by side, id) ids",
-            )
-            for share in engine.shares
+        duplicate_events=_number(
+            engine,
+            "select coalesce(sum(many - 1), 0) from (select side, id, count(*) as many from parsed"
+            " where not is_sentinel and id is not null group by side, id) ids",
         ),
         must_drop=_must_drop(engine, history),
         notes=_notes(engine),
