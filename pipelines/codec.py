@@ -115,9 +115,9 @@ def _function(module: Any, file: str, name: str) -> Any:
 
 
 def _is_no_record(line: Line) -> bool:
-    """Whether a topic has no record at this offset, which the trace of an audit says by a line without anything."""
+    """Whether a topic has no record at this offset: it is absent, or, in the trace of an audit, without anything."""
     names = ("value", "value_base64", "key", "key_base64", "headers", "arrival_ms")
-    return not any(line.get(name) for name in names)
+    return line.get("absent") is not None or not any(line.get(name) for name in names)
 
 
 def as_record(line: Line) -> KafkaRecord:

@@ -12,11 +12,14 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
+from producers import generate_options as options
+from producers.generate_options import Out
 from producers.progress import progress_bar
 from producers.settings import Settings, parse_pace
 from tidemark.errors import EXIT_INTERRUPTED, TidemarkError, UsageError
@@ -48,50 +51,44 @@ KafkaConf = Annotated[
         help="Settings of Kafka's client (a login), NAME=VALUE in each line; default: TIDEMARK_KAFKA_CONF.",
     ),
 ]
-Out = Annotated[Path, typer.Option(help="The trace to write; a name in .zst is compressed.")]
 
 
 @app.command()
 def generate(
     out: Out,
-    seed: Annotated[int, typer.Option(help="The same seed and options give the same bytes.")] = DEFAULTS.seed,
-    impressions: Annotated[int, typer.Option(help="Impressions, edge rows excluded.")] = DEFAULTS.impressions,
-    ctr: Annotated[float, typer.Option(help="Share of impressions with a click.")] = DEFAULTS.ctr,
-    slices: Annotated[
-        int, typer.Option(help="Number of slices; 0 means 4, 6 from 1,000 impressions on, 12 from 5,000 on.")
-    ] = DEFAULTS.slices,
-    pace: Annotated[str, typer.Option(help="stepped, backlog or timed.")] = DEFAULTS.pace,
-    lateness: Annotated[str, typer.Option(help="MODEL[:SHARE][*AMOUNT], joined by +.")] = DEFAULTS.lateness,
-    partitions: Annotated[int, typer.Option(help="Partitions of each topic.")] = DEFAULTS.partitions,
-    unreadable: Annotated[
-        float, typer.Option(help="Share of records that cannot be read or have no event time.")
-    ] = DEFAULTS.unreadable,
-    null_keys: Annotated[float, typer.Option(help="Share without a join key.")] = DEFAULTS.null_keys,
-    duplicates: Annotated[float, typer.Option(help="Share of records sent twice.")] = DEFAULTS.duplicates,
-    edges: Annotated[int, typer.Option(help="How often each slice has each edge row.")] = DEFAULTS.edges,
-    impression_delay_ms: Annotated[int, typer.Option(help="Watermark delay.")] = DEFAULTS.delays_ms[0],
-    click_delay_ms: Annotated[int, typer.Option(help="Watermark delay.")] = DEFAULTS.delays_ms[1],
-    bound_ms: Annotated[
-        int, typer.Option(help="A click matches up to this long after its impression.")
-    ] = DEFAULTS.bound_ms,
+    seed: options.Seed = DEFAULTS.seed,
+    impressions: options.Impressions = DEFAULTS.impressions,
+    ctr: options.Ctr = DEFAULTS.ctr,
+    slices: options.SliceCount = DEFAULTS.slices,
+    pace: options.Pace = DEFAULTS.pace,
+    lateness: options.Lateness = DEFAULTS.lateness,
+    partitions: options.Partitions = DEFAULTS.partitions,
+    unreadable: options.Unreadable = DEFAULTS.unreadable,
+    null_keys: options.NullKeys = DEFAULTS.null_keys,
+    duplicates: options.Duplicates = DEFAULTS.duplicates,
+    changed_duplicates: options.ChangedDuplicates = DEFAULTS.changed_duplicates,
+    moved_duplicates: options.MovedDuplicates = DEFAULTS.moved_duplicates,
+    key_skew: options.Skew = DEFAULTS.key_skew,
+    silent: options.Silent = DEFAULTS.silent,
+    events_per_second: options.EventsPerSecond = DEFAULTS.events_per_second,
+    bursts: options.Bursts = DEFAULTS.bursts,
+    transactions: options.TransactionShare = DEFAULTS.transactions,
+    aborted: options.Aborted = DEFAULTS.aborted,
+    compacted: options.Compacted = DEFAULTS.compacted,
+    edges: options.Edges = DEFAULTS.edges,
+    impression_delay_ms: options.WatermarkDelay = DEFAULTS.delays_ms[0],
+    click_delay_ms: options.WatermarkDelay = DEFAULTS.delays_ms[1],
+    bound_ms: options.BoundMs = DEFAULTS.bound_ms,
 ) -> None:
     """Generate a trace of ad impressions and clicks."""
+    given = dict(locals())
     from producers.generate import write
 
+    names = {field.name for field in fields(Settings)}
     settings = Settings(
-        seed=seed,
-        impressions=impressions,
-        ctr=ctr,
-        slices=slices,
+        **{name: value for name, value in given.items() if name in names and name != "pace"},
         pace=parse_pace(pace),
-        lateness=lateness,
-        partitions=partitions,
-        unreadable=unreadable,
-        null_keys=null_keys,
-        duplicates=duplicates,
-        edges=edges,
         delays_ms=(impression_delay_ms, click_delay_ms),
-        bound_ms=bound_ms,
     )
     sha256, header = write(settings, writable(out))
     print_trace(sha256, header)

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
+from random import Random
 
 from producers.draft import Draft, Flaw, arrival_order
 from producers.edges import EdgeMaker
-from producers.settings import BASE_MS, Settings
+from producers.settings import BASE_MS, TOPICS, Settings
+from producers.silence import parse_silence, silence_in
 from producers.spool import SortedSpool
 from tidemark.formats.watermark import WatermarkTracker
 
@@ -91,6 +93,8 @@ class Arrivals:
         self._slices: dict[int, _Slice] = {}
         self._restored: dict[int, tuple[array[int], array[int]]] = {}
         self._first_edges = (0, 0)
+        asked = parse_silence(settings.silent, TOPICS)
+        self._silence = silence_in(Random(f"{settings.seed}/silence"), asked, BASE_MS, settings.duration_ms)
 
     def close(self) -> None:
         """Delete what is on disk."""
@@ -98,6 +102,8 @@ class Arrivals:
 
     def add(self, rows: Sequence[Draft]) -> None:
         """Add rows; those of equal arrival, topic and partition stay in the order in which they are added."""
+        if self._silence is not None:
+            self._silence.postpone(rows)
         slices, topics, none = self._slices, self.topics, Flaw.NONE
         span_ms, last = self._settings.span_ms, self._settings.wanted_slices - 1
         for row in rows:
@@ -153,6 +159,10 @@ class Arrivals:
                 yield number, piece
                 first = end
 
+    def last_slices(self) -> dict[tuple[int, int], int]:
+        """The last slice in which each partition of a topic has rows."""
+        return {(row.topic, row.partition): number for number, rows in self.slices() for row in rows}
+
     def late(self) -> int:
         """The number of late rows at the pace ``stepped``: with a key, and with a time at or before the watermark."""
         return sum(_late(rows, self.watermarks_ms[number]) for number, rows in self.slices())
@@ -180,6 +190,8 @@ class Arrivals:
         return found
 
     def _add_edges(self, rows: Sequence[Draft]) -> None:
+        if self._silence is not None:
+            rows = self._silence.heard(rows)
         self.edges += len(rows)
         self.add(rows)
 

@@ -11,6 +11,8 @@ from enum import IntEnum
 
 import msgspec
 
+from tidemark.formats.trace import Absent
+
 MOST_PARTITIONS = 10_000
 
 
@@ -32,6 +34,8 @@ class Draft(msgspec.Struct, array_like=True, gc=False):
 
     ``arrival_ms`` starts as the event time; the lateness models add to it. ``sub_us`` is the rest of the event time
     beyond ``event_ms``, in microseconds. ``order`` is the sort key of a trace: it is set once the arrival is final.
+    ``skew_ms`` is how far the clock of its producer is ahead: Kafka's timestamp is later by it than the arrival.
+    ``transaction``, ``absent`` and ``key`` are what the record of a trace has of these names; an empty key is the user.
     """
 
     topic: int
@@ -46,6 +50,10 @@ class Draft(msgspec.Struct, array_like=True, gc=False):
     is_edge: bool = False
     sub_us: int = 0
     order: int = 0
+    skew_ms: int = 0
+    transaction: int | None = None
+    absent: Absent | None = None
+    key: str = ""
 
 
 def arrival_order(draft: Draft) -> int:

@@ -2,7 +2,7 @@
 
 Pure, without I/O. Faker generates each pool once from the seed, and events sample the pools, so a million events need
 no more calls of Faker than a thousand. Popularity follows Zipf's law with a flattened head: a few users and ads are
-frequent, most are rare, and no single key dominates the join.
+frequent, most are rare, and no single key dominates the join, unless it is asked for (``producers.key_skew``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from faker import Faker
+
+from producers.key_skew import MILD, parse_key_skew
 
 # No Firefox among the browsers: Faker gives its Gecko engine dates up to the year 9999.
 CAMPAIGNS = 40
@@ -40,7 +42,7 @@ class Entities:
     ``users`` is the number of users; a name is made when it is used, because there may be millions.
     """
 
-    def __init__(self, seed: int, impressions: int) -> None:
+    def __init__(self, seed: int, impressions: int, key_skew: str = MILD) -> None:
         pools = make_pools(seed)
         self.names = pools.names
         self.users = max(20, impressions // IMPRESSIONS_PER_USER)
@@ -48,8 +50,12 @@ class Entities:
         self.campaign_of_ad = [pools.campaigns[number % CAMPAIGNS] for number in range(ADS)]
         self.pages = pools.pages
         self.user_agents = pools.user_agents
-        self.user_weights = zipf_weights(self.users, exponent=0.9, flat=10)
-        self.ad_weights = zipf_weights(ADS, exponent=1.0, flat=3)
+        if exponent := parse_key_skew(key_skew).exponent:
+            self.user_weights = zipf_weights(self.users, exponent=exponent, flat=0)
+            self.ad_weights = zipf_weights(ADS, exponent=exponent, flat=0)
+        else:
+            self.user_weights = zipf_weights(self.users, exponent=0.9, flat=10)
+            self.ad_weights = zipf_weights(ADS, exponent=1.0, flat=3)
         self.page_weights = zipf_weights(PAGES, exponent=1.0, flat=2)
 
     def user(self, number: int) -> str:

@@ -21,8 +21,11 @@ from producers.arrival import Arrivals
 from producers.draft import UNREADABLE, Draft, Flaw
 from producers.edges import EdgeMaker
 from producers.entities import Entities
-from producers.flaws import SentAgain, Spoil
+from producers.flaws import SentAgain, Spoil, changed_again, moved_again, same_again
+from producers.key_skew import MILD
 from producers.lateness import MakeLate, Stretch, parse_lateness
+from producers.log_layout import LogLayout, is_asked
+from producers.random_draws import exhaust
 from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, TOPICS, Settings
 from producers.spool import SortedSpool
 from producers.streams import Clicks, impressions
@@ -30,6 +33,11 @@ from producers.values import LineWriter
 from tidemark.errors import UsageError
 from tidemark.formats.jsonlines import write_lines
 from tidemark.formats.trace import FORMAT, Header, TopicSpec
+
+DIALS = (
+    "changed_duplicates", "moved_duplicates", "events_per_second", "bursts", "transactions", "aborted", "compacted",
+)  # fmt: skip
+"""Numbers that the header names if they are not 0."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +47,12 @@ class Trace:
     header: Header
     arrivals: Arrivals
     lines: LineWriter
+    layout: LogLayout | None = None
 
     def chunks(self) -> Iterator[bytes]:
         """The lines of all records, some at a time; the last line of a chunk has no newline."""
-        for number, rows in self.arrivals.slices():
+        slices = self.arrivals.slices()
+        for number, rows in slices if self.layout is None else self.layout.laid_out(slices):
             yield self.lines.chunk(rows, number)
 
 
@@ -52,7 +62,7 @@ def generated(settings: Settings, folder: Path | None = None) -> Iterator[Trace]
 
     Raises ``OSError`` if those cannot be written.
     """
-    entities = Entities(settings.seed, settings.impressions)
+    entities = Entities(settings.seed, settings.impressions, settings.key_skew)
     with closing(Arrivals(settings, folder)) as arrivals:
         _arrange(settings, entities, arrivals, folder)
         header = Header(
@@ -65,11 +75,17 @@ def generated(settings: Settings, folder: Path | None = None) -> Iterator[Trace]
         )
         late = _late(arrivals, settings)
         header.counts = _counts(arrivals)
+        layout = LogLayout(settings, arrivals.last_slices()) if is_asked(settings) else None
+        if layout is not None:
+            exhaust(layout.laid_out(arrivals.slices()))
+            header.counts |= layout.counts
+        if settings.compacted:
+            header.compacted = list(TOPICS)
         header.goals = _goals(header.counts, settings, late)
         header.waived = _waived(settings, late)
         if settings.pace == "stepped":
             header.counts["late"] = late
-        yield Trace(header, arrivals, LineWriter(entities, settings.partitions))
+        yield Trace(header, arrivals, LineWriter(entities, settings.partitions), layout)
 
 
 def write(settings: Settings, path: Path) -> tuple[str, Header]:
@@ -99,9 +115,16 @@ def _arrange(settings: Settings, entities: Entities, arrivals: Arrivals, folder:
         mix = parse_lateness(settings.lateness)
         make_late = MakeLate(_stage(settings, "lateness"), total, mix, settings.unit_ms, stretch)
         spoil = Spoil(_stage(settings, "flaws"), total, settings)
-        again = files.enter_context(
-            closing(SentAgain(_stage(settings, "duplicates"), total, settings, folder))
-        )
+        again = [
+            files.enter_context(
+                closing(SentAgain(_stage(settings, name), (total, share), settings, how, folder))
+            )
+            for name, share, how in (
+                ("duplicates", settings.duplicates, same_again),
+                ("changed_duplicates", settings.changed_duplicates, changed_again),
+                ("moved_duplicates", settings.moved_duplicates, moved_again),
+            )
+        ]
         moments = files.enter_context(closing(SortedSpool(int, folder=folder)))
 
         def shown() -> Iterator[list[Draft]]:
@@ -112,11 +135,12 @@ def _arrange(settings: Settings, entities: Entities, arrivals: Arrivals, folder:
         for drafts in chain(shown(), clicks):
             make_late(drafts)
             spoil(drafts)
-            again.see(drafts)
+            for some in again:
+                some.see(drafts)
             arrivals.add(drafts)
-        for drafts in again:
+        for drafts in chain(*again):
             arrivals.add(drafts)
-        arrivals.duplicates = again.count
+        arrivals.duplicates = sum(some.count for some in again)
         edges = EdgeMaker(_stage(settings, "edges"), settings)
         arrivals.end(edges, (settings.impressions, clicks.count))
 
@@ -170,4 +194,11 @@ def _goals(counts: dict[str, int], settings: Settings, late: int) -> list[str]:
 
 def _generator(settings: Settings) -> str:
     dials = f"impressions={settings.impressions} ctr={settings.ctr:g} lateness={settings.lateness}"
-    return f"producers.generate {dials}"
+    texts = [
+        ("key_skew", settings.key_skew if settings.key_skew != MILD else ""),
+        ("silent", settings.silent),
+    ]
+    numbers = [(name, getattr(settings, name)) for name in DIALS]
+    more = [f"{name}={text}" for name, text in texts if text]
+    more += [f"{name}={number:g}" for name, number in numbers if number]
+    return " ".join(["producers.generate", dials, *more])

@@ -1,8 +1,9 @@
 """The Kafka producer: sends the records of a trace with their partition, key, value, headers and timestamp.
 
 The client is idempotent with ``acks=all``, so a retry neither duplicates nor reorders records: every duplicate in Kafka
-is one of the trace. Only failed deliveries call back into Python, which would not keep up with a hundred thousand
-acknowledgements a second.
+is one of the trace. Records of transactions are sent by a second client. Before one of the two goes on, what the other
+has sent is acknowledged: each partition has the order of the trace. Only failed deliveries call back into Python, which
+would not keep up with a hundred thousand acknowledgements a second.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from producers.compaction import REMOVED, wait_until_compacted
+from producers.transactions_out import Transactions
 from tidemark.errors import TestbedError, TidemarkError, UsageError
+from tidemark.formats.absent_records import CONTROL
 from tidemark.formats.trace import Header, Record
 
 DELIVERY_S = 120.0
@@ -52,25 +56,25 @@ class KafkaOut:
         self._since_poll = 0
         self._failed: tuple[KafkaError, str] | None = None
         self._last_error = ""
-        self._producer = Producer(
-            {
-                "client.id": "tidemark-producers",
-                **login,
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 5,
-                "batch.size": 512 * 1024,
-                "message.max.bytes": LARGEST_BYTES,
-                "queue.buffering.max.messages": QUEUE_RECORDS,
-                "queue.buffering.max.kbytes": 256 * 1024,
-                "message.timeout.ms": int(DELIVERY_S * 1000),
-                "delivery.report.only.error": True,
-                "on_delivery": self._delivered,
-                "error_cb": self._note_error,
-                "log_level": 0,
-            }
-        )
+        self._broker = {**login, "bootstrap.servers": bootstrap, "log_level": 0}
+        settings = {
+            "client.id": "tidemark-producers",
+            **self._broker,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 5,
+            "batch.size": 512 * 1024,
+            "message.max.bytes": LARGEST_BYTES,
+            "queue.buffering.max.messages": QUEUE_RECORDS,
+            "queue.buffering.max.kbytes": 256 * 1024,
+            "message.timeout.ms": int(DELIVERY_S * 1000),
+            "delivery.report.only.error": True,
+            "on_delivery": self._delivered,
+            "error_cb": self._note_error,
+        }
+        self._producer = self._latest = Producer(settings)
+        self._transactions = Transactions(settings, self._broker)
+        self._to_compact: set[tuple[str, int]] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +83,8 @@ class KafkaOut:
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._producer.purge()
+            for producer in self._producers():
+                producer.purge()
 
     def check_topics(self, header: Header, timeout_s: float) -> None:
         """Check that the broker answers and has all topics of the trace, each with enough partitions; raises if not."""
@@ -99,7 +104,38 @@ class KafkaOut:
                 )
 
     def send(self, record: Record) -> None:
-        """Queue one record. Raises the error of an earlier record, if its delivery failed."""
+        """Queue one record, or end its transaction. Raises the error of an earlier record, if its delivery failed."""
+        if not record.is_plain:
+            self._send_absent(record)
+            return
+        self._use(self._producer)
+        self._produce(record, record.value_bytes())
+
+    def _send_absent(self, record: Record) -> None:
+        """Send what is in a transaction, or is not there for readers of committed records."""
+        topic, number = self.topics[record.topic], record.transaction
+        if number is not None and record.absent in CONTROL:
+            self._transactions.end(number, record.absent, self.wait_for_acks)
+            return
+        if number is not None:
+            self._use(self._transactions.producer(number, topic, record.partition))
+        else:
+            self._use(self._producer)
+        value = record.value_bytes()
+        if record.absent == "compacted":
+            self._to_compact.add((topic, record.partition))
+            value = REMOVED
+        elif record.absent == "aborted":
+            value = None if record.sent is None else record.sent.encode()
+        self._produce(record, value)
+
+    def _use(self, producer: Producer) -> None:
+        """Send with this producer from now on; what the other one has sent is acknowledged first."""
+        if producer is not self._latest:
+            self.wait_for_acks()
+            self._latest = producer
+
+    def _produce(self, record: Record, value: bytes | None) -> None:
         timestamp_ms = record.arrival_ms if record.timestamp_ms is None else record.timestamp_ms
         if timestamp_ms <= 0:
             raise UsageError(
@@ -110,9 +146,9 @@ class KafkaOut:
         topic = self.topics[record.topic]
         while True:
             try:
-                self._producer.produce(
+                self._latest.produce(
                     topic,
-                    record.value_bytes(),
+                    value,
                     record.key_bytes(),
                     record.partition,
                     timestamp=timestamp_ms,
@@ -135,16 +171,26 @@ class KafkaOut:
     def wait_for_acks(self) -> None:
         """Wait until every record sent so far is acknowledged. Raises the error of one whose delivery failed."""
         deadline = time.monotonic() + DELIVERY_S + ACK_GRACE_S
-        while len(self._producer):
-            self._producer.flush(_POLL_S)
+        while sum(map(len, self._producers())):
+            self._latest.flush(_POLL_S)
             self._poll(0)
             if time.monotonic() > deadline:
                 raise unreachable(self.bootstrap, self._last_error or "records were not acknowledged")
         self._poll(0)
 
+    def wait_until_compacted(self) -> None:
+        """Wait until compaction has removed what the trace says; raises ``TestbedError`` if it does not."""
+        if self._to_compact:
+            wait_until_compacted(self._broker, self._to_compact)
+            self._to_compact.clear()
+
+    def _producers(self) -> list[Producer]:
+        second = self._transactions.opened
+        return [self._producer] if second is None else [self._producer, second]
+
     def _poll(self, timeout_s: float) -> None:
         self._since_poll = 0
-        self._producer.poll(timeout_s)
+        self._latest.poll(timeout_s)
         if self._failed is not None:
             raise self._refused(*self._failed)
 

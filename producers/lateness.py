@@ -16,6 +16,9 @@ burst                 the event time    outages as long as the amount of one reg
 straggling_partition  the event time    one partition of one topic arrives later by the amount
 skewed_clock          the users         a clock that is ahead or behind by the amount. A clock that is ahead makes an
                                         event *arrive early*, which advances the watermark for all users
+skewed_producer       the producers     nothing: the clock of a producer is ahead or behind by the amount, and with it
+                                        the event times, and Kafka's timestamps, of what it sends. A topic has 16
+                                        producers, a user's events of it are sent by one of them
 ====================  ================  ============================================================================
 """
 
@@ -37,6 +40,8 @@ DEFAULT_LATENESS = (
 )
 LONGEST_TAIL = 20
 """The long tail is cut off at this many amounts: a row beyond is late in any case."""
+PRODUCERS = 16
+"""The producers of each topic, of which a share has a clock that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +208,21 @@ def _skewed_clock(rng: Random, _count: int, dose: Dose) -> Delay:
     return delay
 
 
+def _skewed_producer(rng: Random, _count: int, dose: Dose) -> Delay:
+    producers = [(topic, number) for topic in range(2) for number in range(PRODUCERS)]
+    many = max(1, round(dose.share * len(producers))) if dose.share else 0
+    skew_ms = {one: rng.choice((1, -1)) * dose.amount_ms for one in rng.sample(producers, many)}
+    salt = rng.getrandbits(32)
+
+    def delay(drafts: Sequence[Draft], _first: int) -> None:
+        for draft in drafts:
+            ahead_ms = skew_ms.get((draft.topic, crc32(draft.user.encode(), salt) % PRODUCERS), 0)
+            draft.event_ms += ahead_ms
+            draft.skew_ms += ahead_ms
+
+    return delay
+
+
 MODELS: dict[str, Model] = {
     "on_time": _on_time,
     "uniform": _uniform,
@@ -210,4 +230,5 @@ MODELS: dict[str, Model] = {
     "burst": _burst,
     "straggling_partition": _straggling_partition,
     "skewed_clock": _skewed_clock,
+    "skewed_producer": _skewed_producer,
 }

@@ -43,6 +43,7 @@ def publish_all(records: Iterable[Record], out: KafkaOut, progress: Progress) ->
         if count % 10_000 == 0:
             progress(count)
     out.wait_for_acks()
+    out.wait_until_compacted()
     progress(count)
     return count
 
@@ -83,6 +84,8 @@ def publish_on_request(
             out.send(record)
             count += 1
         out.wait_for_acks()
+        if wanted == header.slices - 1:
+            out.wait_until_compacted()
         say({"published": wanted, "records": count}, answers)
         slices.prefetch()
 

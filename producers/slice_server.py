@@ -50,7 +50,10 @@ def publish(line: str, out: KafkaOut) -> dict[str, int]:
             if record.slice == asked["slice"]:
                 out.send(record)
                 records += 1
+        slices = reader.header.slices
     out.wait_for_acks()
+    if asked["slice"] == slices - 1:
+        out.wait_until_compacted()
     return {"published": asked["slice"], "records": records}
 
 

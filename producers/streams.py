@@ -3,6 +3,7 @@
 Times are sorted, and clicks kept, in a ``producers.spool``; otherwise without I/O. Impressions have random times,
 denser in the middle of the trace than at its ends. A share of them (the click-through rate) is clicked: mostly after a
 few seconds, some long after the time bound of the join, a few two or three times. A few clicks belong to no impression.
+Two settings change that: a share of the impressions in bursts, and a share of them with one key.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from random import Random
 
 from producers.draft import Draft
 from producers.entities import ADS, Entities, partition_of
+from producers.key_skew import parse_key_skew
 from producers.random_draws import Draws, copied, skip, some
 from producers.settings import BASE_MS, CLICKS, IMPRESSIONS, Settings
 from producers.spool import SortedSpool, Spool
@@ -34,6 +36,9 @@ PAGE_DRAWS = 10_007
 CHUNK = 2_000
 """Impressions that are drawn at once."""
 
+BURST = 0.02
+"""A burst lasts this part of a slice's time; each slice has one."""
+
 SECOND_CLICK_P = 0.06
 ORPHAN_CLICK_P = 0.01
 
@@ -43,14 +48,20 @@ def impressions(
 ) -> Iterator[list[Draft]]:
     """``settings.impressions`` drafts in order of event time, some at a time; ``moments`` sorts their times."""
     n, half = settings.impressions, settings.duration_ms / 2
+    in_burst = _burst_moments(settings)
     for first in range(0, n, CHUNK):
-        moments.add([BASE_MS + int(_wave(rng.random()) * half) for _ in range(min(CHUNK, n - first))])
+        some_ms = [BASE_MS + int(_wave(rng.random()) * half) for _ in range(min(CHUNK, n - first))]
+        for index, moment in in_burst.below(first + len(some_ms)):
+            some_ms[index - first] = moment
+        moments.add(some_ms)
     of_users = copied(rng)
     skip(rng, n)
     of_ads = copied(rng)
     skip(rng, n)
     pages = cycle(rng.choices(range(len(entities.pages)), cum_weights=entities.page_weights, k=PAGE_DRAWS))
     users, ads = range(entities.users), range(len(entities.ads))
+    share, one_rng = parse_key_skew(settings.key_skew).one, Random(f"{settings.seed}/one key")
+    with_one_key = Draws((index, None) for index in some(one_rng, n, share))
     number = 0
     for times in moments:
         found = []
@@ -65,7 +76,28 @@ def impressions(
             place = partition_of(user, settings.partitions)
             found.append(Draft(IMPRESSIONS, number, moment, user, ad, page, place, moment))
             number += 1
+        for index, _ in with_one_key.below(number):
+            draft = found[index - found[0].number]
+            draft.user, draft.ad = entities.user(0), 0
+            draft.partition = partition_of(draft.user, settings.partitions)
         yield found
+
+
+def _burst_moments(settings: Settings) -> Draws[int]:
+    """The times of the impressions that come in bursts, by their indexes: one burst in each slice, somewhere in it."""
+    rng = Random(f"{settings.seed}/bursts")
+    length_ms = max(1, int(BURST * settings.span_ms))
+    last_ms = BASE_MS + settings.duration_ms - 1
+    starts_ms = [
+        BASE_MS + number * settings.span_ms + rng.randrange(max(1, settings.span_ms - length_ms))
+        for number in range(settings.wanted_slices if settings.bursts else 0)
+    ]
+
+    def drawn() -> Iterator[tuple[int, int]]:
+        for index in some(rng, settings.impressions, settings.bursts):
+            yield index, min(rng.choice(starts_ms) + rng.randrange(length_ms), last_ms)
+
+    return Draws(drawn())
 
 
 class Clicks:

@@ -15,7 +15,7 @@ from producers.draft import Draft, Flaw
 from producers.entities import Entities
 from producers.settings import TOPICS
 from tidemark.formats.events import write_time
-from tidemark.formats.trace import Record
+from tidemark.formats.trace import Absent, Record
 
 IMPRESSION = '{"impression_id":"i-%07d",%s%s,"page":%s,"user_agent":%s,"impression_time":%s}'
 CLICK = '{"click_id":"c-%07d",%s%s,"page":%s,"x":%d,"y":%d,"click_time":%s}'
@@ -66,7 +66,7 @@ class LineWriter:
         lines = []
         for draft in drafts:
             user, event_ms, number = draft.user, draft.event_ms, draft.number
-            if draft.flaw or draft.is_edge:
+            if draft.flaw or draft.is_edge or draft.absent or draft.key or draft.skew_ms or draft.transaction:
                 lines.append(msgspec.json.encode(self._record(draft, index)).decode())
             elif draft.topic:
                 lines.append(
@@ -89,7 +89,7 @@ class LineWriter:
         return lines
 
     def _record(self, draft: Draft, index: int) -> Record:
-        """The record of a draft with a flaw or with microseconds."""
+        """The record of a draft with more than a user, an ad and a time in milliseconds."""
         user, time = f'"user_id":"{draft.user}",', f'"{write_time(draft.event_ms * 1000 + draft.sub_us)}"'
         event_ms: int | None = draft.event_ms
         key: str | None = draft.user
@@ -104,15 +104,18 @@ class LineWriter:
                 value += "}"
             elif draft.number & 1:
                 value = "-- " + value[:20]
-        return Record(
+        record = Record(
             topic=TOPICS[draft.topic],
             value=value,
             arrival_ms=draft.arrival_ms,
             partition=draft.partition,
-            key=key,
+            key=draft.key or key,
+            timestamp_ms=draft.arrival_ms + draft.skew_ms if draft.skew_ms else None,
             event_ms=event_ms,
             slice=index,
+            transaction=draft.transaction,
         )
+        return record if draft.absent is None else _absent(record, draft.absent)
 
     def _value(self, draft: Draft, user: str, time: str) -> str:
         ad, page = self._ads[draft.topic][draft.ad], self._pages[draft.page]
@@ -128,6 +131,17 @@ class LineWriter:
         if start is None:
             start = self._seconds[second] = '\\"' + write_time(second * 1_000_000)[:19]
         return start + self._millis[ms]
+
+
+def _absent(record: Record, why: Absent) -> Record:
+    """What a trace has in the place of a record that is not there for a reader of committed records."""
+    if why == "aborted":
+        return msgspec.structs.replace(record, value=None, absent=why, sent=record.value)
+    key = record.key if why == "compacted" else None
+    return Record(
+        topic=record.topic, partition=record.partition, slice=record.slice, arrival_ms=record.arrival_ms, key=key,
+        transaction=record.transaction, absent=why,
+    )  # fmt: skip
 
 
 def _escaped(pieces: list[str]) -> list[str]:

@@ -39,7 +39,8 @@ class Case:
     ``states`` is how many batches the state is read of. ``goals`` are what the run has to meet, ``waived`` what its
     contract implies and it need not meet besides: a random or hand-written trace is too small for all of it.
     ``pipeline`` is what runs in the place of what the contract describes: a file, or the name of a bundled one. Each
-    input topic has so many ``partitions``.
+    input topic has so many ``partitions``; ``compacted`` are the topics that Kafka compacts. ``traits`` says what is
+    mean about the input (``tidemark.campaigns.input_traits``).
     """
 
     name: str
@@ -56,6 +57,8 @@ class Case:
     seed: int | None = None
     pipeline: str = ""
     partitions: int = PARTITIONS
+    compacted: tuple[str, ...] = ()
+    traits: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[str, str]:
@@ -99,5 +102,6 @@ class Case:
                 slices=slices,
                 seed=self.seed,
                 generator="tidemark.campaigns",
+                compacted=list(self.compacted),
             )
             write_trace(folder / f"{name}.jsonl", header, records)

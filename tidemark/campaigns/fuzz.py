@@ -29,7 +29,10 @@ from tidemark.oracle import Verdict
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What became of a seed. ``defects`` counts findings by known defect; ``problem`` says why it does not hold."""
+    """What became of a seed. ``defects`` counts findings by known defect; ``problem`` says why it does not hold.
+
+    ``traits`` are those of its input (``tidemark.campaigns.input_traits``).
+    """
 
     seed: int
     kind: str
@@ -44,6 +47,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     restarts: int = 0
     states: int = 0
     defects: dict[str, int] = {}
+    traits: list[str] = []
     problem: str = ""
     run_dir: str | None = None
     seconds: float = 0.0
@@ -75,6 +79,7 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, dict[str, int]]:
     sorts = ("verdict", "kind", "bound", "mode", "sink", "state")
     counted = {sort: Counter(str(getattr(one, sort)) for one in outcomes) for sort in sorts}
     counted["defect"] = sum((Counter(dict.fromkeys(one.defects, 1)) for one in outcomes), Counter())
+    counted["input"] = Counter(name for one in outcomes for name in one.traits or ["plain"])
     counted["restarts"] = Counter(f"{one.restarts}x" for one in outcomes)
     totals = ("batches", "rows", "late", "restarts", "states")
     counted["total"] = Counter({name: sum(getattr(one, name) for one in outcomes) for name in totals})
@@ -94,6 +99,7 @@ def run_seed(seed: int, warm: WarmDriver, folder: Path) -> Outcome:
         sink=case.sink,
         state=named(case.conf),
         verdict="FAILED",
+        traits=list(case.traits),
     )
     try:
         verdict = warm.run(case, run_dir)

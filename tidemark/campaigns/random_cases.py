@@ -2,7 +2,8 @@
 
 Free of Kafka and Spark. Times lie on a grid of half seconds with a millisecond or half of one on either side, and so do
 delays and bounds: many rows are exactly on a bound, on a watermark, or one step beside it. Few keys, so that rows have
-partners; NULL keys, garbage, NULL numbers, idle sides, late rows and slices all from the past.
+partners; NULL keys, garbage, NULL numbers, idle sides, late rows and slices all from the past. Some cases have an input
+that is meaner (``tidemark.campaigns.input_traits``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tidemark.campaigns.case import NO_DATA, PARTITIONS, RUN_MODES, Case
+from tidemark.campaigns.input_traits import with_traits
 from tidemark.campaigns.state_stores import SPARKS_OWN, STATES, UNSUPPORTED
 from tidemark.formats.contract import Bound, Contract, Filter, JoinKind, Output, Side, Term, WatermarkPolicy
 from tidemark.formats.events import write_time
@@ -71,7 +73,7 @@ def generate(seed: int) -> Case:
     """The case of a seed: the same on every machine."""
     rng = random.Random(f"case-{seed}")
     contract = generate_contract(rng, f"case_{seed}")
-    return generate_case(rng, contract, seed)
+    return with_traits(random.Random(f"input-{seed}"), generate_case(rng, contract, seed))
 
 
 def generate_contract(rng: random.Random, name: str) -> Contract:

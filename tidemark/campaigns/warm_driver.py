@@ -168,7 +168,7 @@ class CaseRun:
         with Cleanup() as cleanup:
             cleanup.callback(kafka.delete_topics, broker, list(layout))
             cleanup.callback(shutil.rmtree, self.checkpoint.path.parent, ignore_errors=True)
-            kafka.create_topics(broker, layout)
+            kafka.create_topics(broker, layout, [self.inputs[topic] for topic in self._case.compacted])
             drive(self)
             self._collect(self._read_state())
         return seal_and_judge(self._directory)

@@ -200,7 +200,8 @@ def _create_missing(broker: Mapping[str, str], header: Header, topics: dict[str,
 
     there = kafka.partitions(broker)
     wanted = {topics[name]: spec.partitions for name, spec in header.topics.items()}
-    kafka.create_topics(broker, {name: n for name, n in wanted.items() if name not in there})
+    missing = {name: n for name, n in wanted.items() if name not in there}
+    kafka.create_topics(broker, missing, [topics[name] for name in header.compacted])
 
 
 def _topics(pairs: Sequence[str] | None, logical: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,8 @@
 A record is the same in both formats: its fields are the columns. Text is ``VARCHAR``; bytes that are not valid UTF-8
 (``value_base64`` in JSON) are in a column of their own, ``value_bytes``. ``line`` is the record as it was written in
 the JSON Lines file that was converted, if tidemark would write it in another way, and NULL otherwise: what is made of
-a Parquet file is the same, byte by byte. ``tidemark.formats.evidence`` has the columns of each file.
+a Parquet file is the same, byte by byte. It is there, too, for a record with ``transaction`` or ``absent``, which are
+no columns: few traces have them. ``tidemark.formats.evidence`` has the columns of each file.
 
 Needs pyarrow: imported where a Parquet file is read or written.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,9 @@ from tidemark.formats.evidence import OutputRecord, StateRow
 from tidemark.formats.parquet import BLOCK_ROWS, Columns, RowReader, RowWriter
 from tidemark.formats.record_files import END_KEY, HEADER_KEY, BrokenParquet
 from tidemark.formats.trace import Base64, HeaderValue, Record
+
+_BESIDE_COLUMNS = re.compile('"(?:transaction|absent)"').search
+"""Whether a line may have fields that are no columns."""
 
 Header = tuple[str, str | None, bytes | None]
 """A header as a row has it: name, value, and the value's bytes if they are not valid UTF-8."""
@@ -99,7 +104,8 @@ def write_rows(writer: RowWriter, kind: type[Any], blocks: Iterable[Sequence[tup
     to_row, count = LAYOUTS[kind].row, 0
     for block in blocks:
         for first in range(0, len(block), BLOCK_ROWS):
-            rows = [(*to_row(record), line) for record, line in block[first : first + BLOCK_ROWS]]
+            some = block[first : first + BLOCK_ROWS]
+            rows = [(*to_row(record), line or _line_beside(record)) for record, line in some]
             writer.write([list(column) for column in zip(*rows, strict=True)])
             count += len(rows)
     return count
@@ -126,9 +132,9 @@ def _trace_records(lists: Sequence[list[Any]]) -> list[Record]:
         slices,
         raw_keys,
         raw_values,
-        _,
+        lines,
     ) = lists
-    return [
+    records = [
         Record(
             topic=topic, partition=partition, key=key, value=value, headers=header and _headers(header),
             arrival_ms=arrival, timestamp_ms=timestamp, event_ms=event, slice=number,
@@ -139,6 +145,29 @@ def _trace_records(lists: Sequence[list[Any]]) -> list[Record]:
         in zip(topics, partitions, keys, values, headers, arrivals, timestamps, events, slices, raw_keys, raw_values,
                strict=True)
     ]  # fmt: skip
+    for at, line in enumerate(lines):
+        if line is not None and _BESIDE_COLUMNS(line):
+            records[at] = _of_line(line, records[at])
+    return records
+
+
+def _of_line(line: str, columns: Record) -> Record:
+    """The record of a line, of which the columns do not say everything."""
+    try:
+        record = msgspec.json.decode(line, type=Record)
+        is_same = _trace_row(record) == _trace_row(columns)
+    except (ValueError, RecursionError) as error:
+        raise BrokenParquet(f"a line is no record: {error}") from error
+    if not is_same:
+        raise BrokenParquet("a record is not what its line says")
+    return record
+
+
+def _line_beside(record: Any) -> str | None:
+    """The line of a record of which the columns do not say everything."""
+    if not isinstance(record, Record) or record.is_plain:
+        return None
+    return msgspec.json.encode(record).decode()
 
 
 def _output_row(record: OutputRecord) -> tuple[Any, ...]:

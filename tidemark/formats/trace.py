@@ -23,6 +23,7 @@ Header:
             table of them).
 ``waived``  optional: the coverage goals that a run of this trace need not meet. A short trace written by hand cannot
             exercise everything that a contract implies.
+``compacted``   optional: the topics that Kafka compacts; only for the pace ``backlog``. Each record there needs a key.
 
 Record (``topic`` and ``arrival_ms`` are required):
 
@@ -34,6 +35,26 @@ Record (``topic`` and ``arrival_ms`` are required):
 ``timestamp_ms``     Kafka's record timestamp; default ``arrival_ms``.
 ``event_ms``         event time, for people and charts; the oracle reads it from the value instead.
 ``slice``            default 0; never less than that of the record before.
+``transaction``      a number, which rises: the producer sends the record in this transaction. Its records are in one
+                     slice, and are followed by a control record for each partition that they are in. No other
+                     transaction begins before.
+``absent``           why a reader of committed records finds no record at this offset (below). ``value`` is ``null``.
+``sent``             the value that a rolled back record was sent with.
+
+Each offset of a partition has a line, also one without a record. ``absent`` is one of these:
+
+``aborted``          a record of a transaction that is rolled back: it has an offset, and only a reader at
+                     ``read_uncommitted`` gets it;
+``commit``, ``abort``   the control record that ends a transaction in this partition;
+``compacted``        a record that compaction has removed before the query starts: an earlier version, with the key of a
+                     later record of its partition. That record lies in a slice before the last one that has records of
+                     the partition, since Kafka does not compact the end of a partition.
+
+A record that was compacted, one that is rolled back, and the control record behind it::
+
+    {"topic": "clicks", "arrival_ms": 1767225600000, "key": "c-1", "absent": "compacted"}
+    {"topic": "clicks", "arrival_ms": 1767225601000, "transaction": 1, "absent": "aborted", "sent": "{...}"}
+    {"topic": "clicks", "arrival_ms": 1767225601000, "transaction": 1, "absent": "abort"}
 
 The digest of a trace is the SHA-256 of its uncompressed bytes; that of a Parquet file is the digest of the JSON Lines
 file that says the same. The offset of a record is its index among the
@@ -53,6 +74,7 @@ import msgspec
 import zstandard
 
 from tidemark.errors import BrokenTrace, UsageError
+from tidemark.formats.absent_records import TransactionCheck
 from tidemark.formats.jsonlines import line_number, open_lines, read_blocks, write_lines
 from tidemark.formats.record_files import (
     DIGEST_KEY,
@@ -66,6 +88,7 @@ from tidemark.formats.record_files import (
 
 Pace = Literal["stepped", "backlog", "timed"]
 PACES: tuple[Pace, ...] = ("stepped", "backlog", "timed")
+Absent = Literal["aborted", "commit", "abort", "compacted"]
 FORMAT = 2
 MOST_PARTITIONS = 100_000
 """More than a Kafka cluster has of a topic: a number that is larger is a mistake."""
@@ -93,6 +116,7 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     counts: dict[str, int] = {}
     goals: list[str] = []
     waived: list[str] = []
+    compacted: list[str] = []
 
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -118,9 +142,17 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     slice: int = 0
     value_base64: str | None = None
     key_base64: str | None = None
+    transaction: int | None = None
+    absent: Absent | None = None
+    sent: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a record that every reader gets, sent in no transaction."""
+        return self.transaction is None and self.absent is None
 
     def value_bytes(self) -> bytes | None:
-        """The value as Kafka stores it; ``None`` is a tombstone."""
+        """The value as Kafka stores it; ``None`` is a tombstone, or no record (``absent``)."""
         return _bytes(self.value, self.value_base64)
 
     def text_or_bytes(self) -> str | bytes | None:
@@ -193,6 +225,8 @@ class TraceReader:
     def __iter__(self) -> Iterator[Record]:
         partitions = {name: spec.partitions for name, spec in self.header.topics.items()}
         last_slice, number = 0, 0  # number: records read so far
+        checked = TransactionCheck(self.header.compacted)
+        is_plain = not self.header.compacted
         try:
             for records in self._blocks():
                 for record in records:
@@ -203,7 +237,11 @@ class TraceReader:
                     if record.slice != last_slice:
                         self._check_slice(record.slice, last_slice)
                         last_slice = record.slice
+                    if not is_plain or record.transaction is not None or record.absent is not None:
+                        is_plain = False
+                        checked.see(record)
                     yield record
+            checked.end()
         except (zstandard.ZstdError, BrokenParquet) as error:
             raise _damaged(self.path, error) from error
         except msgspec.DecodeError as error:
@@ -233,6 +271,8 @@ class TraceReader:
             header = _header_decoder.decode(line)
             if header.slices < 1 or not header.topics:
                 raise ValueError("a trace has at least one slice and one topic")
+            if strange := set(header.compacted) - set(header.topics):
+                raise ValueError(f"the topic {min(strange)!r}, which is compacted, is none of its topics")
             for name, spec in header.topics.items():
                 if not 1 <= spec.partitions <= MOST_PARTITIONS:
                     raise ValueError(

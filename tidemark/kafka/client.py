@@ -48,6 +48,12 @@ from tidemark.waiting import wait_until
 TOPIC_SETTINGS = {"retention.ms": "-1", "message.timestamp.after.max.ms": "9223372036854775807"}
 """Records keep the timestamps of their trace, years ago or far ahead: no broker may delete or reject them for that."""
 
+COMPACTED_SETTINGS = {
+    **TOPIC_SETTINGS, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.ms": "1",
+}  # fmt: skip
+"""Compacted as soon as there is anything to remove. Kafka never compacts the segment that is written, so each is short:
+it ends with a record whose timestamp is later than that of its first one."""
+
 TRY_S = 3.0
 """Calibration: as ANSWER_S, for one attempt: after a leader has died, the next attempt goes to its successor."""
 
@@ -85,14 +91,20 @@ Ends = dict[str, dict[int, int]]
 T = TypeVar("T")
 
 
-def create_topics(broker: Broker, layout: Mapping[str, int]) -> None:
+def create_topics(broker: Broker, layout: Mapping[str, int], compacted: Collection[str] = ()) -> None:
     """Create topics (name -> partitions) that keep records of any age, and wait until each has its leaders.
+
+    ``compacted`` are those that Kafka compacts.
 
     The number of replicas is the broker's default (``default.replication.factor``).
     """
     admin = connected_admin(broker)
     wanted = [
-        NewTopic(name, num_partitions=partitions, config=TOPIC_SETTINGS)
+        NewTopic(
+            name,
+            num_partitions=partitions,
+            config=COMPACTED_SETTINGS if name in compacted else TOPIC_SETTINGS,
+        )
         for name, partitions in layout.items()
     ]
     for name, future in admin.create_topics(wanted, operation_timeout=ANSWER_S).items() if wanted else ():

@@ -96,7 +96,7 @@ class Redactor:
             )
         records = redaction_of(contract, self.pseudonyms)
         with TraceReader(source) as reader:
-            header = msgspec.structs.replace(reader.header, generator=None)
+            header = msgspec.structs.replace(reader.header, generator=None, compacted=[])
             for record in reader if records.needs_all_values else ():
                 records.collect(record.topic, record.text_or_bytes())
         with TraceReader(source) as reader:
@@ -119,7 +119,10 @@ def redaction_of(contract: Contract | Chain, pseudonyms: Pseudonyms) -> JoinReda
 
 
 def _without_values(record: Record, value: str | None) -> Record:
-    """A record with another value, and with no key and no headers."""
+    """A record with another value, and with no key and no headers.
+
+    Where there is no record (``absent``) there is one without a value: what a query reads is the same.
+    """
     return Record(
         topic=record.topic, partition=record.partition, slice=record.slice, value=value,
         arrival_ms=record.arrival_ms, timestamp_ms=record.timestamp_ms, event_ms=record.event_ms,
@@ -220,7 +223,7 @@ class _RunRedaction:
         if why := digest_problem(source, *said):
             raise _contradicted(source, why)
         with TraceReader(source) as reader:
-            header = msgspec.structs.replace(reader.header, generator=None)
+            header = msgspec.structs.replace(reader.header, generator=None, compacted=[])
         return write_trace_as(self._path(name), header, self._redacted(name))
 
     def _redacted(self, name: str) -> Iterator[Record]:

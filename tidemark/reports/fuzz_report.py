@@ -20,6 +20,7 @@ LABELS = {
     "mode": "by run mode",
     "sink": "by sink",
     "state": "by store and format of the state",
+    "input": "by what is mean about their input",
     "defect": "by known defect of Spark that was named",
     "restarts": "by number of restarts",
     "total": "in all",

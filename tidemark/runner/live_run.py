@@ -347,7 +347,8 @@ class LiveRun:
         layout[self._output] = OUTPUT_PARTITIONS
         connected_admin(self._kafka.broker)  # nothing is to be deleted where nobody is let in
         cleanup.callback(kafka.delete_topics, self._kafka.broker, list(layout))
-        kafka.create_topics(self._kafka.broker, layout)
+        compacted = [self._inputs[name] for name in self._header.compacted]
+        kafka.create_topics(self._kafka.broker, layout, compacted)
 
 
 def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:

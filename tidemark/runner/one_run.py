@@ -24,7 +24,7 @@ from tidemark.formats.faults import CommitPoint
 from tidemark.formats.record_files import PARQUET, count_records, is_parquet
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_trace
-from tidemark.formats.trace import TraceReader, trace_sha256, write_trace
+from tidemark.formats.trace import Header, TraceReader, trace_sha256, write_trace
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import ALWAYS_REQUIRED, WAIVABLE
 from tidemark.oracle.spark.known_defects import known
@@ -355,6 +355,7 @@ def _prepare_trace(
     wanted = set(topics_of(contract))
     with TraceReader(trace) as reader:
         topics = set(reader.header.topics)
+        _must_be_compacted_before(reader.header, options)
         if not wanted <= topics:
             raise UsageError(
                 f"the trace has the topics {', '.join(sorted(reader.header.topics))}",
@@ -375,6 +376,17 @@ def _prepare_trace(
     return trace
 
 
+def _must_be_compacted_before(header: Header, options: RunOptions) -> None:
+    """Refuse a pace at which a query would read records before compaction has removed them."""
+    pace = options.pace or header.pace
+    if header.compacted and pace != "backlog":
+        raise UsageError(
+            f"the trace has compacted topics ({', '.join(header.compacted)}), and the pace is {pace}",
+            detail="Kafka compacts in its own time: a query that runs would read what it is still to remove",
+            hint="give --pace backlog: everything is published, and compacted, before the query starts",
+        )
+
+
 def _stored(options: RunOptions, trace: Path) -> Path:
     """A trace in the run directory, stored as the run was asked to; if it was not, Parquet that was given stays."""
     storage = options.storage_of(
@@ -393,7 +405,10 @@ def _keep_topics(trace: Path, wanted: set[str]) -> Path:
     kept = trace.with_suffix(".jsonl") if is_parquet(trace) else trace
     with TraceReader(trace) as reader:
         topics = {name: spec for name, spec in reader.header.topics.items() if name in wanted}
-        header = msgspec.structs.replace(reader.header, topics=topics, counts={}, goals=[])
+        compacted = [name for name in reader.header.compacted if name in wanted]
+        header = msgspec.structs.replace(
+            reader.header, topics=topics, counts={}, goals=[], compacted=compacted
+        )
         write_trace(kept, header, (record for record in reader if record.topic in wanted))
     if kept != trace:
         trace.unlink()

@@ -19,6 +19,7 @@ from tests.unit.oracle.disagreements import disagreements
 from tests.unit.oracle.literal import Literal
 from tidemark.campaigns.case import NO_DATA, RUN_MODES, Case
 from tidemark.campaigns.fuzz import sort_of
+from tidemark.campaigns.input_traits import COMPACTED, TRAITS
 from tidemark.campaigns.random_cases import (
     BOUNDS,
     GENERATED_STATES,
@@ -45,7 +46,11 @@ class Drawn:
     def __init__(self, case: Case, restarts: set[int], form: int = 2, spark: str = "4.2.0") -> None:
         self.form = form
         self.spark = spark
-        self.records = [msgspec.structs.replace(record, partition=0) for record in case.records]
+        self.records = [
+            # One partition: where there is no record, or a control record, is one without a value.
+            msgspec.structs.replace(record, partition=0, transaction=None, absent=None, sent=None)
+            for record in case.records
+        ]
         flush = [
             msgspec.structs.replace(one, partition=0, slice=case.slices + one.slice) for one in case.flush
         ]
@@ -157,7 +162,7 @@ def test_the_drawn_cases_have_all_there_is() -> None:
         seen.update([case.mode, case.sink, str(contract.policy), named(case.conf)])
         joins.add((contract.kind, sort_of(contract.bound)))
         seen["distinct delays"] += contract.left.watermark_delay_ms != contract.right.watermark_delay_ms
-        values = [json.loads(record.value) for record in case.records if record.value.startswith("{")]
+        values = [json.loads(record.value) for record in case.records if (record.value or "").startswith("{")]
         seen["NULL key"] += any(value.get("k0", "") is None for value in values)
         seen["sub-millisecond"] += any(len(str(value.get("t")).partition(".")[2]) > 4 for value in values)
         seen["where"] += bool(contract.where)
@@ -167,8 +172,10 @@ def test_the_drawn_cases_have_all_there_is() -> None:
         seen["equal"] += contract.bound.equal
         seen["one watermark"] += contract.left.watermark_delay_ms is None
         seen["no-data off"] += NO_DATA in case.conf
+        seen.update(case.traits)
     assert joins == {(kind, sort_of(bound)) for kind in JoinKind for bound in BOUNDS[kind]}
     assert {*RUN_MODES, *SINKS, *WatermarkPolicy, *GENERATED_STATES} <= set(seen)
+    assert {*TRAITS, COMPACTED} <= set(seen)
     assert min(seen.values()) > 5, seen
 
 

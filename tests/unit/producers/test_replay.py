@@ -29,6 +29,9 @@ class Broker:
     def wait_for_acks(self) -> None:
         self.acknowledged = len(self.sent)
 
+    def wait_until_compacted(self) -> None:
+        pass
+
 
 def records(*slices: int) -> list[Record]:
     return [Record(topic="t", arrival_ms=1_000 + i, slice=slice_) for i, slice_ in enumerate(slices)]
