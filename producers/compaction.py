@@ -6,6 +6,7 @@ whether it is still there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -22,7 +23,10 @@ COMPACTED_S = 90.0
 (``log.cleaner.backoff.ms``)."""
 
 READ_S = 30.0
+"""Calibration: 100,000 records are read in a second."""
 _BATCH = 10_000
+_POLL_S = 0.1
+"""So long a client waits for a batch that is not full."""
 
 
 def wait_until_compacted(settings: Mapping[str, Any], places: Collection[tuple[str, int]]) -> None:
@@ -64,8 +68,9 @@ def _still_there(settings: Mapping[str, Any], topic: str, partition: int) -> int
     found = 0
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
-        while messages := consumer.consume(_BATCH, READ_S):
-            for message in messages:
+        deadline = time.monotonic() + READ_S
+        while time.monotonic() < deadline:
+            for message in consumer.consume(_BATCH, _POLL_S):
                 error = message.error()
                 if error is None:
                     found += message.value() == REMOVED

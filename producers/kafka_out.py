@@ -178,6 +178,11 @@ class KafkaOut:
                 raise unreachable(self.bootstrap, self._last_error or "records were not acknowledged")
         self._poll(0)
 
+    def end_segments(self) -> None:
+        """Let what was sent to topics that are compacted end a segment of their logs, before the next slice."""
+        if self._to_compact:
+            self.wait_for_acks()
+
     def wait_until_compacted(self) -> None:
         """Wait until compaction has removed what the trace says; raises ``TestbedError`` if it does not."""
         if self._to_compact:

@@ -36,8 +36,11 @@ Progress = Callable[[int], None]
 
 def publish_all(records: Iterable[Record], out: KafkaOut, progress: Progress) -> int:
     """Publish without pauses. ``progress`` is called now and then with the number sent; returns the total."""
-    count = 0
+    count = number = 0
     for record in records:
+        if record.slice != number:
+            number = record.slice
+            out.end_segments()
         out.send(record)
         count += 1
         if count % 10_000 == 0:
