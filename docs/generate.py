@@ -36,7 +36,7 @@ from tidemark.formats import (
     time_forms,
     trace,
 )
-from tidemark.formats.faults import POINTS
+from tidemark.formats.faults import AMOUNTS, POINTS
 from tidemark.oracle import findings
 from tidemark.runner import RunOptions
 from tidemark.stack.components import launch_specs, ports
@@ -51,8 +51,8 @@ FAULT_WORDS = (
     "Without `:ACTION` it is a `kill`; a pause or an outage lasts {seconds:g} second; it is done once. "
     "`executors` are all executors at once; `kill-twice` kills the next driver, too, while it runs the batch again. "
     "A killed driver is started again at once, a killed executor is replaced by Spark. `--kill-executors 3` is "
-    "`executor*3`, `--kill-drivers 3` is `driver@written*3`. A fault that could not be injected at its point makes the "
-    "run `UNKNOWN`."
+    "`executor*3`, `--kill-drivers 3` is `driver@written*3`. From `cut` on, actions disturb the network between Spark "
+    "and a broker; an amount have {amounts}. A fault that could not be injected at its point makes the run `UNKNOWN`."
 )
 PORT_WORDS = (
     "A free port is one from 15000 up to the range that the system uses for outgoing connections; `tidemark status` "
@@ -202,12 +202,17 @@ def _faults() -> str:
         (
             "# Faults",
             markdown(schedule.__doc__ or ""),
-            "A fault is `COMPONENT[:ACTION][@POINT][~SECONDS][*COUNT]`; a schedule joins them by commas.",
+            "A fault is `COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]`; a schedule joins them by commas.",
             table(["component", "action", "commit points, the default first"], rows),
-            FAULT_WORDS.format(seconds=_pause_s()),
+            FAULT_WORDS.format(seconds=_pause_s(), amounts=_amounts()),
             "How a point is made, and the proof: [commit points](../explanation/commit-points.md).",
         )
     )
+
+
+def _amounts() -> str:
+    """The actions that have an amount, with what it is if nothing is said."""
+    return ", ".join(f"`{action}={usual:g}{unit}`" for action, (unit, usual) in AMOUNTS.items())
 
 
 def _pause_s() -> float:

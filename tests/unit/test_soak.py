@@ -17,6 +17,7 @@ from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import POINTS, Fault
 from tidemark.oracle import Finding, Verdict
 from tidemark.reports import soak_report as shown
+from tidemark.stack import StackSpec
 
 
 def fault(what="driver@written", injected=True, recovery_s=4.0):
@@ -46,6 +47,12 @@ def test_a_schedule_is_the_seeds_and_every_fault_comes():
     }
     counts = {one: many.count(one) for one in many}
     assert {replace(one, count=1): one.count for one in read_schedule(write_schedule(many))} == counts
+
+
+def test_without_a_proxy_no_fault_of_the_network_is_drawn():
+    drawn = schedule(random.Random(2), 500, network=False)
+    assert not [str(one) for one in drawn if one.is_of_network]
+    assert {one.component for one in drawn} == {component for component, _ in POINTS}
 
 
 def test_every_join_meets_every_sink_and_one_sink_comes_after_the_other():
@@ -193,7 +200,7 @@ def run_with(monkeypatch, tmp_path):
         monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
         monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
         monkeypatch.setattr(soaking, "run", does)
-        return soaking._run(SoakOptions(tmp_path), SimpleNamespace(repair=lambda: None), 1)
+        return soaking._run(SoakOptions(tmp_path), SimpleNamespace(repair=lambda: None, spec=StackSpec()), 1)
 
     return outcome
 

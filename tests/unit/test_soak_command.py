@@ -136,7 +136,7 @@ def test_its_page_says_what_was_asked_what_came_each_recovery_and_what_failed(re
     assert "inner spark 3 VALID 1, INVALID 1, FAILED 1" in page  # joins and sinks
     assert "kill driver written 2 0" in page  # of the evidence, with least, median, p95 and most
     assert "p95" in page
-    assert "never drawn, of 30" in page
+    assert "never drawn, of 58" in page
     assert "not complete" not in page
     links = IndexParts((tmp_path / "soak" / "index.html").read_bytes()).links
     assert {"run-0/report.html", "run-1/report.html"} <= {*links}

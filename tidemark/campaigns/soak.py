@@ -24,12 +24,13 @@ from tidemark.campaigns.campaign import Campaign, free_directory
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
 from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import POINTS, Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import NETWORK_ACTIONS, POINTS, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.run_options import SINKS, Report, Say, Watch, report_nothing, say_nothing, watch_nothing
-from tidemark.stack import DRIVER, Stack
+from tidemark.stack import DRIVER, POWERS, Stack
+from tidemark.stack.install.network_proxy_program import can_be_built
 
 JOINS = ("left_outer", "inner", "full_outer", "left_semi", "right_outer")
 MISSES = 0.1
@@ -43,6 +44,7 @@ WEIGHTS = {
     (FaultComponent.DRIVER, FaultAction.KILL_TWICE): 1,
     (FaultComponent.EXECUTOR, FaultAction.KILL): 6,
     (FaultComponent.EXECUTOR, FaultAction.PAUSE): 6,
+    **{(FaultComponent.BROKER, action): 1 for action in NETWORK_ACTIONS},
 }
 """How often a fault comes, if not ``WEIGHT``. Drivers and executors have most points, and their death is what a
 checkpoint is for. A driver takes longest to come back: with more of them a soak has fewer faults."""
@@ -196,28 +198,30 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
     return done
 
 
-def schedule(rng: random.Random, count: int) -> tuple[FaultSpec, ...]:
-    """So many faults, of all kinds."""
-    kinds = [FaultSpec(*what, point) for what, points in POINTS.items() for point in points]
-    weights = [WEIGHTS.get(what, WEIGHT) / len(points) for what, points in POINTS.items() for _ in points]
+def schedule(rng: random.Random, count: int, *, network: bool = True) -> tuple[FaultSpec, ...]:
+    """So many faults, of all kinds; without ``network`` none of the network, for a stack that has no proxy."""
+    known = {what: points for what, points in POINTS.items() if network or what[1] not in NETWORK_ACTIONS}
+    kinds = [FaultSpec(*what, point) for what, points in known.items() for point in points]
+    weights = [WEIGHTS.get(what, WEIGHT) / len(points) for what, points in known.items() for _ in points]
     return tuple(rng.choices(kinds, weights, k=count))
 
 
-def run_options(options: SoakOptions, number: int) -> RunOptions:
+def run_options(options: SoakOptions, number: int, *, network: bool = True) -> RunOptions:
     """What the seed makes of a soak's run of that number. Its directory is a free one, ``run-NUMBER`` if that is."""
     rng = random.Random(f"soak-{options.seed}-{number}")
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     return RunOptions(
         pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
-        faults=write_schedule(schedule(rng, options.faults)), driver=DRIVER,
+        faults=write_schedule(schedule(rng, options.faults, network=network)), driver=DRIVER,
         run_dir=free_directory(options.folder / f"run-{number}"),
         report=options.report, say=options.say, watch=options.watch,
     )  # fmt: skip
 
 
 def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
-    asked = run_options(options, number)
+    network = "proxy" in POWERS[stack.spec.backend] and can_be_built()
+    asked = run_options(options, number, network=network)
     one = SoakRun(
         number=number, pipeline=asked.pipeline, sink=asked.sink, schedule=asked.faults,
         run_dir=str(asked.run_dir), command=asked.command(),

@@ -48,7 +48,7 @@ EVERY_POINT = (
 Schedule = Annotated[
     str,
     typer.Option(
-        help="COMPONENT[:ACTION]\\[@POINT][~SECONDS][*COUNT], joined by commas. "
+        help="COMPONENT[:ACTION[=AMOUNT]]\\[@POINT][~SECONDS][*COUNT], joined by commas. "
         f"Components: {', '.join(FaultComponent)}; actions: {', '.join(FaultAction)}; "
         f"points: {', '.join(CommitPoint)}."
     ),

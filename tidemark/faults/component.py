@@ -38,7 +38,7 @@ def inject_into_component(
     spec = fault.spec
     victim = fault.choose(target.stack.components(ComponentKind(spec.component)))
     with ExitStack() as outage:
-        with _at_point(target, fault, now, unless=unless) as proof:
+        with at_point(target, fault, now, unless=unless) as proof:
             if proof is None:
                 return None
             line = target.injected(fault, now.batch, {"component_name": victim, **proof})
@@ -50,7 +50,7 @@ def inject_into_component(
 
 
 @contextmanager
-def _at_point(
+def at_point(
     target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
 ) -> Iterator[Proof | None]:
     """The batch kept at its point for the length of the block; gives the proof, ``None`` if it is not there."""

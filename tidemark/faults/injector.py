@@ -22,6 +22,7 @@ from tidemark.faults.commit_points import Ends, RunningBatch
 from tidemark.faults.component import inject_into_component
 from tidemark.faults.driver import batch_is_rerun, inject_into_driver, kill_again
 from tidemark.faults.executor import inject_into_executors
+from tidemark.faults.network import inject_into_network, note_traffic
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import by_partition
 from tidemark.faults.target import FaultTarget, journal_line
@@ -131,11 +132,15 @@ class FaultInjector:
         """Try batch after batch until the fault is injected, and in the journal with its recovery."""
         not_before, is_complete = fault.batch, False
         while not is_complete:
+            if fault.spec.is_of_network:
+                note_traffic(self._target)
             now = self._await_batch(not_before)
             line: Fault | None = None
             # Brokers that are just back may not answer yet; they will, in a later batch.
             with self._noting_try(now.batch), suppress(SinkFailed):
-                line = _INJECT[fault.spec.component](self._target, fault, now, unless=self._raise_if_over)
+                of_component = _INJECT[fault.spec.component]
+                inject = inject_into_network if fault.spec.is_of_network else of_component
+                line = inject(self._target, fault, now, unless=self._raise_if_over)
             if line is not None:
                 is_complete = self._journal_recovery(line, fault, now)
             not_before = now.batch + 1
@@ -166,8 +171,10 @@ class FaultInjector:
 
         self._until(committed, f"batch {now.batch} to be committed after {line.label}")
         # By the file, because an outage may outlast the batch: the component was not needed for it.
-        recovery = self._target.checkpoint.committed_at(now.batch) - datetime.fromisoformat(line.at_utc)
-        line.recovery_s = round(max(0.0, recovery.total_seconds()), 2)
+        committed_at = self._target.checkpoint.committed_at(now.batch)
+        line.recovery_s = _seconds_since(line.at_utc, committed_at)
+        if "healed_at_utc" in line.proof:
+            line.proof["committed_after_heal_s"] = _seconds_since(line.proof["healed_at_utc"], committed_at)
         line.proof["ends_after"] = by_partition(self._target.progress.ends())
         self._say(f"batch {now.batch} is committed, {line.recovery_s:.1f} s after {line.label}")
         return is_complete
@@ -234,6 +241,11 @@ class FaultInjector:
             with suppress(TidemarkError):
                 error.detail = self._target.stack.logs(self._target.driver, LOG_LINES)
             raise
+
+
+def _seconds_since(text: str, moment: datetime) -> float:
+    """Seconds from a time of the journal to a moment; 0 if that was before."""
+    return round(max(0.0, (moment - datetime.fromisoformat(text)).total_seconds()), 2)
 
 
 class _Over(Exception):

@@ -2,7 +2,7 @@
 
 A schedule is written in words, ``driver@written*2,executor@half-written,broker~1.5``: a component, an action (``kill``
 if none is given), the commit point, the duration (seconds, of a pause or an outage), and how often. The seed alone
-decides which batch is hit.
+decides which batch is hit. Some actions have an amount: ``broker:delay=500ms@planned~3``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tidemark.errors import UsageError
-from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent
+from tidemark.formats.faults import (
+    AMOUNTS,
+    NETWORK_ACTIONS,
+    POINTS,
+    CommitPoint,
+    FaultAction,
+    FaultComponent,
+)
 
 Found = TypeVar("Found")
 
@@ -22,7 +29,7 @@ LONGEST_DELAY_S = 0.4
 """Calibration: a warm batch takes about 0.5 s; a fault later than this would often find it committed."""
 
 _WORD = re.compile(
-    r"(?P<component>\w+)(?::(?P<action>[\w-]+))?(?:@(?P<point>[\w-]+))?"
+    r"(?P<component>\w+)(?::(?P<action>[\w-]+)(?:=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[A-Za-z]+))?)?(?:@(?P<point>[\w-]+))?"
     r"(?:~(?P<seconds>\d+(?:\.\d+)?))?(?:\*(?P<count>\d+))?"
 )
 
@@ -31,7 +38,8 @@ _WORD = re.compile(
 class FaultSpec:
     """A fault that is asked for, ``count`` times; ``duration_s`` is how long a pause or an outage lasts.
 
-    A driver is started again at once; an executor Spark itself replaces.
+    ``amount`` is in the unit of its action; ``None`` where it has none. A driver is started again at once; an executor
+    Spark itself replaces.
     """
 
     component: FaultComponent
@@ -39,13 +47,28 @@ class FaultSpec:
     point: CommitPoint = CommitPoint.PLANNED
     duration_s: float = 1.0
     count: int = 1
+    amount: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.amount is None and self.action in AMOUNTS:
+            object.__setattr__(self, "amount", AMOUNTS[self.action][1])
+
+    @property
+    def is_of_network(self) -> bool:
+        """Whether it disturbs the network, for which Spark has to reach Kafka through a proxy."""
+        return self.action in NETWORK_ACTIONS
 
     def __str__(self) -> str:
         """As a schedule has it."""
-        action = "" if self.action is FaultAction.KILL else f":{self.action}"
+        action = "" if self.action is FaultAction.KILL else f":{self.action}{self._typed_amount}"
         duration = "" if self.duration_s == FaultSpec.duration_s else f"~{self.duration_s:g}"
         count = f"*{self.count}" if self.count > 1 else ""
         return f"{self.component}{action}@{self.point}{duration}{count}"
+
+    @property
+    def _typed_amount(self) -> str:
+        unit, usual = AMOUNTS.get(self.action, ("", self.amount))
+        return "" if self.amount == usual else f"={self.amount:g}{unit}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +102,7 @@ def _read_word(word: str) -> FaultSpec:
     if read is None:
         raise UsageError(
             f"{word!r} is no fault",
-            detail="a fault is COMPONENT[:ACTION][@POINT][~SECONDS][*COUNT]",
+            detail="a fault is COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]",
             hint="for example: driver@written*2,executor@half-written,broker~1.5",
         )
     asked = read["component"], read["action"] or FaultAction.KILL
@@ -94,10 +117,29 @@ def _read_word(word: str) -> FaultSpec:
             f"{word!r} cannot be injected at {read['point']!r}",
             hint=f"its commit points are {', '.join(points)}",
         )
+    amount = _amount(word, action, read["amount"], read["unit"])
     count = int(read["count"] or 1)
     if not count:
         raise UsageError(f"{word!r} asks for no fault at all", hint="leave it out, or give *1 or more")
-    return FaultSpec(component, action, point, float(read["seconds"] or FaultSpec.duration_s), count)
+    duration_s = float(read["seconds"] or FaultSpec.duration_s)
+    return FaultSpec(component, action, point, duration_s, count, amount)
+
+
+def _amount(word: str, action: FaultAction, number: str | None, unit: str | None) -> float | None:
+    if number is None:
+        return None
+    if action not in AMOUNTS:
+        raise UsageError(
+            f"{word!r} has an amount, and {action} has none",
+            hint=f"leave out ={number}{unit}; an amount have {', '.join(AMOUNTS)}",
+        )
+    wanted, usual = AMOUNTS[action]
+    if unit != wanted or float(number) < 1:
+        raise UsageError(
+            f"{number}{unit} is no amount of {action}",
+            hint=f"at least 1{wanted}, for example ={usual:g}{wanted}",
+        )
+    return float(number)
 
 
 def write_schedule(specs: Iterable[FaultSpec]) -> str:

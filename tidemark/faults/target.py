@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof, SinkProgress
 from tidemark.formats.faults import Fault
 from tidemark.sparkfiles.checkpoint import Checkpoint
-from tidemark.stack import Stack
+from tidemark.stack import LinkTraffic, Stack
 from tidemark.waiting import pause
 
 
 @dataclass(frozen=True)
 class FaultTarget:
-    """One query on one driver; ``rest`` waits for so many seconds, or until the run is aborted."""
+    """One query on one driver; ``rest`` waits for so many seconds, or until the run is aborted.
+
+    ``traffic`` is what each broker's link had seen when the next fault of the network began to wait for its batch.
+    """
 
     stack: Stack
     driver: str
     checkpoint: Checkpoint
     progress: SinkProgress
     rest: Callable[[float], object] = pause
+    traffic: dict[str, LinkTraffic] = field(default_factory=dict)
 
     def carries_data(self, batch: int) -> bool:
         """Whether a planned batch reads anything."""
@@ -46,7 +50,7 @@ def journal_line(
     spec = fault.spec
     return Fault(
         component=spec.component, action=spec.action, point=spec.point, at_utc=now_utc(), injected=injected,
-        batch=batch, proof=proof or {},
+        batch=batch, proof=proof or {}, amount=spec.amount,
     )  # fmt: skip
 
 

@@ -29,6 +29,20 @@ class FaultAction(StrEnum):
     KILL = "kill"
     KILL_TWICE = "kill-twice"
     PAUSE = "pause"
+    CUT = "cut"
+    """Of the network, as those below: nothing that is sent arrives, and connections stay open."""
+    CUT_REQUESTS = "cut-requests"
+    """What Spark sends does not arrive at the broker."""
+    CUT_RESPONSES = "cut-responses"
+    """What the broker answers does not arrive at Spark: it did what it was asked, and nobody knows."""
+    DELAY = "delay"
+    """Everything comes later by so many milliseconds, both ways."""
+    JITTER = "jitter"
+    """Everything comes later by up to twice so many milliseconds, each piece by another time."""
+    THROTTLE = "throttle"
+    """So many kilobytes a second pass, both ways."""
+    RESET = "reset"
+    """Connections are closed as soon as anything is sent on them, and what was sent is lost."""
 
 
 class CommitPoint(StrEnum):
@@ -46,6 +60,18 @@ class CommitPoint(StrEnum):
 
 _C, _A, _P = FaultComponent, FaultAction, CommitPoint
 
+NETWORK_ACTIONS = (
+    _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.THROTTLE, _A.RESET,
+)  # fmt: skip
+"""What is done to the network between Spark and a component, and not to the component."""
+
+AMOUNTS: dict[FaultAction, tuple[str, float]] = {
+    _A.DELAY: ("ms", 200.0),
+    _A.JITTER: ("ms", 200.0),
+    _A.THROTTLE: ("kB", 16.0),
+}
+"""Actions that have an amount: its unit (``kB``: a second), and what it is if not said."""
+
 POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
     (_C.DRIVER, _A.KILL): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
     (_C.DRIVER, _A.KILL_TWICE): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
@@ -57,12 +83,22 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
     (_C.MASTER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.BROKER, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA),
     (_C.BROKER, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA),
+    **{
+        (_C.BROKER, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
+        for action in NETWORK_ACTIONS
+    },
 }
 """(component, action) -> the commit points at which it can be injected, the default first."""
 
 
+_STREAMS = {"": "network of", "requests": "requests to", "responses": "responses of"}
+
+
 def fault_label(component: FaultComponent, action: FaultAction) -> str:
-    """A fault in words, for people: ``kill driver``, ``kill driver twice``, ``kill all executors``."""
+    """A fault in words, for people: ``kill driver twice``, ``kill all executors``, ``cut requests to broker``."""
+    if action in NETWORK_ACTIONS:
+        verb, _, stream = action.partition("-")
+        return f"{verb} {_STREAMS[stream]} {component}"
     verb, _, how_often = action.partition("-")
     what = "all executors" if component is FaultComponent.EXECUTORS else component
     return " ".join(filter(None, (verb, what, how_often)))
@@ -78,6 +114,12 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     partition in the output of Spark's own. ``again`` is the same of the second kill of ``kill-twice``; ``at_utc`` is
     then its time. Of a fault that was not ``injected`` it has the batches in which it was ``tried``, and for how many
     seconds each; ``batch`` is then missing.
+
+    Of a fault of the network ``proof`` has what was set in the proxy (``toxics``), the ``traffic`` of the link
+    ``before``, ``during`` and ``after`` (bytes ``received`` by the proxy and ``passed`` on in ``seconds``, and for
+    how long each was held, ``held_ms``), when it was healed (``healed_at_utc``), and the seconds from then to the first
+    bytes both ways (``first_bytes_after_s``) and to the commit of its batch (``committed_after_heal_s``). ``amount`` is
+    that of an action that has one, in its unit: milliseconds, or kilobytes a second.
     """
 
     component: FaultComponent
@@ -88,6 +130,7 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     batch: int | None = None
     proof: dict[str, Any] = {}
     recovery_s: float | None = None
+    amount: float | None = None
 
     @property
     def label(self) -> str:
@@ -96,4 +139,5 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
 
     def killed(self, component: FaultComponent) -> bool:
         """Whether it was injected and killed that component, once or twice."""
-        return self.injected and self.component is component and self.action is not FaultAction.PAUSE
+        kills = self.action in (FaultAction.KILL, FaultAction.KILL_TWICE)
+        return self.injected and self.component is component and kills

@@ -70,19 +70,23 @@ class KafkaAccess:
         return spark_options(self.spark_file, self.names)
 
 
-def kafka_access(stack: Stack, folder: Path, asked: Path | None = None) -> KafkaAccess:
+def kafka_access(
+    stack: Stack, folder: Path, asked: Path | None = None, *, inside: str | None = None
+) -> KafkaAccess:
     """How a run reaches Kafka. ``folder`` is one that driver and executors see, too; the login is written there.
+
+    ``inside`` is Kafka's address as driver and executors are to see it, if not the stack's.
 
     Raises ``UsageError`` for a file that cannot be used.
     """
     conf = conf_of(stack, asked)
     broker = broker_settings(stack.bootstrap_servers, conf)
-    addresses = stack.bootstrap_servers, stack.bootstrap_inside
+    addresses = stack.bootstrap_servers, inside or stack.bootstrap_inside
     if conf is None:
         return KafkaAccess(broker, *addresses)
-    inside = stack.kafka_conf_inside
-    if inside is not None and asked is None:
-        return KafkaAccess(broker, *addresses, conf, *inside)
+    file_inside = stack.kafka_conf_inside
+    if file_inside is not None and asked is None:
+        return KafkaAccess(broker, *addresses, conf, *file_inside)
     path = folder / SPARK_FILE
     if set(str(path)) & set(":{}"):
         raise UsageError(

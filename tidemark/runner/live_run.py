@@ -97,7 +97,8 @@ class LiveRun:
         with Cleanup() as cleanup:
             work = self._checkpoint.path.parent
             cleanup.callback(shutil.rmtree, work, ignore_errors=True)
-            self._kafka = kafka_access(self._stack, work, self._options.kafka_conf)
+            proxied = self._stack.start_proxy(self._options.say) if self._options.needs_proxy else None
+            self._kafka = kafka_access(self._stack, work, self._options.kafka_conf, inside=proxied)
             self._create_topics(cleanup)
             query = self._app(cleanup) if self._options.app else self._on_driver(cleanup)
             places = Places(
@@ -144,7 +145,7 @@ class LiveRun:
         if uses_connect(command):
             driver = cleanup.enter_context(own_driver(self._stack, self._name, code))
         values = {
-            "bootstrap": self._stack.bootstrap_servers if driver is None else self._stack.bootstrap_inside,
+            "bootstrap": self._kafka.bootstrap_inside,
             **({} if driver is None else {CONNECT: driver.remote}),
             **{f"topic:{name}": topic for name, topic in self._inputs.items()},
             "output": self._output,

@@ -53,7 +53,9 @@ from tidemark.runner.run_options import (
     watch_nothing,
 )
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
+from tidemark.stack.install.network_proxy_program import must_be_buildable
 from tidemark.stack.install.toolchain import find_spark
+from tidemark.stack.spec import no_proxy
 
 BATCHES_PER_FAULT = 2
 """Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
@@ -270,6 +272,10 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
             hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
             " `tidemark up --backend local`",
         )
+    if options.needs_proxy:
+        if "proxy" not in POWERS[spec.backend]:
+            raise no_proxy(spec.backend)
+        must_be_buildable()
     if options.driver and (options.jars or options.packages):
         raise UsageError(
             f"jars and packages cannot be added to the driver {options.driver!r}, which runs already",

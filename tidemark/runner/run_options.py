@@ -112,6 +112,11 @@ class RunOptions:
         """The faults that are asked for; raises ``UsageError`` for a word of the schedule that is none."""
         return read_schedule(self.faults)
 
+    @property
+    def needs_proxy(self) -> bool:
+        """Whether Spark has to reach Kafka through the network proxy; it does so in no other run."""
+        return any(spec.is_of_network for spec in self.fault_specs)
+
     def storage_of(self, records: int) -> Storage:
         """How a file with this many records is stored; raises ``UsageError`` for a format that is none."""
         if self.evidence_format not in EVIDENCE_FORMATS:

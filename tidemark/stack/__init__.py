@@ -9,12 +9,17 @@ is on disk) and ``api`` (the protocol) at the bottom. The stack knows nothing of
 from tidemark.stack.api import (
     DRIVER,
     POWERS,
+    REQUESTS,
+    RESPONSES,
     ComponentKind,
     ComponentState,
     ComponentStatus,
     Driver,
     Executor,
+    LinkTraffic,
     Stack,
+    StreamTraffic,
+    Toxic,
 )
 from tidemark.stack.backend_choice import spec_to_lease
 from tidemark.stack.lifecycle import current, down, lease, up
@@ -23,13 +28,18 @@ from tidemark.stack.spec import StackSpec
 __all__ = [
     "DRIVER",
     "POWERS",
+    "REQUESTS",
+    "RESPONSES",
     "ComponentKind",
     "ComponentState",
     "ComponentStatus",
     "Driver",
     "Executor",
+    "LinkTraffic",
     "Stack",
     "StackSpec",
+    "StreamTraffic",
+    "Toxic",
     "current",
     "down",
     "lease",

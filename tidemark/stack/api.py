@@ -24,13 +24,16 @@ DRIVER = "driver"
 """The driver that every stack has, shared by its users."""
 REGISTRY = "registry"
 """The schema registry of a stack that was asked for one."""
+PROXY = "proxy"
+"""The network proxy of a stack, through which Spark reaches Kafka where a schedule has faults of the network."""
 
 POWERS: dict[str, frozenset[str]] = {
-    "local": frozenset({"processes"}),
+    "local": frozenset({"processes", "proxy"}),
     "compose": frozenset({"processes", "network"}),
     "external": frozenset(),
 }
-"""Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal)."""
+"""Backend -> operations on its components: ``processes`` (start, stop, kill, pause), ``network`` (partition, heal),
+``proxy`` (disturb and heal the links from Spark to the brokers)."""
 
 
 def ignored(_text: str) -> None:
@@ -46,6 +49,8 @@ class ComponentKind(StrEnum):
     BROKER = "broker"
     REGISTRY = "registry"
     """A schema registry, only where one is asked for."""
+    PROXY = "proxy"
+    """The network proxy, only where one is asked for."""
     MASTER = "master"
     WORKER = "worker"
     DRIVER = "driver"
@@ -105,6 +110,41 @@ class Executor:
         return self.process.pid
 
 
+@dataclass(frozen=True)
+class Toxic:
+    """A disturbance of one direction of a link, in Toxiproxy's words: its type and its attributes."""
+
+    kind: str
+    stream: str
+    """:data:`REQUESTS` or :data:`RESPONSES`."""
+    attributes: Mapping[str, int]
+
+
+REQUESTS, RESPONSES = "upstream", "downstream"
+"""The directions of a link: from Spark to the broker, and back."""
+
+
+@dataclass(frozen=True)
+class StreamTraffic:
+    """What one direction of a link has seen: bytes that arrived at the proxy, and bytes that it passed on.
+
+    The sums have each byte's time (seconds since the proxy's start), from which :func:`held_ms` comes.
+    """
+
+    received: int = 0
+    received_byte_s: float = 0.0
+    passed: int = 0
+    passed_byte_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class LinkTraffic:
+    """Both directions of a link at one moment, ``at_s`` seconds after the proxy's start."""
+
+    at_s: float
+    streams: Mapping[str, StreamTraffic]
+
+
 class Stack(Protocol):
     """A running stack: broker, Spark master, workers, driver."""
 
@@ -137,6 +177,24 @@ class Stack(Protocol):
 
         It lives as long as the stack, and keeps its schemas in memory.
         """
+
+    def start_proxy(self, progress: Say = ignored) -> str:
+        """Start the network proxy if there is none; returns Kafka's address through it, as driver and executors see it.
+
+        It lives as long as the stack. Raises ``UsageError`` where there can be none.
+        """
+
+    def disturb_link(self, broker: str, toxics: Sequence[Toxic]) -> None:
+        """Disturb the link from Spark to a broker, which goes through the network proxy.
+
+        It is healed by :meth:`heal_link`, or after the process that disturbed it has died.
+        """
+
+    def heal_link(self, broker: str) -> None:
+        """End all disturbances of a link. Connections that a cut had silenced are closed then."""
+
+    def link_traffic(self, broker: str) -> LinkTraffic:
+        """What has come through a link since the network proxy was started."""
 
     @property
     def state_dir(self) -> Path:

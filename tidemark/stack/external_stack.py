@@ -34,14 +34,16 @@ from tidemark.stack.api import (
     ComponentStatus,
     Driver,
     Executor,
+    LinkTraffic,
     Say,
+    Toxic,
     ignored,
 )
 from tidemark.stack.components.plan import planned_record
 from tidemark.stack.components.ports import accepts_connections
 from tidemark.stack.registry import StackRecord, StateFolder, Supplies
 from tidemark.stack.running_stack import recorded_session
-from tidemark.stack.spec import External, StackSpec, no_registry
+from tidemark.stack.spec import External, StackSpec, no_proxy, no_registry
 
 _COMPONENTS = ("broker", DRIVER)
 _NAMES = "kafka-conf-names"
@@ -90,6 +92,22 @@ class ExternalStack:
     def start_registry(self, progress: Say = ignored) -> str:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_registry(self.spec.backend)
+
+    def start_proxy(self, progress: Say = ignored) -> str:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        raise no_proxy(self._record.backend)
+
+    def disturb_link(self, broker: str, toxics: Sequence[Toxic]) -> None:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        raise no_proxy(self._record.backend)
+
+    def heal_link(self, broker: str) -> None:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        raise no_proxy(self._record.backend)
+
+    def link_traffic(self, broker: str) -> LinkTraffic:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        raise no_proxy(self._record.backend)
 
     @property
     def state_dir(self) -> Path:

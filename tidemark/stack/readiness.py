@@ -99,6 +99,20 @@ def await_registry(runtime: Runtime, component: ComponentRecord) -> None:
     _await(runtime, component, answers, f"to list its subjects at {component.address}")
 
 
+def await_proxy(runtime: Runtime, component: ComponentRecord) -> None:
+    """Wait until the network proxy answers; raises ``DaemonDied`` if another program has one of its ports."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this machine
+
+    def answers() -> bool:
+        try:
+            with opener.open(f"{component.address}/version", timeout=REGISTRY_ANSWER_S) as answer:
+                return bool(json.load(answer))
+        except (OSError, ValueError):
+            return False
+
+    _await(runtime, component, answers, f"to answer at {component.address}")
+
+
 def _await(runtime: Runtime, component: ComponentRecord, condition: Callable[[], bool], what: str) -> None:
     try:
         wait_until(

@@ -42,7 +42,7 @@ LOCK_S = 300.0
 END_S = 4.0
 """Calibration: the daemons end within 2 s of SIGTERM; the data of a stack that ends are not needed any more."""
 
-LAYOUT = 7
+LAYOUT = 8
 """The version of the records. It must change when a field is added, changed or removed."""
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -72,6 +72,8 @@ class StackRecord(Supplies, kw_only=True):
     record. ``python`` is the interpreter of the clients. ``spark_conf`` has settings of an external driver.
     ``kafka`` is the version of Kafka that was asked for, empty for the stack's own.
     ``admin_ports`` are those of the brokers' listener for each other, where clients have to log in.
+    ``proxy_ports`` are those at which the network proxy listens, one for each broker, ``proxied_ports`` those to which
+    it passes on; both are empty where there can be none.
     """
 
     layout: int = LAYOUT
@@ -90,6 +92,8 @@ class StackRecord(Supplies, kw_only=True):
     kafka: str = ""
     kafka_security: str = ""
     admin_ports: list[int] = []
+    proxy_ports: list[int] = []
+    proxied_ports: list[int] = []
     ready: bool = False
     kept: bool = False
 
@@ -150,13 +154,15 @@ class Target(msgspec.Struct, frozen=True):
     """What can be suspended: a process of this machine, a container, or a process inside a container.
 
     With ``container``, ``process`` is one inside it, and ``None`` means the whole container. ``network``: disconnect
-    instead of suspend. ``family``: the process and all its descendants.
+    instead of suspend. ``family``: the process and all its descendants. ``link`` is a component whose link through the
+    network proxy is disturbed; then there is nothing else.
     """
 
     process: ProcessId | None = None
     container: str = ""
     network: bool = False
     family: bool = False
+    link: str = ""
 
 
 class Stopped(msgspec.Struct):

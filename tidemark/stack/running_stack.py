@@ -17,26 +17,30 @@ from uuid import uuid4
 
 from tidemark.errors import TestbedError, UsageError
 from tidemark.processes import ProcessId
-from tidemark.stack import readiness, suspension
+from tidemark.stack import network_links, readiness, suspension
 from tidemark.stack.api import (
     DRIVER,
+    PROXY,
     REGISTRY,
     ComponentKind,
     ComponentStatus,
     Driver,
     Executor,
+    LinkTraffic,
     Say,
+    Toxic,
     ignored,
 )
 from tidemark.stack.components import launch_specs
 from tidemark.stack.components.kafka_security import CLIENT_FILE
 from tidemark.stack.components.ports import free_ports
+from tidemark.stack.install.network_proxy_program import provide_network_proxy
 from tidemark.stack.install.schema_registry import provide_registry
 from tidemark.stack.install.toolchain import find_spark
-from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder
+from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder, Target
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.secured_kafka import client_settings
-from tidemark.stack.spec import StackSpec, no_registry
+from tidemark.stack.spec import StackSpec, no_proxy, no_registry
 
 STOP_S = 5.0
 """Calibration: a component ends within 2 s of SIGTERM."""
@@ -96,7 +100,10 @@ class RunningStack:
         return self.registry
 
     def _add_registry(self, jar: Path) -> None:
-        component = launch_specs.registry(self._state, self._record, jar, free_ports(1)[0])
+        self._add(launch_specs.registry(self._state, self._record, jar, free_ports(1)[0]))
+
+    def _add(self, component: ComponentRecord) -> None:
+        """Give the running stack one more component, or leave it as it was."""
         self._state.write_component(component)
         try:
             self._runtime.start([component])
@@ -105,6 +112,33 @@ class RunningStack:
             self._runtime.end(component, ask_s=0)
             self._state.forget_component(component.name)
             raise
+
+    def start_proxy(self, progress: Say = ignored) -> str:
+        """Start the network proxy if there is none."""
+        if not self._record.proxy_ports:
+            raise no_proxy(self._record.backend)
+        with self._state.component_lock("add-proxy"):
+            if self._state.component(PROXY) is None:
+                program = provide_network_proxy(progress)
+                self._add(launch_specs.proxy(self._state, self._record, program, free_ports(1)[0]))
+        self.start(PROXY)
+        return launch_specs.bootstrap_proxied(self._record)
+
+    def disturb_link(self, broker: str, toxics: Sequence[Toxic]) -> None:
+        """Disturb the link from Spark to a broker."""
+        self._component(PROXY)
+        network_links.disturb(self._state, self._component(broker).name, toxics)
+
+    def heal_link(self, broker: str) -> None:
+        """End all disturbances of a link."""
+        suspension.resume(
+            self._state, self._runtime, Target(link=broker), network_links.suspension_name(broker)
+        )
+
+    def link_traffic(self, broker: str) -> LinkTraffic:
+        """What has come through a link."""
+        self._component(PROXY)
+        return network_links.traffic(self._state, broker)
 
     @property
     def state_dir(self) -> Path:
@@ -272,6 +306,7 @@ class RunningStack:
         if {component.kind for component in components if component not in gone} <= {
             ComponentKind.BROKER,
             ComponentKind.REGISTRY,
+            ComponentKind.PROXY,
         }:
             # No worker or application that the master would recover is left: it would wait a minute for their answers.
             shutil.rmtree(self._state.path / "master" / "recovery", ignore_errors=True)
@@ -299,6 +334,8 @@ class RunningStack:
                 )
             case ComponentKind.REGISTRY:
                 readiness.await_registry(self._runtime, component)
+            case ComponentKind.PROXY:
+                readiness.await_proxy(self._runtime, component)
             case ComponentKind.MASTER:
                 readiness.await_master(self._runtime, component)
             case ComponentKind.WORKER:

@@ -129,6 +129,15 @@ class StackSpec:
             )
 
 
+def no_proxy(backend: str) -> UsageError:
+    """The error of a network proxy that is asked for on a backend that has none."""
+    return UsageError(
+        f"the network of the backend {backend} cannot be disturbed",
+        detail="Spark's connections to Kafka go through a proxy for that, which only a stack of local processes has",
+        hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local",
+    )
+
+
 def no_registry(backend: str) -> UsageError:
     """The error of a schema registry that is asked for on a backend that has none."""
     return UsageError(

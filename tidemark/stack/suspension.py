@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from tidemark.errors import DaemonDied
 from tidemark.processes import ProcessId
+from tidemark.stack import network_links
 from tidemark.stack.registry import StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
 
@@ -40,7 +41,10 @@ def resume(state: StateFolder, runtime: Runtime, target: Target, name: str) -> N
     with _target_lock(state, target):
         others = [record for path, record in state.records("stopped", Stopped) if path.stem != name]
         if all(record.target != target for record in others):
-            runtime.resume(target)
+            if target.link:
+                network_links.heal(state, target.link)
+            else:
+                runtime.resume(target)
         state.discard("stopped", name)
 
 
@@ -50,14 +54,17 @@ def _target_lock(state: StateFolder, target: Target) -> Iterator[None]:
     if not state.path.is_dir():  # the stack is gone, and its locks too
         yield
         return
-    with state.component_lock(f"stopped-{target.container or (target.process.pid if target.process else 0)}"):
+    name = target.container or target.link or (target.process.pid if target.process else 0)
+    with state.component_lock(f"stopped-{name}"):
         yield
 
 
 def resume_abandoned(state: StateFolder, runtime: Runtime) -> None:
     """Resume what processes that have died left suspended."""
     for path, record in state.records("stopped", Stopped):
-        if not record.owner.alive or not runtime.lives(record.target):
+        link = record.target.link
+        lives = network_links.is_there(state) if link else runtime.lives(record.target)
+        if not record.owner.alive or not lives:
             resume(state, runtime, record.target, path.stem)
 
 

@@ -54,9 +54,11 @@ def test_the_victim_is_the_seeds_choice_and_a_retry_takes_the_next():
 
 
 def test_the_label_of_a_fault_is_its_action_and_its_component():
-    specs = read_schedule("driver,driver:kill-twice,executors,broker:pause")
+    specs = read_schedule("driver,driver:kill-twice,executors,broker:pause,broker:cut,broker:cut-requests")
     labels = [fault_label(spec.component, spec.action) for spec in specs]
-    assert labels == ["kill driver", "kill driver twice", "kill all executors", "pause broker"]
+    assert labels == ["kill driver", "kill driver twice", "kill all executors", "pause broker",
+        "cut network of broker", "cut requests to broker",
+    ]  # fmt: skip
 
 
 def test_no_two_faults_have_the_same_label():
@@ -82,6 +84,14 @@ def test_every_fault_is_written_as_it_is_read(component, action):
         assert write_schedule([once, *specs]) == f"{replace(once, count=2)},{specs[1]}"
 
 
+def test_an_amount_is_read_and_written_in_its_unit_and_has_a_usual_one():
+    text = "broker:delay=500ms@written~3,broker:throttle=64kB@planned,broker:jitter@planned"
+    specs = read_schedule(text)
+    assert [spec.amount for spec in specs] == [500.0, 64.0, 200.0]
+    assert write_schedule(specs) == text
+    assert read_schedule("broker:delay=200ms") == read_schedule("broker:delay")
+
+
 def test_kill_executors_and_kill_drivers_are_words_for_a_schedule():
     assert with_kills("", 0, 0) == ""
     assert read_schedule(with_kills("broker", 3, 2)) == (
@@ -92,6 +102,10 @@ def test_kill_executors_and_kill_drivers_are_words_for_a_schedule():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("broker:cut=5ms", "has an amount, and cut has none"),
+        ("broker:delay=5kB", "is no amount of delay"),
+        ("broker:throttle=0kB", "is no amount of throttle"),
+        ("broker:delay=5", "is no fault"),
         ("driver@@written", "is no fault"),
         ("driver*-1", "is no fault"),
         ("driver*0", "asks for no fault at all"),

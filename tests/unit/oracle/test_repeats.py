@@ -45,6 +45,7 @@ def test_a_record_resent_after_a_broker_restart_is_permitted_and_counted() -> No
         death(batch=1),
         death(injected=False),
         death(action=FaultAction.PAUSE),
+        death(action=FaultAction.CUT),
         death(component=FaultComponent.EXECUTOR),
         death(proof={}),
         death(proof={"ends": {"0": 3}}),

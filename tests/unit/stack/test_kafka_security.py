@@ -64,6 +64,15 @@ def test_in_containers_those_inside_log_in_as_those_outside_and_brokers_have_a_l
 
 
 @pytest.mark.parametrize("security", KAFKA_SECURITY)
+def test_those_who_come_through_the_network_proxy_log_in_as_the_others(security):
+    settings = listener_settings(security, STATE, proxied=True)
+    protocols = dict(pair.split(":") for pair in settings["listener.security.protocol.map"].split(","))
+    assert protocols["PROXIED"] == protocols["HOST"] == ("SSL" if security == "mtls" else "SASL_SSL")
+    logins = {name.split(".")[2] for name in settings if name.endswith(".sasl.jaas.config")}
+    assert logins == (set() if security == "mtls" else {"host", "proxied"})
+
+
+@pytest.mark.parametrize("security", KAFKA_SECURITY)
 def test_the_password_is_in_the_clients_file_and_not_in_the_brokers_settings(security, tmp_path):
     (tmp_path / "client.properties").write_text(client_properties(security, STATE, "a-password"))
     client = read_properties(tmp_path / "client.properties")

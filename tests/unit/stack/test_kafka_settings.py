@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tidemark.stack.components import kafka_settings
@@ -28,6 +29,15 @@ def test_the_broker_keeps_records_of_any_time():
 
 def test_a_local_broker_listens_on_the_loopback_address_only():
     assert properties()["listeners"] == "HOST://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093"
+
+
+def test_a_broker_behind_the_proxy_advertises_the_proxys_address_to_those_who_come_through_it():
+    network = replace(ONE, proxied=["127.0.0.1:19094"], proxied_ports=[19095])
+    values = properties(network=network)
+    assert "PROXIED://127.0.0.1:19095" in values["listeners"]
+    assert "PROXIED://127.0.0.1:19094" in values["advertised.listeners"]
+    assert values["listener.security.protocol.map"] == "HOST:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    assert values["inter.broker.listener.name"] == "HOST"
 
 
 def test_a_broker_in_a_container_has_one_address_for_each_side():

@@ -66,6 +66,7 @@ def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, comp
     for name, kind in {
         "broker": "broker",
         "registry": "registry",
+        "proxy": "proxy",
         "master": "master",
         "worker-1": "worker",
         "driver": "driver",
@@ -79,9 +80,10 @@ def test_components_are_listed_by_kind_and_not_by_name(state, stack_record, comp
     assert {kind.value: stack.components(kind) for kind in ComponentKind} == {
         "broker": ["broker"],
         "registry": ["registry"],
+        "proxy": ["proxy"],
         "master": ["master"],
         "worker": ["worker-1"],
         "driver": ["driver", "broker-events", "master-data", "worker-pay"],
         "app": ["job"],
     }
-    assert len(stack.components()) == 9
+    assert len(stack.components()) == 10

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidemark.stack.components.kafka_settings import PROXIED
+
 FOLDER = "kafka-security"
 """Below the stack's folder: certificates, keys and passwords, in files that their owner alone can read."""
 CA_FILE, BROKER_FILE, SECRETS_FILE = f"{FOLDER}/ca.pem", f"{FOLDER}/broker.pem", f"{FOLDER}/broker.properties"
@@ -31,10 +33,16 @@ RIGHTS = (
 """Resource, name, pattern and operations that the user is allowed; READ, WRITE and DELETE include DESCRIBE."""
 
 
-def listener_settings(security: str, state: Path, *, in_containers: bool = False) -> dict[str, str]:
-    """What a broker's settings have besides for this login, or have in the place of those without one."""
+def listener_settings(
+    security: str, state: Path, *, in_containers: bool = False, proxied: bool = False
+) -> dict[str, str]:
+    """What a broker's settings have besides for this login, or have in the place of those without one.
+
+    ``proxied``: it has a listener behind the network proxy, too, which passes on what it does not understand.
+    """
     protocol = "SSL" if security == "mtls" else "SASL_SSL"
     of_clients = ["HOST", "INTERNAL"] if in_containers else ["HOST"]
+    of_clients += [PROXIED] if proxied else []
     of_brokers = ["ADMIN", "BETWEEN", "CONTROLLER"] if in_containers else ["ADMIN", "CONTROLLER"]
     protocols = dict.fromkeys(of_clients, protocol) | dict.fromkeys(of_brokers, "SSL")
     settings = {

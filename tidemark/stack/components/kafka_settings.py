@@ -8,6 +8,8 @@ from pathlib import Path
 
 BROKER_HEAP = ("-Xms96m", "-Xmx512m")
 LONG_MAX = 2**63 - 1
+PROXIED = "PROXIED"
+"""The listener that advertises the network proxy's address."""
 BROKER_LOG4J = """\
 status = warn
 appender.console.type = Console
@@ -38,7 +40,8 @@ class BrokerNetwork:
     Clients on this machine use ``host``; brokers, driver and executors use ``inside``, which is empty where they use
     ``host`` too. ``controller`` has the addresses of the quorum. A broker listens at ``bind``. Where clients have to
     log in, tidemark uses ``admin``; brokers use it, too, or ``between``, if that is not empty; and ``security`` has the
-    settings for that.
+    settings for that. ``proxied`` are the addresses of the network proxy, one for each broker, which are advertised to
+    clients behind it; brokers listen for them at ``proxied_ports``. Both are empty where there can be no such proxy.
     """
 
     bind: str
@@ -47,17 +50,22 @@ class BrokerNetwork:
     controller: Sequence[str]
     admin: Sequence[str] = ()
     between: Sequence[str] = ()
+    proxied: Sequence[str] = ()
+    proxied_ports: Sequence[int] = ()
     security: Mapping[str, str] = field(default_factory=dict)
 
 
 def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
     """``server.properties`` of a broker that is also a controller (KRaft combined mode)."""
     named = {
-        "HOST": network.host, "INTERNAL": network.inside, "ADMIN": network.admin, "BETWEEN": network.between,
-        "CONTROLLER": network.controller,
+        "HOST": network.host, "INTERNAL": network.inside, PROXIED: network.proxied, "ADMIN": network.admin,
+        "BETWEEN": network.between, "CONTROLLER": network.controller,
     }  # fmt: skip
     own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
-    listeners = [f"{name}://{network.bind}:{address.rsplit(':', 1)[1]}" for name, address in own.items()]
+    ports = {name: address.rsplit(":", 1)[1] for name, address in own.items()}
+    if network.proxied:
+        ports[PROXIED] = str(network.proxied_ports[node - 1])
+    listeners = [f"{name}://{network.bind}:{port}" for name, port in ports.items()]
     replicas = len(network.host)
     in_sync = max(1, replicas - 1)
     settings = {

@@ -7,13 +7,14 @@ ports; only Kafka's and Spark Connect's are published on this machine's loopback
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tidemark.processes import base_environment
-from tidemark.stack.api import REGISTRY, ComponentKind
+from tidemark.stack.api import PROXY, REGISTRY, ComponentKind
 from tidemark.stack.components import cds, kafka_security, kafka_settings, spark_settings
 from tidemark.stack.components.names import broker_names, host_name
 from tidemark.stack.components.ports import LOOPBACK
@@ -38,6 +39,11 @@ def bootstrap_inside(record: StackRecord) -> str:
     return ",".join(network.inside or network.host)
 
 
+def bootstrap_proxied(record: StackRecord) -> str:
+    """Kafka's address through the network proxy, as driver and executors see it; empty where there can be none."""
+    return ",".join(_broker_network(record).proxied)
+
+
 def admin_servers(record: StackRecord) -> str:
     """The address of the brokers' listener for each other, where clients have to log in."""
     return ",".join(_broker_network(record).admin)
@@ -58,7 +64,10 @@ def broker(state: StateFolder, record: StackRecord, node: int) -> ComponentRecor
         network = replace(
             network,
             security=kafka_security.listener_settings(
-                record.kafka_security, state.path, in_containers=_in_containers(record)
+                record.kafka_security,
+                state.path,
+                in_containers=_in_containers(record),
+                proxied=bool(network.proxied),
             ),
         )
     properties = kafka_settings.broker_properties(node, folder / "data", network)
@@ -182,6 +191,22 @@ def registry(state: StateFolder, record: StackRecord, jar: Path, port: int) -> C
     )
 
 
+def proxy(state: StateFolder, record: StackRecord, program: Path, port: int) -> ComponentRecord:
+    """The network proxy, a link for each broker; writes its configuration."""
+    fields = _common_fields(state, record, PROXY)
+    folder = Path(fields["cwd"])
+    folder.mkdir(exist_ok=True)
+    links = zip(broker_names(len(record.kafka_ports)), record.proxy_ports, record.proxied_ports, strict=True)
+    config = [
+        {"name": name, "listen": f"{LOOPBACK}:{own}", "upstream": f"{LOOPBACK}:{behind}", "enabled": True}
+        for name, own, behind in links
+    ]
+    (folder / "proxies.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    address = f"{LOOPBACK}:{port}"
+    argv = [str(program), "-api", address, "-config", str(folder / "proxies.json")]
+    return ComponentRecord(kind=ComponentKind.PROXY, argv=argv, address=f"http://{address}", **fields)
+
+
 def app(
     state: StateFolder, record: StackRecord, name: str, argv: Sequence[str], env: Mapping[str, str]
 ) -> ComponentRecord:
@@ -267,6 +292,8 @@ def _broker_network(record: StackRecord) -> kafka_settings.BrokerNetwork:
         host=[f"{LOOPBACK}:{port}" for port in record.kafka_ports],
         inside=[f"{name}:{INSIDE_PORT}" for name in names] if _in_containers(record) else [],
         controller=[f"{_host(record, name)}:{port}" for name, port in controllers],
+        proxied=[f"{LOOPBACK}:{port}" for port in record.proxy_ports],
+        proxied_ports=record.proxied_ports,
         admin=[f"{LOOPBACK}:{port}" for port in record.admin_ports],
         between=[
             f"{name}:{BETWEEN_PORT}" for name in names if _in_containers(record) and record.kafka_security

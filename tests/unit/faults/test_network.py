@@ -1,0 +1,165 @@
+"""Faults of the network: what counts as their effect, what is in the journal, and that the link is healed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.faults.test_injector import Words, batches, injector_of, planned, until
+from tidemark.errors import TestbedError
+from tidemark.faults.network import Seen, has_effect, seen_between, toxics_of
+from tidemark.formats.faults import NETWORK_ACTIONS, FaultAction
+from tidemark.stack import REQUESTS, RESPONSES, LinkTraffic, StreamTraffic
+
+__all__ = ["batches"]
+
+NOTHING = Seen(1.0, 0, 0)
+PASSED, LOST = Seen(1.0, 90, 90), Seen(1.0, 90, 0)
+
+
+def traffic(at_s, requests=(0, 0.0, 0, 0.0), responses=(0, 0.0, 0, 0.0)):
+    return LinkTraffic(at_s, {REQUESTS: StreamTraffic(*requests), RESPONSES: StreamTraffic(*responses)})
+
+
+@pytest.mark.parametrize(
+    ("action", "requests", "responses", "shows"),
+    [
+        ("cut", LOST, NOTHING, True),
+        ("cut", LOST, PASSED, False),
+        ("cut", NOTHING, NOTHING, False),
+        ("reset", LOST, LOST, True),
+        ("cut-requests", LOST, PASSED, True),
+        ("cut-requests", PASSED, LOST, False),
+        ("cut-responses", PASSED, LOST, True),
+        ("cut-responses", PASSED, NOTHING, False),
+    ],
+)
+def test_a_cut_is_shown_by_bytes_that_came_and_did_not_pass(action, requests, responses, shows):
+    assert has_effect(FaultAction(action), None, {"requests": requests, "responses": responses}) is shows
+
+
+@pytest.mark.parametrize(
+    ("action", "held_ms", "shows"),
+    [("delay", 160.0, True), ("delay", 20.0, False), ("throttle", 5.0, True), ("throttle", 0.3, False)],
+)
+def test_what_slows_is_shown_by_bytes_that_were_held(action, held_ms, shows):
+    held = {"requests": Seen(1.0, 90, 60, held_ms), "responses": NOTHING}
+    assert has_effect(FaultAction(action), 200.0, held) is shows
+
+
+def test_the_time_for_which_bytes_are_held_counts_those_that_are_still_there():
+    """Ten bytes at 5.5 s that pass at 5.7 s, and ten at 5.9 s that are there still at 6 s: 0.15 s each."""
+    first = traffic(5.0, (100, 400.0, 80, 300.0))
+    last = traffic(6.0, (120, 400.0 + 10 * 5.5 + 10 * 5.9, 90, 300.0 + 10 * 5.7))
+
+    seen = seen_between(first, last, holds=True)
+
+    assert seen == {"requests": Seen(1.0, 20, 10, 150.0), "responses": Seen(1.0, 0, 0, None)}
+
+
+def test_each_action_is_another_thing_that_the_proxy_is_told():
+    told = {action: [(one.kind, one.stream, *one.attributes.items()) for one in toxics_of(action, 7)]
+            for action in NETWORK_ACTIONS}  # fmt: skip
+    assert len({str(toxics) for toxics in told.values()}) == len(NETWORK_ACTIONS)
+    assert told[FaultAction.CUT_RESPONSES] == [("timeout", RESPONSES, ("timeout", 0))]
+    assert [one[2:] for one in told[FaultAction.JITTER]] == 2 * [(("latency", 7), ("jitter", 7))]
+
+
+class Link(Words):
+    """A link that loses what comes while it is disturbed, if anything comes."""
+
+    def __init__(self, arriving=100, refused=()):
+        super().__init__(refused)
+        self.arriving, self.came, self.went, self.is_cut = arriving, 0, 0, False
+
+    def disturb_link(self, broker, toxics):
+        self._word("disturb", broker, *(toxic.stream for toxic in toxics))
+        self.is_cut = True
+
+    def heal_link(self, broker):
+        self._word("heal", broker)
+        self.is_cut = False
+        self.arriving = 100
+
+    def link_traffic(self, broker):
+        self.came += self.arriving
+        self.went += 0 if self.is_cut else self.arriving
+        both = (self.came, 0.0, self.went, 0.0)
+        return traffic(float(self.came), both, both)
+
+
+def cut():
+    return planned("broker", action="cut")
+
+
+def test_a_cut_is_in_the_journal_with_the_bytes_before_during_and_after(batches):
+    stack = Link()
+    injector = injector_of(batches, stack, cut())
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: injector.journal, "the fault in the journal")
+    batches.commit(1)
+    [fault] = injector.finish()
+
+    assert (fault.label, fault.injected, fault.proof["component_name"]) == (
+        "cut network of broker", True, "broker",
+    )  # fmt: skip
+    seen = {when: (one["requests"]["received"], one["requests"]["passed"])
+            for when, one in fault.proof["traffic"].items()}  # fmt: skip
+    assert seen == {"before": (100, 100), "during": (100, 0), "after": (100, 100)}
+    assert [toxic["stream"] for toxic in fault.proof["toxics"]] == ["requests", "responses"]
+    assert fault.proof["first_bytes_after_s"] >= 0
+    assert fault.proof["committed_after_heal_s"] >= 0
+    assert stack.said == [
+        ("hold", "driver"), ("disturb", "broker", REQUESTS, RESPONSES), ("resumes", "driver"), ("heal", "broker"),
+    ]  # fmt: skip
+
+
+def test_a_cut_that_nothing_met_is_tried_again_in_the_next_batch(batches):
+    stack = Link(arriving=0)
+    injector = injector_of(batches, stack, cut())
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: ("heal", "broker") in stack.said, "the first cut to be healed")
+    batches.commit(1)
+    batches.plan(2, 13)
+    until(lambda: injector.journal, "the fault in batch 2")
+    batches.commit(2)
+
+    [fault] = injector.finish()
+    assert (fault.batch, fault.injected) == (2, True)
+
+
+def test_an_aborted_run_heals_the_link_at_once(batches):
+    stack = Link()
+    hour = cut()
+    injector = injector_of(batches, stack, replace(hour, spec=replace(hour.spec, duration_s=3600.0)))
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: any(said[0] == "disturb" for said in stack.said), "the cut")
+    injector.abort()
+    injector.finish()
+
+    assert stack.said[-1] == ("heal", "broker")
+
+
+def test_a_proxy_that_refuses_ends_the_run_and_the_link_is_healed(batches):
+    stack = Link(refused=("disturb",))
+    injector = injector_of(batches, stack, cut())
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: injector.error is not None, "the error")
+
+    with pytest.raises(TestbedError, match="disturb was refused"):
+        injector.check()
+    assert stack.said[-1] == ("heal", "broker")
+    assert [fault.injected for fault in injector.finish()] == [False]
