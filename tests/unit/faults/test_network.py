@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.faults.test_injector import Words, batches, injector_of, planned, until
 from tidemark.errors import TestbedError
+from tidemark.faults import network
 from tidemark.faults.network import Seen, has_effect, seen_between, toxics_of
 from tidemark.formats.faults import NETWORK_ACTIONS, FaultAction
 from tidemark.stack import REQUESTS, RESPONSES, LinkTraffic, StreamTraffic
@@ -118,7 +119,34 @@ def test_a_cut_is_in_the_journal_with_the_bytes_before_during_and_after(batches)
     ]  # fmt: skip
 
 
-def test_a_cut_that_nothing_met_is_tried_again_in_the_next_batch(batches):
+def test_a_cut_that_nothing_has_met_goes_on_until_something_does(batches):
+    class Idle(Link):
+        """On which nothing comes but from the second look during the cut on."""
+
+        looks = 0
+
+        def link_traffic(self, broker):
+            self.looks += self.is_cut
+            self.arriving = 0 if self.is_cut and self.looks < 3 else 100
+            return super().link_traffic(broker)
+
+    stack = Idle()
+    injector = injector_of(batches, stack, cut())
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: injector.journal, "the fault in the journal")
+    batches.commit(1)
+
+    [fault] = injector.finish()
+    assert (fault.batch, fault.injected) == (1, True)
+    assert fault.proof["traffic"]["during"]["requests"]["received"] == 100
+    assert stack.looks == 3
+
+
+def test_a_cut_that_nothing_met_is_tried_again_in_the_next_batch(batches, monkeypatch):
+    monkeypatch.setattr(network, "MET_S", 0.0)
     stack = Link(arriving=0)
     injector = injector_of(batches, stack, cut())
     batches.plan(0, 5)
