@@ -25,11 +25,9 @@ from tests.support.bundled import case_of, make_trace
 from tidemark import paths
 from tidemark.campaigns.case import Case
 from tidemark.campaigns.random_cases import generate
-from tidemark.campaigns.shrink.bug_signature import chosen_finding, signature_of
 from tidemark.campaigns.shrink.predicted_batches import predicted_history
-from tidemark.campaigns.shrink.red_run import RedRun
+from tidemark.campaigns.shrink.red_run import red_run_of_case
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, ShrunkRun, shrink_red_run
-from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.campaigns.shrink.shrunk_files import write_best, write_shrunk
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.formats.chain import Chain
@@ -126,9 +124,7 @@ def shrunk(item: Item, stack: Stack, folder: Path, budget_s: float) -> ShrunkRun
     with open_warm() as warm:
         verdict: Verdict = warm.run(warm.as_possible(item.case), first)
     number = next((at for at, one in enumerate(verdict.findings, 1) if one.defect == item.defect), None)
-    finding = chosen_finding(verdict, number)
-    signature = signature_of(finding, item.case.contract)
-    red = RedRun(RunDirectory(first), finding, signature, (Shrinkable(replace(item.case, states=0)),))
+    red = red_run_of_case(RunDirectory(first), item.case, number)
     options = ShrinkOptions(
         folder, budget_s, say=partial(print, flush=True), taken=partial(write_best, folder=folder)
     )

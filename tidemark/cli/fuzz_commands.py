@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +14,22 @@ import typer
 
 from tidemark.cli.run_commands import progress_shown, say_index
 from tidemark.cli.shared_options import AsJson, Log, Resume, Summary, resumed
+from tidemark.cli.shrink_commands import seconds_of, shrink_on
 from tidemark.cli.stack_commands import SparkOption
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
     from tidemark.campaigns.fuzz import Fuzz
+    from tidemark.stack import Stack
+
+
+ShrinkTime = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="How long to make each INVALID seed smaller, as `tidemark shrink`: 90s, 2m; 0: not.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,14 +50,15 @@ def fuzz_command(
     folder: Annotated[
         Path | None, typer.Option(help="Where evidence of failures stays; default: runs/fuzz.")
     ] = None,
+    shrink: ShrinkTime = "2m",
     markdown: Summary = None,
     as_json: AsJson = False,
 ) -> None:
     """Generate a join, a trace and restarts from each seed, run it on a real stack, and judge every row.
 
     A seed fails if anything is found that is no known defect of Spark. Its evidence is kept, and the command that runs
-    it again is printed. With the PySpark of another interpreter (--spark) seeds are run without state formats that it
-    has not, and with Spark's own sink.
+    it again is printed; an INVALID one is made smaller, in a folder beside its evidence. With the PySpark of another
+    interpreter (--spark) seeds are run without state formats that it has not, and with Spark's own sink.
     """
     from tidemark import paths
     from tidemark.campaigns.fuzz import campaign, fuzz, summary
@@ -55,6 +68,7 @@ def fuzz_command(
     from tidemark.stack import lease, spec_to_lease
 
     kept = folder or paths.runs_dir() / "fuzz"
+    budget_s = 0.0 if shrink == "0" else seconds_of(shrink, "--shrink")
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     command = _typed(first, seeds, workers, keep_going=keep_going, spark=spark)
     more = resumed(command if folder is None else f"{command} --folder {shlex.quote(str(folder))}", log)
@@ -69,6 +83,8 @@ def fuzz_command(
         versions.update(stack.versions)
         with progress_shown(quiet=as_json) as (seeded.report, seeded.say):
             fuzz(range(first, first + seeds), WarmWorkers(stack, kept, workers), seeded)
+            if budget_s and not seeded.interrupted:
+                _shrink_failures(seeded, stack, budget_s)
     shown = so_far()
     page.end(fuzz_report.facts(shown, kept, seeds, more), complete=not seeded.interrupted)
     if markdown is not None and not seeded.interrupted:
@@ -94,6 +110,30 @@ def _typed(first: int, seeds: int, workers: int, *, keep_going: bool, spark: Pat
     command = f"tidemark fuzz --first {first} --seeds {seeds} --workers {workers}"
     command += " --keep-going" if keep_going else ""
     return command + (" --spark PYTHON" if spark is not None else "")
+
+
+def _shrink_failures(seeded: Fuzz, stack: Stack, budget_s: float) -> None:
+    """Make what failed in this process smaller; what cannot be is said, and changes no outcome."""
+    from tidemark.campaigns.random_cases import generate
+    from tidemark.campaigns.shrink.red_run import red_run_of_case
+    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
+    from tidemark.formats.evidence import RunDirectory
+
+    for outcome in seeded.failures:
+        if outcome.verdict != "INVALID" or outcome.run_dir is None or str(outcome.seed) in seeded.earlier:
+            continue
+        run = RunDirectory(Path(outcome.run_dir))
+        folder = run.path.with_name(f"{run.path.name}-shrunk")
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            red = red_run_of_case(run, generate(outcome.seed))
+            found, _ = shrink_on(stack, red, ShrinkOptions(folder, budget_s, say=seeded.say))
+            seeded.say(f"seed {outcome.seed}: {found.before}; made smaller: {found.after}; {folder}")
+        except KeyboardInterrupt:
+            seeded.say(f"interrupted; the best so far of seed {outcome.seed} is in {folder}")
+            return
+        except TidemarkError as error:
+            seeded.say(f"seed {outcome.seed} was not made smaller: {error}")
 
 
 def _print_json(seeded: Fuzz, summary: Mapping[str, Mapping[str, int]]) -> None:

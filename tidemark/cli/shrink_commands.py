@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,8 @@ from tidemark.cli.shared_options import AsJson
 from tidemark.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from tidemark.campaigns.shrink.shrink_campaign import ShrunkRun
+    from tidemark.campaigns.shrink.red_run import RedRun
+    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, ShrunkRun
     from tidemark.campaigns.warm_driver import WarmDriver
     from tidemark.stack import Stack
 
@@ -95,26 +96,29 @@ class _Asked:
 
 def _shrink(directory: Path, finding: int | None, folder: Path, asked: _Asked) -> tuple[ShrunkRun, list[str]]:
     from tidemark.campaigns.shrink.red_run import read_red_run
-    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, shrink_red_run
-    from tidemark.campaigns.shrink.shrunk_files import write_best, write_shrunk
+    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
     from tidemark.stack import lease, spec_to_lease
 
     red = read_red_run(directory, finding)
     _must_be_free(folder, resume=asked.resume)
     with lease(spec_to_lease(red.python)) as stack, _progress(quiet=asked.quiet) as (say, progress):
-        options = ShrinkOptions(
-            folder,
-            asked.budget_s,
-            asked.resume,
-            asked.seed,
-            say,
-            progress,
-            partial(write_best, folder=folder),
-        )
         if red.faults:
             say(f"without its faults ({', '.join(red.faults)}): they need a stack of their own")
-        found = shrink_red_run(red, partial(_warm, stack, folder), stack.versions.get("spark", ""), options)
-    return found, write_shrunk(found, folder, xfail=asked.xfail)
+        options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)
+        return shrink_on(stack, red, options, xfail=asked.xfail)
+
+
+def shrink_on(
+    stack: Stack, red: RedRun, options: ShrinkOptions, *, xfail: bool = False
+) -> tuple[ShrunkRun, list[str]]:
+    """Make a red run smaller on a stack, and write what comes of it; returns that, and what was not written and why."""
+    from tidemark.campaigns.shrink.shrink_campaign import shrink_red_run
+    from tidemark.campaigns.shrink.shrunk_files import write_best, write_shrunk
+
+    folder, spark = options.folder, stack.versions.get("spark", "")
+    options = replace(options, taken=partial(write_best, folder=folder))
+    found = shrink_red_run(red, partial(_warm, stack, folder), spark, options)
+    return found, write_shrunk(found, folder, xfail=xfail)
 
 
 def _warm(stack: Stack, folder: Path) -> WarmDriver:
@@ -125,11 +129,11 @@ def _warm(stack: Stack, folder: Path) -> WarmDriver:
     return WarmDriver(stack, stack.driver(), logs)
 
 
-def seconds_of(text: str) -> float:
+def seconds_of(text: str, option: str = "--budget") -> float:
     """``90``, ``90s``, ``10m``, ``1.5h`` in seconds; raises ``BadParameter``."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if found is None or float(found[1]) <= 0:
-        raise typer.BadParameter(f"{text!r} is no length of time: 90s, 10m, 1h", param_hint="--budget")
+        raise typer.BadParameter(f"{text!r} is no length of time: 90s, 10m, 1h", param_hint=option)
     return float(found[1]) * SECONDS[found[2]]
 
 

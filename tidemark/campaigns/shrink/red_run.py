@@ -71,6 +71,16 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     )
 
 
+def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = None) -> RedRun:
+    """The run of a case on a warm driver, whose evidence is in a directory, and its finding with a number.
+
+    Raises ``UsageError`` for a run without a finding.
+    """
+    finding = chosen_finding(judge(directory), number)
+    start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
+    return RedRun(directory, finding, signature_of(finding, case.contract), (Shrinkable(start),))
+
+
 def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequence[str]) -> None:
     where = str(directory.path)
     if manifest.audit is not None or manifest.redacted is not None:

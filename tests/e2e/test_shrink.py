@@ -1,0 +1,95 @@
+"""``tidemark shrink`` on a real stack: a red run becomes small, an interrupted search goes on, what comes out runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.test_command_line import tidemark
+from tidemark import paths
+from tidemark.formats.evidence import RunDirectory
+from tidemark.waiting import wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
+
+START_S = 180.0
+END_S = 120.0
+
+
+@pytest.fixture
+def red(run_pipeline, tmp_path):
+    """A backlog of the left semi join, in which Spark loses rows."""
+    result = run_pipeline("left_semi", pace="backlog", seed=5, impressions=200, run_dir=tmp_path / "red")
+    assert result.verdict.verdict == "INVALID"
+    return result.run_dir
+
+
+def told(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_red_run_becomes_four_rows_and_what_comes_out_is_red(red, tmp_path, run_pipeline):
+    found = told(tidemark("shrink", red, "--to", tmp_path / "small", "--json"))
+
+    small = tmp_path / "small"
+    assert found["after"]["rows"] <= 4
+    assert found["final"] == {"red": 5, "of": 5}
+    assert found["is_minimal"]
+    assert (small / "smallest" / "report.html").is_file()
+    assert "left-semi-loses-same-batch-rows" in (small / "ticket.md").read_text()
+    assert "def test_left_semi(run_pipeline)" in (small / "test_left_semi.py").read_text()
+    result = run_pipeline(small / "contract.json", trace=small / "trace.jsonl", sink="spark")
+    assert result.verdict.findings_total == {"lost_rows": 1}
+    done = subprocess.run(
+        [sys.executable, small / "repro.py"], capture_output=True, text=True, timeout=END_S, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "missing:  [['L2']]" in done.stdout
+
+
+def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(red, tmp_path):
+    small = tmp_path / "small"
+    journal = small / "trials.jsonl"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tidemark", "shrink", str(red), "--to", str(small)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+    def trials():
+        return len(journal.read_text().splitlines()) - 1 if journal.is_file() else 0
+
+    wait_until(lambda: trials() >= 2, START_S, lambda: f"two trials; there are {trials()}")
+    os.kill(child.pid, signal.SIGINT)
+    _, said = child.communicate(timeout=END_S)
+    assert child.returncode == 130, said
+    assert "--resume" in said
+    before = trials()
+
+    assert tidemark("shrink", red, "--to", small).returncode == 2  # it is there already
+    found = told(tidemark("shrink", red, "--to", small, "--resume", "--json"))
+
+    assert found["trials"] == trials() - before
+    assert found["after"]["rows"] <= 4
+
+
+def test_a_bug_of_a_program_keeps_the_program(run_pipeline, tmp_path):
+    pipeline = paths.payload() / "pipelines" / "inner.py"
+    broken = tmp_path / "broken.py"
+    broken.write_text(pipeline.read_text().replace("20 SECONDS", "10 SECONDS"))
+    run_dir = tmp_path / "red"
+    verdict = run_pipeline(str(broken), seed=11, impressions=300, run_dir=run_dir).verdict
+    assert "lost_rows" in verdict.unexplained_total
+    number = next(at for at, one in enumerate(verdict.findings, 1) if one.property == "lost_rows")
+
+    found = told(tidemark("shrink", run_dir, "--finding", number, "--to", tmp_path / "small", "--json"))
+
+    assert found["after"]["rows"] == 2
+    assert (tmp_path / "small" / "pipeline.py").read_text() == broken.read_text()
+    assert not (tmp_path / "small" / "repro.py").exists()
+    assert RunDirectory(tmp_path / "small" / "smallest").manifest.contract["name"] == "inner"
