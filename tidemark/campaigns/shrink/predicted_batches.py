@@ -1,8 +1,9 @@
 """The run of a case without Spark: its input, and the batches that Spark will plan, as evidence without output.
 
 Free of Kafka and Spark. A backlog is cut as Spark's Kafka source does (``KafkaMicroBatchStream.rateLimit``), a no-data
-batch follows where the watermark has moved (``MicroBatchExecution``). What is predicted is compared with what a run
-planned (``is_as_planned``) before anybody relies on it.
+batch follows where the watermark has moved, if it evicts anything (``shouldRunAnotherBatch`` of
+``StreamingSymmetricHashJoinExec``). What is predicted is compared with what a run planned (``is_as_planned``) before
+anybody relies on it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.trace import Record
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.history import Disposition, History, read_batches, read_history
-from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS
+from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT, US_PER_MS, state_ms
 
 Ends = dict[str, dict[int, int]]
 """Topic -> partition -> how many of its records were read."""
@@ -151,6 +152,8 @@ class _Plan:
         self._tracker = WatermarkTracker(delays_ms, contract.policy)
         self._read: Ends = {topic: dict.fromkeys(range(case.partitions), 0) for topic in case.topics}
         self._made: list[Batch] = []
+        limits_ms = history.pushdown.limits_ms
+        self._evicts = any(state_ms(contract, one, 0, limits_ms[one]) is not None for one in (LEFT, RIGHT))
         self._is_new = False
 
     def batches(self) -> list[Batch]:
@@ -176,7 +179,7 @@ class _Plan:
             self._read = {topic: self._limited(topic, ends[topic]) for topic in ends}
             self._add()
         moved = bool(self._made) and self._tracker.watermark_ms > self._made[-1].watermark_ms
-        if moved and self._case.conf.get(NO_DATA) != "false":
+        if moved and self._evicts and self._case.conf.get(NO_DATA) != "false":
             self._add()
 
     def _limited(self, topic: str, ends: Mapping[int, int]) -> dict[int, int]:
