@@ -108,7 +108,7 @@ class WarmTrials:
         start_s = time.monotonic()
         shutil.rmtree(self._folder, ignore_errors=True)
         try:
-            verdict = self._warm.run(candidate.case, self._folder)
+            verdict = self._warm.run(self._warm.as_possible(candidate.case), self._folder)
         except PipelineFailed:
             return False
         except TidemarkError as error:
