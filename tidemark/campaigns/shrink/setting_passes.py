@@ -6,7 +6,8 @@ Free of Kafka and Spark; none of them knows the bug. A contract is changed only 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,24 +17,25 @@ from tidemark.campaigns.shrink.shrinkable import RESTARTS, Shrinkable
 from tidemark.campaigns.shrink.shrinker import Pass, Removal, Rewrite
 from tidemark.errors import BrokenContract
 from tidemark.formats.contract import Bound, Contract, Side, WatermarkPolicy
+from tidemark.formats.trace import Record
 
 ROUND_MS = (0, 1_000, 2_000, 5_000, 10_000, 60_000)
 """Lengths of time that are tried in the place of any other, in milliseconds."""
 
 
 def coarse_passes() -> list[Pass[Shrinkable]]:
-    """What is tried before records: faults, and what makes a trial dearer."""
+    """What is tried before records: faults, what makes a trial dearer, and the layout of topics."""
     return [
         Removal("faults", lambda one: one.faults, _without_faults),
         Removal("interruptions", lambda one: one.case.stops, _without_stops),
         Rewrite("run mode", _simpler_modes),
+        Rewrite("partitions", _one_partition),
     ]
 
 
 def fine_passes() -> list[Pass[Shrinkable]]:
     """What is tried after records: layout, settings, and what the contract says."""
     return [
-        Rewrite("partitions", _one_partition),
         Rewrite("the query made of the contract alone", _described),
         Rewrite("sink", _sparks_own_sink),
         Removal("settings", lambda one: sorted(one.case.conf), _without_settings),
@@ -57,18 +59,26 @@ def _simpler_modes(one: Shrinkable) -> Iterator[Shrinkable]:
 
 
 def _one_partition(one: Shrinkable) -> Iterator[Shrinkable]:
-    """All records in one partition of each topic, in the order of the trace; else half as many."""
-    for partitions in dict.fromkeys((1, one.case.partitions // 2)):
-        if 0 < partitions < one.case.partitions:
-            records = tuple(
-                msgspec.structs.replace(record, partition=record.partition % partitions)
-                for record in one.case.records
-            )
-            flush = tuple(
-                msgspec.structs.replace(record, partition=record.partition % partitions)
-                for record in one.case.flush
-            )
-            yield _with_case(one, records=records, flush=flush, partitions=partitions)
+    """All records in one partition of each topic, in the order in which a backlog reads them, or that of the trace."""
+    if one.case.partitions == 1:
+        return
+    flush = tuple(msgspec.structs.replace(record, partition=0) for record in one.case.flush)
+    for order in (_as_read(one.case.records), range(len(one.case.records))):
+        records = tuple(msgspec.structs.replace(one.case.records[at], partition=0) for at in order)
+        in_slices = tuple(sorted(records, key=lambda record: record.slice))
+        yield _with_case(one, records=in_slices, flush=flush, partitions=1)
+
+
+def _as_read(records: Sequence[Record]) -> list[int]:
+    """The numbers of records by how far into its partition each is: of a backlog, Spark reads all alike."""
+    counts = Counter((record.topic, record.partition) for record in records)
+    seen: Counter[tuple[str, int]] = Counter()
+    shares = list[tuple[float, int]]()
+    for at, record in enumerate(records):
+        place = record.topic, record.partition
+        seen[place] += 1
+        shares.append(((seen[place] - 0.5) / counts[place], at))
+    return [at for _, at in sorted(shares)]
 
 
 def _described(one: Shrinkable) -> Iterator[Shrinkable]:
