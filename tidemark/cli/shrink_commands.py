@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,6 @@ from tidemark.errors import EXIT_INTERRUPTED
 if TYPE_CHECKING:
     from tidemark.campaigns.shrink.red_run import RedRun
     from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, ShrunkRun
-    from tidemark.campaigns.warm_driver import WarmDriver
     from tidemark.stack import Stack
 
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -62,10 +61,10 @@ def shrink_command(
 ) -> None:
     """Make a red run smaller: the smallest trace and settings that show the same finding, on a real stack.
 
-    The run is repeated for the rate at which it shows the finding; then slices, keys, rows, fields, times, settings and
-    terms of the contract are left out or made simpler as long as real runs show it. The result is a folder with the
-    trace, the contract, a test, a program of plain PySpark where one can show it, a text for a ticket, and the report
-    of the smallest run. Only runs of a single join; faults are left out. Exit code 0: it was made smaller.
+    The run is repeated for the rate at which it shows the finding; then faults, slices, keys, rows, fields, times,
+    settings and terms of the contract are left out or made simpler as long as real runs show it. The result is a folder
+    with the trace, the contract, a test, a program of plain PySpark where one can show it, a text for a ticket, and the
+    report of the smallest run. Only runs of a single join. Exit code 0: it was made smaller.
     """
     budget_s, folder = seconds_of(budget), to or directory.with_name(f"{directory.resolve().name}-shrunk")
     try:
@@ -102,8 +101,6 @@ def _shrink(directory: Path, finding: int | None, folder: Path, asked: _Asked) -
     red = read_red_run(directory, finding)
     _must_be_free(folder, resume=asked.resume)
     with lease(spec_to_lease(red.python)) as stack, _progress(quiet=asked.quiet) as (say, progress):
-        if red.faults:
-            say(f"without its faults ({', '.join(red.faults)}): they need a stack of their own")
         options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)
         return shrink_on(stack, red, options, xfail=asked.xfail)
 
@@ -113,20 +110,10 @@ def shrink_on(
 ) -> tuple[ShrunkRun, list[str]]:
     """Make a red run smaller on a stack, and write what comes of it; returns that, and what was not written and why."""
     from tidemark.campaigns.shrink.shrink_campaign import shrink_red_run
-    from tidemark.campaigns.shrink.shrunk_files import write_best, write_shrunk
+    from tidemark.campaigns.shrink.shrunk_files import write_shrunk
 
-    folder, spark = options.folder, stack.versions.get("spark", "")
-    options = replace(options, taken=partial(write_best, folder=folder))
-    found = shrink_red_run(red, partial(_warm, stack, folder), spark, options)
-    return found, write_shrunk(found, folder, xfail=xfail)
-
-
-def _warm(stack: Stack, folder: Path) -> WarmDriver:
-    from tidemark.campaigns.warm_driver import WarmDriver
-
-    logs = folder / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    return WarmDriver(stack, stack.driver(), logs)
+    found = shrink_red_run(red, stack, options)
+    return found, write_shrunk(found, options.folder, xfail=xfail)
 
 
 def seconds_of(text: str, option: str = "--budget") -> float:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tidemark.campaigns.case import Case
 from tidemark.campaigns.random_cases import flush_of, generate, make_contract
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.fault_passes import fault_passes, schedule_of, single_faults
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
+from tidemark.campaigns.shrink.near_finding import guesses
 from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
 from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_history
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
@@ -27,8 +29,10 @@ from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJourna
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Bound, JoinKind
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Record
 from tidemark.oracle import judge
+from tidemark.oracle.findings import Finding
 
 EVIDENCE = Path(__file__).parents[2] / "golden" / "evidence"
 SPARK = "4.2.0"
@@ -219,3 +223,59 @@ def test_a_program_of_plain_pyspark_has_the_batches_and_the_right_rows(tmp_path)
     assert len(values["STARTS"]) == 2  # the flush begins the query anew
     assert values["EXPECTED"]
     assert "tidemark" not in program
+
+
+def test_faults_are_left_out_one_by_one_and_become_simple():
+    """The cause is one kill of the driver, whatever its point; it was killed twice, late, among others."""
+    faults = single_faults("executor:pause@planned~4*3,driver:kill-twice@no-data,broker@written*2")
+    trials = FlakyTrials(lambda one: any(fault.startswith("driver") for fault in one.faults), digest_of)
+
+    found = Shrinker(fault_passes(), trials, size_of).shrink(Shrinkable(semi_case(4), faults))
+
+    assert found.best.faults == ("driver@written",)
+    assert size_of(found.best).fault_terms == 0
+
+
+def test_a_schedule_is_its_single_faults():
+    text = "driver@written*2,executor:pause@planned~2.5"
+
+    assert single_faults(text) == ("driver@written", "driver@written", "executor:pause@planned~2.5")
+    assert schedule_of(single_faults(text)) == text
+    assert schedule_of(()) == ""
+
+
+def injected(component, point, batch):
+    return Fault(
+        component=component, action=FaultAction.KILL, point=point, at_utc="2026-01-01T00:00:00Z", injected=True,
+        batch=batch,
+    )  # fmt: skip
+
+
+def test_what_a_finding_names_is_tried_before_the_run():
+    case = semi_case()
+    place = len([one for one in case.records if one.topic == "lefts"]) - 1
+    finding = Finding(property="lost_rows", message="", written=[f"lefts/0/{place}"], batch=3)
+
+    first, *_ = guesses(Shrinkable(case), finding, ())
+
+    keys = [json.loads(one.value)["k0"] for one in first.case.records]
+    assert keys.count("z") == 2
+    assert len(keys) < len(case.records)
+    for topic in case.topics:  # as many in each slice, so that a backlog is cut into the same batches
+        counts = {
+            sum(one.topic == topic and one.slice == at for one in first.case.records) for at in range(4)
+        }
+        assert len(counts) == 1, counts
+
+
+def test_the_faults_that_hit_the_batch_of_a_finding_are_tried_alone():
+    finding = Finding(property="duplicate_rows", message="", written=["lefts/0/3"], batch=2)
+    journal = [
+        injected(FaultComponent.DRIVER, CommitPoint.WRITTEN, 2),
+        injected(FaultComponent.EXECUTOR, CommitPoint.PLANNED, 1),
+    ]
+    one = Shrinkable(semi_case(), ("executor@planned", "driver@written"))
+
+    tried = [guess.faults for guess in guesses(one, finding, journal)]
+
+    assert tried == [(), (), ("driver@written",), ("driver@written",)]

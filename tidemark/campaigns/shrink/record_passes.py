@@ -83,7 +83,7 @@ def _renumbered(one: Shrinkable, numbers: dict[int, int]) -> Shrinkable:
     )
 
 
-def _key_of(record: Record, contract: Contract) -> tuple[str, ...] | None:
+def key_of(record: Record, contract: Contract) -> tuple[str, ...] | None:
     """What the join compares, as text; of a record that is no JSON object nothing."""
     fields, side = fields_in(record.value), sides_of_join(contract)[record.topic]
     if fields is None:
@@ -92,12 +92,12 @@ def _key_of(record: Record, contract: Contract) -> tuple[str, ...] | None:
 
 
 def _keys(one: Shrinkable) -> Sequence[tuple[str, ...] | None]:
-    return list(dict.fromkeys(_key_of(record, one.case.contract) for record in one.case.records))
+    return list(dict.fromkeys(key_of(record, one.case.contract) for record in one.case.records))
 
 
 def _without_keys(one: Shrinkable, gone: frozenset[int]) -> Shrinkable | None:
     keys = {key for at, key in enumerate(_keys(one)) if at in gone}
-    return kept_records(one, lambda _at, record: _key_of(record, one.case.contract) not in keys)
+    return kept_records(one, lambda _at, record: key_of(record, one.case.contract) not in keys)
 
 
 def _without_rows(one: Shrinkable, gone: frozenset[int]) -> Shrinkable | None:

@@ -1,7 +1,7 @@
 """A run directory with a finding, as what is to be made smaller.
 
 Free of Kafka and Spark. The evidence says contract, trace and sentinels, its command the pipeline and the settings of
-the session. Faults need a stack of their own: what is tried is the run without them.
+the session, and the faults.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.fault_passes import single_faults
+from tidemark.campaigns.shrink.near_finding import LARGE, guesses
 from tidemark.campaigns.shrink.predicted_batches import records_by_batch
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import UsageError
@@ -38,14 +40,15 @@ OWN_PROGRAM = ("--app", "--py-files", "--jars", "--packages", "--functions", "--
 class RedRun:
     """``starts`` are cases of the run, most like it first: one of them has to show the bug, and is then made smaller.
 
-    ``python`` is the interpreter with the PySpark that ran, if it is not the harness's own. ``faults`` are those of the
-    run, which no start has.
+    ``guesses`` are smaller ones, tried before them in the place of a run that takes long: one with ``faults``, or of
+    many rows. ``python`` is the interpreter with the PySpark that ran, if it is not the harness's own.
     """
 
     directory: RunDirectory
     finding: Finding
     signature: BugSignature
     starts: tuple[Shrinkable, ...]
+    guesses: tuple[Shrinkable, ...] = ()
     faults: tuple[str, ...] = ()
     python: Path | None = None
 
@@ -61,12 +64,15 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     contract = Contract.from_json(manifest.contract)
     finding = chosen_finding(judge(directory), number)
     case = _case(directory, manifest, contract, words, reads_state=finding.property in OF_STATE)
+    faults = single_faults(",".join(_values_of(words, "--faults")))
+    first = Shrinkable(case, faults, int(next(iter(_values_of(words, "--seed")), 1)))
     return RedRun(
         directory=directory,
         finding=finding,
         signature=signature_of(finding, contract),
-        starts=tuple(_starts(directory, case, by_command=bool(words))),
-        faults=tuple(_values_of(words, "--faults")),
+        starts=tuple(_starts(directory, first, by_command=bool(words))),
+        guesses=_guesses(directory, first, finding),
+        faults=faults,
         python=next(map(Path, _values_of(words, "--spark")), None),
     )
 
@@ -78,7 +84,9 @@ def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = No
     """
     finding = chosen_finding(judge(directory), number)
     start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
-    return RedRun(directory, finding, signature_of(finding, case.contract), (Shrinkable(start),))
+    first = Shrinkable(start)
+    guesses = _guesses(directory, first, finding)
+    return RedRun(directory, finding, signature_of(finding, case.contract), (first,), guesses)
 
 
 def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequence[str]) -> None:
@@ -138,20 +146,30 @@ def _case(
     )
 
 
-def _starts(directory: RunDirectory, case: Case, *, by_command: bool) -> Iterator[Shrinkable]:
-    """The case as it ran, and with the batches that were read as its slices."""
-    batches = directory.batches()
+def _starts(directory: RunDirectory, one: Shrinkable, *, by_command: bool) -> Iterator[Shrinkable]:
+    """The case as it ran, and with the batches that were read as its slices; with faults in run modes of a run."""
+    case, batches = one.case, directory.batches()
     pace = directory.manifest.pace
     starts_again = any(batch.restarted for batch in batches)
     first: RunMode = (
         "backlog" if pace == "backlog" else "stepped" if starts_again and not by_command else "followed"
     )
     if pace != "timed":
-        yield Shrinkable(replace(case, mode=first))
+        yield replace(one, case=replace(case, mode=first))
     as_read = replace(case, records=tuple(_by_batch(directory, case)))
     modes: tuple[RunMode, ...] = ("backlog", "followed", "stepped")
-    for mode in sorted(modes, key=lambda one: one != first):
-        yield Shrinkable(replace(as_read, mode=mode))
+    for mode in sorted(modes[:2] if one.faults else modes, key=lambda one: one != first):
+        yield replace(one, case=replace(as_read, mode=mode))
+
+
+def _guesses(directory: RunDirectory, one: Shrinkable, finding: Finding) -> tuple[Shrinkable, ...]:
+    """Smaller starts of a run that takes long, in the run mode that its pace has."""
+    if not one.faults and len(one.case.records) <= LARGE:
+        return ()
+    records = tuple(_by_batch(directory, one.case))
+    mode: RunMode = "backlog" if directory.manifest.pace == "backlog" else "followed"
+    as_read = replace(one, case=replace(one.case, records=records, mode=mode))
+    return tuple(guesses(as_read, finding, directory.faults()))
 
 
 def _by_batch(directory: RunDirectory, case: Case) -> list[Record]:

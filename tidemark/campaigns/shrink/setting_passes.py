@@ -1,4 +1,4 @@
-"""Passes over what is not a record: faults, run mode, partitions, settings; and over a contract that is the query.
+"""Passes over what is no record and no fault: run mode, partitions, settings; and over a contract that is the query.
 
 Free of Kafka and Spark; none of them knows the bug. A contract is changed only where the query is made of it
 (``Case.pipeline`` is empty): of a program it is the promise.
@@ -24,9 +24,8 @@ ROUND_MS = (0, 1_000, 2_000, 5_000, 10_000, 60_000)
 
 
 def coarse_passes() -> list[Pass[Shrinkable]]:
-    """What is tried before records: faults, what makes a trial dearer, and the layout of topics."""
+    """What is tried before records: what makes a trial dearer, and the layout of topics."""
     return [
-        Removal("faults", lambda one: one.faults, _without_faults),
         Removal("interruptions", lambda one: one.case.stops, _without_stops),
         Rewrite("run mode", _simpler_modes),
         Rewrite("partitions", _one_partition),
@@ -41,10 +40,6 @@ def fine_passes() -> list[Pass[Shrinkable]]:
         Removal("settings", lambda one: sorted(one.case.conf), _without_settings),
         Rewrite("delays, bound and conditions", _simpler_contracts),
     ]
-
-
-def _without_faults(one: Shrinkable, gone: frozenset[int]) -> Shrinkable:
-    return replace(one, faults=tuple(fault for at, fault in enumerate(one.faults) if at not in gone))
 
 
 def _without_stops(one: Shrinkable, gone: frozenset[int]) -> Shrinkable:

@@ -1,4 +1,4 @@
-"""Makes a red run smaller on a warm driver: the search, its trials and its journal, and what is left on disk.
+"""Makes a red run smaller: the search, its trials and its journal, and what is left on disk.
 
 First, where Spark's rules say of any case whether it shows the bug (a known defect), the case is made smaller by these
 alone, which starts nothing; what they give counts only if real runs show the bug in it. Then the search goes on with
@@ -11,15 +11,14 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
-from tidemark.campaigns.shrink.bug_signature import BugSignature, signatures_in
+from tidemark.campaigns.shrink.bug_signature import BugSignature
+from tidemark.campaigns.shrink.case_files import write_best
+from tidemark.campaigns.shrink.fault_passes import fault_passes
 from tidemark.campaigns.shrink.flaky_trials import BudgetSpent, FlakyTrials, Measured
 from tidemark.campaigns.shrink.predicted_batches import predicted_history, records_by_batch
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
@@ -29,23 +28,23 @@ from tidemark.campaigns.shrink.setting_passes import coarse_passes, fine_passes
 from tidemark.campaigns.shrink.shrinkable import CaseSize, Shrinkable, digest_of, size_of, with_flush_behind
 from tidemark.campaigns.shrink.shrinker import Pass, Shrinker, Shrunk, what_matters
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
-from tidemark.campaigns.warm_driver import WarmDriver
-from tidemark.errors import PipelineFailed, TidemarkError, UsageError
+from tidemark.campaigns.shrink.trial_runs import TrialRuns
+from tidemark.errors import UsageError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.runner.run_options import Say, say_nothing
+from tidemark.stack import Stack
 
 PREDICTED_SHARE = 0.4
 """How much of the budget the search by rules alone may take."""
-FAILURES = 3
-"""So many failures of the testbed in a row end the search: one or two may come of a candidate that stops a program."""
-
 UNKNOWN_RATES = (Measured(1, 2), Measured(1, 10))
 """What is supposed of the rate of a start that is tried: as many green trials as one of that rate would hardly give."""
+GUESSED = Measured(1, 1)
+"""Of a guess: one trial rejects it."""
 
 
 def all_passes() -> list[Pass[Shrinkable]]:
     """Every pass, coarse to fine."""
-    return [*coarse_passes(), *record_passes(), *fine_passes()]
+    return [*fault_passes(), *coarse_passes(), *record_passes(), *fine_passes()]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class ShrinkOptions:
     seed: int = 0
     say: Say = say_nothing
     progress: Callable[[str], None] = say_nothing
-    taken: Callable[[Shrinkable], None] = field(default=lambda _one: None)
 
 
 @dataclass(frozen=True)
@@ -80,84 +78,33 @@ class ShrunkRun:
     smallest: RunDirectory
 
 
-class WarmTrials:
-    """Trials of candidates on a warm driver, which is opened anew where one ended its programs. A context manager."""
-
-    def __init__(
-        self, open_warm: Callable[[], WarmDriver], signature: BugSignature, folder: Path, rules: PredictedBug
-    ) -> None:
-        self._open_warm = open_warm
-        self._signature = signature
-        self._folder = folder
-        self._rules = rules
-        self._failures = 0
-        self._opened = ExitStack()
-        self.last_s = 0.0
-
-    def __enter__(self) -> Self:
-        self._warm = self._opened.enter_context(self._open_warm())
-        return self
-
-    def __exit__(
-        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
-    ) -> None:
-        self._opened.close()
-
-    def run(self, candidate: Shrinkable) -> bool:
-        """One trial: whether the run of a candidate shows the bug. A query that fails does not."""
-        start_s = time.monotonic()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        try:
-            verdict = self._warm.run(self._warm.as_possible(candidate.case), self._folder)
-        except PipelineFailed:
-            return False
-        except TidemarkError as error:
-            self._failures += 1
-            if self._failures >= FAILURES:
-                raise
-            self._opened.close()
-            self._warm = self._opened.enter_context(self._open_warm())
-            return self._no_run(error)
-        finally:
-            self.last_s = time.monotonic() - start_s
-        self._failures = 0
-        self._rules.learn(candidate.case, RunDirectory(self._folder).batches())
-        return self._signature in signatures_in(verdict, candidate.case.contract)
-
-    def _no_run(self, error: TidemarkError) -> bool:
-        """A candidate that ended the programs is none; what it said stays beside the trial."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "failure.txt").write_text(f"{error}\n", encoding="utf-8")
-        return False
-
-
-def shrink_red_run(
-    red: RedRun, open_warm: Callable[[], WarmDriver], spark: str, options: ShrinkOptions
-) -> ShrunkRun:
-    """Make a red run smaller; ``spark`` is the version that runs.
+def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkRun:
+    """Make a red run smaller on a stack.
 
     Raises ``UsageError`` if no case of the run shows the bug again, ``TidemarkError`` where the testbed failed.
     """
-    begin_s = time.monotonic()
+    begin_s, spark = time.monotonic(), stack.versions.get("spark", "")
     rules = PredictedBug(red.signature, spark)
     told = f"{red.signature}\0{digest_of(red.starts[0])}\0{options.seed}"
     journal = TrialJournal(
         options.folder / "trials.jsonl", hashlib.sha256(told.encode()).hexdigest(), resume=options.resume
     )
-    with WarmTrials(open_warm, red.signature, options.folder / "trial", rules) as warm:
+    with TrialRuns(stack, red, options.folder, rules) as runs:
         trials = FlakyTrials(
-            warm.run,
+            runs.run,
             digest_of,
             rules.may_show,
             journal.outcomes,
-            lambda digest, was_red: journal.add(JournalledTrial(digest, was_red, round(warm.last_s, 3))),
+            lambda digest, was_red: journal.add(JournalledTrial(digest, was_red, round(runs.last_s, 3))),
             lambda: time.monotonic() - begin_s > options.budget_s,
         )
         start = _first_red(red, trials)
         options.progress(f"{size_of(start)}; how often the run shows the bug")
         trials.measure(start)
-        before = size_of(start)
+        before = size_of(red.starts[0])
         options.say(f"{red.signature}: {before}")
+        if start in red.guesses:
+            options.say(f"what the finding names shows it, too: {size_of(start)}")
         start = _by_rules_alone(start, rules, trials, options)
         search = _Search(options, trials, size_of(start))
         shrinker = Shrinker(all_passes(), trials, size_of, search.taken, search.tries, options.seed)
@@ -169,10 +116,10 @@ def shrink_red_run(
         search.tries("what matters")
         matters = what_matters(shrunk.best, trials, variations_of(shrunk.best))
         smallest = options.folder / "smallest"
-        if not warm.run(shrunk.best) and not warm.run(shrunk.best):
+        if not runs.run(shrunk.best) and not runs.run(shrunk.best):
             options.say("the last run of the smallest did not show the bug; its rate says how often it does")
         shutil.rmtree(smallest, ignore_errors=True)
-        shutil.move(options.folder / "trial", smallest)
+        shutil.move(runs.trial, smallest)
     return ShrunkRun(
         red.signature, shrunk, before, size_of(shrunk.best), trials.trials, trials.told,
         round(time.monotonic() - begin_s, 1), matters, RunDirectory(smallest),
@@ -181,6 +128,8 @@ def shrink_red_run(
 
 def _in_order(best: Shrinkable, spark: str, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
     """The smallest for people: slices numbered by the batches that read them, sentinels behind all, if it is red so."""
+    if best.faults:
+        return best
     case = with_flush_behind(best.case)
     history = predicted_history(case, spark)
     if history is not None and case.mode == "backlog":
@@ -209,7 +158,7 @@ class _Search:
 
     def taken(self, one: Shrinkable) -> None:
         self.size = size_of(one)
-        self.options.taken(one)
+        write_best(one, self.options.folder)
         self._show()
 
     def tries(self, name: str) -> None:
@@ -222,7 +171,11 @@ class _Search:
 
 
 def _first_red(red: RedRun, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
-    """The first of the starts that shows the bug: in a few trials, or else in more."""
+    """The first of the guesses and starts that shows the bug: in a few trials, or else in more."""
+    trials.first = GUESSED
+    for guess in red.guesses:
+        if trials.is_red_once(guess):
+            return guess
     for rate in UNKNOWN_RATES:
         for start in red.starts:
             trials.first = rate
@@ -232,12 +185,11 @@ def _first_red(red: RedRun, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
 
 
 def _not_again(red: RedRun) -> UsageError:
-    faults = f"; it had the faults {', '.join(red.faults)}, which trials do not have" if red.faults else ""
+    faults = f"; with its faults {', '.join(red.faults)}, and without" if red.faults else ""
     return UsageError(
         f"no run of the trace shows {red.signature} again",
         detail=f"tried as a backlog, slice by slice, and with the batches that the run had{faults}",
-        hint="run the command of the run a few times: `reproduce:` of its verdict. A bug that needs a fault is not"
-        " made smaller; give its run fewer rows and faults by hand",
+        hint="run the command of the run a few times: `reproduce:` of its verdict",
     )
 
 

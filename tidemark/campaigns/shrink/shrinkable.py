@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
+from tidemark.faults.schedule import FaultSpec, read_schedule
 from tidemark.formats.contract import Contract, Side, WatermarkPolicy
 from tidemark.formats.events import decode_object, read_time_us, write_time
+from tidemark.formats.faults import POINTS, FaultAction
 from tidemark.formats.time_forms import ISO
 from tidemark.formats.trace import Record
 
@@ -31,10 +33,11 @@ GRIDS_US = (60_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000)
 
 @dataclass(frozen=True)
 class Shrinkable:
-    """A case, and the ``faults`` of its run, each in the words of ``--faults``."""
+    """A case, and the ``faults`` of its run, in the words of ``--faults``, one a word; ``seed`` says when they come."""
 
     case: Case
     faults: tuple[str, ...] = ()
+    seed: int = 1
 
     def with_records(self, records: tuple[Record, ...]) -> Shrinkable:
         """The same with other records."""
@@ -45,7 +48,7 @@ class CaseSize(NamedTuple):
     """How large it is; compared field by field, in this order.
 
     ``times`` is more, the more different event times there are and the less round they are. ``settings`` counts those
-    that are not Spark's own, ``terms`` what the contract says.
+    that are not Spark's own, ``terms`` what the contract says, ``fault_terms`` what faults say beyond their kind.
     """
 
     faults: int
@@ -53,6 +56,7 @@ class CaseSize(NamedTuple):
     batches: int
     restarts: int
     partitions: int
+    fault_terms: int
     settings: int
     terms: int
     fields: int
@@ -61,7 +65,8 @@ class CaseSize(NamedTuple):
 
     def __str__(self) -> str:
         parts = [f"{self.rows:,} rows", f"{self.batches} slices", f"{self.bytes:,} bytes"]
-        return ", ".join([f"{self.faults} faults", *parts] if self.faults else parts)
+        faults = f"{self.faults} fault{'s' if self.faults > 1 else ''}"
+        return ", ".join([faults, *parts] if self.faults else parts)
 
 
 def size_of(one: Shrinkable) -> CaseSize:
@@ -74,12 +79,21 @@ def size_of(one: Shrinkable) -> CaseSize:
         batches=case.slices,
         restarts=RESTARTS[case.mode] + len(case.stops),
         partitions=case.partitions,
+        fault_terms=sum(map(cost_of_fault, one.faults)),
         settings=len(case.conf) + bool(case.pipeline) + (case.sink != "spark"),
         terms=terms_of(case.contract),
         fields=sum(number for number, _ in values) + sum(map(_of_envelope, case.records)),
         times=_times(case),
         bytes=sum(length for _, length in values),
     )
+
+
+@functools.lru_cache(maxsize=10_000)
+def cost_of_fault(fault: str) -> int:
+    """How far a fault is from the simplest of its kind: one kill, at the first of its points, of the usual duration."""
+    [spec] = read_schedule(fault)
+    point = POINTS[spec.component, spec.action].index(spec.point)
+    return point + (spec.action is FaultAction.KILL_TWICE) + (spec.duration_s != FaultSpec.duration_s)
 
 
 def terms_of(contract: Contract) -> int:
@@ -108,6 +122,7 @@ def digest_of(one: Shrinkable) -> str:
         "contract": case.contract.to_json(), "records": case.records, "flush": case.flush, "mode": case.mode,
         "sink": case.sink, "conf": sorted(case.conf.items()), "stops": case.stops, "pipeline": case.pipeline,
         "partitions": case.partitions, "slices": case.slices, "faults": one.faults,
+        "seed": one.seed if one.faults else None,
     }  # fmt: skip
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
 

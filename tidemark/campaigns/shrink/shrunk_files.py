@@ -13,50 +13,21 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from tidemark.atomic_files import write_atomically
 from tidemark.campaigns.case import Case
 from tidemark.campaigns.shrink.bug_signature import signature_of
+from tidemark.campaigns.shrink.case_files import AS_A_RUN, pipeline_of, write_best
+from tidemark.campaigns.shrink.fault_passes import schedule_of
 from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
 from tidemark.campaigns.shrink.shrink_campaign import ShrunkRun
-from tidemark.campaigns.shrink.shrinkable import Shrinkable
-from tidemark.formats.trace import FORMAT, Header, TopicSpec, write_trace
 from tidemark.oracle import Verdict
-from tidemark.oracle.coverage import WAIVABLE
 from tidemark.oracle.findings import Finding
 from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 from tidemark.reports.html_report import report_beside
 from tidemark.reports.kept_verdict import kept_verdict
-
-AS_A_RUN = ("backlog", "followed")
-"""The run modes that ``tidemark run`` has at the paces ``backlog`` and ``stepped``; restarts need faults there."""
-
-
-def write_best(one: Shrinkable, folder: Path) -> None:
-    """Write trace and contract of the best so far."""
-    case = one.case
-    folder.mkdir(parents=True, exist_ok=True)
-    header = Header(
-        tidemark_trace=FORMAT,
-        pace=case.pace,
-        topics={topic: TopicSpec(case.partitions) for topic in case.topics},
-        slices=case.slices,
-        waived=list(WAIVABLE),
-    )
-    write_trace(folder / "trace.jsonl", header, case.records)
-    contract = msgspec.json.format(msgspec.json.encode(case.contract.to_json()), indent=2)
-    write_atomically(folder / "contract.json", contract + b"\n")
-    kept = folder / "pipeline.py"
-    if case.pipeline.endswith(".py"):
-        shutil.copyfile(case.pipeline, kept)
-    else:
-        kept.unlink(missing_ok=True)
 
 
 def write_shrunk(found: ShrunkRun, folder: Path, *, xfail: bool = False) -> list[str]:
@@ -73,7 +44,7 @@ def write_shrunk(found: ShrunkRun, folder: Path, *, xfail: bool = False) -> list
         notes.append(
             f"no test: the bug needs restarts of the query ({case.mode}), which a test has by faults only"
         )
-    why_not = why_not_plain(case.contract, case.pipeline)
+    why_not = _why_not_plain(found)
     if why_not:
         notes.append(f"no repro.py: {why_not}")
     else:
@@ -82,6 +53,13 @@ def write_shrunk(found: ShrunkRun, folder: Path, *, xfail: bool = False) -> list
     (folder / "ticket.md").write_text(_ticket(found, finding, is_plain=not why_not), encoding="utf-8")
     (folder / "shrunk.json").write_text(json.dumps(as_json(found), indent=2) + "\n", encoding="utf-8")
     return notes
+
+
+def _why_not_plain(found: ShrunkRun) -> str:
+    best = found.shrunk.best
+    if best.faults:
+        return f"the bug needs the fault {schedule_of(best.faults)}, which a program with files for its input has not"
+    return why_not_plain(best.case.contract, best.case.pipeline)
 
 
 def as_json(found: ShrunkRun) -> dict[str, Any]:
@@ -94,6 +72,7 @@ def as_json(found: ShrunkRun) -> dict[str, Any]:
         "first": asdict(found.shrunk.first),
         "final": asdict(found.shrunk.final),
         "mode": found.shrunk.best.case.mode,
+        "faults": list(found.shrunk.best.faults),
         "trials": found.trials,
         "told_by_rules": found.told,
         "undone": found.shrunk.undone,
@@ -121,12 +100,11 @@ def _title(found: ShrunkRun) -> str:
 
 
 def _test(found: ShrunkRun, *, xfail: bool) -> str:
-    case = found.shrunk.best.case
-    pipeline = '"pipeline.py"' if case.pipeline.endswith(".py") else '"contract.json"'
-    where = (
-        repr(case.pipeline) if case.pipeline and not case.pipeline.endswith(".py") else f"HERE / {pipeline}"
-    )
-    options = ['trace=HERE / "trace.jsonl"', f"sink={case.sink!r}"]
+    best, case = found.shrunk.best, found.shrunk.best.case
+    pipeline = pipeline_of(case)
+    where = json.dumps(pipeline) if pipeline == case.pipeline else f"HERE / {json.dumps(pipeline)}"
+    options = ['trace=HERE / "trace.jsonl"', f"sink={json.dumps(case.sink)}"]
+    options += [f"faults={json.dumps(schedule_of(best.faults))}", f"seed={best.seed}"] if best.faults else []
     options += [f"conf={[f'{name}={value}' for name, value in case.conf.items()]!r}"] if case.conf else []
     mark = f"@pytest.mark.xfail(strict=True, reason={_title(found)!r})\n" if xfail else ""
     imports = "from pathlib import Path\n" + ("\nimport pytest\n" if xfail else "")
@@ -143,13 +121,17 @@ def _ticket(found: ShrunkRun, finding: Finding | None, *, is_plain: bool) -> str
     rows = "\n".join(f"{one.slice:>5}  {one.topic:<12} {one.value}" for one in case.records)
     defect = KNOWN_DEFECTS.get(found.signature.defect or "", "")
     free = [name for name, matters in found.matters.items() if not matters]
-    pipeline = "pipeline.py" if case.pipeline.endswith(".py") else case.pipeline or "contract.json"
+    faults = f" --faults {schedule_of(found.shrunk.best.faults)} --seed {found.shrunk.best.seed}"
+    command = f"tidemark run {pipeline_of(case)} --trace trace.jsonl --sink {case.sink}"
+    command += faults if found.shrunk.best.faults else ""
+    command += "".join(f" --conf {name}={value}" for name, value in case.conf.items())
     lines = [
         f"# {_title(found)}",
         "",
         "**Versions**: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"**How often**: {found.shrunk.final} of the case below",
         f"**Settings**: {', '.join(f'`{name}={value}`' for name, value in case.conf.items()) or 'Spark’s defaults'}",
+        f"**Faults**: {schedule_of(found.shrunk.best.faults) or 'none'}",
         "",
         "## Input",
         "",
@@ -171,7 +153,7 @@ def _ticket(found: ShrunkRun, finding: Finding | None, *, is_plain: bool) -> str
             if is_plain
             else []
         ),
-        f"`tidemark run {pipeline} --trace trace.jsonl --sink {case.sink}`",
+        f"`{command}`",
     ]
     if free:
         lines += [

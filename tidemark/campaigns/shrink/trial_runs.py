@@ -1,0 +1,129 @@
+"""Trials of candidates on a stack: a case on a warm driver, or, with faults, an ordinary run of the runner.
+
+A warm driver serves one trial after the other in a second or two. It cannot be killed at a commit point, and must not
+be there while a worker, the master or a broker is: its programs are ended before a run with faults, and started again
+for the next one without. A search with faults has a driver of its own, which is killed and is there for the next trial.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tidemark.campaigns.shrink.bug_signature import signatures_in
+from tidemark.campaigns.shrink.case_files import pipeline_of, write_best
+from tidemark.campaigns.shrink.fault_passes import schedule_of
+from tidemark.campaigns.shrink.predicted_bug import PredictedBug
+from tidemark.campaigns.shrink.red_run import RedRun
+from tidemark.campaigns.shrink.shrinkable import Shrinkable
+from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.errors import PipelineFailed, TidemarkError, UsageError
+from tidemark.formats.evidence import RunDirectory
+from tidemark.oracle import Verdict
+from tidemark.runner import RunOptions, run_pipeline
+from tidemark.stack import DRIVER, POWERS, Stack
+
+FAILURES = 3
+"""So many failures of the testbed in a row end the search: one or two may come of a candidate that stops a program."""
+
+
+class TrialRuns:
+    """Trials of one red run below ``folder``; the last one's evidence is ``trial`` there. A context manager.
+
+    Raises ``UsageError`` if the run had faults and the stack is somebody else's.
+    """
+
+    def __init__(self, stack: Stack, red: RedRun, folder: Path, rules: PredictedBug) -> None:
+        self.trial = folder / "trial"
+        self.last_s = 0.0
+        self._stack = stack
+        self._red = red
+        self._rules = rules
+        self._logs = folder / "logs"
+        self._input = folder / "trial-input"
+        self._driver = DRIVER
+        self._warm: WarmDriver | None = None
+        self._of_warm = ExitStack()
+        self._failures = 0
+        if red.faults and "processes" not in POWERS[stack.spec.backend]:
+            raise UsageError(
+                f"the run had the faults {', '.join(red.faults)}, and the stack is {stack.spec.backend}",
+                detail="its processes belong to somebody else, and are not killed",
+                hint="take a stack of your own: `tidemark up --backend local`",
+            )
+
+    def __enter__(self) -> Self:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        if self._red.faults:
+            self._driver = self._stack.start_driver(f"shrink-{os.getpid()}").name
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, _e: BaseException | None, _b: TracebackType | None
+    ) -> None:
+        self._of_warm.close()
+        shutil.rmtree(self._input, ignore_errors=True)
+        if self._driver != DRIVER:
+            self._stack.stop(self._driver)
+
+    def run(self, candidate: Shrinkable) -> bool:
+        """One trial: whether the run of a candidate shows the bug. A query that fails does not."""
+        start_s = time.monotonic()
+        shutil.rmtree(self.trial, ignore_errors=True)
+        try:
+            verdict = self._under_faults(candidate) if candidate.faults else self._on_warm_driver(candidate)
+        except PipelineFailed:
+            return False
+        except TidemarkError as error:
+            self._failures += 1
+            if self._failures >= FAILURES:
+                raise
+            self._end_warm()
+            self._stack.repair()
+            return self._no_run(error)
+        finally:
+            self.last_s = time.monotonic() - start_s
+        self._failures = 0
+        return self._red.signature in signatures_in(verdict, candidate.case.contract)
+
+    def _on_warm_driver(self, candidate: Shrinkable) -> Verdict:
+        if self._warm is None:
+            self._stack.start(self._driver)  # it may have been killed
+            driver = self._stack.driver(self._driver)
+            self._warm = self._of_warm.enter_context(WarmDriver(self._stack, driver, self._logs))
+        verdict = self._warm.run(self._warm.as_possible(candidate.case), self.trial)
+        self._rules.learn(candidate.case, RunDirectory(self.trial).batches())
+        return verdict
+
+    def _under_faults(self, candidate: Shrinkable) -> Verdict:
+        """An ordinary run on the search's own driver; what it left dead is started again."""
+        self._end_warm()
+        self._stack.start(self._driver)
+        write_best(candidate, self._input)
+        case, pipeline = candidate.case, pipeline_of(candidate.case)
+        file = self._input / pipeline
+        options = RunOptions(
+            str(file) if file.is_file() else pipeline, seed=candidate.seed, trace=self._input / "trace.jsonl",
+            faults=schedule_of(candidate.faults), sink=case.sink, driver=self._driver, python=self._red.python,
+            conf=tuple(f"{name}={value}" for name, value in case.conf.items()), run_dir=self.trial,
+            diagnosis=False,
+        )  # fmt: skip
+        try:
+            return run_pipeline(options, stack=self._stack).verdict
+        finally:
+            self._stack.repair()
+
+    def _end_warm(self) -> None:
+        self._warm = None
+        self._of_warm.close()
+
+    def _no_run(self, error: TidemarkError) -> bool:
+        """A candidate that ended the programs is none; what it said stays beside the trial."""
+        self.trial.mkdir(parents=True, exist_ok=True)
+        (self.trial / "failure.txt").write_text(f"{error}\n", encoding="utf-8")
+        return False
