@@ -12,13 +12,16 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import typer
+
 from tests.matrix import document
 from tests.matrix.cells import Cell, cells, pairwise
-from tests.matrix.running import NUMBER, campaign, run_cell
+from tests.matrix.running import NUMBER, campaign, found, run_cell
 from tidemark import paths
 from tidemark.campaigns.state_stores import states_of
 from tidemark.campaigns.warm_workers import WarmWorkers
 from tidemark.cli.run_commands import progress_shown, say_index
+from tidemark.cli.shrunk_failures import shrink_budget, shrink_items
 from tidemark.errors import UsageError
 from tidemark.reports.campaign_facts import CampaignFacts, FactsWriter
 from tidemark.stack import lease, spec_to_lease
@@ -35,10 +38,16 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="run only the cells that are not in --log yet")
     parser.add_argument("--spark", type=Path, metavar="PYTHON", help="an interpreter with another PySpark")
     parser.add_argument("--cell", type=int, action="append", help="only the cell of this number; repeatable")
+    parser.add_argument(
+        "--shrink",
+        default="2m",
+        metavar="TIME",
+        help="how long to make each INVALID cell smaller (2m); 0: not",
+    )
     args = parser.parse_args()
     try:
-        done = campaign(journal=args.log, resume=args.resume)
-    except UsageError as error:
+        done, budget_s = campaign(journal=args.log, resume=args.resume), shrink_budget(args.shrink)
+    except (UsageError, typer.BadParameter) as error:
         parser.error(str(error))
     folder, page = paths.runs_dir() / "matrix", FactsWriter(paths.runs_dir() / "matrix")
     command, resumed = _typed(args)
@@ -56,6 +65,8 @@ def main() -> int:
         states = states_of(spark)
         chosen = [cell for cell in _chosen(args) if cell.state in states]
         done.run(chosen, partial(run_cell, folder=folder), workers)
+        if not done.interrupted:
+            shrink_items(found(done), stack, budget_s, done.say)
     page.end(facts(), complete=not done.interrupted)
     text = document.write([*done.outcomes.values()], spark)
     print(text)

@@ -10,7 +10,7 @@ from tests.matrix.cells import BOUNDS
 from tests.matrix.running import NUMBERS, Outcome
 from tidemark.campaigns.state_stores import STATES
 from tidemark.formats.contract import JoinKind
-from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in
+from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in, shrunk_in
 from tidemark.reports.markdown import table
 
 PATH = Path(__file__).parents[1] / "results" / "JOINS.md"
@@ -71,6 +71,7 @@ def facts(outcomes: Sequence[Outcome], folder: Path, command: str, resume: str =
                 why=one.why,
                 run_dir=place_in(folder, one.run_dir),
                 command=f"python -m tests.matrix --cell {NUMBERS[one.cell]}",
+                shrunk=shrunk_in(folder, one.run_dir),
             )
             for one in failures
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,21 @@ import msgspec
 
 from tests.matrix.cells import STATE_BATCHES, Cell, cells
 from tidemark.campaigns.campaign import Campaign
+from tidemark.campaigns.shrink.red_run import RedRun, red_run_of_case
 from tidemark.campaigns.state_stores import UNSUPPORTED, other_than
 from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.cli.shrunk_failures import RedItem
 from tidemark.errors import PipelineFailed
+from tidemark.formats.evidence import RunDirectory
 from tidemark.oracle import Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount
+from tidemark.reports.kept_verdict import kept_verdict
 
 NUMBER = {cell: number for number, cell in enumerate(cells())}
 NUMBERS = {(str(one.kind), one.bound, one.state, one.no_data): number for one, number in NUMBER.items()}
 """The number of a cell by what an outcome says of it."""
+CELLS = {(str(one.kind), one.bound, one.state, one.no_data): one for one in NUMBER}
+"""The cells by the same."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -98,3 +105,16 @@ def campaign(**options: Any) -> Campaign[Cell, Outcome]:
         "matrix", Outcome, lambda one: one.said != "FAILED", what="cells",
         line=lambda one: f"{one.said} {one.cell} {one.why}", **options,
     )  # fmt: skip
+
+
+def found(done: Campaign[Cell, Outcome]) -> Iterator[RedItem]:
+    """The cells in which something was found, without those of an earlier process."""
+
+    def read(path: Path, cell: Cell) -> RedRun:
+        return red_run_of_case(RunDirectory(path), cell.case(NUMBER[cell]))
+
+    for key, one in done.outcomes.items():
+        run_dir, cell = Path(one.run_dir), CELLS[one.cell]
+        verdict = kept_verdict(run_dir) if one.run_dir and key not in done.earlier else None
+        if verdict is not None and verdict.findings:
+            yield RedItem(f"cell {NUMBER[cell]}", run_dir, partial(read, cell=cell))

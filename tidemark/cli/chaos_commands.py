@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +33,7 @@ from tidemark.cli.shared_options import (
     Waive,
     resumed,
 )
+from tidemark.cli.shrunk_failures import RedItem, ShrinkTime, shrink_budget, shrink_items
 from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def soak_command(
         list[str] | None, typer.Option(help="exactly-once or spark; repeatable. Default: both.")
     ] = None,
     folder: Evidence = None,
+    shrink: ShrinkTime = "10m",
     markdown: Summary = None,
     log: Log = None,
     resume: Resume = False,
@@ -118,6 +120,7 @@ def soak_command(
 ) -> None:
     """Run after run under faults at named commit points, on one stack, until the time is over.
 
+    Afterwards each run in which something was found is made smaller, in a folder beside its evidence.
     Exit code 0 if nothing was found that is no known defect of Spark, no run failed and at most one fault in ten
     missed its point; 1 if something was found; 130 if it was ended before its time; 3 otherwise.
     """
@@ -128,6 +131,7 @@ def soak_command(
     from tidemark.runner.run_options import SINKS
     from tidemark.stack import lease, spec_to_lease
 
+    budget_s = shrink_budget(shrink)
     for one in sink or ():
         check_choice("--sink", one, SINKS)
     options = SoakOptions(
@@ -147,11 +151,22 @@ def soak_command(
             kept.note(lambda: shown.facts(every, versions, asked, more))
 
         done = soak(replace(options, report=report, say=say, watch=watch), stack, ended)
+        if done.over:
+            shrink_items(_found(done), stack, budget_s, say)
         kept.end(shown.facts(done, versions, asked, more), complete=done.over)
     if markdown is not None:
         _write(markdown, done, versions, asked)
     _print(done, options.folder, as_json=as_json)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
+
+
+def _found(done: Soak) -> Iterator[RedItem]:
+    """The runs in which something was found that is no known defect."""
+    from tidemark.campaigns.shrink.red_run import read_red_run
+
+    for one in done.runs:
+        if one.findings and Path(one.run_dir).is_dir():
+            yield RedItem(f"run {one.number}", Path(one.run_dir), read_red_run)
 
 
 def _write(markdown: Path, done: Soak, versions: Mapping[str, str], asked: Asked) -> None:

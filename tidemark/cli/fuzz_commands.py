@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,22 +14,13 @@ import typer
 
 from tidemark.cli.run_commands import progress_shown, say_index
 from tidemark.cli.shared_options import AsJson, Log, Resume, Summary, resumed
-from tidemark.cli.shrink_commands import seconds_of, shrink_on
+from tidemark.cli.shrunk_failures import RedItem, ShrinkTime, shrink_budget, shrink_items
 from tidemark.cli.stack_commands import SparkOption
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
     from tidemark.campaigns.fuzz import Fuzz
-    from tidemark.stack import Stack
-
-
-ShrinkTime = Annotated[
-    str,
-    typer.Option(
-        metavar="TIME",
-        help="How long to make each INVALID seed smaller, as `tidemark shrink`: 90s, 2m; 0: not.",
-    ),
-]
+    from tidemark.campaigns.shrink.red_run import RedRun
 
 
 def register(app: typer.Typer) -> None:
@@ -68,7 +59,7 @@ def fuzz_command(
     from tidemark.stack import lease, spec_to_lease
 
     kept = folder or paths.runs_dir() / "fuzz"
-    budget_s = 0.0 if shrink == "0" else seconds_of(shrink, "--shrink")
+    budget_s = shrink_budget(shrink)
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     command = _typed(first, seeds, workers, keep_going=keep_going, spark=spark)
     more = resumed(command if folder is None else f"{command} --folder {shlex.quote(str(folder))}", log)
@@ -83,8 +74,8 @@ def fuzz_command(
         versions.update(stack.versions)
         with progress_shown(quiet=as_json) as (seeded.report, seeded.say):
             fuzz(range(first, first + seeds), WarmWorkers(stack, kept, workers), seeded)
-            if budget_s and not seeded.interrupted:
-                _shrink_failures(seeded, stack, budget_s)
+            if not seeded.interrupted:
+                shrink_items(_found(seeded), stack, budget_s, seeded.say)
     shown = so_far()
     page.end(fuzz_report.facts(shown, kept, seeds, more), complete=not seeded.interrupted)
     if markdown is not None and not seeded.interrupted:
@@ -112,28 +103,18 @@ def _typed(first: int, seeds: int, workers: int, *, keep_going: bool, spark: Pat
     return command + (" --spark PYTHON" if spark is not None else "")
 
 
-def _shrink_failures(seeded: Fuzz, stack: Stack, budget_s: float) -> None:
-    """Make what failed in this process smaller; what cannot be is said, and changes no outcome."""
+def _found(seeded: Fuzz) -> Iterator[RedItem]:
+    """The seeds that are INVALID, without those of an earlier process."""
     from tidemark.campaigns.random_cases import generate
     from tidemark.campaigns.shrink.red_run import red_run_of_case
-    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
     from tidemark.formats.evidence import RunDirectory
 
-    for outcome in seeded.failures:
-        if outcome.verdict != "INVALID" or outcome.run_dir is None or str(outcome.seed) in seeded.earlier:
-            continue
-        run = RunDirectory(Path(outcome.run_dir))
-        folder = run.path.with_name(f"{run.path.name}-shrunk")
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
-            red = red_run_of_case(run, generate(outcome.seed))
-            found, _ = shrink_on(stack, red, ShrinkOptions(folder, budget_s, say=seeded.say))
-            seeded.say(f"seed {outcome.seed}: {found.before}; made smaller: {found.after}; {folder}")
-        except KeyboardInterrupt:
-            seeded.say(f"interrupted; the best so far of seed {outcome.seed} is in {folder}")
-            return
-        except TidemarkError as error:
-            seeded.say(f"seed {outcome.seed} was not made smaller: {error}")
+    def read(path: Path, seed: int) -> RedRun:
+        return red_run_of_case(RunDirectory(path), generate(seed))
+
+    for one in seeded.failures:
+        if one.verdict == "INVALID" and one.run_dir is not None and str(one.seed) not in seeded.earlier:
+            yield RedItem(f"seed {one.seed}", Path(one.run_dir), partial(read, seed=one.seed))
 
 
 def _print_json(seeded: Fuzz, summary: Mapping[str, Mapping[str, int]]) -> None:

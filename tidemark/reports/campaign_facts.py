@@ -22,13 +22,15 @@ NAME = "campaign.json"
 class FailedItem(msgspec.Struct, frozen=True, kw_only=True):
     """An item that does not hold: its name, why, and the command that runs it again.
 
-    ``run_dir`` is its evidence, relative to the folder; empty if there is none.
+    ``run_dir`` is its evidence, ``shrunk`` the folder with what was made smaller of it, relative to the campaign's
+    folder; empty if there is none.
     """
 
     name: str
     why: str
     run_dir: str = ""
     command: str = ""
+    shrunk: str = ""
 
 
 class FactTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,3 +104,14 @@ def place_in(folder: Path, run_dir: str | Path | None) -> str:
         return ""
     path, root = Path(run_dir).resolve(), folder.resolve()
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else ""
+
+
+def shrunk_folder(run_dir: Path) -> Path:
+    """Where a campaign makes a run smaller: beside its evidence."""
+    return run_dir.with_name(f"{run_dir.name}-shrunk")
+
+
+def shrunk_in(folder: Path, run_dir: str | Path | None) -> str:
+    """What was made smaller of a run, relative to the folder of its campaign; empty if nothing was."""
+    beside = shrunk_folder(Path(run_dir)) if run_dir else None
+    return place_in(folder, beside) if beside is not None and (beside / "shrunk.json").is_file() else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in
+from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in, shrunk_in
 from tidemark.reports.markdown import table
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def facts(fuzzed: Fuzzed, folder: Path, asked: int, resume: str = "") -> Campaig
                 why=one.problem,
                 run_dir=place_in(folder, one.run_dir),
                 command=f"tidemark fuzz --first {one.seed} --seeds 1{other}",
+                shrunk=shrunk_in(folder, one.run_dir),
             )
             for one in failures
         ],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidemark.errors import EXIT_INVALID, EXIT_VALID
-from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in
+from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in, shrunk_in
 from tidemark.reports.markdown import table
 
 if TYPE_CHECKING:
@@ -226,6 +226,7 @@ def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "
                 why=_why(one),
                 run_dir=place_in(options.folder, one.run_dir),
                 command=one.command,
+                shrunk=shrunk_in(options.folder, one.run_dir),
             )
             for one in soak.runs
             if one.findings or one.failed

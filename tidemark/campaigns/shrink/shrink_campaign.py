@@ -100,7 +100,7 @@ def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkR
         )
         start = _first_red(red, trials)
         options.progress(f"{size_of(start)}; how often the run shows the bug")
-        trials.measure(start)
+        _measure(start, trials)
         before = size_of(red.starts[0])
         options.say(f"{red.signature}: {before}")
         if start in red.guesses:
@@ -170,17 +170,28 @@ class _Search:
         self.options.progress(f"{self.size}; {self.trials.trials} trials{rate}; trying {self.name}")
 
 
+def _measure(start: Shrinkable, trials: FlakyTrials[Shrinkable]) -> None:
+    """The rate of the start; if the time is over, that of the one trial that was red."""
+    try:
+        trials.measure(start)
+    except BudgetSpent:
+        trials.first = GUESSED
+
+
 def _first_red(red: RedRun, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
     """The first of the guesses and starts that shows the bug: in a few trials, or else in more."""
-    trials.first = GUESSED
-    for guess in red.guesses:
-        if trials.is_red_once(guess):
-            return guess
-    for rate in UNKNOWN_RATES:
-        for start in red.starts:
-            trials.first = rate
+    tried = [(GUESSED, guess) for guess in red.guesses]
+    tried += [(rate, start) for rate in UNKNOWN_RATES for start in red.starts]
+    try:
+        for trials.first, start in tried:
             if trials.is_red_once(start):
                 return start
+    except BudgetSpent:
+        raise UsageError(
+            f"no run of the trace has shown {red.signature} again in the time that there was",
+            detail=f"{trials.trials} trials were run",
+            hint="give it more time, and go on: --budget 30m --resume",
+        ) from None
     raise _not_again(red)
 
 
