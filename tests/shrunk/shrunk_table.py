@@ -1,0 +1,82 @@
+"""What became of each red run: a line of JSON each, and the table that is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tidemark.reports.markdown import table
+
+ABOUT = """# Red runs made smaller
+
+Made by `python -m tests.shrunk` from real runs: {}. Rows, faults, slices and bytes: before → after, without sentinels.
+*At most* is what was asked for, in rows and seconds. *Told by rules* are candidates that Spark's rules rejected, so
+that nothing was run. *Red*: how many of the last runs of the smallest show the finding. `test_NAME.py` was run by
+pytest: as it came, and with the pipeline, its settings or its sink mended. `repro.py`, plain PySpark, is red if what
+came is not what is right. A dash: there is none.
+"""
+HEAD = (
+    "run", "finding", "rows", "faults", "slices", "bytes", "at most", "trials:", "told by rules:", "seconds:", "red",
+    "test", "mended", "repro.py",
+)  # fmt: skip
+
+
+class ShrunkLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one item; pairs are before and after. ``problems`` say what is not as it was asked for."""
+
+    name: str
+    finding: str
+    rows: tuple[int, int]
+    faults: tuple[int, int]
+    slices: tuple[int, int]
+    bytes: tuple[int, int]
+    at_most: tuple[int, float]
+    trials: int
+    told: int
+    seconds: float
+    red: tuple[int, int]
+    test: str
+    mended: str
+    repro: str
+    versions: dict[str, str]
+    problems: list[str] = []
+
+
+def read_lines(path: Path) -> dict[str, ShrunkLine]:
+    """The lines that there are, by name."""
+    if not path.is_file():
+        return {}
+    found = msgspec.json.Decoder(ShrunkLine).decode_lines(path.read_bytes())
+    return {one.name: one for one in found}
+
+
+def write_lines(path: Path, lines: Iterable[ShrunkLine]) -> None:
+    """Write the lines."""
+    path.write_bytes(msgspec.json.Encoder().encode_lines(list(lines)))
+
+
+def document(lines: Sequence[ShrunkLine], missing: Sequence[str]) -> str:
+    """The table, and what is not in it."""
+    versions = lines[-1].versions if lines else {}
+    shown = [ABOUT.format(_versions(versions)), *table(HEAD, map(_row, lines)), ""]
+    problems = [f"- {one.name}: {problem}" for one in lines for problem in one.problems]
+    shown += ["## Not as it was asked for", "", *(problems or ["None."]), ""]
+    if missing:
+        shown += ["## Not run yet", "", *(f"- {name}" for name in missing), ""]
+    return "\n".join(shown)
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name.title()} {versions[name]}" for name in ("spark", "kafka") if name in versions)
+
+
+def _row(one: ShrunkLine) -> tuple[object, ...]:
+    pairs = (one.rows, one.faults, one.slices, one.bytes)
+    rows, faults, slices, sizes = (f"{before:,} → {after:,}" for before, after in pairs)
+    return (
+        one.name, one.finding, rows, faults if one.faults[0] else "—", slices, sizes,
+        f"{one.at_most[0]} rows, {one.at_most[1]:g} s", one.trials, one.told, f"{one.seconds:.0f}",
+        f"{one.red[0]} of {one.red[1]}", one.test, one.mended, one.repro,
+    )  # fmt: skip
