@@ -18,6 +18,7 @@ from tidemark.reports.campaign_facts import (
     FactTable,
     FailedItem,
     read_facts,
+    shrunk_in,
     write_facts,
 )
 from tidemark.reports.reported_runs import index_of_campaign
@@ -90,7 +91,7 @@ def test_no_value_of_a_run_is_markup(tmp_path):
         other = RunLine(name=text, link=text, verdict="refused", pipeline=text, said=text)
         campaign = CampaignFacts(
             name=text, said=text, command=text, resume=text, complete=False, asked=[(text, text)],
-            came=[(text, text)], failed=[FailedItem(name=text, why=text, run_dir=text, command=text)],
+            came=[(text, text)], failed=[FailedItem(name=text, why=text, run_dir=text, command=text, shrunk=text)],
             tables=[FactTable(title=text, head=[text], rows=[[text]])],
         )  # fmt: skip
         below = CampaignLine(text, text, text, text, complete=True, wrong=True)
@@ -183,6 +184,22 @@ def test_the_index_of_a_campaign_says_what_was_asked_what_came_and_what_failed_w
     links = IndexParts((folder / "index.html").read_bytes()).links
     assert links.count("night%201/typed_missing_null/report.html") == 2  # what does not hold, and the run
     assert not (folder / "typed_valid" / "report.html").exists()
+
+
+def test_what_was_made_smaller_of_a_run_is_led_to(folder):
+    small = folder / "night 1" / "typed_missing_null-shrunk"
+    small.mkdir()
+    (small / "shrunk.json").write_text("{}")
+    shrunk = shrunk_in(folder, folder / "night 1" / "typed_missing_null")
+    failed = [msgspec.structs.replace(FACTS.failed[0], shrunk=shrunk), FACTS.failed[1]]
+    write_facts(folder, msgspec.structs.replace(FACTS, failed=failed))
+
+    text = text_of(tidemark.report(folder))
+
+    assert "missing_nulls 1 made smaller : night 1/typed_missing_null-shrunk tidemark fuzz 3" in text
+    links = IndexParts((folder / "index.html").read_bytes()).links
+    assert links.count("night%201/typed_missing_null-shrunk/smallest/report.html") == 1
+    assert shrunk_in(folder, folder / "typed_valid") == ""
 
 
 def test_a_campaign_that_was_interrupted_says_so_and_how_it_goes_on(folder):
