@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import msgspec
 
-from tidemark.campaigns.shrink.record_passes import key_of
+from tidemark.campaigns.shrink.record_passes import key_of, renumbered
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, times_of
 from tidemark.formats.faults import Fault
 from tidemark.formats.trace import Record
@@ -29,39 +29,50 @@ def guesses(as_read: Shrinkable, finding: Finding, injected: Sequence[Fault]) ->
     ``as_read`` is the case with the batches that were read as its slices, ``injected`` are the faults of its run. With
     faults: first without any, then with those that hit the batch of the finding, each alone.
     """
-    near, last = _near(as_read, finding)
-    small = [near] if as_read.faults else [_until(near, last), near]
+    records = as_read.case.records
+    named = _named(records, finding)
+    if not named:
+        small, last = [], as_read.case.slices - 1
+    else:
+        last = max(records[at].slice for at in named)
+        contract = as_read.case.contract
+        keys = {key_of(records[at], contract) for at in named}
+        own = {at for at, record in enumerate(records) if key_of(record, contract) in keys}
+        latest = _latest(as_read)
+        first = {at for at in latest if records[at].slice == records[0].slice}
+        near = _only(as_read, _as_many_in_each(records, own | latest))
+        small = [_without_gaps(_only(as_read, own | first)), _until(near, last), near]
     if not as_read.faults:
         yield from small
         return
-    hit = _faults_at(finding, injected, last)
-    single = [one for one in dict.fromkeys(hit) if one in as_read.faults]
-    for faults in ((), *((one,) for one in single)):
-        yield from (replace(one, faults=faults) for one in (near, as_read))
+    hit = dict.fromkeys(_faults_at(finding, injected, last))
+    for faults in ((), *((one,) for one in hit if one in as_read.faults)):
+        yield from (replace(one, faults=faults) for one in (*small, as_read))
 
 
-def _near(one: Shrinkable, finding: Finding) -> tuple[Shrinkable, int]:
-    """The rows with the keys that the finding names and the latest of each batch and topic, as many in each batch.
-
-    Also the last batch that read a row which the finding names. Of a finding that names no record, everything.
-    """
-    records, contract = one.case.records, one.case.contract
-    places, offsets = set(finding.written), Counter[tuple[str, int]]()
-    named = list[Record]()
-    for record in records:
+def _named(records: Sequence[Record], finding: Finding) -> set[int]:
+    """The numbers of the records that a finding names."""
+    places, offsets, named = set(finding.written), Counter[tuple[str, int]](), set[int]()
+    for at, record in enumerate(records):
         place = record.topic, record.partition
         if f"{record.topic}/{record.partition}/{offsets[place]}" in places:
-            named.append(record)
+            named.add(at)
         offsets[place] += 1
-    if not named:
-        return one, one.case.slices - 1
-    keys = {key_of(record, contract) for record in named}
-    chosen = {at for at, record in enumerate(records) if key_of(record, contract) in keys} | _latest(one)
-    kept = [records[at] for at in sorted(_as_many_in_each(records, chosen))]
-    moved = tuple(msgspec.structs.replace(record, partition=0) for record in kept)
+    return named
+
+
+def _only(one: Shrinkable, chosen: set[int]) -> Shrinkable:
+    """Some of the records, in one partition."""
+    kept = [one.case.records[at] for at in sorted(chosen)]
+    records = tuple(msgspec.structs.replace(record, partition=0) for record in kept)
     flush = tuple(msgspec.structs.replace(record, partition=0) for record in one.case.flush)
-    case = replace(one.case, records=moved, flush=flush, partitions=1)
-    return replace(one, case=case), max(record.slice for record in named)
+    return replace(one, case=replace(one.case, records=records, flush=flush, partitions=1))
+
+
+def _without_gaps(one: Shrinkable) -> Shrinkable:
+    """Slices without records left out."""
+    there = sorted({record.slice for record in one.case.records})
+    return renumbered(one, {number: at for at, number in enumerate(there)})
 
 
 def _latest(one: Shrinkable) -> set[int]:

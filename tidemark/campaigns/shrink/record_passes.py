@@ -5,7 +5,7 @@ Free of Kafka and Spark; none of them knows the bug. Records that are no JSON ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,19 +64,20 @@ def _without_slices(one: Shrinkable, gone: frozenset[int]) -> Shrinkable | None:
     if kept is None:
         return None
     rest = [number for number in range(one.case.slices) if number not in gone]
-    return _renumbered(kept, {number: at for at, number in enumerate(rest)})
+    return renumbered(kept, {number: at for at, number in enumerate(rest)})
 
 
 def _merged(one: Shrinkable) -> Iterator[Shrinkable]:
     """Two slices that follow each other as one, and those without records left out."""
     there = sorted({record.slice for record in one.case.records})
     if len(there) < one.case.slices:
-        yield _renumbered(one, {number: at for at, number in enumerate(there)})
+        yield renumbered(one, {number: at for at, number in enumerate(there)})
     for last in range(one.case.slices - 1, 0, -1):
-        yield _renumbered(one, {number: number - (number >= last) for number in range(one.case.slices)})
+        yield renumbered(one, {number: number - (number >= last) for number in range(one.case.slices)})
 
 
-def _renumbered(one: Shrinkable, numbers: dict[int, int]) -> Shrinkable:
+def renumbered(one: Shrinkable, numbers: Mapping[int, int]) -> Shrinkable:
+    """The same records with other numbers for their slices."""
     records = one.case.records
     return one.with_records(
         tuple(msgspec.structs.replace(record, slice=numbers[record.slice]) for record in records)
