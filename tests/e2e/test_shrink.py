@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long]
 START_S = 180.0
 END_S = 120.0
 UNDER_FAULTS_S = 1_800.0
-"""Calibration: a trial with a killed driver takes half a minute, two on a busy machine; the last five follow the budget."""
+"""Calibration: a trial with a killed driver takes half a minute, two on a busy machine; five follow the budget."""
 
 
 @pytest.fixture

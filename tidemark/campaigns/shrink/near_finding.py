@@ -45,9 +45,10 @@ def guesses(as_read: Shrinkable, finding: Finding, injected: Sequence[Fault]) ->
     if not as_read.faults:
         yield from small
         return
-    hit = dict.fromkeys(_faults_at(finding, injected, last))
-    for faults in ((), *((one,) for one in hit if one in as_read.faults)):
-        yield from (replace(one, faults=faults) for one in (*small, as_read))
+    yield from (replace(one, faults=()) for one in small)
+    for fault in dict.fromkeys(_faults_at(finding, injected, last)):
+        if fault in as_read.faults:
+            yield from (replace(one, faults=(fault,)) for one in (*small, as_read))
 
 
 def _named(records: Sequence[Record], finding: Finding) -> set[int]:
