@@ -34,7 +34,7 @@ SIDE_BY_SIDE ?= -n 3 --dist worksteal
 # The script of the picture in report.html; where it was not built, pages are static and say so.
 VIEW := tidemark/reports/page/bundle/view.js
 
-.PHONY: help venv view up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions shrunk sparks lint bench docs pictures lock clean
+.PHONY: help venv view up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions tickets shrunk sparks lint bench docs pictures lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -108,6 +108,9 @@ versions: venv ## the known defects of Spark on 3.5.7, 4.0.5, 4.1.4, 4.2.0 and 4
 
 shrunk: venv ## what `tidemark shrink` makes of known red runs; writes tests/results/SHRUNK.md
 	@$(BIN)/python -m tests.shrunk $(ARGS)
+
+tickets: venv ## the program of each ticket on each Spark and Kafka, some 20 minutes; writes spark_bugs/tickets
+	@$(BIN)/python -m tests.spark_tickets $(ARGS)
 
 sparks: venv ## 120 cells of the matrix and 300 random joins on each other Spark; writes tests/results/SPARKS.md
 	@$(BIN)/python -m tests.other_sparks $(ARGS)

@@ -23,8 +23,8 @@ author = "the tidemark authors"
 release = __version__
 root_doc = "docs/index"
 include_patterns = [
-    "docs/**.md", "*.md", "bench/README.md", "spark_bugs/README.md", "tests/golden/README.md", "tests/results/*.md",
-    "tidemark/sink/README.md",
+    "docs/**.md", "*.md", "bench/README.md", "spark_bugs/README.md", "spark_bugs/tickets/**.md",
+    "tests/golden/README.md", "tests/results/*.md", "tidemark/sink/README.md",
 ]  # fmt: skip
 exclude_patterns = [".*", "build", "dist", "runs", "bench/results"]
 extensions = ["myst_parser"]

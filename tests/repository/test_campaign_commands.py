@@ -19,6 +19,7 @@ STARTS_S = 120
         ("tests.mutants", "--collect-only", "test_a_mutant_is_caught_by_name"),
         ("tests.matrix", "--help", "usage: python -m tests.matrix"),
         ("tests.other_sparks", "--help", "usage: python -m tests.other_sparks"),
+        ("tests.spark_tickets", "--help", "usage: python -m tests.spark_tickets"),
         ("tests.evidence", "--help", "usage: python -m tests.evidence"),
         ("tests.shrunk", "--help", "usage: python -m tests.shrunk"),
         ("tests.chaos", "--help", "usage: python -m tests.chaos"),

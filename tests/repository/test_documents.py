@@ -33,7 +33,7 @@ DOCUMENTS = (
     "tests/results/EVIDENCE.md", "tests/results/HISTORIES.md", "tests/results/JOINS.md", "tests/results/SCORE.md",
     "tests/golden/README.md", "spark_bugs/README.md",
     *(name for name in MADE_BY_HOURS if (tree.ROOT / name).is_file()),
-    *sorted(tree.name_of(path) for path in (tree.ROOT / "docs").rglob("*.md")),
+    *sorted(tree.name_of(path) for one in ("docs", "spark_bugs/tickets") for path in (tree.ROOT / one).rglob("*.md")),
 )  # fmt: skip
 README = tree.ROOT / "README.md"
 LINES_OF_THE_README = 150

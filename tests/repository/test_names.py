@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 
 from tests.repository import tree
 
-SPECIAL = ("__init__", "__main__")
+SPECIAL = ("__init__", "__main__", "repro")
+"""A package, a command, and the program that each ticket of ``spark_bugs`` has."""
 CONFLICT_MARKERS = ("<" * 7 + " ", ">" * 7 + " ")
 
 

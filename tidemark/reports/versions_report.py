@@ -132,6 +132,7 @@ def _opening(results: Results) -> Iterator[str]:
         "version. Each row asks for one row of the output of a small join; *wrong* says that SQL gives another answer.",
         "The judge, which compares the whole output with that of SQL, agrees with every cell that is not `?`.",
         "An empty cell: that Spark does not know what the case is about.",
+        "For each case there is a [ticket ready to file](tickets/README.md), with a program of plain PySpark.",
         "",
     )
     programs = ("connector", "kafka", "python", "java")
