@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from producers.kafka_out import KafkaOut
+from producers.replay import publish_all
 from tests.e2e.test_joins import rows_of
 from tests.e2e.test_replay_and_record import generated, published
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.trace import TraceReader
+from tidemark.formats.trace import Record, TraceReader
 from tidemark.kafka import client as kafka
 
 pytestmark = [pytest.mark.e2e]
@@ -88,6 +90,18 @@ def test_the_log_has_what_the_trace_says_at_each_offset(compacted, stack, topics
     if not compacted:  # the cleaner removes what was rolled back, too
         everything = visible(stack.bootstrap_servers, names, "read_uncommitted")
         assert everything == said(trace, committed=False)
+
+
+def test_a_client_publishes_one_trace_with_transactions_after_the_other(stack, topics, tmp_path):
+    names = topics(f"twice-{tmp_path.name}", compacted=False)
+    place = {"topic": "clicks", "arrival_ms": 1_000, "transaction": 1}
+    records = [Record(**place, absent="aborted", sent="{}"), Record(**place, absent="abort")]
+    with KafkaOut(stack.bootstrap_servers, names) as out:
+        for _ in range(3):
+            publish_all(records, out, lambda _: None)
+
+    assert kafka.end_offsets(stack.bootstrap_servers, [names["clicks"]]) == {names["clicks"]: {0: 6, 1: 0}}
+    assert not visible(stack.bootstrap_servers, names, kafka.READ_COMMITTED)
 
 
 @pytest.mark.long
