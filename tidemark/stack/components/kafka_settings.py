@@ -104,8 +104,7 @@ def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
         "num.io.threads": 4,
         "background.threads": 2,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
-        # A trace with compacted topics waits for it; by default the cleaner looks every 15 s.
-        "log.cleaner.backoff.ms": 1000,
+        "log.cleaner.backoff.ms": 1000,  # a trace with compacted topics waits for it, by default 15 s
         **network.security,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
