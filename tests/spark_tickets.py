@@ -5,9 +5,10 @@
 A ticket is a folder: ``repro.py``, a program of plain PySpark (or of Kafka alone), and ``ticket.md``, a text to file.
 A program that ends with 1 has shown its bug, with 0 it has not; anything else is a failure. Each Spark has an
 environment of its own (``tidemark versions`` makes the same); a Kafka is the jars of a stack. Outcomes are journalled
-as they come; ``--resume`` runs only what is not there yet. Once all are run and each is as it is known to be, the table
-``spark_bugs/tickets/README.md`` is written, and in each ticket the sections of affected versions and of what its
-program prints. Exit code 0 if so, 1 if something is not as it is known, 130 after Ctrl-C.
+as they come; ``--resume`` runs only what is not there yet, and ``--so-far`` runs nothing. Once all are run and each is
+as it is known to be (with ``--so-far``: of what is there), the table ``spark_bugs/tickets/README.md`` is written, and
+in each ticket the sections of affected versions and of what its program prints. Exit code 0 if so, 1 if something is
+not as it is known, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from pathlib import Path
 import msgspec
 
 from tidemark import paths
-from tidemark.campaigns.campaign import Campaign
+from tidemark.campaigns.campaign import Campaign, read_journal
 from tidemark.cli.run_commands import progress_shown
+from tidemark.errors import EXIT_VALID
 from tidemark.oracle.spark.known_defects import DEFECTS
 from tidemark.oracle.spark.spark_versions import Version, minor_version
 from tidemark.reports.markdown import table
@@ -51,7 +53,7 @@ A program prints what is right, what came, and the versions, and ends with exit 
 `pip install pyspark==4.2.0`, then `python repro.py`. What is right is what the same query gives as a batch query.
 
 *red*: the bug was shown, on Python {python} and Java {java}; *green*: it was not; an empty cell: that version does not
-know what the ticket is about.
+know what the ticket is about; *?*: it was not run.
 """
 TAIL = """
 [Spark bugs](../../docs/spark-bugs.md) explains each; [the cases by version](../README.md) are the same, run through
@@ -192,10 +194,10 @@ def kafka_class_path(release: str, say: Say) -> str:
     return ":".join(map(str, found[group]))
 
 
-def cell_text(outcome: Outcome | None) -> str:
-    """What the table says of a run."""
+def cell_text(ticket: Ticket, release: str, outcome: Outcome | None) -> str:
+    """What the table says of a ticket on a version."""
     if outcome is None:
-        return ""
+        return "?" if ticket.is_for(release) else ""
     return f"**{outcome.answer}**" if outcome.answer == "red" else outcome.answer
 
 
@@ -207,9 +209,10 @@ def document(outcomes: dict[str, Outcome]) -> str:
     for of, releases in (("Spark", RELEASES), ("Kafka", KAFKAS)):
         rows = []
         for one in (one for one in tickets() if one.of == of):
-            found = [outcomes.get(str(Item(one, release, Path()))) for release in releases]
+            found = {release: outcomes.get(str(Item(one, release, Path()))) for release in releases}
+            cells = [cell_text(one, release, outcome) for release, outcome in found.items()]
             link = f"[{one.title}]({one.name}/ticket.md)"
-            rows.append((link, f"[`{one.name}`]({one.name}/repro.py)", *map(cell_text, found)))
+            rows.append((link, f"[`{one.name}`]({one.name}/repro.py)", *cells))
         lines += [*table((f"ticket for {of}", "program", *releases), rows), ""]
     return "\n".join(lines).rstrip("\n") + "\n" + TAIL
 
@@ -233,6 +236,21 @@ def write_sections(ticket: Ticket, outcomes: Sequence[Outcome]) -> None:
     for name, body in ((AFFECTED, affected_text(ticket, outcomes)), (PRINTED, printed)):
         text = replaced_section(text, name, body)
     path.write_text(text, encoding="utf-8")
+
+
+def write_all(outcomes: dict[str, Outcome], *, with_table: bool = True) -> None:
+    """Write the sections of each ticket that was run, and the table."""
+    for ticket in tickets():
+        found = [
+            outcomes[key]
+            for release in (*RELEASES, *KAFKAS)
+            if (key := str(Item(ticket, release, Path()))) in outcomes
+        ]
+        if found:
+            write_sections(ticket, found)
+    if with_table:
+        DOCUMENT.write_text(document(outcomes), encoding="utf-8")
+        print(f"written: {DOCUMENT}")
 
 
 def replaced_section(text: str, name: str, body: str) -> str:
@@ -271,6 +289,7 @@ def _parsed() -> argparse.Namespace:
         help="outcomes go there",
     )
     parser.add_argument("--resume", action="store_true", help="run only what has no outcome in --journal")
+    parser.add_argument("--so-far", action="store_true", help="run nothing, and write what --journal has")
     args = parser.parse_args()
     unknown = set(args.names) - {one.name for one in tickets()}
     if unknown:
@@ -283,6 +302,9 @@ def _parsed() -> argparse.Namespace:
 def main() -> int:
     """Run what is asked for."""
     args = _parsed()
+    if args.so_far:
+        write_all({entry.key: outcome for entry, outcome in read_journal(args.journal, Outcome)})
+        return EXIT_VALID
     # Of a job in the background a shell may have SIGINT ignored; SIGTERM ends it all the same.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     trials = campaign(args.journal, resume=args.resume)
@@ -295,9 +317,8 @@ def main() -> int:
         print(f"not as known: {one.ticket} on {one.release} is {one.answer}, not {one.known}:\n{one.said}")
     if trials.exit_code or args.release:
         return trials.exit_code
-    for ticket in chosen:
-        write_sections(ticket, [one for one in trials.outcomes.values() if one.ticket == ticket.name])
-    return trials.exit_code if args.names else trials.finish(DOCUMENT, lambda: document(trials.outcomes))
+    write_all(trials.outcomes, with_table=not args.names)
+    return trials.exit_code
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def test_the_table_has_every_version_and_what_is_known_of_it(ticket):
     assert tuple(cells) == (RELEASES if ticket.of == "Spark" else spark_tickets.KAFKAS)
     for release, cell in cells.items():
         known = ("**red**" if ticket.is_affected(release) else "green") if ticket.is_for(release) else ""
-        assert cell == known, release
+        assert cell in (known, "?" if known else ""), release
 
 
 def test_the_programs_of_joins_differ_in_their_cases_only():
