@@ -57,7 +57,7 @@ class Seen(msgspec.Struct, frozen=True):
 def toxics_of(action: FaultAction, amount: float | None) -> list[Toxic]:
     """What an action is, in Toxiproxy's words: https://github.com/Shopify/toxiproxy#toxics."""
     number = round(amount or 0)
-    kinds: dict[FaultAction, tuple[str, Mapping[str, int]]] = {
+    kinds: dict[FaultAction, tuple[str, Mapping[str, int | str]]] = {
         FaultAction.DELAY: ("latency", {"latency": number, "jitter": 0}),
         FaultAction.JITTER: ("latency", {"latency": number, "jitter": number}),
         FaultAction.THROTTLE: ("bandwidth", {"rate": number}),

@@ -117,7 +117,7 @@ class Toxic:
     kind: str
     stream: str
     """:data:`REQUESTS` or :data:`RESPONSES`."""
-    attributes: Mapping[str, int]
+    attributes: Mapping[str, int | str]
 
 
 REQUESTS, RESPONSES = "upstream", "downstream"

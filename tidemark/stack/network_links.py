@@ -43,10 +43,10 @@ def disturb(state: StateFolder, broker: str, toxics: Sequence[Toxic]) -> None:
         for stream in STREAMS:
             _remove(state, broker, f"{_PASSED}-{stream}")
         for number, toxic in enumerate(toxics):
-            _add(state, broker, f"{_DISTURBED}-{number}", toxic.kind, toxic.stream, toxic.attributes)
+            _add(state, broker, f"{_DISTURBED}-{number}", toxic)
         for stream in STREAMS:
             counter = {"counter": f"{broker}/{stream}/{_PASSED}"}
-            _add(state, broker, f"{_PASSED}-{stream}", "count", stream, counter)
+            _add(state, broker, f"{_PASSED}-{stream}", Toxic("count", stream, counter))
     except BaseException:
         heal(state, broker)
         state.discard("stopped", suspension_name(broker))
@@ -78,11 +78,9 @@ def traffic(state: StateFolder, broker: str) -> LinkTraffic:
     return LinkTraffic(float(answer["seconds"]), {stream: counted(stream) for stream in STREAMS})
 
 
-def _add(
-    state: StateFolder, broker: str, name: str, kind: str, stream: str, attributes: Mapping[str, object]
-) -> None:
-    toxic = {"name": name, "type": kind, "stream": stream, "attributes": attributes}
-    _ask(state, "POST", f"proxies/{broker}/toxics", toxic)
+def _add(state: StateFolder, broker: str, name: str, toxic: Toxic) -> None:
+    content = {"name": name, "type": toxic.kind, "stream": toxic.stream, "attributes": toxic.attributes}
+    _ask(state, "POST", f"proxies/{broker}/toxics", content)
 
 
 def _remove(state: StateFolder, broker: str, name: str) -> None:

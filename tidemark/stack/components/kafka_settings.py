@@ -57,24 +57,16 @@ class BrokerNetwork:
 
 def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
     """``server.properties`` of a broker that is also a controller (KRaft combined mode)."""
-    named = {
-        "HOST": network.host, "INTERNAL": network.inside, PROXIED: network.proxied, "ADMIN": network.admin,
-        "BETWEEN": network.between, "CONTROLLER": network.controller,
-    }  # fmt: skip
-    own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
-    ports = {name: address.rsplit(":", 1)[1] for name, address in own.items()}
-    if network.proxied:
-        ports[PROXIED] = str(network.proxied_ports[node - 1])
-    listeners = [f"{name}://{network.bind}:{port}" for name, port in ports.items()]
+    listeners, advertised = _listeners(node, network)
     replicas = len(network.host)
     in_sync = max(1, replicas - 1)
     settings = {
         "process.roles": "broker,controller",
         "node.id": node,
         "controller.quorum.voters": ",".join(f"{n}@{at}" for n, at in enumerate(network.controller, 1)),
-        "listeners": ",".join(listeners),
-        "advertised.listeners": ",".join(f"{name}://{address}" for name, address in own.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in own),
+        "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
+        "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL" if network.inside else "HOST",
         "log.dirs": data,
@@ -108,3 +100,16 @@ def broker_properties(node: int, data: Path, network: BrokerNetwork) -> str:
         **network.security,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def _listeners(node: int, network: BrokerNetwork) -> tuple[dict[str, str], dict[str, str]]:
+    """The addresses at which a broker listens, and those that it advertises, by the names of the listeners."""
+    named = {
+        "HOST": network.host, "INTERNAL": network.inside, PROXIED: network.proxied, "ADMIN": network.admin,
+        "BETWEEN": network.between, "CONTROLLER": network.controller,
+    }  # fmt: skip
+    own = {name: addresses[node - 1] for name, addresses in named.items() if addresses}
+    ports = {name: address.rsplit(":", 1)[1] for name, address in own.items()}
+    if network.proxied:
+        ports[PROXIED] = str(network.proxied_ports[node - 1])
+    return {name: f"{network.bind}:{port}" for name, port in ports.items()}, own
