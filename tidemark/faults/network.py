@@ -41,7 +41,7 @@ _CUT = {
 _NAMES = {REQUESTS: "requests", RESPONSES: "responses"}
 
 
-class Seen(msgspec.Struct, frozen=True):
+class StreamSeen(msgspec.Struct, frozen=True):
     """What one direction of a link has seen in a while of ``seconds``.
 
     ``received`` bytes arrived at the proxy, ``passed`` were passed on, each was held for ``held_ms`` on average (only
@@ -67,7 +67,7 @@ def toxics_of(action: FaultAction, amount: float | None) -> list[Toxic]:
     return [Toxic(kind, stream, attributes) for stream in _CUT.get(action, _BOTH)]
 
 
-def seen_between(first: LinkTraffic, last: LinkTraffic, *, holds: bool = False) -> dict[str, Seen]:
+def seen_between(first: LinkTraffic, last: LinkTraffic, *, holds: bool = False) -> dict[str, StreamSeen]:
     """What both directions have seen between two moments.
 
     With ``holds``, for how long a byte was held, too. Its time in the proxy is when it was passed on less when it
@@ -81,17 +81,19 @@ def seen_between(first: LinkTraffic, last: LinkTraffic, *, holds: bool = False) 
     }
 
 
-def _seen(first: StreamTraffic, last: StreamTraffic, begin_s: float, seconds: float, *, holds: bool) -> Seen:
+def _seen(
+    first: StreamTraffic, last: StreamTraffic, begin_s: float, seconds: float, *, holds: bool
+) -> StreamSeen:
     received, passed = last.received - first.received, last.passed - first.passed
     held = None
     if holds and received:
         came_byte_s = last.received_byte_s - first.received_byte_s - begin_s * received
         went_byte_s = last.passed_byte_s - first.passed_byte_s - begin_s * passed
         held = round(1000 * (went_byte_s - came_byte_s + (received - passed) * seconds) / received, 2)
-    return Seen(round(seconds, 3), received, passed, held)
+    return StreamSeen(round(seconds, 3), received, passed, held)
 
 
-def has_effect(action: FaultAction, amount: float | None, during: Mapping[str, Seen]) -> bool:
+def has_effect(action: FaultAction, amount: float | None, during: Mapping[str, StreamSeen]) -> bool:
     """Whether what was seen during a fault shows it: something came, and was lost, or was held for long enough."""
     if action in _CUT:
         lost = [during[_NAMES[stream]] for stream in _CUT[action]]
@@ -146,7 +148,7 @@ def inject_into_network(
 
 def _traffic_until_met(
     target: FaultTarget, fault: PlannedFault, broker: str, first: LinkTraffic, *, unless: Unless
-) -> dict[str, Seen]:
+) -> dict[str, StreamSeen]:
     """What was seen since the fault began; a fault that nothing has met yet goes on for a while."""
     spec, begun = fault.spec, time.monotonic()
     while True:
@@ -157,7 +159,7 @@ def _traffic_until_met(
         pause(POLL_S)
 
 
-def _traffic_after(target: FaultTarget, broker: str) -> tuple[dict[str, Seen], float | None]:
+def _traffic_after(target: FaultTarget, broker: str) -> tuple[dict[str, StreamSeen], float | None]:
     """What came through the healed link until bytes had passed both ways, and after how many seconds they had."""
     healed = target.stack.link_traffic(broker)
     begun = time.monotonic()

@@ -9,14 +9,14 @@ import pytest
 from tests.unit.faults.test_injector import Words, batches, injector_of, planned, until
 from tidemark.errors import TestbedError
 from tidemark.faults import network
-from tidemark.faults.network import Seen, has_effect, seen_between, toxics_of
+from tidemark.faults.network import StreamSeen, has_effect, seen_between, toxics_of
 from tidemark.formats.faults import NETWORK_ACTIONS, FaultAction
 from tidemark.stack import REQUESTS, RESPONSES, LinkTraffic, StreamTraffic
 
 __all__ = ["batches"]
 
-NOTHING = Seen(1.0, 0, 0)
-PASSED, LOST = Seen(1.0, 90, 90), Seen(1.0, 90, 0)
+NOTHING = StreamSeen(1.0, 0, 0)
+PASSED, LOST = StreamSeen(1.0, 90, 90), StreamSeen(1.0, 90, 0)
 
 
 def traffic(at_s, requests=(0, 0.0, 0, 0.0), responses=(0, 0.0, 0, 0.0)):
@@ -45,7 +45,7 @@ def test_a_cut_is_shown_by_bytes_that_came_and_did_not_pass(action, requests, re
     [("delay", 160.0, True), ("delay", 20.0, False), ("throttle", 5.0, True), ("throttle", 0.3, False)],
 )
 def test_what_slows_is_shown_by_bytes_that_were_held(action, held_ms, shows):
-    held = {"requests": Seen(1.0, 90, 60, held_ms), "responses": NOTHING}
+    held = {"requests": StreamSeen(1.0, 90, 60, held_ms), "responses": NOTHING}
     assert has_effect(FaultAction(action), 200.0, held) is shows
 
 
@@ -56,7 +56,7 @@ def test_the_time_for_which_bytes_are_held_counts_those_that_are_still_there():
 
     seen = seen_between(first, last, holds=True)
 
-    assert seen == {"requests": Seen(1.0, 20, 10, 150.0), "responses": Seen(1.0, 0, 0, None)}
+    assert seen == {"requests": StreamSeen(1.0, 20, 10, 150.0), "responses": StreamSeen(1.0, 0, 0, None)}
 
 
 def test_each_action_is_another_thing_that_the_proxy_is_told():
