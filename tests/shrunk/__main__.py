@@ -4,7 +4,7 @@ Items: a run of the bundled left semi join, one of 100,000 rows, and one under t
 defect of a single join, padded with 500 rows that have nothing to do with it; the first seed of the fuzz that shows
 each known defect; and each mutant of a pipeline, on its first join. Each item is run, and what is found is made
 smaller; the ``test_NAME.py`` and the ``repro.py`` that come of it are run, too, and have to be red, and the test green
-once the pipeline is mended.
+once the pipeline is repaired.
 
 Words select items by name. What becomes of an item is kept in ``tests/results/shrunk.jsonl``; ``--resume`` runs those
 that are not there. ``tests/results/SHRUNK.md`` is made of all that are, after each item.
@@ -66,7 +66,7 @@ def _line(item: ShrunkItem, found: ShrunkRun, folder: Path, stack: Stack) -> Shr
         seconds=found.seconds,
         red=(found.shrunk.final.red, found.shrunk.final.of),
         test=outcome_of_test(folder),
-        mended=outcome_when_mended(item, folder),
+        repaired=outcome_when_repaired(item, folder),
         repro=outcome_of_repro(folder),
         versions=dict(stack.versions),
     )
@@ -80,7 +80,11 @@ def _problems(item: ShrunkItem, line: ShrunkLine) -> list[str]:
         found.append(f"it took {line.seconds:.0f} s")
     if not line.red[0]:
         found.append("its last runs do not show the finding")
-    wanted = (("test", line.test, "red"), ("mended", line.mended, "green"), ("repro.py", line.repro, "red"))
+    wanted = (
+        ("test", line.test, "red"),
+        ("repaired", line.repaired, "green"),
+        ("repro.py", line.repro, "red"),
+    )
     found += [f"{name}: {said}" for name, said, right in wanted if said not in (NONE, right)]
     return found
 
@@ -96,16 +100,16 @@ def outcome_of_test(folder: Path) -> str:
     return "red" if done.returncode else "green"
 
 
-def outcome_when_mended(item: ShrunkItem, folder: Path) -> str:
-    """What the test does once the pipeline, its settings or its sink are mended; a dash if nothing mends it here."""
-    if item.mend is None or not list(folder.glob("test_*.py")):
+def outcome_when_repaired(item: ShrunkItem, folder: Path) -> str:
+    """What the test does once pipeline, settings or sink are repaired; a dash if nothing repairs it here."""
+    if item.repair is None or not list(folder.glob("test_*.py")):
         return NONE
-    mended = folder.with_name("mended")
-    mended.mkdir()
+    repaired = folder.with_name("repaired")
+    repaired.mkdir()
     for file in (one for one in folder.iterdir() if one.suffix in (".py", ".json", ".jsonl")):
-        shutil.copy(file, mended)
-    item.mend(mended)
-    return outcome_of_test(mended)
+        shutil.copy(file, repaired)
+    item.repair(repaired)
+    return outcome_of_test(repaired)
 
 
 def outcome_of_repro(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The red runs that the campaign makes smaller, each with what it must become and what mends it."""
+"""The red runs that the campaign makes smaller, each with what it must become and what repairs it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FAULTS = (
 @dataclass(frozen=True)
 class ShrunkItem:
     """``make`` runs it below a folder, and reads it as a red run, which must become at most so many ``rows`` and
-    ``faults`` in so many ``seconds``. ``mend`` changes the folder that came of it so that its test is green.
+    ``faults`` in so many ``seconds``. ``repair`` changes the folder that came of it so that its test is green.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ShrunkItem:
     seconds: float
     budget_s: float = 180.0
     faults: int = 0
-    mend: Callable[[Path], None] | None = None
+    repair: Callable[[Path], None] | None = None
 
 
 def items(spark: str) -> Iterator[ShrunkItem]:
@@ -85,7 +85,7 @@ def items(spark: str) -> Iterator[ShrunkItem]:
         join, property_name = next(iter(mutant.killed.items()))
         yield ShrunkItem(
             f"mutant of {join}: {name}", partial(_mutant, mutant, join, property_name), 8, 180,
-            mend=partial(_mended, join),
+            repair=partial(_repaired, join),
         )  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def _red(
     return red_run_of_case(RunDirectory(first), case, number)
 
 
-def _mended(join: str, folder: Path) -> None:
+def _repaired(join: str, folder: Path) -> None:
     """The bundled pipeline in the place of the mutant, without its settings."""
     (folder / "pipeline.py").write_text((PIPELINES / f"{join}.py").read_text(encoding="utf-8"))
     _in_test(folder, lambda text: re.sub(r"\n +conf=.*", "", text))

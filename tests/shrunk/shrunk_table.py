@@ -14,12 +14,12 @@ ABOUT = """# Red runs made smaller
 Made by `python -m tests.shrunk` from real runs: {}. Rows, faults, slices and bytes: before → after, without sentinels.
 *At most* is what was asked for, in rows and seconds. *Told by rules* are candidates that Spark's rules rejected, so
 that nothing was run. *Red*: how many of the last runs of the smallest show the finding. `test_NAME.py` was run by
-pytest: as it came, and with the pipeline, its settings or its sink mended. `repro.py`, plain PySpark, is red if what
+pytest: as it came, and with the pipeline, its settings or its sink repaired. `repro.py`, plain PySpark, is red if what
 came is not what is right. A dash: there is none.
 """
 HEAD = (
     "run", "finding", "rows", "faults", "slices", "bytes", "at most", "trials:", "told by rules:", "seconds:", "red",
-    "test", "mended", "repro.py",
+    "test", "repaired", "repro.py",
 )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ class ShrunkLine(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     red: tuple[int, int]
     test: str
-    mended: str
+    repaired: str
     repro: str
     versions: dict[str, str]
     problems: list[str] = []
@@ -78,5 +78,5 @@ def _row(one: ShrunkLine) -> tuple[object, ...]:
     return (
         one.name, one.finding, rows, faults if one.faults[0] else "—", slices, sizes,
         f"{one.at_most[0]} rows, {one.at_most[1]:g} s", one.trials, one.told, f"{one.seconds:.0f}",
-        f"{one.red[0]} of {one.red[1]}", one.test, one.mended, one.repro,
+        f"{one.red[0]} of {one.red[1]}", one.test, one.repaired, one.repro,
     )  # fmt: skip

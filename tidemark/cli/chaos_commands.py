@@ -55,6 +55,13 @@ Schedule = Annotated[
     ),
 ]
 
+InTurn = Annotated[
+    list[str] | None, typer.Option(help="A pipeline, or FILE.py; repeatable. Default: the five joins.")
+]
+SinksInTurn = Annotated[
+    list[str] | None, typer.Option(help="exactly-once or spark; repeatable. Default: both.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
@@ -105,12 +112,8 @@ def soak_command(
     seed: Annotated[int, typer.Option(help="What is generated, and which faults are injected.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="Impressions of each run.")] = 20_000,
     faults: Annotated[int, typer.Option(min=1, help="Faults of each run.")] = 12,
-    pipeline: Annotated[
-        list[str] | None, typer.Option(help="A pipeline, or FILE.py; repeatable. Default: the five joins.")
-    ] = None,
-    sink: Annotated[
-        list[str] | None, typer.Option(help="exactly-once or spark; repeatable. Default: both.")
-    ] = None,
+    pipeline: InTurn = None,
+    sink: SinksInTurn = None,
     folder: Evidence = None,
     shrink: ShrinkTime = "10m",
     markdown: Summary = None,
@@ -151,8 +154,7 @@ def soak_command(
             kept.note(lambda: shown.facts(every, versions, asked, more))
 
         done = soak(replace(options, report=report, say=say, watch=watch), stack, ended)
-        if done.over:
-            shrink_items(_found(done), stack, budget_s, say)
+        shrink_items(_found(done), stack, budget_s, say)
         kept.end(shown.facts(done, versions, asked, more), complete=done.over)
     if markdown is not None:
         _write(markdown, done, versions, asked)
@@ -161,10 +163,10 @@ def soak_command(
 
 
 def _found(done: Soak) -> Iterator[RedItem]:
-    """The runs in which something was found that is no known defect."""
+    """The runs of a soak that is over in which something was found that is no known defect."""
     from tidemark.campaigns.shrink.red_run import read_red_run
 
-    for one in done.runs:
+    for one in done.runs if done.over else ():
         if one.findings and Path(one.run_dir).is_dir():
             yield RedItem(f"run {one.number}", Path(one.run_dir), read_red_run)
 

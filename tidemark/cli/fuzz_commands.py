@@ -58,8 +58,7 @@ def fuzz_command(
     from tidemark.reports.campaign_facts import FactsWriter
     from tidemark.stack import lease, spec_to_lease
 
-    kept = folder or paths.runs_dir() / "fuzz"
-    budget_s = shrink_budget(shrink)
+    kept, budget_s = folder or paths.runs_dir() / "fuzz", shrink_budget(shrink)
     seeded = campaign(journal=log, resume=resume, keep_going=keep_going)
     command = _typed(first, seeds, workers, keep_going=keep_going, spark=spark)
     more = resumed(command if folder is None else f"{command} --folder {shlex.quote(str(folder))}", log)
@@ -74,8 +73,7 @@ def fuzz_command(
         versions.update(stack.versions)
         with progress_shown(quiet=as_json) as (seeded.report, seeded.say):
             fuzz(range(first, first + seeds), WarmWorkers(stack, kept, workers), seeded)
-            if not seeded.interrupted:
-                shrink_items(_found(seeded), stack, budget_s, seeded.say)
+            shrink_items(_found(seeded), stack, budget_s, seeded.say)
     shown = so_far()
     page.end(fuzz_report.facts(shown, kept, seeds, more), complete=not seeded.interrupted)
     if markdown is not None and not seeded.interrupted:
@@ -104,7 +102,7 @@ def _typed(first: int, seeds: int, workers: int, *, keep_going: bool, spark: Pat
 
 
 def _found(seeded: Fuzz) -> Iterator[RedItem]:
-    """The seeds that are INVALID, without those of an earlier process."""
+    """The seeds of a fuzz that was not interrupted that are INVALID, without those of an earlier process."""
     from tidemark.campaigns.random_cases import generate
     from tidemark.campaigns.shrink.red_run import red_run_of_case
     from tidemark.formats.evidence import RunDirectory
@@ -112,7 +110,7 @@ def _found(seeded: Fuzz) -> Iterator[RedItem]:
     def read(path: Path, seed: int) -> RedRun:
         return red_run_of_case(RunDirectory(path), generate(seed))
 
-    for one in seeded.failures:
+    for one in [] if seeded.interrupted else seeded.failures:
         if one.verdict == "INVALID" and one.run_dir is not None and str(one.seed) not in seeded.earlier:
             yield RedItem(f"seed {one.seed}", Path(one.run_dir), partial(read, seed=one.seed))
 
