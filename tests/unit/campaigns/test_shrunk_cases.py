@@ -256,7 +256,7 @@ def test_what_a_finding_names_is_tried_before_the_run():
     place = len([one for one in case.records if one.topic == "lefts"]) - 1
     finding = Finding(property="lost_rows", message="", written=[f"lefts/0/{place}"], batch=3)
 
-    tiny, first, *_ = guesses(Shrinkable(case), finding, ())
+    tiny, first, *_ = guesses(Shrinkable(case), [finding], ())
 
     assert len(tiny.case.records) == 4  # the pair, and the latest rows of the first slice
     assert {one.slice for one in tiny.case.records} == {0, 1}
@@ -278,6 +278,6 @@ def test_the_faults_that_hit_the_batch_of_a_finding_are_tried_alone():
     ]
     one = Shrinkable(semi_case(), ("executor@planned", "driver@written"))
 
-    tried = [guess.faults for guess in guesses(one, finding, journal)]
+    tried = [guess.faults for guess in guesses(one, [finding], journal)]
 
     assert tried == [*[()] * 3, *[("driver@written",)] * 4]

@@ -23,14 +23,23 @@ LARGE = 5_000
 """Runs of more rows begin with a guess. Calibration: a backlog of 5,000 rows is read and judged in about 5 s."""
 
 
-def guesses(as_read: Shrinkable, finding: Finding, injected: Sequence[Fault]) -> Iterator[Shrinkable]:
+FEW = 4
+"""The findings of one batch whose rows are tried together. A batch in which a driver is killed when all is written has to
+have rows in each sink partition, of which there are two.
+"""
+
+
+def guesses(
+    as_read: Shrinkable, findings: Sequence[Finding], injected: Sequence[Fault]
+) -> Iterator[Shrinkable]:
     """Smaller starts, the smallest first.
 
-    ``as_read`` is the case with the batches that were read as its slices, ``injected`` are the faults of its run. With
-    faults: first without any, then with those that hit the batch of the finding, each alone.
+    ``as_read`` is the case with the batches that were read as its slices, ``findings`` are the chosen one and others of
+    the same bug, ``injected`` the faults of the run. With faults: first without any, then with those that hit the batch
+    of the finding, each alone.
     """
-    records = as_read.case.records
-    named = _named(records, finding)
+    records, finding = as_read.case.records, findings[0]
+    named = _named(records, [one for one in findings if one.batch == finding.batch][:FEW])
     if not named:
         small, last = [], as_read.case.slices - 1
     else:
@@ -51,9 +60,10 @@ def guesses(as_read: Shrinkable, finding: Finding, injected: Sequence[Fault]) ->
             yield from (replace(one, faults=(fault,)) for one in (*small, as_read))
 
 
-def _named(records: Sequence[Record], finding: Finding) -> set[int]:
-    """The numbers of the records that a finding names."""
-    places, offsets, named = set(finding.written), Counter[tuple[str, int]](), set[int]()
+def _named(records: Sequence[Record], findings: Sequence[Finding]) -> set[int]:
+    """The numbers of the records that findings name."""
+    places = {place for one in findings for place in one.written}
+    offsets, named = Counter[tuple[str, int]](), set[int]()
     for at, record in enumerate(records):
         place = record.topic, record.partition
         if f"{record.topic}/{record.partition}/{offsets[place]}" in places:

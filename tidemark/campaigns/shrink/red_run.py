@@ -62,7 +62,8 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     manifest, words = directory.manifest, shlex.split(directory.manifest.command or "")
     _must_be_possible(directory, manifest, words)
     contract = Contract.from_json(manifest.contract)
-    finding = chosen_finding(judge(directory), number)
+    verdict = judge(directory)
+    finding = chosen_finding(verdict, number)
     case = _case(directory, manifest, contract, words, reads_state=finding.property in OF_STATE)
     faults = single_faults(",".join(_values_of(words, "--faults")))
     first = Shrinkable(case, faults, int(next(iter(_values_of(words, "--seed")), 1)))
@@ -71,7 +72,7 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
         finding=finding,
         signature=signature_of(finding, contract),
         starts=tuple(_starts(directory, first, by_command=bool(words))),
-        guesses=_guesses(directory, first, finding),
+        guesses=_guesses(directory, first, [finding, *verdict.findings]),
         faults=faults,
         python=next(map(Path, _values_of(words, "--spark")), None),
     )
@@ -82,10 +83,11 @@ def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = No
 
     Raises ``UsageError`` for a run without a finding.
     """
-    finding = chosen_finding(judge(directory), number)
+    verdict = judge(directory)
+    finding = chosen_finding(verdict, number)
     start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
     first = Shrinkable(start)
-    guesses = _guesses(directory, first, finding)
+    guesses = _guesses(directory, first, [finding, *verdict.findings])
     return RedRun(directory, finding, signature_of(finding, case.contract), (first,), guesses)
 
 
@@ -162,14 +164,16 @@ def _starts(directory: RunDirectory, one: Shrinkable, *, by_command: bool) -> It
         yield replace(one, case=replace(as_read, mode=mode))
 
 
-def _guesses(directory: RunDirectory, one: Shrinkable, finding: Finding) -> tuple[Shrinkable, ...]:
-    """Smaller starts of a run that takes long, in the run mode that its pace has."""
+def _guesses(directory: RunDirectory, one: Shrinkable, findings: Sequence[Finding]) -> tuple[Shrinkable, ...]:
+    """Smaller starts of a run that takes long, in the run mode of its pace; the first finding is the chosen one."""
     if not one.faults and len(one.case.records) <= LARGE:
         return ()
     records = tuple(_by_batch(directory, one.case))
     mode: RunMode = "backlog" if directory.manifest.pace == "backlog" else "followed"
     as_read = replace(one, case=replace(one.case, records=records, mode=mode))
-    return tuple(guesses(as_read, finding, directory.faults()))
+    bug = signature_of(findings[0], one.case.contract)
+    same = [finding for finding in findings if signature_of(finding, one.case.contract) == bug]
+    return tuple(guesses(as_read, same, directory.faults()))
 
 
 def _by_batch(directory: RunDirectory, case: Case) -> list[Record]:
