@@ -24,8 +24,8 @@ LARGE = 5_000
 
 
 FEW = 4
-"""The findings of one batch whose rows are tried together. A batch in which a driver is killed when all is written has to
-have rows in each sink partition, of which there are two.
+"""The findings of one batch whose rows are tried together: a driver is killed at ``written`` only in a batch that has
+rows in each sink partition, of which there are two.
 """
 
 
