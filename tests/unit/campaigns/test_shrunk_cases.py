@@ -6,6 +6,7 @@ import ast
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from tidemark.campaigns.random_cases import flush_of, generate, make_contract
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import fault_passes, schedule_of, single_faults
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
-from tidemark.campaigns.shrink.near_finding import guesses
+from tidemark.campaigns.shrink.near_finding import guesses, seed_from_the_first_batch
 from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
 from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_history
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
@@ -27,6 +28,7 @@ from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
 from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
 from tidemark.errors import UsageError
+from tidemark.faults.schedule import plan_faults, read_schedule
 from tidemark.formats.contract import Bound, JoinKind
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
@@ -281,3 +283,13 @@ def test_the_faults_that_hit_the_batch_of_a_finding_are_tried_alone():
     tried = [guess.faults for guess in guesses(one, [finding], journal)]
 
     assert tried == [*[()] * 3, *[("driver@written",)] * 4]
+
+
+def test_a_fault_alone_comes_as_early_as_it_can_however_small_the_run_becomes():
+    seed = seed_from_the_first_batch("driver@written")
+
+    drawn = {
+        plan_faults(Random(f"faults-{seed}"), read_schedule("driver@written"), few)[0].batch
+        for few in range(2, 31)
+    }
+    assert drawn == {1}
