@@ -89,6 +89,7 @@ Registry = Annotated[
         " TIDEMARK_REGISTRY.",
     ),
 ]
+Pace = Annotated[str | None, typer.Option(help=f"One of {', '.join(PACES)}; default: the trace's own.")]
 EvidenceFormat = Annotated[
     str,
     typer.Option(
@@ -109,9 +110,7 @@ def run_command(
     seed: Annotated[int, typer.Option(help="What is generated, and when faults are injected.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="How many impressions to generate.")] = 2_000,
     trace: Trace = None,
-    pace: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(PACES)}; default: the trace's own.")
-    ] = None,
+    pace: Pace = None,
     speed: Annotated[float, typer.Option(min=0.001, help="How many times real time, at pace timed.")] = 1.0,
     kill_executors: Annotated[
         int, typer.Option(min=0, help="The same as --faults executor*N: SIGKILL, while a batch runs.")

@@ -92,9 +92,8 @@ Trace, flush, output and state may be Parquet instead (``trace.parquet``; ``tide
     HEADER         STRUCT(name VARCHAR, value VARCHAR, value_bytes BLOB)
 
 A field that JSON may leave out is its default, or NULL. ``key_bytes`` and ``value_bytes`` are not valid UTF-8. ``line``
-is that of JSON, where it differs from what tidemark writes, or has fields that are no columns (``transaction``,
-``absent``). The metadata has the header of a trace (``tidemark_trace``) and the digest of those lines
-(``tidemark_jsonl_sha256``).
+is that of JSON, where it differs from what tidemark writes, or has fields that are no columns (``absent``). Metadata
+are the header of a trace (``tidemark_trace``) and the digest of those lines (``tidemark_jsonl_sha256``).
 """
 
 from __future__ import annotations
