@@ -87,7 +87,7 @@ class Run:
         query = SimpleNamespace(runs=[QueryRun(driver, 0, 0, False)], query_id="q", failures=[], ask=None)
         stack = SimpleNamespace(
             bootstrap_servers="here", versions={"spark": "4.2.0"}, spec=SimpleNamespace(backend="local"),
-            logs=lambda *_: "", state_dir=folder,
+            logs=lambda *_: "", components=lambda _kind: [], state_dir=folder,
         )  # fmt: skip
         places = Places(
             "here", trace, {name: f"t-{name}" for name in ENDS}, "out", Checkpoint(self._checkpoint), query
