@@ -17,7 +17,7 @@ from tidemark.campaigns.random_cases import flush_of, generate, make_contract
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import fault_passes, schedule_of, single_faults
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
-from tidemark.campaigns.shrink.near_finding import guesses, seed_from_the_first_batch
+from tidemark.campaigns.shrink.near_finding import guesses, row_of_each, seed_from_the_first_batch
 from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
 from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_history
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
@@ -29,8 +29,8 @@ from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
-from tidemark.formats.contract import Bound, JoinKind
-from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.contract import Bound, JoinKind, Output
+from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Record
 from tidemark.oracle import judge
@@ -258,7 +258,7 @@ def test_what_a_finding_names_is_tried_before_the_run():
     place = len([one for one in case.records if one.topic == "lefts"]) - 1
     finding = Finding(property="lost_rows", message="", written=[f"lefts/0/{place}"], batch=3)
 
-    tiny, first, *_ = guesses(Shrinkable(case), [finding], ())
+    tiny, first, *_ = guesses(Shrinkable(case), finding, (), ())
 
     assert len(tiny.case.records) == 4  # the pair, and the latest rows of the first slice
     assert {one.slice for one in tiny.case.records} == {0, 1}
@@ -280,9 +280,25 @@ def test_the_faults_that_hit_the_batch_of_a_finding_are_tried_alone():
     ]
     one = Shrinkable(semi_case(), ("executor@planned", "driver@written"))
 
-    tried = [guess.faults for guess in guesses(one, [finding], journal)]
+    tried = [guess.faults for guess in guesses(one, finding, (), journal)]
 
     assert tried == [*[()] * 3, *[("driver@written",)] * 4]
+
+
+def test_a_row_of_each_other_sink_partition_of_the_batch_comes_with_the_finding():
+    contract = make_contract("pairs", JoinKind.INNER, Bound(-1_000, 1_000))
+    contract = replace(contract, output=Output("l", "r", ("lp", "lo"), ("rp", "ro")))
+    rows = [(0, 7, 1), (1, 6, 2), (1, 7, 3), (1, 7, 4), (2, 7, None)]
+    output = [
+        OutputRecord(
+            partition=part, offset=at, headers=[("query", "q"), ("batch", str(batch))],
+            value=json.dumps({"l": f"l{at}", "lp": 0, "lo": at, "r": None, "rp": right, "ro": right}),
+        )
+        for at, (part, batch, right) in enumerate(rows)
+    ]  # fmt: skip
+    finding = Finding(property="duplicate_rows", message="", written=["lefts/0/0"], read="0/0", batch=7)
+
+    assert row_of_each(output, contract, finding) == ["lefts/0/2", "rights/3/3", "lefts/0/4"]
 
 
 def test_a_fault_alone_comes_as_early_as_it_can_however_small_the_run_becomes():

@@ -11,14 +11,16 @@ import functools
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from tidemark.campaigns.shrink.record_passes import key_of, renumbered
-from tidemark.campaigns.shrink.shrinkable import Shrinkable, times_of
+from tidemark.campaigns.shrink.shrinkable import Shrinkable, fields_in, times_of
 from tidemark.faults.schedule import plan_faults, read_schedule
+from tidemark.formats.contract import Contract
+from tidemark.formats.evidence import OutputRecord
 from tidemark.formats.faults import Fault
 from tidemark.formats.trace import Record
 from tidemark.oracle.findings import Finding
@@ -27,23 +29,18 @@ LARGE = 5_000
 """Runs of more rows begin with a guess. Calibration: a backlog of 5,000 rows is read and judged in about 5 s."""
 
 
-FEW = 4
-"""The findings of one batch whose rows are tried together: a driver is killed at ``written`` only in a batch that has
-rows in each sink partition, of which there are two.
-"""
-
-
 def guesses(
-    as_read: Shrinkable, findings: Sequence[Finding], injected: Sequence[Fault]
+    as_read: Shrinkable, finding: Finding, written_with: Iterable[str], injected: Sequence[Fault]
 ) -> Iterator[Shrinkable]:
     """Smaller starts, the smallest first.
 
-    ``as_read`` is the case with the batches that were read as its slices, ``findings`` are the chosen one and others of
-    the same bug, ``injected`` the faults of the run. With faults: first without any, then with those that hit the batch
-    of the finding, each alone.
+    ``as_read`` is the case with the batches that were read as its slices, ``written_with`` are the input records
+    (``topic/partition/offset``) of a row of each other sink partition of the finding's batch (:func:`row_of_each`),
+    ``injected`` the faults of the run. With faults: first without any, then with those that hit the batch of the
+    finding, each alone.
     """
-    records, finding = as_read.case.records, findings[0]
-    named = _named(records, [one for one in findings if one.batch == finding.batch][:FEW])
+    records = as_read.case.records
+    named = _named(records, {*finding.written, *written_with})
     if not named:
         small, last = [], as_read.case.slices - 1
     else:
@@ -82,9 +79,28 @@ def seed_from_the_first_batch(fault: str) -> int:
     )
 
 
-def _named(records: Sequence[Record], findings: Sequence[Finding]) -> set[int]:
-    """The numbers of the records that findings name."""
-    places = {place for one in findings for place in one.written}
+def row_of_each(output: Iterable[OutputRecord], contract: Contract, finding: Finding) -> list[str]:
+    """The input records of a row of each sink partition that the finding's batch wrote to, but for the finding's own.
+
+    A driver is killed at ``written`` only in a batch with rows in each sink partition. Of an output that does not name
+    its input records there is none.
+    """
+    sides = ((contract.left, contract.output.left_ref), (contract.right, contract.output.right_ref))
+    own = None if finding.read is None else int(finding.read.partition("/")[0])
+    found = dict[int, list[str]]()
+    for record in output:
+        if record.partition in {own, *found} or record.header("batch") != str(finding.batch):
+            continue
+        fields = fields_in(record.value) or {}
+        refs = [(side.topic, *map(fields.get, ref)) for side, ref in sides if ref is not None]
+        named = [f"{topic}/{part}/{at}" for topic, part, at in refs if part is not None and at is not None]
+        if named:
+            found[record.partition] = named
+    return [place for named in found.values() for place in named]
+
+
+def _named(records: Sequence[Record], places: Collection[str]) -> set[int]:
+    """The numbers of the records in these places."""
     offsets, named = Counter[tuple[str, int]](), set[int]()
     for at, record in enumerate(records):
         place = record.topic, record.partition

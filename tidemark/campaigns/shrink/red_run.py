@@ -17,7 +17,7 @@ import msgspec
 from tidemark.campaigns.case import Case, RunMode
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import single_faults
-from tidemark.campaigns.shrink.near_finding import LARGE, guesses
+from tidemark.campaigns.shrink.near_finding import LARGE, guesses, row_of_each
 from tidemark.campaigns.shrink.predicted_batches import records_by_batch
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import UsageError
@@ -72,7 +72,7 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
         finding=finding,
         signature=signature_of(finding, contract),
         starts=tuple(_starts(directory, first, by_command=bool(words))),
-        guesses=_guesses(directory, first, verdict.findings, finding),
+        guesses=_guesses(directory, first, finding),
         faults=faults,
         python=next(map(Path, _values_of(words, "--spark")), None),
     )
@@ -87,7 +87,7 @@ def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = No
     finding = chosen_finding(verdict, number)
     start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
     first = Shrinkable(start)
-    guesses = _guesses(directory, first, verdict.findings, finding)
+    guesses = _guesses(directory, first, finding)
     return RedRun(directory, finding, signature_of(finding, case.contract), (first,), guesses)
 
 
@@ -164,19 +164,15 @@ def _starts(directory: RunDirectory, one: Shrinkable, *, by_command: bool) -> It
         yield replace(one, case=replace(as_read, mode=mode))
 
 
-def _guesses(
-    directory: RunDirectory, one: Shrinkable, findings: Sequence[Finding], chosen: Finding
-) -> tuple[Shrinkable, ...]:
+def _guesses(directory: RunDirectory, one: Shrinkable, finding: Finding) -> tuple[Shrinkable, ...]:
     """Smaller starts of a run that takes long, in the run mode of its pace."""
     if not one.faults and len(one.case.records) <= LARGE:
         return ()
     records = tuple(_by_batch(directory, one.case))
     mode: RunMode = "backlog" if directory.manifest.pace == "backlog" else "followed"
     as_read = replace(one, case=replace(one.case, records=records, mode=mode))
-    bug = signature_of(chosen, one.case.contract)
-    others = (finding for finding in findings if finding is not chosen)
-    same = [chosen, *(finding for finding in others if signature_of(finding, one.case.contract) == bug)]
-    return tuple(guesses(as_read, same, directory.faults()))
+    beside = row_of_each(directory.output(), one.case.contract, finding) if one.faults else ()
+    return tuple(guesses(as_read, finding, beside, directory.faults()))
 
 
 def _by_batch(directory: RunDirectory, case: Case) -> list[Record]:
