@@ -57,7 +57,7 @@ def recorded(soaked, tmp_path):
             path = tmp_path / "soak" / f"run-{one.number}"
             shutil.copytree(GOLDEN / name, path)
             found.append(msgspec.structs.replace(one, run_dir=str(path), faults=RunDirectory(path).faults()))
-        result = soaked(*words, runs=[*found, *runs[len(found) :]], over=over)
+        result = soaked(*words, "--shrink", "0", runs=[*found, *runs[len(found) :]], over=over)
         return result, " ".join(IndexParts((tmp_path / "soak" / "index.html").read_bytes()).text.split())
 
     return go

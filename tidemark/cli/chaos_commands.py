@@ -154,8 +154,10 @@ def soak_command(
             kept.note(lambda: shown.facts(every, versions, asked, more))
 
         done = soak(replace(options, report=report, say=say, watch=watch), stack, ended)
-        shrink_items(_found(done), stack, budget_s, say)
-        kept.end(shown.facts(done, versions, asked, more), complete=done.over)
+        try:
+            shrink_items(_found(done), stack, budget_s, say)
+        finally:
+            kept.end(shown.facts(done, versions, asked, more), complete=done.over)
     if markdown is not None:
         _write(markdown, done, versions, asked)
     _print(done, options.folder, as_json=as_json)

@@ -171,9 +171,9 @@ def test_a_job_that_never_commits_is_given_up(made):
 
 BATCH = """mkdir -p {checkpoint}/offsets {checkpoint}/commits
 number=$(ls {checkpoint}/commits | wc -l)
-touch {checkpoint}/offsets/$number {checkpoint}/commits/$number
-echo '{{"id": "q"}}' > {checkpoint}/metadata
 echo batch $number
+echo '{{"id": "q"}}' > {checkpoint}/metadata
+touch {checkpoint}/offsets/$number {checkpoint}/commits/$number
 exec sleep 600
 """
 
