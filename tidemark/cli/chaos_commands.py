@@ -131,15 +131,12 @@ def soak_command(
     from tidemark.errors import EXIT_INTERRUPTED, EXIT_INVALID
     from tidemark.reports import soak_report as shown
     from tidemark.reports.campaign_facts import FactsWriter
-    from tidemark.runner.run_options import SINKS
     from tidemark.stack import lease, spec_to_lease
 
     budget_s = shrink_budget(shrink)
-    for one in sink or ():
-        check_choice("--sink", one, SINKS)
     options = SoakOptions(
         folder or _soak_folder(seed, log if resume else None), minutes, seed, impressions, faults,
-        pipeline or JOINS, sink or SINKS, log, resume,
+        pipeline or JOINS, _known_sinks(sink), log, resume,
     )  # fmt: skip
     command = _typed(options, pipeline or (), sink or ())
     with (
@@ -162,6 +159,15 @@ def soak_command(
         _write(markdown, done, versions, asked)
     _print(done, options.folder, as_json=as_json)
     raise typer.Exit(done.exit_code if done.over or done.exit_code == EXIT_INVALID else EXIT_INTERRUPTED)
+
+
+def _known_sinks(asked: Sequence[str] | None) -> Sequence[str]:
+    """The sinks that are asked for, or all; raises ``BadParameter`` for one that there is not."""
+    from tidemark.runner.run_options import SINKS
+
+    for one in asked or ():
+        check_choice("--sink", one, SINKS)
+    return asked or SINKS
 
 
 def _found(done: Soak) -> Iterator[RedItem]:
