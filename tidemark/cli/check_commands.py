@@ -35,7 +35,7 @@ Memory = Annotated[
     typer.Option(
         metavar="SIZE",
         help="How much DuckDB may hold in memory (500MB, 8GB); the rest is in temporary files. Default: as much"
-        " as the run needs, at most 2,900 MB.",
+        " as the run needs, at most 2,500 MB.",
     ),
 ]
 SparkMaster = Annotated[

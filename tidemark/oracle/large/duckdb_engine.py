@@ -20,7 +20,7 @@ from tidemark.oracle.large.record_tables import Database, RecordTables, asked_fo
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_answer import QUIET
 
-_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 350, 15_000, 2_900
+_LEAST_MB, _RECORDS_OF_A_MB, _MOST_MB = 350, 15_000, 2_500
 """What DuckDB holds in memory: so much, and more with the number of records, but never more than that; the rest is in
 its temporary folder.
 """
