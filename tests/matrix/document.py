@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.matrix.cells import BOUNDS
-from tests.matrix.running import NUMBERS, Outcome
+from tests.matrix.running import CELLS, NUMBER, Outcome
 from tidemark.campaigns.state_stores import STATES
 from tidemark.formats.contract import JoinKind
 from tidemark.reports.campaign_facts import CampaignFacts, FactTable, FailedItem, place_in, shrunk_in
@@ -70,7 +70,7 @@ def facts(outcomes: Sequence[Outcome], folder: Path, command: str, resume: str =
                 name=", ".join((*one.cell[:3], f"no-data batches {'on' if one.cell[3] else 'off'}")),
                 why=one.why,
                 run_dir=place_in(folder, one.run_dir),
-                command=f"python -m tests.matrix --cell {NUMBERS[one.cell]}",
+                command=f"python -m tests.matrix --cell {NUMBER[CELLS[one.cell]]}",
                 shrunk=shrunk_in(folder, one.run_dir),
             )
             for one in failures

@@ -23,10 +23,8 @@ from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.reports.kept_verdict import kept_verdict
 
 NUMBER = {cell: number for number, cell in enumerate(cells())}
-NUMBERS = {(str(one.kind), one.bound, one.state, one.no_data): number for one, number in NUMBER.items()}
-"""The number of a cell by what an outcome says of it."""
 CELLS = {(str(one.kind), one.bound, one.state, one.no_data): one for one in NUMBER}
-"""The cells by the same."""
+"""The cells by what an outcome says of one."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):

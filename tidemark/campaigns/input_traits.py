@@ -84,7 +84,7 @@ def _again(rng: random.Random, records: Records, again: Callable[[Record], Recor
 def _changed(rng: random.Random, contract: Contract, record: Record) -> Record:
     side, what = contract.side(record.topic), rng.choice(("key", "time", "number"))
     if what == "time":
-        return _moved(record, side.time, rng.choice((-5_000_000, -1_000_000, 1_000_000, 4_000_000)))
+        return _moved(contract, record, rng.choice((-5_000_000, -1_000_000, 1_000_000, 4_000_000)))
     value = _event(record) or {}
     if what == "key":
         value[side.keys[0]] = rng.choice("abc") if side.keys[0] != "n" else rng.randrange(10)
@@ -142,11 +142,10 @@ def _burst(rng: random.Random, contract: Contract, records: Records) -> Records:
     if not events:
         return records
     like, found = rng.choice(events), []
-    side = contract.side(like.topic)
     for number in range(rng.randint(8, 24)):
         value = {**(_event(like) or {}), "id": f"burst{number}"}
         copy = msgspec.structs.replace(like, value=json.dumps(value), partition=rng.randrange(PARTITIONS))
-        found.append(_moved(copy, side.time, rng.randrange(0, 20_000, 500)))
+        found.append(_moved(contract, copy, rng.randrange(0, 20_000, 500)))
     return sorted([*records, *found], key=lambda record: record.slice)
 
 
@@ -154,7 +153,7 @@ def _skewed_producer(rng: random.Random, contract: Contract, records: Records) -
     topic, partition = rng.choice((contract.left.topic, contract.right.topic)), rng.randrange(PARTITIONS)
     skew_us = rng.choice((-6_000_000, -2_500_000, 1_000_000, 7_000_000))
     return [
-        _timed(contract, record, lambda time_us: max(0, time_us + skew_us))
+        _moved(contract, record, skew_us)
         if (record.topic, record.partition) == (topic, partition)
         else record
         for record in records
@@ -248,10 +247,8 @@ def _event(record: Record) -> dict[str, Any] | None:
     return json.loads(value) if value is not None and value.startswith("{") else None
 
 
-def _moved(record: Record, field: str, by_us: int) -> Record:
-    value = _event(record) or {}
-    value[field] = write_time(max(0, (read_time_us(value[field]) or 0) + by_us))
-    return msgspec.structs.replace(record, value=json.dumps(value))
+def _moved(contract: Contract, record: Record, by_us: int) -> Record:
+    return _timed(contract, record, lambda time_us: max(0, time_us + by_us))
 
 
 def _timed(contract: Contract, record: Record, change: Callable[[int], int]) -> Record:

@@ -81,11 +81,9 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
     (_C.EXECUTORS, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.WORKER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.MASTER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
-    (_C.BROKER, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA),
-    (_C.BROKER, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA),
     **{
         (_C.BROKER, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
-        for action in NETWORK_ACTIONS
+        for action in (_A.KILL, _A.PAUSE, *NETWORK_ACTIONS)
     },
 }
 """(component, action) -> the commit points at which it can be injected, the default first."""

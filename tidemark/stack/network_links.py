@@ -16,6 +16,7 @@ from typing import Any
 from tidemark.errors import DaemonDied, TestbedError
 from tidemark.processes import ProcessId
 from tidemark.stack.api import PROXY, REQUESTS, RESPONSES, LinkTraffic, StreamTraffic, Toxic
+from tidemark.stack.components.ports import ask_here
 from tidemark.stack.registry import ComponentRecord, StateFolder, Stopped, Target
 
 ANSWER_S = 10.0
@@ -94,11 +95,9 @@ def _ask(state: StateFolder, method: str, path: str, content: Mapping[str, objec
         raise DaemonDied("there is no network proxy", hint="run it again: a run that needs one starts it")
     body = None if content is None else json.dumps(content).encode()
     request = urllib.request.Request(f"{component.address}/{path}", data=body, method=method)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this machine
     try:
-        with opener.open(request, timeout=ANSWER_S) as answer:
-            text = answer.read()
-            return json.loads(text) if text else None
+        text = ask_here(request, ANSWER_S)
+        return json.loads(text) if text else None
     except urllib.error.HTTPError as error:
         if method == "DELETE" and error.code == _FOUND_NONE:
             return None

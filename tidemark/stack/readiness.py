@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from tidemark.errors import DaemonDied, DeadlineExceeded, TestbedError
 from tidemark.formats.connect_url import client_environment, with_parameters, with_token
 from tidemark.processes import Conversation, base_environment
+from tidemark.stack.components.ports import ask_here
 from tidemark.stack.registry import TOKEN_VARIABLE, ComponentRecord, StateFolder
 from tidemark.stack.runtime import Runtime
 from tidemark.waiting import wait_until
@@ -31,7 +31,7 @@ ROUND_TRIP_S = 120.0
 """Calibration: 0.3 s on a broker that is up; a broker that has just opened its port may need seconds to join."""
 ANSWER_S = 180.0
 """Calibration: 3 to 5 s in a cold driver, most of it the start of two executors."""
-REGISTRY_ANSWER_S = 20.0
+ANSWER_S = 20.0
 """Calibration: the first answer takes 0.3 s on two free cores."""
 _LOG_LINES = 200
 _STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
@@ -85,32 +85,30 @@ def await_worker(runtime: Runtime, component: ComponentRecord) -> None:
 
 def await_registry(runtime: Runtime, component: ComponentRecord) -> None:
     """Wait until a schema registry lists its subjects; raises ``DaemonDied`` if another program has its port."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this machine
-
-    def answers() -> bool:
-        if not runtime.serves(component):
-            return False
-        try:
-            with opener.open(f"{component.address}/subjects", timeout=REGISTRY_ANSWER_S) as answer:
-                return isinstance(json.load(answer), list)
-        except (OSError, ValueError):
-            return False
-
-    _await(runtime, component, answers, f"to list its subjects at {component.address}")
+    _await(
+        runtime,
+        component,
+        lambda: runtime.serves(component) and isinstance(_answer_of(component, "subjects"), list),
+        f"to list its subjects at {component.address}",
+    )
 
 
 def await_proxy(runtime: Runtime, component: ComponentRecord) -> None:
     """Wait until the network proxy answers; raises ``DaemonDied`` if another program has one of its ports."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is on this machine
+    _await(
+        runtime,
+        component,
+        lambda: bool(_answer_of(component, "version")),
+        f"to answer at {component.address}",
+    )
 
-    def answers() -> bool:
-        try:
-            with opener.open(f"{component.address}/version", timeout=REGISTRY_ANSWER_S) as answer:
-                return bool(json.load(answer))
-        except (OSError, ValueError):
-            return False
 
-    _await(runtime, component, answers, f"to answer at {component.address}")
+def _answer_of(component: ComponentRecord, path: str) -> object:
+    """The JSON that a component serves; ``None`` if it does not answer, or something else."""
+    try:
+        return json.loads(ask_here(f"{component.address}/{path}", ANSWER_S))
+    except (OSError, ValueError):
+        return None
 
 
 def _await(runtime: Runtime, component: ComponentRecord, condition: Callable[[], bool], what: str) -> None:

@@ -130,6 +130,18 @@ def until(condition, what):
     wait_until(condition, SOON_S, lambda: what)
 
 
+def injected_in_batch_1(batches, injector):
+    """The only fault of an injector, once it was injected in batch 1 and that is committed."""
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: injector.journal, "the fault in the journal")
+    batches.commit(1)
+    [fault] = injector.finish()
+    return fault
+
+
 def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
     stack, output, heard = Words(), Output(), []
     injector = injector_of(batches, stack, planned(), output=output, say=heard.append)
@@ -378,14 +390,7 @@ def test_a_driver_is_not_killed_at_planned_in_a_batch_whose_beginning_was_not_se
 def test_all_executors_are_killed_while_the_driver_is_held(batches):
     stack = Words()
     stack.alive = 3
-    injector = injector_of(batches, stack, planned("executors"))
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
-    until(lambda: injector.journal, "the fault in the journal")
-    batches.commit(1)
-    [fault] = injector.finish()
+    fault = injected_in_batch_1(batches, injector_of(batches, stack, planned("executors")))
 
     assert (fault.label, fault.injected, fault.proof["executor_ids"]) == (
         "kill all executors",

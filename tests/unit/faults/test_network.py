@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.faults.test_injector import Words, batches, injector_of, planned, until
+from tests.unit.faults.test_injector import Words, batches, injected_in_batch_1, injector_of, planned, until
 from tidemark.errors import TestbedError
 from tidemark.faults import network
 from tidemark.faults.network import StreamSeen, has_effect, seen_between, toxics_of
@@ -96,14 +96,7 @@ def cut():
 
 def test_a_cut_is_in_the_journal_with_the_bytes_before_during_and_after(batches):
     stack = Link()
-    injector = injector_of(batches, stack, cut())
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
-    until(lambda: injector.journal, "the fault in the journal")
-    batches.commit(1)
-    [fault] = injector.finish()
+    fault = injected_in_batch_1(batches, injector_of(batches, stack, cut()))
 
     assert (fault.label, fault.injected, fault.proof["component_name"]) == (
         "cut network of broker", True, "broker",
@@ -131,15 +124,8 @@ def test_a_cut_that_nothing_has_met_goes_on_until_something_does(batches):
             return super().link_traffic(broker)
 
     stack = Idle()
-    injector = injector_of(batches, stack, cut())
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
-    until(lambda: injector.journal, "the fault in the journal")
-    batches.commit(1)
+    fault = injected_in_batch_1(batches, injector_of(batches, stack, cut()))
 
-    [fault] = injector.finish()
     assert (fault.batch, fault.injected) == (1, True)
     assert fault.proof["traffic"]["during"]["requests"]["received"] == 100
     assert stack.looks == 3

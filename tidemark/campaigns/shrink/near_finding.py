@@ -14,8 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-import msgspec
-
+from tidemark.campaigns.shrink.predicted_batches import with_offsets
 from tidemark.campaigns.shrink.record_passes import key_of, renumbered
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, fields_in, times_of
 from tidemark.faults.schedule import plan_faults, read_schedule
@@ -101,21 +100,16 @@ def row_of_each(output: Iterable[OutputRecord], contract: Contract, finding: Fin
 
 def _named(records: Sequence[Record], places: Collection[str]) -> set[int]:
     """The numbers of the records in these places."""
-    offsets, named = Counter[tuple[str, int]](), set[int]()
-    for at, record in enumerate(records):
-        place = record.topic, record.partition
-        if f"{record.topic}/{record.partition}/{offsets[place]}" in places:
-            named.add(at)
-        offsets[place] += 1
-    return named
+    return {
+        at
+        for at, (record, offset) in enumerate(with_offsets(records))
+        if f"{record.topic}/{record.partition}/{offset}" in places
+    }
 
 
 def _only(one: Shrinkable, chosen: set[int]) -> Shrinkable:
     """Some of the records, in one partition."""
-    kept = [one.case.records[at] for at in sorted(chosen)]
-    records = tuple(msgspec.structs.replace(record, partition=0) for record in kept)
-    flush = tuple(msgspec.structs.replace(record, partition=0) for record in one.case.flush)
-    return replace(one, case=replace(one.case, records=records, flush=flush, partitions=1))
+    return one.in_one_partition(one.case.records[at] for at in sorted(chosen))
 
 
 def _without_gaps(one: Shrinkable) -> Shrinkable:

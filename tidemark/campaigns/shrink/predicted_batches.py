@@ -66,12 +66,10 @@ class PredictedRun:
 
     def inputs(self) -> Iterator[InputRecord]:
         """Every record with its offset, sentinels last."""
-        offsets: Counter[tuple[str, int]] = Counter()
-        for is_sentinel, records in ((False, self.case.records), (True, self.case.flush)):
-            for record in records:
-                place = record.topic, record.partition
-                yield InputRecord(*place, offsets[place], record.text_or_bytes(), is_sentinel)
-                offsets[place] += 1
+        first = len(self.case.records)
+        for at, (record, offset) in enumerate(with_offsets([*self.case.records, *self.case.flush])):
+            value = record.text_or_bytes()
+            yield InputRecord(record.topic, record.partition, offset, value, at >= first)
 
     def batches(self) -> Sequence[Batch]:
         """The batches that were predicted."""
@@ -122,13 +120,19 @@ def is_as_planned(history: History, batches: Sequence[Batch]) -> bool:
 
 def records_by_batch(case: Case, batches: Sequence[Batch]) -> Iterator[tuple[Record, int]]:
     """Each record of the trace, and the number of the batch that read it; of one that none read, of the one after."""
-    offsets: Counter[tuple[str, int]] = Counter()
-    for record in case.records:
-        place = record.topic, record.partition
-        offset, part = offsets[place], str(record.partition)
-        offsets[place] += 1
+    for record, offset in with_offsets(case.records):
+        part = str(record.partition)
         ends = (batch.end_offsets.get(record.topic, {}).get(part, 0) for batch in batches)
         yield record, next((at for at, end in enumerate(ends) if offset < end), len(batches))
+
+
+def with_offsets(records: Iterable[Record]) -> Iterator[tuple[Record, int]]:
+    """Each record with its offset, of which the first of each partition is 0."""
+    offsets: Counter[tuple[str, int]] = Counter()
+    for record in records:
+        place = record.topic, record.partition
+        yield record, offsets[place]
+        offsets[place] += 1
 
 
 def _published(records: Iterable[Record], case: Case) -> Ends:

@@ -62,17 +62,17 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     manifest, words = directory.manifest, shlex.split(directory.manifest.command or "")
     _must_be_possible(directory, manifest, words)
     contract = Contract.from_json(manifest.contract)
-    verdict = judge(directory)
-    finding = chosen_finding(verdict, number)
+    finding = chosen_finding(judge(directory), number)
     case = _case(directory, manifest, contract, words, reads_state=finding.property in OF_STATE)
     faults = single_faults(",".join(_values_of(words, "--faults")))
     first = Shrinkable(case, faults, int(next(iter(_values_of(words, "--seed")), 1)))
+    as_read = _as_read(directory, first)
     return RedRun(
         directory=directory,
         finding=finding,
         signature=signature_of(finding, contract),
-        starts=tuple(_starts(directory, first, by_command=bool(words))),
-        guesses=_guesses(directory, first, finding),
+        starts=tuple(_starts(directory, first, as_read, by_command=bool(words))),
+        guesses=_guesses(directory, as_read, finding),
         faults=faults,
         python=next(map(Path, _values_of(words, "--spark")), None),
     )
@@ -83,11 +83,10 @@ def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = No
 
     Raises ``UsageError`` for a run without a finding.
     """
-    verdict = judge(directory)
-    finding = chosen_finding(verdict, number)
+    finding = chosen_finding(judge(directory), number)
     start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
     first = Shrinkable(start)
-    guesses = _guesses(directory, first, finding)
+    guesses = _guesses(directory, _as_read(directory, first), finding)
     return RedRun(directory, finding, signature_of(finding, case.contract), (first,), guesses)
 
 
@@ -148,7 +147,9 @@ def _case(
     )
 
 
-def _starts(directory: RunDirectory, one: Shrinkable, *, by_command: bool) -> Iterator[Shrinkable]:
+def _starts(
+    directory: RunDirectory, one: Shrinkable, as_read: Shrinkable, *, by_command: bool
+) -> Iterator[Shrinkable]:
     """The case as it ran, and with the batches that were read as its slices; with faults in run modes of a run."""
     case, batches = one.case, directory.batches()
     pace = directory.manifest.pace
@@ -158,29 +159,29 @@ def _starts(directory: RunDirectory, one: Shrinkable, *, by_command: bool) -> It
     )
     if pace != "timed":
         yield replace(one, case=replace(case, mode=first))
-    as_read = replace(case, records=tuple(_by_batch(directory, case)))
     modes: tuple[RunMode, ...] = ("backlog", "followed", "stepped")
     for mode in sorted(modes[:2] if one.faults else modes, key=lambda one: one != first):
-        yield replace(one, case=replace(as_read, mode=mode))
+        yield replace(as_read, case=replace(as_read.case, mode=mode))
 
 
-def _guesses(directory: RunDirectory, one: Shrinkable, finding: Finding) -> tuple[Shrinkable, ...]:
+def _guesses(directory: RunDirectory, as_read: Shrinkable, finding: Finding) -> tuple[Shrinkable, ...]:
     """Smaller starts of a run that takes long, in the run mode of its pace."""
-    if not one.faults and len(one.case.records) <= LARGE:
+    if not as_read.faults and len(as_read.case.records) <= LARGE:
         return ()
-    records = tuple(_by_batch(directory, one.case))
     mode: RunMode = "backlog" if directory.manifest.pace == "backlog" else "followed"
-    as_read = replace(one, case=replace(one.case, records=records, mode=mode))
+    one = replace(as_read, case=replace(as_read.case, mode=mode))
     beside = row_of_each(directory.output(), one.case.contract, finding) if one.faults else ()
-    return tuple(guesses(as_read, finding, beside, directory.faults()))
+    return tuple(guesses(one, finding, beside, directory.faults()))
 
 
-def _by_batch(directory: RunDirectory, case: Case) -> list[Record]:
+def _as_read(directory: RunDirectory, one: Shrinkable) -> Shrinkable:
     """The records in the order of the batches that read them, each with the number of its batch as its slice."""
-    found = list(records_by_batch(case, directory.batches()))
+    found = list(records_by_batch(one.case, directory.batches()))
     slices = {number: at for at, number in enumerate(sorted({at for _, at in found}))}
     in_order = sorted(found, key=lambda one: one[1])
-    return [msgspec.structs.replace(record, slice=slices[at]) for record, at in in_order]
+    return one.with_records(
+        tuple(msgspec.structs.replace(record, slice=slices[at]) for record, at in in_order)
+    )
 
 
 def _pipeline(directory: RunDirectory, words: Sequence[str]) -> str:

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from tidemark.campaigns.shrink.shrinkable import RESTARTS, Shrinkable
 from tidemark.campaigns.shrink.shrinker import Pass, Removal, Rewrite
 from tidemark.errors import BrokenContract
@@ -57,11 +55,9 @@ def _one_partition(one: Shrinkable) -> Iterator[Shrinkable]:
     """All records in one partition of each topic, in the order in which a backlog reads them, or that of the trace."""
     if one.case.partitions == 1:
         return
-    flush = tuple(msgspec.structs.replace(record, partition=0) for record in one.case.flush)
     for order in (_as_read(one.case.records), range(len(one.case.records))):
-        records = tuple(msgspec.structs.replace(one.case.records[at], partition=0) for at in order)
-        in_slices = tuple(sorted(records, key=lambda record: record.slice))
-        yield _with_case(one, records=in_slices, flush=flush, partitions=1)
+        records = (one.case.records[at] for at in order)
+        yield one.in_one_partition(sorted(records, key=lambda record: record.slice))
 
 
 def _as_read(records: Sequence[Record]) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -42,6 +42,14 @@ class Shrinkable:
     def with_records(self, records: tuple[Record, ...]) -> Shrinkable:
         """The same with other records."""
         return replace(self, case=replace(self.case, records=records))
+
+    def in_one_partition(self, records: Iterable[Record]) -> Shrinkable:
+        """The same with these records, and its sentinels, in one partition of each topic."""
+        first, then = (
+            tuple(msgspec.structs.replace(record, partition=0) for record in some)
+            for some in (records, self.case.flush)
+        )
+        return replace(self, case=replace(self.case, records=first, flush=then, partitions=1))
 
 
 class CaseSize(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import urllib.request
 from pathlib import Path
 
 from tidemark.errors import PortTaken, TestbedError
@@ -47,6 +48,14 @@ def accepts_connections(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def ask_here(request: str | urllib.request.Request, timeout_s: float) -> bytes:
+    """The answer of a server of this machine by HTTP, past any proxy that the environment names. Raises ``OSError``."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=timeout_s) as answer:
+        found: bytes = answer.read()
+        return found
 
 
 def free_ports(count: int) -> list[int]:
