@@ -1,7 +1,10 @@
-"""What a verdict becomes in a seed's outcome."""
+"""What a seed is, and what a verdict becomes in its outcome."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +16,25 @@ from tidemark.campaigns.warm_driver import CaseRun
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.evidence import RunDirectory
 from tidemark.kafka import client as kafka
+
+DIGEST = """
+import hashlib, msgspec
+from tidemark.campaigns.random_cases import generate
+cases = map(generate, range(150))
+told = [(case.records, case.flush, case.mode, case.traits, case.compacted) for case in cases]
+print(hashlib.sha256(msgspec.json.encode(told)).hexdigest())
+"""
+
+
+def test_a_seed_gives_the_same_case_in_every_process():
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", DIGEST], env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True, capture_output=True, text=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]  # fmt: skip
+    assert said[0] == said[1]
 
 
 def outcome(verdict, folder):

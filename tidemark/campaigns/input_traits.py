@@ -46,7 +46,7 @@ def with_traits(rng: random.Random, case: Case) -> Case:
         return case
     # Compaction twice, since many a case has nothing that could be compacted.
     names = rng.sample((*TRAITS, COMPACTED, COMPACTED), 2 if rng.random() < SECOND else 1)
-    for name in sorted(set(names), key=LAYOUTS.__contains__):  # the layout of the log comes last
+    for name in sorted(dict.fromkeys(names), key=LAYOUTS.__contains__):  # the layout of the log comes last
         if name in LAYOUTS and any(record.absent for record in case.records):
             continue
         if name == COMPACTED:
