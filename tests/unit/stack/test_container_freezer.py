@@ -5,11 +5,14 @@ The one here answers as Docker does.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from tidemark import waiting
 from tidemark.errors import ContainerEngineError
 from tidemark.stack.compose import container_freezer
 from tidemark.stack.compose.container_runtime import ContainerRuntime
@@ -151,7 +154,8 @@ def test_the_kernels_state_decides_whether_to_retry(runtime, kernel):
 
 
 def test_a_container_that_never_freezes_keeps_running_and_the_error_is_raised(runtime, state, monkeypatch):
-    monkeypatch.setattr(container_freezer, "FREEZE_S", 0.1)
+    quarters = itertools.count(step=container_freezer.FREEZE_S / 4)  # of the time that it may take
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=quarters.__next__, sleep=lambda _s: None))
     engine = SparkAccount(failures=10**6)
 
     with pytest.raises(ContainerEngineError, match=f"the container engine could not freeze {NAME}") as error:
