@@ -205,7 +205,10 @@ def _faults() -> str:
             "A fault is `COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]`; a schedule joins them by commas.",
             table(["component", "action", "commit points, the default first"], rows),
             FAULT_WORDS.format(seconds=_pause_s(), amounts=_amounts()),
-            "How a point is made, and the proof: [commit points](../explanation/commit-points.md).",
+            (
+                "How a point is made, and the proof: [commit points](../explanation/commit-points.md); of the network:"
+                " [inject faults](../howto/inject-faults.md#the-network)."
+            ),
         )
     )
 

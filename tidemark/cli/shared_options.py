@@ -86,7 +86,7 @@ KeepCheckpoint = Annotated[
     bool,
     typer.Option(
         "--keep-checkpoint",
-        help="Copy the query's checkpoint into the run directory at the end, as `checkpoint/`.",
+        help="Copy the query's checkpoint into the run directory at the end, of a run that failed, too: `checkpoint/`.",
     ),
 ]
 NoDiagnosis = Annotated[

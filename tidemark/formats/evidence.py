@@ -72,8 +72,8 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     the id of the batch that is planned next.
 ``verdict.json``    the verdict; ``report.html``, which may be missing, shows it and the run as a page.
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
-``logs/``           logs of the programs, Spark's event log of this query and, after faults, of the whole stack.
-``checkpoint/``     the query's checkpoint at the end of the run, with ``--keep-checkpoint``; it is not judged.
+``logs/``           logs of the programs, Spark's event log of this query and, after faults, of all servers.
+``checkpoint/``     the query's checkpoint at the end, of a failed run too (``--keep-checkpoint``); it is not judged.
 ``decoded_*.jsonl``  trace and flush as functions of a user's file read them (``functions.py``, if not the pipeline's).
 ``code.zip``        the code of tidemark that ran.
 ``pipeline.py``     the pipeline file that ran (``pipeline.json``: the contract file), unless it was a bundled pipeline.
