@@ -101,7 +101,7 @@ def test_the_document_has_the_table_and_a_section_for_each_defect() -> None:
     assert "| case | 4.1.4 | 4.2.0 |" in text
     assert "| left semi gives L50 | yes | **no, wrong** |" in text
     assert "> the semi row of L50 never came" in text
-    assert "Versions: since 4.2. Ticket: SPARK-55973." in text
+    assert "Versions: since 4.2. In Spark's JIRA: SPARK-55973." in text
     for defect in DEFECTS:
         assert f"## `{defect.name}`" in text
         assert defect.text in text

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from tidemark.atomic_files import unfinished_path
@@ -135,8 +136,8 @@ class RowReader:
         """The rows of a row group that are wanted; in a thread of its own, and so with a file of its own."""
         wanted, rows = [], 0
         with self._opened(self._file.metadata) as file:
-            for batch in file.iter_batches(BLOCK_ROWS, row_groups=[group], use_threads=False):
-                wanted.append(batch.filter(_mask(asked[rows : rows + batch.num_rows], batch.num_rows)))
+            for batch in file.iter_batches(GROUP_ROWS, row_groups=[group], use_threads=False):
+                wanted.append(batch.take(_places(asked[rows : rows + batch.num_rows])))
                 rows += batch.num_rows
         return rows, pa.concat_batches(wanted)
 
@@ -274,9 +275,9 @@ def _spelled(kind: Any) -> str:
     return next((name for name, known in TYPES.items() if known.equals(kind)), str(kind))
 
 
-def _mask(asked: bytes, rows: int) -> Any:
-    numbers = pa.py_buffer(asked.ljust(rows, b"\0"))
-    return pa.Array.from_buffers(pa.uint8(), rows, [None, numbers]).cast(pa.bool_())
+def _places(asked: bytes) -> Any:
+    """Where there is a 1. Calibration: to take few rows by their places is 100 times as fast as to filter them."""
+    return pc.indices_nonzero(pa.Array.from_buffers(pa.uint8(), len(asked), [None, pa.py_buffer(asked)]))
 
 
 def _plain(column: Any) -> list[Any]:

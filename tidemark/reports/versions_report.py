@@ -185,7 +185,7 @@ def _name(version: Version) -> str:
 
 
 def _ticket(defect: Defect) -> str:
-    return f"Ticket: {defect.ticket}." if defect.ticket else "No ticket is known."
+    return f"In Spark's JIRA: {defect.ticket}." if defect.ticket else "In Spark's JIRA: none known."
 
 
 def _said(defect: Defect, results: Results) -> Cell | None:

@@ -26,7 +26,7 @@ from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names
 from tidemark.oracle.large.output import came_relations, fields_of_output
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import Select, quoted
-from tidemark.oracle.sql.relation_tables import Share, make_tables
+from tidemark.oracle.sql.relation_tables import make_tables
 from tidemark.sparksql.executor_readers import (
     PICKLED_BY_VALUE,
     EventFields,
@@ -153,8 +153,9 @@ class _SparkEngine(SparkTables):
         self.make(
             "parsed",
             f"select *, case when readable then min(n) over (partition by readable, {keys}) end as key from ("
-            " select d.*, coalesce(s.position, 0) + row_number() over (partition by d.side, d.part order by d.n) - 1"
-            " as position from decoded d left join starts s on s.side = d.side and s.part = d.part) placed_records",
+            " select d.*, 0 as in_part,"
+            " coalesce(s.position, 0) + row_number() over (partition by d.side, d.part order by d.n) - 1 as position"
+            " from decoded d left join starts s on s.side = d.side and s.part = d.part) placed_records",
         )
         self.view("keys", self._session.sql(f"select key, {keys} from parsed where n = key"))
         is_null = " or ".join(f"{key} is null" for key in self._keys)
@@ -164,13 +165,11 @@ class _SparkEngine(SparkTables):
             " from parsed",
         )
 
-    shares: Sequence[Share] = (lambda *_: "true",)
+    parts = 1
     """All at once: the partitions of a shuffle are its parts."""
 
-    def make_share(self, name: str, number: int, text: str) -> str:  # noqa: ARG002
-        """Make a table, of which this is the only share."""
-        self.make(name, text)
-        return name
+    def drop_columns(self, name: str, columns: Sequence[str]) -> None:
+        """Nothing: a column that is not read is not computed again, and stays on disk."""
 
     def make_relations(self, found: Sequence[Select], reader: str) -> None:
         """Make the tables of the relations of a join; those stay that ``reader`` reads."""
@@ -199,9 +198,7 @@ class _SparkEngine(SparkTables):
         types = {"o": "bigint", "batch": "bigint", "is_plain": "boolean"}
         types |= dict.fromkeys(ids, "string") | dict.fromkeys(places, "bigint")
         self._map("claims", "output_records", reader, types)
-        *found, came = came_relations(
-            self._history.contract.output, "claims", "o", *self.shares, *self.shares
-        )
+        *found, came = came_relations(self._history.contract.output, "claims", "o", lambda *_: "parsed")
         for relation in found:
             self.view(relation.name, self._session.sql(relation.text))
         self.make(came.name, came.text)

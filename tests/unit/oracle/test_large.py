@@ -352,10 +352,10 @@ def test_a_run_for_which_there_is_no_memory_is_an_error_that_says_so_and_leaves_
     (tmp_path / "run").mkdir()
     (tmp_path / "temporary").mkdir()
     run = write(drawn(3), tmp_path / "run", random.Random(1))
-    monkeypatch.setattr(duckdb_engine, "memory_limit", lambda _records: "1kB")
+    monkeypatch.setattr(duckdb_engine, "memory_limit", lambda _records: "1MB")
     monkeypatch.setattr(duckdb_engine.tempfile, "tempdir", str(tmp_path / "temporary"))
 
-    with pytest.raises(TestbedError, match="more memory than 1kB") as caught:
+    with pytest.raises(TestbedError, match="more memory than 1MB") as caught:
         reduction.reduced(run, large=-1)
 
     assert "--memory" in caught.value.hint

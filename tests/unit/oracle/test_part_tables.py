@@ -9,7 +9,6 @@ import duckdb
 import pytest
 
 from tidemark.oracle.large.duckdb_engine import parts_of
-from tidemark.oracle.large.output import ranges
 from tidemark.oracle.large.part_tables import PartTables
 from tidemark.oracle.sql.join_rules import Select
 
@@ -24,14 +23,13 @@ RELATIONS = [
 @contextmanager
 def tables_in(parts: int) -> Iterator[PartTables]:
     with duckdb.connect(":memory:") as sql:
-        yield PartTables(sql, parts)
+        yield PartTables(sql, parts, 1_000)
 
 
 @pytest.fixture
 def tables() -> Iterator[PartTables]:
     with tables_in(2) as tables:
-        tables.make_share("records", 0, "select 0 as key")
-        tables.make_share("records", 1, "select 1 as key")
+        tables.append("records", "select range as key, range as in_part from range(2)")
         yield tables
 
 
@@ -42,15 +40,15 @@ def names(tables: PartTables) -> set[str]:
 @pytest.mark.parametrize("parts", [1, 3])
 def test_relations_are_the_same_in_any_number_of_parts(parts: int) -> None:
     with tables_in(parts) as tables:
-        for number, share in enumerate(tables.shares):
-            text = f"select key from (select range as key from range(10)) where {share('key')}"
-            tables.make_share("records", number, text)
+        for first in (0, 4):
+            text = f"select range as key from range({first}, {first + 4 + first // 2})"
+            tables.append("records", f"select key, {tables.part_of('key')} as in_part from ({text})")
 
         tables.make_relations(RELATIONS, "kept greatest")
 
         assert sorted(tables.rows("from kept")) == [(key,) for key in range(9)]
         assert tables.rows("from greatest") == [(18,)]
-        assert sorted(tables.rows("from records")) == [(key,) for key in range(10)]
+        assert sorted(tables.rows("select key from records")) == [(key,) for key in range(10)]
         wanted = {"kept", "greatest", "records"}
         if parts > 1:
             wanted |= {f"{name}_of_{part}" for name in ("kept", "records") for part in range(parts)}
@@ -77,18 +75,15 @@ def test_a_run_is_joined_in_more_parts_the_less_memory_there_is(limit: str, reco
     assert parts_of(limit, records) == parts
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 7])
-@pytest.mark.parametrize("most", [0, 5, 20])
-def test_each_number_is_in_one_range(parts: int, most: int) -> None:
-    numbers = [-1, *range(most + 3), 2**62]
-    with duckdb.connect(":memory:") as sql:
-        sql.execute("create table numbers (n bigint)")
-        sql.executemany("insert into numbers values (?)", [(one,) for one in numbers])
-        found = [
-            number
-            for share in ranges(most, parts)
-            for (number,) in sql.execute(f"select n from numbers where {share('n')}").fetchall()
-        ]
+def test_rows_are_appended_to_the_part_that_they_name(tables: PartTables) -> None:
+    tables.append("records", "select 10 + range as key, range % 2 as in_part from range(3)")
 
-    assert len(found) == len(numbers)
-    assert set(found) == set(numbers)
+    assert sorted(tables.rows("from records")) == [(0, 0), (1, 1), (10, 0), (11, 1), (12, 0)]
+    assert sorted(tables.rows("from records_of_0")) == [(0, 0), (10, 0), (12, 0)]
+
+
+def test_a_table_that_was_dropped_begins_anew(tables: PartTables) -> None:
+    tables.drop("records")
+    tables.append("records", "select 7 as key, 1 as in_part")
+
+    assert tables.rows("from records") == [(7, 1)]

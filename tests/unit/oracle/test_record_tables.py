@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidemark.formats import trace
+from tidemark.formats import parquet, trace
 from tidemark.formats.contract import Bound, Contract, Delivery, Filter, JoinKind, Output, Side
 from tidemark.formats.evidence import FORMAT, InputTopic, Manifest
 from tidemark.formats.scans import pick, scan_of
@@ -182,8 +182,9 @@ class Tables:
 
 
 def tables_of(
-    folder: Path, rows: Sequence[Record], sentinels: Sequence[Record], *, in_parquet: bool
+    folder: Path, rows: Sequence[Record], sentinels: Sequence[Record], *, in_parquet: bool, parts: int = 1
 ) -> Tables:
+    """In Parquet, pieces are of four rows."""
     header = Header(tidemark_trace=trace.FORMAT, pace="backlog", topics={"left": TopicSpec(3)}, slices=1)
     files = Files(folder / "trace.jsonl", folder / "flush.jsonl")
     for path, records in ((files.trace, rows), (files.flush, sentinels)):
@@ -199,10 +200,12 @@ def tables_of(
 
     with duckdb.connect(":memory:") as sql, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ColumnReader, "read", counted)
-        made = RecordTables(PartTables(sql, 1), HISTORY, files)  # type: ignore[arg-type]
+        patch.setattr(parquet, "GROUP_ROWS", 4)
+        made = RecordTables(PartTables(sql, parts, 4), HISTORY, files)  # type: ignore[arg-type]
         made.make()
         found = sql.execute(
-            "select n, side, part, position, id, k0, k1, time_us, readable, price_ from parsed order by n"
+            "select n, p.side, p.part, p.position, id, k0, k1, p.time_us, p.readable, p.price_ from parsed p"
+            " join records r on r.row = n left join keys k on k.key = r.key order by n"
         )
         return Tables(found.fetchall(), made.last, odd["odd"])
 
@@ -219,8 +222,8 @@ def expected(rows: Sequence[tuple[str, int, str | bytes | None]]) -> Iterator[tu
         is_readable = columns.time_us[0] is not None
         price = columns.numbers["price"][0] if side == 0 else None
         yield (
-            side, part, start + ends[topic, part], columns.id[0] if is_readable else None, *columns.key[0],
-            columns.time_us[0], is_readable, price,
+            side, part, start + ends[topic, part], columns.id[0] if is_readable else None,
+            *(columns.key[0] if is_readable else (None, None)), columns.time_us[0], is_readable, price,
         )  # fmt: skip
         ends[topic, part] += 1
 
@@ -232,13 +235,16 @@ def expected(rows: Sequence[tuple[str, int, str | bytes | None]]) -> Iterator[tu
     st.lists(st.tuples(st.sampled_from(("left", "right", "other")), st.integers(0, 2), VALUES), max_size=25),
     st.lists(st.tuples(st.sampled_from(("left", "right")), st.integers(0, 2), SOUND), max_size=2),
     st.booleans(),
+    st.sampled_from((1, 3)),
 )
 @pytest.mark.not_smoke
 def test_a_table_has_what_the_reader_of_small_runs_reads(
-    rows: list[tuple[str, int, Any]], sentinels: list[tuple[str, int, Any]], in_parquet: bool
+    rows: list[tuple[str, int, Any]], sentinels: list[tuple[str, int, Any]], in_parquet: bool, parts: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        tables = tables_of(Path(folder), records_of(rows), records_of(sentinels), in_parquet=in_parquet)
+        tables = tables_of(
+            Path(folder), records_of(rows), records_of(sentinels), in_parquet=in_parquet, parts=parts
+        )
 
     assert [row[1:] for row in tables.rows] == list(expected([*rows, *sentinels]))
     assert [row[0] for row in tables.rows] == [

@@ -25,7 +25,7 @@ UNUSED_PID = 2**30
 CANNOT = (500, {"message": "Cannot pause container: OCI runtime pause failed: unable to freeze: unknown"})
 
 
-class SparkAccount:
+class EngineThatFails:
     """One container, a process that the kernel knows nothing of.
 
     The first ``failures`` requests fail, each after calling ``meanwhile``.
@@ -57,7 +57,7 @@ class SparkAccount:
 def runtime(state, engine_that_answers):
     """A function that makes the runtime whose engine has the container."""
 
-    def of(engine: SparkAccount) -> ContainerRuntime:
+    def of(engine: EngineThatFails) -> ContainerRuntime:
         engine_that_answers(engine.answer)
         state.make("compose")
         return ContainerRuntime(state)
@@ -66,7 +66,7 @@ def runtime(state, engine_that_answers):
 
 
 def test_a_failed_freeze_is_retried(runtime):
-    engine = SparkAccount(failures=3)
+    engine = EngineThatFails(failures=3)
 
     assert runtime(engine).suspend(TARGET)
 
@@ -75,7 +75,7 @@ def test_a_failed_freeze_is_retried(runtime):
 
 
 def test_a_failed_thaw_is_retried(runtime):
-    engine = SparkAccount(failures=3, paused=True)
+    engine = EngineThatFails(failures=3, paused=True)
 
     runtime(engine).resume(TARGET)
 
@@ -84,7 +84,7 @@ def test_a_failed_thaw_is_retried(runtime):
 
 
 def test_a_freeze_that_succeeded_despite_an_error_is_not_retried(runtime):
-    engine = SparkAccount(failures=1, meanwhile={"Paused": True})
+    engine = EngineThatFails(failures=1, meanwhile={"Paused": True})
 
     assert runtime(engine).suspend(TARGET)
 
@@ -92,7 +92,7 @@ def test_a_freeze_that_succeeded_despite_an_error_is_not_retried(runtime):
 
 
 def test_a_container_that_ends_meanwhile_does_not_run(runtime):
-    engine = SparkAccount(failures=1, meanwhile={"Running": False})
+    engine = EngineThatFails(failures=1, meanwhile={"Running": False})
 
     assert not runtime(engine).suspend(TARGET)
 
@@ -100,7 +100,7 @@ def test_a_container_that_ends_meanwhile_does_not_run(runtime):
 
 
 def test_a_container_already_in_the_requested_state_is_left_alone(runtime):
-    engine = SparkAccount(paused=True)
+    engine = EngineThatFails(paused=True)
     of_it = runtime(engine)
 
     assert of_it.suspend(TARGET)
@@ -126,7 +126,7 @@ def kernel(monkeypatch, tmp_path):
 
 def test_a_freeze_refused_because_of_stale_state_is_retried(runtime, kernel):
     kernel(frozen=False)
-    engine = SparkAccount(pid=os.getpid(), paused=True)
+    engine = EngineThatFails(pid=os.getpid(), paused=True)
     learns = iter([False, False, True])
     look = engine.answer
 
@@ -146,7 +146,7 @@ def test_a_freeze_refused_because_of_stale_state_is_retried(runtime, kernel):
 
 def test_the_kernels_state_decides_whether_to_retry(runtime, kernel):
     kernel(frozen=True)
-    engine = SparkAccount(failures=1, pid=os.getpid())
+    engine = EngineThatFails(failures=1, pid=os.getpid())
 
     assert runtime(engine).suspend(TARGET)
 
@@ -156,7 +156,7 @@ def test_the_kernels_state_decides_whether_to_retry(runtime, kernel):
 def test_a_container_that_never_freezes_keeps_running_and_the_error_is_raised(runtime, state, monkeypatch):
     quarters = itertools.count(step=container_freezer.FREEZE_S / 4)  # of the time that it may take
     monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=quarters.__next__, sleep=lambda _s: None))
-    engine = SparkAccount(failures=10**6)
+    engine = EngineThatFails(failures=10**6)
 
     with pytest.raises(ContainerEngineError, match=f"the container engine could not freeze {NAME}") as error:
         suspend(state, runtime(engine), TARGET, "driver")

@@ -13,6 +13,7 @@ import duckdb
 
 from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
+from tidemark.formats.scans import scans_in_pieces
 from tidemark.oracle.large import output
 from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine
 from tidemark.oracle.large.part_tables import PartTables
@@ -26,6 +27,8 @@ its temporary folder.
 """
 _PART_ROWS_OF_A_MB = 5_000
 """The joins of so many records are made with a megabyte at a time."""
+_PIECE_ROWS_OF_A_MB = 2_000
+"""So many rows of a file are read with a megabyte at a time, beside what is in the parts by then."""
 _SIZE = re.compile(r"([1-9][0-9]{0,5}) ?([MGT]B)").fullmatch
 _MEGABYTES = {"MB": 1, "GB": 1_000, "TB": 1_000_000}
 
@@ -40,7 +43,7 @@ def duckdb_engine(run: LargeRun, memory: str | None = None) -> Iterator[Engine]:
             sql.execute(QUIET)
             if (parts := parts_of(limit, run.records)) > 1:  # the memory is full most of the time
                 sql.execute(f"set block_allocator_memory = '{limit}'")
-            yield _DuckDBEngine(sql, run, parts)
+            yield _DuckDBEngine(sql, run, parts, megabytes(limit) * _PIECE_ROWS_OF_A_MB)
 
 
 def engine_with(memory: str | None) -> OpenEngine:
@@ -60,9 +63,14 @@ def memory_limit(records: int) -> str:
 
 def parts_of(limit: str, records: int) -> int:
     """In how many parts so many input records are joined with so much memory."""
+    return 1 + records // (megabytes(limit) * _PART_ROWS_OF_A_MB)
+
+
+def megabytes(limit: str) -> int:
+    """An amount of memory in megabytes."""
     size = _SIZE(limit)
     assert size is not None
-    return 1 + records // (int(size[1]) * _MEGABYTES[size[2]] * _PART_ROWS_OF_A_MB)
+    return int(size[1]) * _MEGABYTES[size[2]]
 
 
 @contextmanager
@@ -87,8 +95,8 @@ def _explained(limit: str) -> Iterator[None]:
 class _DuckDBEngine(PartTables):
     """The tables of one connection, and the scans of the evidence."""
 
-    def __init__(self, sql: Database, run: LargeRun, parts: int) -> None:
-        super().__init__(sql, parts)
+    def __init__(self, sql: Database, run: LargeRun, parts: int, piece_rows: int) -> None:
+        super().__init__(sql, parts, piece_rows)
         self._run = run
         self._records = RecordTables(self, run.history, run.evidence)
 
@@ -98,10 +106,10 @@ class _DuckDBEngine(PartTables):
 
     def make_came(self) -> None:
         """Make the table of the output records."""
-        history = self._run.history
-        scan = self._run.evidence.scan("output", history.manifest.query_id or "") or ""
-        output.make_claimed(self, history.contract.output, scan)
-        output.make_came(self, history.contract.output)
+        history, evidence = self._run.history, self._run.evidence
+        query = history.manifest.query_id or ""
+        scans = scans_in_pieces(evidence.file("output"), "output", self.piece_rows, query)
+        output.make_came(self, history.contract.output, scans, evidence.scan("output", query) or "")
 
     def make_state(self) -> None:
         """Make the table of the rows of the state."""

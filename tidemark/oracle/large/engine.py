@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.oracle.input.history import Evidence, History
 from tidemark.oracle.sql.join_rules import Select
-from tidemark.oracle.sql.relation_tables import Share, Tables
+from tidemark.oracle.sql.relation_tables import Tables
 
 
 class LargeEvidence(Evidence, Protocol):
@@ -41,17 +41,17 @@ class Engine(Tables, Protocol):
     A record is known by its number in the trace, sentinels last; an output record by its place in the output.
     """
 
-    shares: Sequence[Share]
-    """What is too large to be joined at once is made share by share; an engine that needs no such thing has one."""
-
-    def make_share(self, name: str, number: int, text: str) -> str:
-        """Make the share of a table, the first one first. The name of that part of the table."""
+    parts: int
+    """In so many parts, each of the rows of some keys, is what is too large to be joined at once."""
 
     def make_records(self) -> None:
         """Make ``parsed``, ``keys`` and ``records`` (``tidemark.oracle.large.record_tables`` has their columns)."""
 
+    def drop_columns(self, name: str, columns: Sequence[str]) -> None:
+        """Forget columns of a table that nothing reads any more, where that frees memory."""
+
     def make_relations(self, found: Sequence[Select], reader: str) -> None:
-        """Make the tables of the relations of a join; those stay that ``reader`` reads."""
+        """Make the tables of relations, those of single keys part by part; those stay that ``reader`` reads."""
 
     def make_came(self) -> None:
         """Make ``came`` (``tidemark.oracle.large.output`` has its columns)."""
@@ -83,5 +83,5 @@ OpenEngine = Callable[[LargeRun], AbstractContextManager[Engine]]
 
 
 def key_names(history: History) -> list[str]:
-    """The columns of ``parsed`` and ``keys`` that have the fields of the key."""
+    """The columns of ``keys`` that have the fields of the key."""
     return [f"k{number}" for number in range(len(history.contract.left.keys))]

@@ -1,13 +1,14 @@
 """The output of a run as a table: which row each record is, where that is plain; what a record says, by DuckDB.
 
-``came(o, batch, identity, l, r)``: ``o`` is the number of the record's row in a scan, counted from 1. ``identity`` is
-the output row that it claims to be (``tidemark.oracle.input.history``), made of the numbers of its input records; NULL
-where the record is not plain, or names what is not there: such a record is read as in small runs. ``l`` and ``r`` are
-the input records that it names, as far as they are known.
+``came(o, batch, identity, l, r, in_part)``: ``o`` is the number of the record's row in a scan, counted from 1.
+``identity`` is the output row that it claims to be (``tidemark.oracle.input.history``), made of the numbers of its
+input records; NULL where the record is not plain, or names what is not there: such a record is read as in small runs.
+``l`` and ``r`` are the input records that it names, as far as they are known; ``in_part`` is the part of the first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tidemark.formats.contract import Output
@@ -27,7 +28,6 @@ from tidemark.oracle.large.plain import (
     shapes_of,
 )
 from tidemark.oracle.sql.join_rules import Select
-from tidemark.oracle.sql.relation_tables import Share
 
 _IS_PLAIN_BATCH = "batch between 0 and 999999999 and cast(batch as varchar) = batch_text"
 
@@ -55,48 +55,48 @@ def is_plain_query(query: str | None) -> bool:
     return query is not None and '"' not in query and "\\" not in query
 
 
-def make_claimed(tables: PartTables, output: Output, scan: str) -> None:
-    """Make the table ``claimed`` of a scan of the output: ``value``, and ``batch`` as the headers name it."""
-    fields = fields_of_output(output)
-    shapes = shapes_of(tables.rows(names_and_example(f"select value from {scan}")))
-    read = FieldsRead("true", list(dict.fromkeys(fields.values())), shapes)
-    tables.make_in_order("claimed", _claimed(fields, scan, read))
+def make_came(tables: PartTables, output: Output, scans: Sequence[str], whole: str) -> None:
+    """Make ``came`` of an output, piece by piece; ``whole`` is the scan of all of it.
 
-
-def make_came(tables: PartTables, output: Output) -> None:
-    """Make ``came`` of ``claimed``, which is dropped, share by share."""
-    shares = [(share, share) for share in tables.shares]
-    if output.has_refs and len(shares) > 1:
-        ((most,),) = tables.rows("select max(position) from parsed")
-        shares = [(share, share) for share in ranges(int(most or 0), len(shares))]
-        shares.append(("{} is null".format, lambda *_: "false"))
-    *joins, came = zip(
-        *(came_relations(output, "claimed", "rowid + 1", *pair) for pair in shares), strict=True
-    )
-    spent = "claimed"
-    for of_shares in joins:
-        for number, relation in enumerate(of_shares):
-            tables.make_share(relation.name, number, relation.text)
-        tables.drop(spent)
-        spent = relation.name
-    tables.make(came[0].name, came[0].text)
-    tables.drop(spent)
-
-
-def ranges(most: int, parts: int) -> list[Share]:
-    """Shares of a number by its size, of which few are beyond ``most``; NULL is in none.
-
-    Input and output are in the order of their offsets, more or less: of a share of them DuckDB reads that part only.
+    Input and output are in the order of their offsets, more or less: of the input that a piece names is read what is
+    between the first position and the last.
     """
-    step = most // parts + 1
-    ends = [number * step for number in range(1, parts)]
-    return [partial(_is_between, first, end) for first, end in zip([None, *ends], [*ends, None], strict=True)]
+    fields = fields_of_output(output)
+    shapes = shapes_of(tables.rows(names_and_example(f"select value from {whole}")))
+    read = FieldsRead("true", list(dict.fromkeys(fields.values())), shapes)
+    before = 0
+    for scan in scans:
+        tables.make_in_order("claimed", _claimed(fields, scan, read))
+        ((rows,),) = tables.rows("select count(*) from claimed")
+        near = partial(_near, _positions(tables, output))
+        *joins, came = came_relations(output, "claimed", f"rowid + {before + 1}", near)
+        spent = "claimed"
+        for relation in joins:
+            tables.make(relation.name, relation.text)
+            tables.drop(spent)
+            spent = relation.name
+        tables.append(came.name, came.text)
+        tables.drop(spent)
+        before += rows
 
 
-def _is_between(first: int | None, end: int | None, column: str) -> str:
-    asked = [] if first is None else [f"{column} >= {first}"]
-    asked += [] if end is None else [f"{column} < {end}"]
-    return " and ".join(asked) or f"{column} is not null"
+def _positions(tables: PartTables, output: Output) -> dict[str, tuple[int, int]]:
+    """The first and the last position that ``claimed`` has of each side; empty if it has ids only."""
+    if not output.has_refs:
+        return {}
+    found = {}
+    for side in sides_of(output):
+        ((first, last),) = tables.rows(f"select min({side}_position), max({side}_position) from claimed")
+        found[side] = (0, -1) if first is None else (first, last)
+    return found
+
+
+def _near(positions: dict[str, tuple[int, int]], side: str, claims: str) -> str:
+    """Of the records those that claims may name on a side."""
+    if side in positions:
+        first, last = positions[side]
+        return f"(select * from parsed where position between {first} and {last})"
+    return f"(select p.* from parsed p semi join {claims} c on c.{side}_id = p.id)"
 
 
 def _claimed(fields: dict[str, str], scan: str, read: FieldsRead) -> str:
@@ -118,43 +118,49 @@ from (
 """
 
 
-def came_relations(output: Output, claims: str, number: str, share: Share, of_records: Share) -> list[Select]:
+def sides_of(output: Output) -> list[str]:
+    """The sides that a record names: ``l``, and ``r`` if it has columns of both."""
+    return ["l"] if output.right_id is None else ["l", "r"]
+
+
+def came_relations(
+    output: Output, claims: str, number: str, records: Callable[[str, str], str]
+) -> list[Select]:
     """``came``, and before it the record of each side: one text for all engines, one join in each ``select``.
 
-    Each join is that of a ``share`` of the claims with those ``of_records``. ``claims`` has ``batch``, ``is_plain`` and
-    what :func:`fields_of_output` names; ``number`` is the text of ``o``.
+    ``claims`` has ``batch``, ``is_plain`` and what :func:`fields_of_output` names; ``number`` is the text of ``o``;
+    ``records``: what of ``parsed`` may be named on a side by claims of a name.
     """
-    fields, sides = fields_of_output(output), ["l"] if output.right_id is None else ["l", "r"]
+    fields, sides = fields_of_output(output), sides_of(output)
     found = []
     for at, side in enumerate(sides):
         rest = [name for name in fields if name.partition("_")[0] in sides[at + 1 :]]
-        before = [] if at == 0 else ["l", "l_is_known", "l_is_absent"]
-        records, on, known, absent = _records_of(side, at, of_records, has_refs=output.has_refs)
-        mine = f"c.{side}_position" if output.has_refs else f"c.{side}_id"
+        before = [] if at == 0 else ["l", "l_part_of", "l_is_known", "l_is_absent"]
+        source, on, known, absent = _records_of(side, at, records(side, claims), has_refs=output.has_refs)
         kept = "".join(f", c.{name}" for name in (*before, *rest))
         text = (
-            f"select c.{number} as o, c.batch, c.is_plain{kept}, p.n as {side}, ({known}) as {side}_is_known,"
-            f" ({absent}) as {side}_is_absent from {claims} c left join ({records}) p on {on}"
-            f" where {share(mine)}"
+            f"select c.{number} as o, c.batch, c.is_plain{kept}, p.n as {side}, p.in_part as {side}_part_of,"
+            f" ({known}) as {side}_is_known, ({absent}) as {side}_is_absent"
+            f" from {claims} c left join ({source}) p on {on}"
         )
         claims, number = f"found_{side}", "o"
         found.append(Select(claims, text))
     return [*found, Select("came", _came(claims, is_semi=len(sides) == 1))]
 
 
-def _records_of(side: str, at: int, share: Share, *, has_refs: bool) -> tuple[str, str, str, str]:
+def _records_of(side: str, at: int, records: str, *, has_refs: bool) -> tuple[str, str, str, str]:
     """The records that a claim may name; how it names one, whether that is known, and whether none is named."""
     if has_refs:
         return (
-            f"select n, part, position, id, readable from parsed where side = {at} and {share('position')}",
+            f"select n, part, position, id, readable, in_part from {records} s where side = {at}",
             f"c.{side}_part = p.part and c.{side}_position = p.position",
             f"p.n is not null and p.readable and p.id is not distinct from c.{side}_id",
             f"c.{side}_part is null and c.{side}_position is null and c.{side}_id is null",
         )
     return (
         (
-            f"select id, min(n) as n, count(*) as many from parsed where side = {at} and readable"
-            f" and {share('id')} group by id"
+            f"select id, min(n) as n, min(in_part) as in_part, count(*) as many from {records} s"
+            f" where side = {at} and readable group by id"
         ),
         f"p.id = c.{side}_id",
         "p.n is not null and p.many = 1",
@@ -165,11 +171,14 @@ def _records_of(side: str, at: int, share: Share, *, has_refs: bool) -> tuple[st
 def _came(found: str, *, is_semi: bool) -> str:
     """Which row each record is."""
     first = 1 << ROW_BITS
-    cases, right = f"when l_is_known then l * {first}", "cast(null as bigint)"
+    cases, right, in_part = f"when l_is_known then l * {first}", "cast(null as bigint)", "l_part_of"
     if not is_semi:
-        right = "r"
+        right, in_part = "r", "case when l is null then r_part_of else l_part_of end"
         cases = (
             f"when l_is_known and r_is_known then l * {first} + r + 1"
             f" when l_is_known and r_is_absent then l * {first} when l_is_absent and r_is_known then r * {first}"
         )
-    return f"select o, batch, case when is_plain then case {cases} end end as identity, l, {right} as r from {found}"
+    return (
+        f"select o, batch, case when is_plain then case {cases} end end as identity, l, {right} as r,"
+        f" coalesce({in_part}, 0) as in_part from {found}"
+    )

@@ -9,35 +9,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from itertools import groupby
 
 import duckdb
 
+from tidemark.oracle.sql.interruptible import execute
 from tidemark.oracle.sql.join_rules import Select
-from tidemark.oracle.sql.relation_tables import DuckDBTables, Share, make_tables
+from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
 
 
 class PartTables(DuckDBTables):
-    """Tables of one DuckDB connection, large ones in as many parts as there are shares."""
+    """Tables of one DuckDB connection, large ones in so many parts.
 
-    def __init__(self, sql: duckdb.DuckDBPyConnection, parts: int) -> None:
+    ``piece_rows``: so many rows of a file are read at a time, before they are in parts.
+    """
+
+    def __init__(self, sql: duckdb.DuckDBPyConnection, parts: int, piece_rows: int) -> None:
         super().__init__(sql)
-        self.shares: Sequence[Share] = [partial(_is_in, number, parts) for number in range(parts)]
-        self._in_parts: dict[str, int] = {}
+        self.parts = parts
+        self.piece_rows = piece_rows
+        self._in_parts: set[str] = set()
+        self._begun: set[str] = set()
 
-    def share_number(self, *columns: str) -> str:
-        """The number of the share that a row is in, as an expression over columns, to be kept in a table."""
-        return f"cast({_number_of(len(self.shares), *columns)} as integer)"
+    def part_of(self, *columns: str) -> str:
+        """The number of the part that a row is in, as an expression over its key; others' types have other hashes."""
+        return f"cast(hash({', '.join(columns)}) % {self.parts} as smallint)"
 
-    def make_share(self, name: str, number: int, text: str) -> str:
-        """Make the share of a table, the first one first. The name of that part of the table."""
-        if len(self.shares) == 1:
+    def append(self, name: str, text: str) -> None:
+        """Append the rows of a ``select`` to a table that is in parts by its column ``in_part``; make it first."""
+        if self.parts == 1:
+            self._append(name, text)
+            return
+        self._make("appended", text)
+        for number in range(self.parts):
+            self._append(_part(name, number), f"select * from appended where in_part = {number}")
+        super().drop("appended")
+        self._join(name)
+
+    def _append(self, name: str, text: str) -> None:
+        """Append to one table."""
+        if name in self._begun:
+            self.sql.execute("set preserve_insertion_order = false")
+            execute(self.sql, f"insert into {name} {text}")
+        else:
+            self._begun.add(name)
             self._make(name, text)
-            return name
-        self._make(_part(name, number), text)
-        self._join(name, number + 1)
-        return _part(name, number)
 
     def make_in_order(self, name: str, text: str) -> None:
         """Make the table of a ``select``, whose rows keep their order."""
@@ -46,17 +62,16 @@ class PartTables(DuckDBTables):
 
     def make(self, name: str, text: str) -> None:
         """Make the table of a ``select``, in the place of one of this name; of one in parts each part."""
-        parts = self._in_parts.get(name, 0)
-        for number in range(parts):
+        if name not in self._in_parts:
+            self._make(name, text)
+            return
+        for number in range(self.parts):
             self._show(name, _part(name, number))
             self._make("made", text)
             self.sql.execute(
                 f"drop table {_part(name, number)}; alter table made rename to {_part(name, number)}"
             )
-        if parts:
-            self._join(name, parts)
-        else:
-            self._make(name, text)
+        self._join(name)
 
     def _make(self, name: str, text: str) -> None:
         """Make one table; the order of rows, which a limit asks for, takes memory that a long join lacks."""
@@ -66,17 +81,28 @@ class PartTables(DuckDBTables):
 
     def drop(self, name: str) -> None:
         """Forget a table."""
-        parts = self._in_parts.pop(name, 0)
-        if not parts:
+        if name not in self._in_parts:
             super().drop(name)
+            self._begun.discard(name)
             return
+        self._in_parts.remove(name)
         self.sql.execute(f"drop view {name}")
-        for number in range(parts):
+        for number in range(self.parts):
             super().drop(_part(name, number))
+            self._begun.discard(_part(name, number))
+
+    def drop_columns(self, name: str, columns: Sequence[str]) -> None:
+        """Forget columns of a table, and free their memory."""
+        is_in_parts = name in self._in_parts
+        for table in [_part(name, number) for number in range(self.parts)] if is_in_parts else [name]:
+            for column in columns:
+                self.sql.execute(f"alter table {table} drop column {column}")
+        if is_in_parts:
+            self._join(name)
 
     def make_relations(self, found: Sequence[Select], reader: str) -> None:
-        """Make the relations, those of single keys in as many parts as ``records`` has; keep what ``reader`` reads."""
-        if "records" not in self._in_parts:
+        """Make relations, those of single keys part by part; keep what ``reader`` reads."""
+        if self.parts == 1:
             make_tables(self, found, reader)
             return
         given = set(self._in_parts)
@@ -91,10 +117,10 @@ class PartTables(DuckDBTables):
     def _make_in_parts(self, group: Sequence[Select], later: str, given: set[str]) -> None:
         """Make relations of single keys part by part; keep those that are read later, and what was ``given``."""
         texts, rest = " ".join(one.text for one in group), set(re.findall(r"\w+", later))
-        sources = [name for name in self._in_parts if name in re.findall(r"\w+", texts)]
+        sources = sorted(self._in_parts.intersection(re.findall(r"\w+", texts)))
         spent = [name for name in sources if name not in rest and name not in given]
-        kept, parts = [one.name for one in group if one.name in rest], self._in_parts["records"]
-        for number in range(parts):
+        kept = [one.name for one in group if one.name in rest]
+        for number in range(self.parts):
             for name in sources:
                 self._show(name, _part(name, number))
             make_tables(self, group, later)
@@ -102,27 +128,17 @@ class PartTables(DuckDBTables):
                 self.sql.execute(f"alter table {name} rename to {_part(name, number)}")
             for name in spent:
                 self.sql.execute(f"drop view {name}; drop table {_part(name, number)}")
-        for name in spent:
-            del self._in_parts[name]
+        self._in_parts.difference_update(spent)
         for name in {*sources, *kept}.difference(spent):
-            self._join(name, parts)
+            self._join(name)
 
     def _show(self, name: str, table: str) -> None:
         self.sql.execute(f"create or replace temp view {name} as from {table}")
 
-    def _join(self, name: str, parts: int) -> None:
+    def _join(self, name: str) -> None:
         """Let a name mean all parts."""
-        self._in_parts[name] = parts
-        self._show(name, " union all from ".join(_part(name, number) for number in range(parts)))
-
-
-def _is_in(number: int, parts: int, *columns: str) -> str:
-    """Whether a row is in a share. Columns of tables that are joined are of one type: others have other hashes."""
-    return f"{_number_of(parts, *columns)} = {number}" if parts > 1 else "true"
-
-
-def _number_of(parts: int, *columns: str) -> str:
-    return f"hash({', '.join(columns)}) % {parts}"
+        self._in_parts.add(name)
+        self._show(name, " union all from ".join(_part(name, number) for number in range(self.parts)))
 
 
 def _part(name: str, number: int) -> str:

@@ -3,12 +3,13 @@
 Free of I/O but for scans of the evidence. A record is known by its number: that of its row in a scan of the trace,
 counted from 1, sentinels last. Tables that are made:
 
-* ``parsed(n, side, part, position, is_sentinel, id, k0 …, time_us, readable, share)``, and each field that is compared,
-  by its name and ``_``; ``share`` is the number of the share that the key is in;
+* ``parsed(n, side, part, position, is_sentinel, id, time_us, readable, in_part)``, and each field that is compared, by
+  its name and ``_``; ``in_part`` is the number of the part that the key is in;
 * ``keys(key, k0 …)``: the different keys, each by its first record;
 * ``records``: what the relations of a join read (``tidemark.oracle.sql.join_relations``).
 
-The rows of a scan have their numbers from the table that they are put into: a window over a scan would run on one core.
+A file is read in pieces that fit into memory, so that its rows are written out once, in the part that they belong to.
+The rows of a piece have their numbers from the table that they are put into: a window over a scan runs on one core.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from tidemark.formats.scans import text_of
+from tidemark.formats.scans import scans_in_pieces, text_of
 from tidemark.formats.trace import Record
 from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.input.history import History
@@ -44,13 +45,15 @@ from tidemark.oracle.large.plain import (
 )
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.interruptible import execute
-from tidemark.oracle.sql.join_rules import quoted
+from tidemark.oracle.sql.join_rules import Select, quoted
 
 _TEXTS, _NUMBERS = (as_text, is_text), (as_number, is_number)
 _READ = {"id": _TEXTS, "time_us": (as_time_us, is_time)}
 """How each column is read, and when it is plain."""
 Database = duckdb.DuckDBPyConnection
 SIDES = (LEFT, RIGHT)
+_MOST_PARTITION = 2**31 - 1
+"""Kafka's number of a partition is an INT32."""
 _CHUNK, _NUMBERED = 50_000, 1_000_000
 """So many records are read, and so many rows are numbered, at a time."""
 
@@ -64,7 +67,7 @@ def can_be_read(history: History) -> bool:
 
 
 class RecordTables:
-    """Makes the tables of the records of one run, ``keys`` and ``records`` in parts.
+    """Makes the tables of the records of one run, in parts.
 
     ``last`` is the number of the last record that is no sentinel.
     """
@@ -77,20 +80,19 @@ class RecordTables:
         self.keys = key_names(history)
         fields = history.pushdown.fields
         self.fields = list(dict.fromkeys([*fields[LEFT], *fields[RIGHT]]))
-        self._share = tables.share_number(*self.keys)
-        self.last = 0
+        self._part = tables.part_of(*self.keys)
+        self._rows = self.last = 0
+        self._ends: dict[int, int] = {}
 
     def make(self) -> None:
         """Make all tables."""
-        trace, flush = (self._run.scan(name) for name in ("trace", "flush"))
-        execute(self._sql, f"create temp table scanned as {self._scanned(trace or '')}")
-        ((self.last,),) = self._sql.execute("select count(*) from scanned").fetchall()
-        if flush is not None:
-            execute(self._sql, f"insert into scanned {self._scanned(flush)}")
-        self._number()
+        self._sql.execute("create temp table odd (n bigint, position bigint, side integer, part bigint)")
+        self._read("trace")
+        self.last = self._rows
+        if self._run.scan("flush") is not None:
+            self._read("flush")
         self._read_odd()
-        for name in ("scanned", "positions"):
-            self._sql.execute(f"drop table {name}")
+        self._tables.drop("odd")
         self._make_keys()
 
     def records(self, numbers: np.ndarray) -> Iterator[Record]:
@@ -100,18 +102,31 @@ class RecordTables:
             if b"\1" in some:
                 yield from self._run.pick(name, some)
 
-    def _scanned(self, scan: str) -> str:
+    def _read(self, name: str) -> None:
+        """Append the plain records of a file to ``parsed``, and what is known of the others to ``odd``."""
+        read = self._fields_read(self._run.scan(name) or "")
+        for scan in scans_in_pieces(self._run.file(name), name, self._tables.piece_rows):
+            self._tables.make_in_order("scanned", self._scanned(scan, read))
+            rows = self._number()
+            source = f"select s.rowid + {self._rows + 1} as n, p.position, {{}}"
+            source += " from scanned s positional join positions p"
+            plain = f"s.* exclude (is_plain), {str(name == 'flush').lower()} as is_sentinel, true as readable"
+            self._tables.append(
+                "parsed", f"{source.format(f'{plain}, {self._part} as in_part')} where s.is_plain"
+            )
+            self._sql.execute("set preserve_insertion_order = true")
+            odd = f"{source.format('s.side, s.part')} where s.side is not null and not s.is_plain"
+            execute(self._sql, f"insert into odd {odd}")
+            self._rows += rows
+            for spent in ("scanned", "positions"):
+                self._tables.drop(spent)
+
+    def _scanned(self, scan: str, read: Sequence[FieldsRead]) -> str:
         """The rows of a scan, in order, with the fields of those that are plain; ``side`` is NULL for other topics."""
         sides = [self._history.side(side) for side in SIDES]
         topics = " ".join(f"when {text_of(about.topic)} then {side}" for side, about in enumerate(sides))
         given = f"select case topic {topics} end as side, coalesce(partition, 0) as part, value from {scan}"
-        asked = {"id": [about.id for about in sides], "time_us": [about.time for about in sides]}
-        asked |= {key: [about.keys[at] for about in sides] for at, key in enumerate(self.keys)}
-        compared = self._history.pushdown.fields
-        asked |= {
-            quoted(name): [name if name in compared[side] else "" for side in SIDES] for name in self.fields
-        }
-        read = [self._fields_read(side, [names[side] for names in asked.values()], scan) for side in SIDES]
+        asked = self._asked()
         fields = dict.fromkeys(name for one in read for name in one.fields)
         raw, values, plain = [], [], [is_plain_object(list(fields))]
         for number, (column, names) in enumerate(asked.items()):
@@ -137,46 +152,51 @@ from (
 ) judged
 """
 
-    def _fields_read(self, side: int, names: Sequence[str], scan: str) -> FieldsRead:
-        """What is read of the records of a side; its first records show how they are written."""
-        topic = text_of(self._history.side(side).topic)
-        found = self._sql.execute(names_and_example(f"select value from {scan} where topic = {topic}"))
-        fields = list(dict.fromkeys(name for name in names if name))
-        return FieldsRead(f"side = {side}", fields, shapes_of(found.fetchall()))
+    def _asked(self) -> dict[str, list[str]]:
+        """The columns that are read, and the names of their fields on both sides; none where a side has no such."""
+        sides, compared = [self._history.side(side) for side in SIDES], self._history.pushdown.fields
+        asked = {"id": [about.id for about in sides], "time_us": [about.time for about in sides]}
+        asked |= {key: [about.keys[at] for about in sides] for at, key in enumerate(self.keys)}
+        return asked | {
+            quoted(name): [name if name in compared[side] else "" for side in SIDES] for name in self.fields
+        }
 
-    def _number(self) -> None:
-        """Give the plain rows their numbers, and their positions in their partitions."""
+    def _fields_read(self, scan: str) -> list[FieldsRead]:
+        """What is read of the records of each side; its first records show how they are written."""
+        read = []
+        for side in SIDES:
+            topic = text_of(self._history.side(side).topic)
+            found = self._sql.execute(names_and_example(f"select value from {scan} where topic = {topic}"))
+            names = dict.fromkeys(names[side] for names in self._asked().values() if names[side])
+            read.append(FieldsRead(f"side = {side}", list(names), shapes_of(found.fetchall())))
+        return read
+
+    def _number(self) -> int:
+        """Make ``positions``, those of the rows of ``scanned`` in their partitions. How many rows there are."""
         sql = self._sql
         sql.execute("create temp table positions (position bigint)")
-        ends: dict[int, int] = {}
         ((rows,),) = sql.execute("select count(*) from scanned").fetchall()
         for first in range(0, rows, _NUMBERED):
-            found = sql.execute(
-                f"select side, part from scanned where rowid between {first} and {first + _NUMBERED - 1}"
-            ).fetchnumpy()
-            side, part = (np.ma.filled(found[name], -1).astype(np.int64) for name in ("side", "part"))
-            sql.register("some_positions", {"position": self._positions(side, part, ends)})
+            place = sql.execute(
+                f"select case when side is not null and part between 0 and {_MOST_PARTITION} then part * 2 + side"
+                f" else -1 end as place from scanned where rowid between {first} and {first + _NUMBERED - 1}"
+            ).fetchnumpy()["place"]
+            sql.register("some_positions", {"position": self._positions(np.ma.getdata(place))})
             sql.execute("insert into positions select position from some_positions")
             sql.unregister("some_positions")
-        execute(
-            self._sql,
-            f"create temp table parsed as select s.rowid + 1 as n, p.position, s.rowid >= {self.last} as is_sentinel,"
-            f" s.* exclude (is_plain), true as readable, {self._share} as share"
-            " from scanned s positional join positions p where is_plain",
-        )
+        return int(rows)
 
-    def _positions(self, side: np.ndarray, part: np.ndarray, ends: dict[int, int]) -> np.ndarray:
-        """The offsets of the next rows of a scan; ``ends`` has the next one of each partition, and is moved on."""
-        place = np.where(side < 0, -1, part * 2 + side)
+    def _positions(self, place: np.ndarray) -> np.ndarray:
+        """The offsets of the next rows, by the number of their partition; the one after them is kept."""
         if place.max(initial=0) <= np.iinfo(np.int16).max:
             place = place.astype(np.int16)  # small numbers are sorted by counting them
         order = np.argsort(place, kind="stable")
         places, first, many = np.unique(place[order], return_index=True, return_counts=True)
         positions = np.empty(len(place), dtype=np.int64)
         for one, at, count in zip(places.tolist(), first.tolist(), many.tolist(), strict=True):
-            start = ends.get(one, self._start_of(one))
+            start = self._ends.get(one, self._start_of(one))
             positions[order[at : at + count]] = np.arange(start, start + count)
-            ends[one] = start + count
+            self._ends[one] = start + count
         return positions
 
     def _start_of(self, place: int) -> int:
@@ -186,10 +206,7 @@ from (
 
     def _read_odd(self) -> None:
         """Read the records that are not plain as small runs do."""
-        found = self._sql.execute(
-            "select s.rowid + 1 as n, side, part, position from scanned s positional join positions p"
-            " where side is not null and not is_plain order by n"
-        ).fetchnumpy()
+        found = self._sql.execute("select n, side, part, position from odd order by n").fetchnumpy()
         places = {name: np.ma.getdata(found[name]) for name in ("n", "part", "position")}
         sides, compared = np.ma.getdata(found["side"]), self._history.pushdown.fields
         readers = [ColumnReader(self._history.side(side), compared[side]) for side in SIDES]
@@ -202,42 +219,35 @@ from (
                     self._history.side(side),
                     readers[side],
                     [values[at] for at in mine.tolist()],
-                    compared[side],
+                    self.fields,
                 )
                 table |= {name: pa.array(column[mine + first]) for name, column in places.items()}
                 self._sql.register("odd_records", pa.table(table))
-                self._sql.execute(
-                    f"insert into parsed by name select *, {side} as side, n > {self.last} as is_sentinel,"
-                    f" {self._share} as share from odd_records"
+                keys = ", ".join(self.keys)
+                fields = "".join(f", {quoted(field)}" for field in self.fields)
+                self._tables.append(
+                    "parsed",
+                    f"select n, position, {side} as side, part, id, time_us, {keys}{fields},"
+                    f" n > {self.last} as is_sentinel, readable, {self._part} as in_part from odd_records",
                 )
                 self._sql.unregister("odd_records")
 
     def _make_keys(self) -> None:
-        """``keys`` and ``records``, some keys at a time."""
+        """``keys`` and ``records``."""
         names = ", ".join(self.keys)
         same = " and ".join(f"p.{key} is not distinct from k.{key}" for key in self.keys)
         is_null = " or ".join(f"p.{key} is null" for key in self.keys)
         fields = "".join(f", {quoted(field)}" for field in self.fields)
-        shares = self._tables.shares
-        for number in range(len(shares)):
-            mine = "parsed"
-            if len(shares) > 1:
-                mine = "some_parsed"
-                self._tables.make(
-                    mine,
-                    f"select n, side, part, position, {names}, time_us, readable{fields} from parsed"
-                    f" where share = {number}",
-                )
-            keys = self._tables.make_share(
-                "keys", number, f"select min(n) as key, {names} from {mine} where readable group by {names}"
-            )
-            self._tables.make_share(
-                "records", number,
+        found = [
+            Select("keys", f"select min(n) as key, {names} from parsed where readable group by {names}"),
+            Select(
+                "records",
                 f"select p.n as row, p.side, p.part, p.position, k.key, {is_null} as has_null_key, p.time_us,"
-                f" p.readable{fields} from {mine} p left join {keys} k on p.readable and {same}",
-            )  # fmt: skip
-        if len(shares) > 1:
-            self._tables.drop("some_parsed")
+                f" p.readable{fields} from parsed p left join keys k on p.readable and {same}",
+            ),
+        ]
+        self._tables.make_relations(found, "keys records")
+        self._tables.drop_columns("parsed", self.keys)
 
 
 def asked_for(numbers: np.ndarray) -> bytes:

@@ -46,7 +46,9 @@ UNREAD_ROWS = 20_000
 """Of records that are no events so many are handed on, where the output has rows of ids that no event has."""
 _PAIRS = 200_000
 """A key with more pairs of a left and a right row is not in the sample."""
-_KEPT = "answers watermarks stored rows placed expected sizes beyond_ends"
+_KEPT = "watermarks stored rows last_placed read_batches expected sizes beyond_ends"
+_SPENT_OF_ROWS = ("is_sure", "may_match", "lasts", "stays", "ending", "gone")
+"""Columns of ``rows`` that only relations of the join read."""
 _PRIME, _FACTOR = 4_294_967_291, 1_103_515_245
 """Numbers that scatter keys: a sample takes them in the order of a product with the seed in it."""
 
@@ -162,10 +164,17 @@ class _Reduction:
             return None
         rules = replace(rules_of(history), popular=POPULAR, bucket_us=engine.bucket_us)
         engine.make("sentinels", "select n as row from parsed where is_sentinel")
-        of_keys = [*_OF_KEYS, Select("beyond_ends", beyond_ends(history))]
-        engine.make_relations([*relations(rules, engine.each_number), *of_keys], _KEPT)
+        of_keys = [
+            Select("expected", _expected(history)),
+            *_OF_KEYS,
+            Select("beyond_ends", beyond_ends(history)),
+        ]
+        has_state = run.state() is not None
+        found = [*relations(rules, engine.each_number), *of_keys]
+        engine.make_relations(found, f"{_KEPT} answers" if has_state else _KEPT)
+        engine.drop_columns("rows", _SPENT_OF_ROWS)
         fields: state_rows.Fields = {}
-        if has_state := run.state() is not None:
+        if has_state:
             engine.make_state()
             compared = state_rows.compare_state(engine, history)
             if compared is None:
@@ -176,10 +185,10 @@ class _Reduction:
         self._choose(has_state=has_state)
         rest = replace(count_rest(engine, history), state_fields=fields)
         inputs = engine.inputs("select r.row as n, r.position from records r join chosen c on c.row = r.row")
-        found = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
+        left = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
         if has_state:
-            found.kept = engine.state(state_rows.HANDED_ON)
-        return found
+            left.kept = engine.state(state_rows.HANDED_ON)
+        return left
 
     def _all_are_there(self) -> bool:
         """Forget what was not published; whether there are as many records as the manifest says."""
@@ -206,16 +215,12 @@ class _Reduction:
             f"t.first_batch <> e.batch or t.last_batch <> e.batch or t.many > 1 and not"
             f" {_is_one_of('e.batch', permitted)} or not {_is_one_of('e.batch', committed)}"
         )
-        for number, share in enumerate(self._engine.shares):
-            mine = share("identity")
-            times = self._engine.make_share("times", number, f"{_TIMES} and {mine} group by identity")
-            self._engine.make_share(
-                "wrong", number,
-                "select e.key, e.identity as due, t.identity as seen"
-                f" from (select * from expected where comes and {mine}) e"
-                f" full outer join {times} t on t.identity = e.identity"
-                f" where e.identity is null or t.identity is null or {is_wrong}",
-            )  # fmt: skip
+        wrong = (
+            "select e.key, e.identity as due, t.identity as seen from (select * from expected where comes) e"
+            " full outer join times t on t.identity = e.identity"
+            f" where e.identity is null or t.identity is null or {is_wrong}"
+        )
+        self._engine.make_relations([Select("times", _TIMES), Select("wrong", wrong)], "times wrong")
         for name, text in {
             "named": _NAMED,
             "dirty": f"""select key from wrong where due is not null
@@ -233,7 +238,7 @@ class _Reduction:
         """
         seed = abs(self._history.manifest.seed or 0) % _PRIME
         found, alone = witnesses(self._history, key_names(self._history)), {}
-        if len(self._engine.shares) > 1:  # each takes the memory of a statement
+        if self._engine.parts > 1:  # each takes the memory of a statement
             alone = {f"witness_{number}": text for number, text in enumerate(found)}
             found = [f"select row from {name}" for name in alone]
         first = "select * from (select * from ranked where priority = {} order by place limit {}) keys_{}"
@@ -270,15 +275,19 @@ class _Reduction:
             self._engine.make(name, text)
 
 
+def _expected(history: History) -> str:
+    """The rows that this Spark gives, each by a number, with the input row that it is made of: the left one of two."""
+    identity = (
+        f"coalesce(a.l, a.r) * {1 << ROW_BITS} + case when a.l is null then 0 else coalesce(a.r + 1, 0) end"
+    )
+    columns = f"select {identity} as identity, a.batch, a.comes, a.is_right"
+    if history.contract.output.right_id is None:
+        return f"{columns}, w.row, w.side, w.key from answers a join rows w on w.row = a.l"
+    side = f"case when a.l is null then {RIGHT} else {LEFT} end"
+    return f"{columns}, coalesce(a.l, a.r) as row, {side} as side, a.key from answers a"
+
+
 _OF_KEYS = (
-    Select(
-        "expected",
-        f"""
-select coalesce(a.l, a.r) * {1 << ROW_BITS} + case when a.l is null then 0 else coalesce(a.r + 1, 0) end as identity,
-    w.row, w.side, w.key, a.batch, a.comes, a.is_right
-from answers a join rows w on w.row = coalesce(a.l, a.r)
-""",
-    ),
     Select(
         "sizes",
         """
@@ -287,11 +296,13 @@ select key, count(*) as many, sum(case when side = 0 then 1 else 0 end) as lefts
 from records where key is not null group by key
 """,
     ),
+    Select("last_placed", "select row, batch from placed where batch = (select max(batch) from placed)"),
+    Select("read_batches", "select distinct batch from placed"),
 )
-"""The rows that this Spark gives, and how many rows each key has."""
+"""How many rows each key has; what the last batch reads of it, and which read any."""
 _TIMES = """
 select identity, count(*) as many, min(batch) as first_batch, max(batch) as last_batch
-from came where identity is not null
+from came where identity is not null group by identity
 """
 _UNEXPECTED = """
 select c.l, c.r from came c semi join (select seen from wrong where due is null) w on w.seen = c.identity

@@ -40,7 +40,7 @@ def count_rest(engine: Engine, history: History) -> Rest:
         removed=removed,
         late=late.sum(axis=0),
         readable=_readable(engine, history),
-        data_batches=_number(engine, "select count(distinct batch) from placed"),
+        data_batches=_number(engine, "select count(distinct batch) from read_batches"),
         duplicate_events=_number(
             engine,
             "select coalesce(sum(many - 1), 0) from (select side, id, count(*) as many from parsed"
@@ -101,8 +101,8 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
     return found | {
         "matched": _number(
             engine,
-            f"select count(*) from (select distinct a.l from answers a {_LEFT_OUT} a.l"
-            f" where a.comes and a.l is not null and {'true' if is_semi else 'a.r is not null'}) lefts",
+            f"select count(*) from (select distinct e.row from expected e {_LEFT_OUT} e.row where e.comes"
+            f" and {'true' if is_semi else f'e.identity % {1 << ROW_BITS} <> 0'}) lefts",
         ),
         "output_records": _number(
             engine,

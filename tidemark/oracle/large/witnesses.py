@@ -48,8 +48,8 @@ _OF_RECORDS = (
 _RECORDS = """records r left join (select side, part, max(position) as position from ends group by side, part) e
     on e.side = r.side and e.part = r.part left join starts s on s.side = r.side and s.part = r.part"""
 _LAST_READ = """
-select max(r.row) as row from records r join placed p on p.row = r.row
-where p.batch = (select max(batch) from placed) group by r.side
+select max(r.row) as row from records r join last_placed p on p.row = r.row
+where p.batch = (select max(batch) from last_placed) group by r.side
 """
 """The last record of each side that the last batch read."""
 

@@ -84,7 +84,7 @@ where is_row = 1 and place is not null
 def _candidates(rules: JoinRules) -> str:
     """All that match by key, time and condition, wherever they are in the state."""
     columns = (
-        "l.row as l, r.row as r, l.batch as l_batch, r.batch as r_batch, l.gone as l_gone, r.gone as r_gone,"
+        "l.key, l.row as l, r.row as r, l.batch as l_batch, r.batch as r_batch, l.gone as l_gone, r.gone as r_gone,"
         f" r.lasts as r_lasts, not (l.has_null_key or r.has_null_key) as is_right, {_scan(rules)} as is_scanned"
     )
     found = (
@@ -124,7 +124,8 @@ def _pairs(rules: JoinRules) -> str:
         source += f" left join ({met}) m on c.r = m.r"
         found_later = " and (c.r_lasts or m.met is null)" if rules.preserves(RIGHT) else " and c.r_lasts"
     return f"""
-select c.l, c.r, c.l_batch, c.r_batch, case when c.l_batch < c.r_batch then c.r_batch else c.l_batch end as batch,
+select c.key, c.l, c.r, c.l_batch, c.r_batch,
+    case when c.l_batch < c.r_batch then c.r_batch else c.l_batch end as batch,
     c.is_right, c.is_scanned, {_MEETS_STORED}
     or c.l_batch > c.r_batch and c.is_scanned and coalesce(c.r_gone >= c.l_batch, true){found_later} as comes
 from {source}
@@ -140,9 +141,9 @@ def _alone(rules: JoinRules, preserved: list[int]) -> str:
     final = by_side(*(_is_final(rules, side) for side in (LEFT, RIGHT)))
     defect = by_side(*(_defect_of_null(rules, side) for side in (LEFT, RIGHT)))
     return f"""
-select row, side, batch, is_right, comes, {defect} as defect
+select key, row, side, batch, is_right, comes, {defect} as defect
 from (
-    select w.row, w.side, case when w.may_match then w.gone else w.batch end as batch, w.has_null_key,
+    select w.key, w.row, w.side, case when w.may_match then w.gone else w.batch end as batch, w.has_null_key,
         w.time_us is null as has_no_time, w.stays, m.is_matched, m.is_hidden,
         m.is_matched is null and (not w.may_match or {not_timed} or {final}) as is_right,
         (not w.may_match or w.gone is not null) and m.comes is null as comes
@@ -169,11 +170,11 @@ def _is_final(rules: JoinRules, side: int) -> str:
 
 def _answers(rules: JoinRules, preserved: list[int]) -> str:
     defect = _defect_of_pair(rules)
-    pairs = f"select l, r, batch, is_right, comes, {defect} as defect from pairs where is_right or comes"
+    pairs = f"select key, l, r, batch, is_right, comes, {defect} as defect from pairs where is_right or comes"
     if not preserved:
         return pairs
     return (
-        f"{pairs} union all select case when side = {LEFT} then row end, case when side = {RIGHT} then row end,"
+        f"{pairs} union all select key, case when side = {LEFT} then row end, case when side = {RIGHT} then row end,"
         " batch, is_right, comes, defect from alone"
     )
 

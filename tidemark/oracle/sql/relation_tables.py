@@ -6,7 +6,7 @@ Free of I/O. A table is made of a ``select`` over earlier ones, and dropped once
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import duckdb
@@ -16,8 +16,6 @@ from tidemark.oracle.sql.join_inputs import Columns
 from tidemark.oracle.sql.join_rules import DUCKDB, Select
 
 Rows = list[tuple[Any, ...]]
-Share = Callable[..., str]
-"""Whether a row is in a share, as a condition over columns that must be the same in tables that are joined."""
 
 
 class Tables(Protocol):
