@@ -16,7 +16,8 @@ import psutil
 from tidemark.formats import trace as trace_format
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Side
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import FORMAT, Batch, InputTopic, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.evidence import FORMAT, Batch, OutputRecord, RunDirectory
+from tidemark.formats.manifest import InputTopic, Manifest
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.oracle.coverage import WAIVABLE
 from tidemark.oracle.expectation import prediction_of

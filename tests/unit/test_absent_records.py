@@ -10,7 +10,8 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, QUERY, RIGHT_TOPIC, contract, iso
 from tidemark.errors import BrokenTrace
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import Batch, InputTopic, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.evidence import Batch, OutputRecord, RunDirectory
+from tidemark.formats.manifest import InputTopic, Manifest
 from tidemark.formats.record_files import BrokenParquet
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import convert_file, write_trace_as

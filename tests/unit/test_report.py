@@ -9,8 +9,9 @@ import pytest
 
 from tidemark.campaigns.fuzz import Outcome, summary
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
-from tidemark.formats.evidence import Batch, InputTopic, Manifest, OutputRecord, RunDirectory
+from tidemark.formats.evidence import Batch, OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.manifest import InputTopic, Manifest
 from tidemark.formats.run_notes import NOT_COMPARED, slice_was_split
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.compare.spark_account import SparkAccount

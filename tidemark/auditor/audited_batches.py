@@ -13,7 +13,8 @@ from tidemark.auditor.audit_options import range_of
 from tidemark.errors import UsageError
 from tidemark.formats.audited_query import AuditedQuery, Span
 from tidemark.formats.contract import Contract, WatermarkPolicy
-from tidemark.formats.evidence import Batch, InputTopic
+from tidemark.formats.evidence import Batch
+from tidemark.formats.manifest import InputTopic
 from tidemark.sparkfiles.checkpoint import POLICY
 from tidemark.sparkfiles.query_log import QueryLog
 

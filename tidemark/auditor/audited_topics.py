@@ -15,8 +15,9 @@ from confluent_kafka import Message
 
 from tidemark.auditor.audit_options import Report
 from tidemark.errors import DeadlineExceeded, TestbedError, UsageError
-from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory
+from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.input_offsets import records_in
+from tidemark.formats.manifest import InputTopic
 from tidemark.formats.trace import FORMAT, Header, Record, TopicSpec, write_trace
 from tidemark.kafka import client as kafka
 from tidemark.kafka.record import text_or_base64

@@ -35,8 +35,9 @@ from tidemark.auditor.reported_batches import ReportedBatches, with_reports
 from tidemark.auditor.state_before import StateWanted, is_read, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract, Delivery
-from tidemark.formats.evidence import FORMAT, Batch, Manifest, RunDirectory, StateInfo
+from tidemark.formats.evidence import FORMAT, Batch, RunDirectory
 from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.formats.seal import seal
 from tidemark.oracle.audit_account import RowOfTable
 from tidemark.oracle.audit_judgement import audit_with_tables

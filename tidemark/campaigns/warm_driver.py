@@ -24,7 +24,8 @@ from tidemark.campaigns.case import Case
 from tidemark.campaigns.state_stores import as_known_to, can_be_read
 from tidemark.errors import PipelineFailed, TestbedError
 from tidemark.formats.connect_url import with_parameters
-from tidemark.formats.evidence import FORMAT, Manifest, RunDirectory, StateInfo
+from tidemark.formats.evidence import FORMAT, RunDirectory
+from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.formats.run_notes import slice_was_split
 from tidemark.formats.trace import trace_sha256
 from tidemark.kafka import client as kafka

@@ -21,16 +21,9 @@ from tidemark.diagnosis.observed import Came, Identities, Observed, observe
 from tidemark.diagnosis.setting import NullKeys, OutputReading, Setting
 from tidemark.errors import TidemarkError
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import (
-    Batch,
-    ExecutorAssignment,
-    InputRecord,
-    Manifest,
-    OutputRecord,
-    StateInfo,
-    StateRow,
-)
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
 from tidemark.formats.faults import Fault
+from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.oracle.compare.spark_account import check_spark_account
 from tidemark.oracle.delivery import may_repeat, resent
 from tidemark.oracle.expectation import prediction_of

@@ -15,7 +15,8 @@ from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.field_types import is_plain_number, short
 
 if TYPE_CHECKING:
-    from tidemark.formats.evidence import Batch, Manifest, OutputRecord
+    from tidemark.formats.evidence import Batch, OutputRecord
+    from tidemark.formats.manifest import Manifest
 
 LONG_END = 1 << 63
 """The first number past Kafka's offsets, Spark's batch ids and its times."""

@@ -109,7 +109,6 @@ import zstandard
 
 from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence
-from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.consistency import (
     batch_problem,
@@ -119,13 +118,13 @@ from tidemark.formats.consistency import (
     progress_problem,
     ran_no_batch,
 )
-from tidemark.formats.contract import Contract, Delivery
+from tidemark.formats.contract import Contract
 from tidemark.formats.decoded_records import decoded_values
 from tidemark.formats.faults import Fault
 from tidemark.formats.field_types import short
 from tidemark.formats.jsonlines import line_number, write_lines
+from tidemark.formats.manifest import Manifest
 from tidemark.formats.record_files import count_records, is_parquet, paths_of, read_records
-from tidemark.formats.redacted_evidence import Redaction
 from tidemark.formats.scans import pick, scan_of
 from tidemark.formats.trace import Base64, HeaderValue, Record, TraceReader, digest_problem
 
@@ -135,57 +134,6 @@ TRACES = ("trace", "flush")
 """The files whose first line is a header."""
 COUNTED = (*TRACES, "batches", "output", "state", "executors", "faults", "progress")
 """The files whose records the manifest counts."""
-
-
-class InputTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """The Kafka topic of a logical input topic, and the offsets that this run wrote to it."""
-
-    topic: str
-    start_offsets: dict[str, int]
-    end_offsets: dict[str, int]
-
-
-class StateInfo(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """``state`` of the manifest."""
-
-    format: int | None = None
-    provider: str | None = None
-    changelog: bool | None = None
-    asked_format: int | None = None
-    batches: list[int] = []
-    problem: str | None = None
-    note: str | None = None
-
-
-class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """``manifest.json``."""
-
-    tidemark_evidence: int
-    contract: dict[str, Any]
-    delivery: Delivery
-    inputs: dict[str, InputTopic]
-    pace: str = "timed"
-    goals: list[str] = []
-    waived: list[str] = []
-    seed: int | None = None
-    trace_sha256: str | None = None
-    flush_sha256: str | None = None
-    versions: dict[str, str] = {}
-    code_sha256: str | None = None
-    pipeline_sha256: str | None = None
-    project_sha256: str | None = None
-    backend: str | None = None
-    sink: str | None = None
-    query_id: str | None = None
-    started_utc: str | None = None
-    command: str | None = None
-    notes: list[str] = []
-    state: StateInfo | None = None
-    plan_differs: list[str] = []
-    records: dict[str, int] = {}
-    parquet_sha256: dict[str, str] = {}
-    audit: AuditedQuery | None = None
-    redacted: Redaction | None = None
 
 
 class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark.formats.evidence import InputTopic
+from tidemark.formats.manifest import InputTopic
 
 
 def records_in(inputs: Mapping[str, InputTopic]) -> int:

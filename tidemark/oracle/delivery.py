@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import Batch, Manifest, OutputRecord
+from tidemark.formats.evidence import Batch, OutputRecord
 from tidemark.formats.faults import Fault, FaultComponent
+from tidemark.formats.manifest import Manifest
 
 
 def may_repeat(manifest: Manifest, batch: Batch) -> bool:

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
-from tidemark.formats.evidence import Manifest
+from tidemark.formats.manifest import Manifest
 from tidemark.formats.run_diagnosis import Diagnosis
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines, first_read

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from tidemark.formats.audited_query import AuditedQuery
-from tidemark.formats.evidence import Manifest, StateInfo
 from tidemark.formats.faults import Fault
+from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.formats.redacted_evidence import Redaction
 from tidemark.formats.run_notes import NOT_COMPARED, split_slice
 from tidemark.formats.trace import Base64, HeaderValue

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tidemark.errors import BrokenEvidence
-from tidemark.formats.evidence import Manifest, RunDirectory
+from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault
+from tidemark.formats.manifest import Manifest
 from tidemark.formats.run_notes import NOT_COMPARED, split_slice
 from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount

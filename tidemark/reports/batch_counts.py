@@ -14,8 +14,9 @@ from itertools import islice
 from tidemark.formats.chain import Chain, Source
 from tidemark.formats.contract import PRESERVED, Contract, Side
 from tidemark.formats.events import decode_object, field_reader, time_reader
-from tidemark.formats.evidence import Batch, InputRecord, Manifest, RunDirectory
+from tidemark.formats.evidence import Batch, InputRecord, RunDirectory
 from tidemark.formats.input_offsets import records_in
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.input.columns import ColumnReader
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 

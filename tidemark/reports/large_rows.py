@@ -18,13 +18,13 @@ from tidemark.formats.evidence import (
     Batch,
     ExecutorAssignment,
     InputRecord,
-    Manifest,
     OutputRecord,
     RunDirectory,
     StateRow,
 )
 from tidemark.formats.faults import Fault
 from tidemark.formats.input_offsets import first_offsets
+from tidemark.formats.manifest import Manifest
 from tidemark.formats.scans import text_of
 from tidemark.formats.trace import TraceReader
 from tidemark.oracle import Verdict

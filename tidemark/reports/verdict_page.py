@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidemark.formats.evidence import Manifest
 from tidemark.formats.faults import CommitPoint, Fault
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.spark.known_defects import BY_NAME

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from tidemark.errors import TidemarkError
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import Batch, ExecutorAssignment, Manifest, RunDirectory
+from tidemark.formats.evidence import Batch, ExecutorAssignment, RunDirectory
+from tidemark.formats.manifest import Manifest
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle import Verdict
 from tidemark.oracle.spark.pushdown import as_planned, place

@@ -16,19 +16,10 @@ from tidemark.errors import TidemarkError
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.chain import Chain
 from tidemark.formats.contract import Contract, Delivery
-from tidemark.formats.evidence import (
-    FORMAT,
-    Batch,
-    ExecutorAssignment,
-    InputTopic,
-    Manifest,
-    OutputRecord,
-    RunDirectory,
-    StateInfo,
-    StateRow,
-)
+from tidemark.formats.evidence import FORMAT, Batch, ExecutorAssignment, OutputRecord, RunDirectory, StateRow
 from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.formats.project_files import PROJECT, project_sha256
 from tidemark.formats.record_files import PARQUET, count_records
 from tidemark.formats.seal import file_sha256

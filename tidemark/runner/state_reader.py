@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tidemark.errors import TidemarkError
-from tidemark.formats.evidence import StateInfo
+from tidemark.formats.manifest import StateInfo
 from tidemark.sparkfiles.checkpoint import Checkpoint
 
 READ_S = 120.0

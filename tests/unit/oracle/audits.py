@@ -17,7 +17,8 @@ import msgspec
 
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.contract import Contract, Delivery
-from tidemark.formats.evidence import Batch, InputRecord, Manifest, OutputRecord, StateInfo, StateRow
+from tidemark.formats.evidence import Batch, InputRecord, OutputRecord, StateRow
+from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.oracle.audit_account import Level
 from tidemark.oracle.audit_judgement import Audit, audit_with_tables
 from tidemark.oracle.input.history import Evidence

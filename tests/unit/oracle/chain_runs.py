@@ -18,15 +18,9 @@ from tidemark.formats import chain
 from tidemark.formats.chain import BIGINT, Chain, Field, Source
 from tidemark.formats.contract import Delivery
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import (
-    Batch,
-    ExecutorAssignment,
-    InputRecord,
-    InputTopic,
-    Manifest,
-    OutputRecord,
-)
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord
 from tidemark.formats.faults import Fault
+from tidemark.formats.manifest import InputTopic, Manifest
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import WAIVABLE
 

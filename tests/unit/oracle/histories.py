@@ -21,17 +21,9 @@ import msgspec
 from tests.unit.oracle.naive import Naive, Row
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import (
-    Batch,
-    ExecutorAssignment,
-    InputRecord,
-    InputTopic,
-    Manifest,
-    OutputRecord,
-    StateInfo,
-    StateRow,
-)
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
 from tidemark.formats.faults import Fault
+from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import WAIVABLE
 

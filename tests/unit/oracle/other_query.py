@@ -14,7 +14,8 @@ import msgspec
 
 from tests.unit.oracle.histories import LEFT_TOPIC, QUERY, RIGHT_TOPIC, Run, contract
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, OutputRecord
+from tidemark.formats.evidence import Batch, InputRecord, OutputRecord
+from tidemark.formats.manifest import InputTopic, Manifest
 from tidemark.oracle.coverage import WAIVABLE
 from tidemark.oracle.expectation import prediction_of
 from tidemark.oracle.input.history import History, first_of, read_history, right_of

@@ -30,7 +30,8 @@ from tidemark.campaigns.random_cases import (
 )
 from tidemark.campaigns.state_stores import named
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Term, WatermarkPolicy
-from tidemark.formats.evidence import Batch, InputRecord, InputTopic, Manifest, StateInfo
+from tidemark.formats.evidence import Batch, InputRecord
+from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.formats.trace import Record
 from tidemark.oracle.input.history import Disposition, first_of, read_history, right_of
 from tidemark.runner.run_options import SINKS

@@ -14,7 +14,8 @@ import pytest
 
 from tests.golden.judging import EVIDENCE, FACTS
 from tests.unit.oracle.audits import AuditOf
-from tidemark.formats.evidence import Manifest, OutputRecord, RunDirectory
+from tidemark.formats.evidence import OutputRecord, RunDirectory
+from tidemark.formats.manifest import Manifest
 
 pytestmark = [pytest.mark.not_smoke]
 

@@ -16,7 +16,8 @@ from tests.unit.oracle.histories import Run
 from tests.unit.oracle.test_any_contract import drawn
 from tests.unit.oracle.test_audit_of_drawn_cases import LEVELS, WithOutput
 from tests.unit.oracle.test_audit_of_recorded_runs import SOUND
-from tidemark.formats.evidence import Manifest, RunDirectory, StateRow
+from tidemark.formats.evidence import RunDirectory, StateRow
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.input.history import empty_history
 
 CASES_PER_SEED = 3

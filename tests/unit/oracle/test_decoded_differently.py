@@ -18,7 +18,8 @@ from tests.unit.oracle.audits import AuditOf, as_exactly_once
 from tests.unit.oracle.histories import LEFT_TOPIC, Run
 from tests.unit.oracle.naive import Row
 from tidemark.formats.contract import Bound
-from tidemark.formats.evidence import InputRecord, OutputRecord, RunDirectory, StateInfo, StateRow
+from tidemark.formats.evidence import InputRecord, OutputRecord, RunDirectory, StateRow
+from tidemark.formats.manifest import StateInfo
 from tidemark.formats.seal import seal
 from tidemark.formats.trace import TraceReader, write_trace
 from tidemark.oracle.findings import Finding

@@ -13,7 +13,8 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
 from tests.unit.oracle.test_oracles import random_run
-from tidemark.formats.evidence import ExecutorAssignment, StateInfo, StateRow
+from tidemark.formats.evidence import ExecutorAssignment, StateRow
+from tidemark.formats.manifest import StateInfo
 from tidemark.oracle.compare.state_locality import Locality
 from tidemark.oracle.findings import EXAMPLES_KEPT
 

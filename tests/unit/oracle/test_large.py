@@ -25,7 +25,8 @@ from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats import trace
 from tidemark.formats.chain import is_chain
 from tidemark.formats.contract import Contract, Delivery, JoinKind
-from tidemark.formats.evidence import InputTopic, OutputRecord, RunDirectory, StateRow
+from tidemark.formats.evidence import OutputRecord, RunDirectory, StateRow
+from tidemark.formats.manifest import InputTopic
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_run
 from tidemark.formats.trace import Header, TopicSpec, TraceReader, write_trace

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.oracle.histories import Run, contract
 from tidemark.formats.contract import Filter, Term, WatermarkPolicy
-from tidemark.formats.evidence import StateInfo, StateRow
+from tidemark.formats.evidence import StateRow
+from tidemark.formats.manifest import StateInfo
 from tidemark.oracle.spark.pushdown import place
 
 OF_KEY, OF_OTHER = Filter("user", ">=", 5), Filter("price", ">=", 5)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from tidemark.formats import parquet, trace
 from tidemark.formats.contract import Bound, Contract, Delivery, Filter, JoinKind, Output, Side
-from tidemark.formats.evidence import FORMAT, InputTopic, Manifest
+from tidemark.formats.evidence import FORMAT
+from tidemark.formats.manifest import InputTopic, Manifest
 from tidemark.formats.scans import pick, scan_of
 from tidemark.formats.storage import store_trace
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace

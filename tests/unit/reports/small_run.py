@@ -7,15 +7,9 @@ from pathlib import Path
 import msgspec
 
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
-from tidemark.formats.evidence import (
-    Batch,
-    ExecutorAssignment,
-    InputTopic,
-    Manifest,
-    OutputRecord,
-    RunDirectory,
-)
+from tidemark.formats.evidence import Batch, ExecutorAssignment, OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.manifest import InputTopic, Manifest
 from tidemark.formats.trace import Header, Record, TopicSpec, write_trace
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.causes.cause_lines import Cause

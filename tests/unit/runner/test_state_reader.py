@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidemark.formats.evidence import StateInfo
+from tidemark.formats.manifest import StateInfo
 from tidemark.runner.state_reader import chosen, what_ran
 from tidemark.sparkfiles.checkpoint import Checkpoint
 

@@ -17,18 +17,9 @@ from typing import Any
 from tidemark.campaigns.case import NO_DATA, Case
 from tidemark.campaigns.state_stores import FORMAT as STATE_FORMAT
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import (
-    FORMAT,
-    Batch,
-    ExecutorAssignment,
-    InputRecord,
-    InputTopic,
-    Manifest,
-    OutputRecord,
-    StateInfo,
-    StateRow,
-)
+from tidemark.formats.evidence import FORMAT, Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
 from tidemark.formats.faults import Fault
+from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.formats.trace import Record
 from tidemark.formats.watermark import WatermarkTracker
 from tidemark.oracle.input.history import Disposition, History, read_batches, read_history

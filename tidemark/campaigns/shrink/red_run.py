@@ -23,7 +23,8 @@ from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import UsageError
 from tidemark.formats.chain import is_chain
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import Manifest, RunDirectory, open_run
+from tidemark.formats.evidence import RunDirectory, open_run
+from tidemark.formats.manifest import Manifest
 from tidemark.formats.project_files import PROJECT
 from tidemark.formats.trace import Record, TraceReader
 from tidemark.oracle import judge

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark.formats.audited_query import AuditedQuery
-from tidemark.formats.evidence import Batch, InputRecord, Manifest
+from tidemark.formats.evidence import Batch, InputRecord
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.audit.state_knowledge import StateKnowledge, from_state, without_state
 from tidemark.oracle.input.history import (
     BatchRows,

@@ -14,8 +14,9 @@ from typing import Any
 from tidemark.formats import chain
 from tidemark.formats.chain import Chain
 from tidemark.formats.events import decode_object, time_reader
-from tidemark.formats.evidence import Batch, InputRecord, Manifest
+from tidemark.formats.evidence import Batch, InputRecord
 from tidemark.formats.field_values import value_reader
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.input.unreadable import Readable

@@ -24,15 +24,9 @@ import msgspec
 import numpy as np
 
 from tidemark.formats.contract import PRESERVED, Contract, Side
-from tidemark.formats.evidence import (
-    Batch,
-    ExecutorAssignment,
-    InputRecord,
-    Manifest,
-    OutputRecord,
-    StateRow,
-)
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
 from tidemark.formats.faults import Fault
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.input.columns import ColumnReader, Columns
 from tidemark.oracle.input.compared_values import ComparedValues
 from tidemark.oracle.input.rest import Rest

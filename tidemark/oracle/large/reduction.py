@@ -16,9 +16,10 @@ from typing import Any, cast
 import numpy as np
 
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, Manifest, OutputRecord, StateRow
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
 from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.formats.input_offsets import records_in
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest

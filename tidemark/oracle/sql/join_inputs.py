@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tidemark.formats.evidence import Batch, Manifest
+from tidemark.formats.evidence import Batch
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.input.history import Disposition, History
 from tidemark.oracle.spark.time_ranges import LEFT, NULL_TIME_US, RIGHT
 
