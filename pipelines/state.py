@@ -4,12 +4,14 @@ Each row of the state becomes a line of JSON (``state.jsonl`` in ``tidemark/form
 decides which columns the state has: a column is found by its name in the contract, and is NULL if the state lacks it.
 
 Stores (Spark 4.2): ``SIDE-keyWithIndexToValue`` in state formats 1 to 3, ``SIDE-keyWithTsToValues`` in format 4; the
-last column of both is ``matched``. From format 3 on, all of them share one store, so ``state-metadata`` does not
-tell them apart.
+last column of both is ``matched``. Beside them are ``SIDE-keyToNumValues``, which counts the rows of each key, and in
+format 4 ``SIDE-tsWithKey``, which has each key and time in the order of times, and counts nothing. A key without rows
+is in neither. From format 3 on, all of them share one store, so ``state-metadata`` does not tell them apart.
 """
 
 from __future__ import annotations
 
+import json
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from pyspark.sql.functions import array, col, lit, struct, to_json, unix_micros
 from pyspark.sql.types import StructType, TimestampType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
@@ -40,33 +42,100 @@ def write_state(session: SparkSession, checkpoint: str, contract: Contract, want
     """Write the rows of the state after each of ``wanted["batches"]`` to the file ``wanted["path"]``.
 
     ``wanted["format"]`` is the join's state format. ``wanted["until_us"]``, if it is there, leaves out the rows with a
-    later time. Returns the number of rows. Raises ``StateProblem``, and Spark's errors.
+    later time. ``wanted["keys_path"]``, if it is there, is the file for the keys (``state_keys.jsonl``). Returns the
+    number of rows. Raises ``StateProblem``, and Spark's errors.
     """
     if int(session.version.partition(".")[0]) < FIRST_WITH_READER:
         raise StateProblem(f"Spark {session.version} has no data source that reads a state")
-    operator = _operator(session, checkpoint)
-    kind = "keyWithTsToValues" if wanted["format"] >= FIRST_BY_TIME else "keyWithIndexToValue"
+    stores = _Stores(session, checkpoint, _operator(session, checkpoint), wanted["format"])
     refs = contract.output.left_ref, contract.output.right_ref
     window = contract.bound.window_ms is not None
     parts: list[DataFrame] = []
-    known: dict[str, Column] = {}
+    known: dict[str, tuple[Column, Column]] = {}
     for batch in wanted["batches"]:
         for name, side, ref in zip(("left", "right"), (contract.left, contract.right), refs, strict=True):
-            source = session.read.format("statestore").option("operatorId", operator).option("batchId", batch)
-            rows = source.option("storeName", f"{name}-{kind}").load(checkpoint)
+            rows = stores.read(batch, name, stores.rows)
             if name not in known:  # the same after every batch; reading the schema takes an analysis by Spark
-                known[name] = _line(rows.schema["value"].dataType, side, ref, window=window)
-            line = rows.withColumns({"batch": lit(batch), "side": lit(name)}).select(
-                known[name].alias("line")
-            )
+                known[name] = (
+                    _line(rows.schema["value"].dataType, side, ref, window=window),
+                    _key(rows.schema["key"].dataType),
+                )
+            line, key = known[name]
+            found = rows.select(key.alias("state_key"), "batch", "side", line.alias("line"))
             if (until_us := wanted.get("until_us")) is not None:
-                line = line.where(col("line.time_us").isNull() | (col("line.time_us") <= lit(until_us)))
-            parts.append(line.select(to_json("line", {"ignoreNullFields": "false"})))
-    lines = reduce(lambda some, more: some.union(more), parts).collect() if parts else []
-    part = Path(f"{wanted['path']}.part")
-    part.write_text("".join(f"{line}\n" for (line,) in lines))
-    part.replace(wanted["path"])
+                found = found.where(col("line.time_us").isNull() | (col("line.time_us") <= lit(until_us)))
+            text = to_json("line", {"ignoreNullFields": "false"})
+            parts.append(found.select("batch", "side", "state_key", text, lit(None).cast("bigint")))
+            if "keys_path" in wanted:
+                counted = stores.read(batch, name, stores.keys).select(
+                    "batch", "side", key, lit(None).cast("string"), stores.count
+                )
+                parts.append(counted)
+    found_parts = reduce(lambda some, more: some.union(more), parts).collect() if parts else []
+    lines = [line for *_, line, _ in found_parts if line is not None]
+    _write(wanted["path"], lines)
+    if "keys_path" in wanted:
+        _write(wanted["keys_path"], map(json.dumps, state_keys(found_parts, contract)))
     return len(lines)
+
+
+class _Stores:
+    """The stores of a join: ``rows`` has its rows, ``keys`` its keys, with what ``count`` says of each."""
+
+    def __init__(self, session: SparkSession, checkpoint: str, operator: int, form: int) -> None:
+        self._source = session.read.format("statestore").option("operatorId", operator)
+        self._checkpoint = checkpoint
+        by_time = form >= FIRST_BY_TIME
+        self.rows, self.keys = (
+            ("keyWithTsToValues", "tsWithKey") if by_time else ("keyWithIndexToValue", "keyToNumValues")
+        )
+        self.count = lit(1).cast("bigint") if by_time else col("value.value")
+
+    def read(self, batch: int, side: str, store: str) -> DataFrame:
+        """A store of a side after a batch, with ``batch`` and ``side`` as columns."""
+        source = self._source.option("batchId", batch).option("storeName", f"{side}-{store}")
+        return source.load(self._checkpoint).withColumns({"batch": lit(batch), "side": lit(side)})
+
+
+def state_keys(found: Iterable[Sequence[Any]], contract: Contract) -> Iterator[dict[str, Any]]:
+    """The lines of ``state_keys.jsonl``, of what was read: batch, side, key of the state, row or ``None``, count.
+
+    A key is named by its rows, because the key of the state may have the event time or the window in it, and has its
+    parts in the order of the query's condition. A key without rows is named by its parts.
+    """
+    rows: dict[tuple[int, str, str], tuple[Any, set[int | None]]] = {}
+    counts: dict[tuple[int, str, str], int] = {}
+    for batch, side, state_key, line, count in found:
+        place = batch, side, state_key
+        if line is None:
+            counts[place] = counts.get(place, 0) + count
+        else:
+            row = json.loads(line)
+            rows.setdefault(place, (row["key"], set()))[1].add(row["time_us"])
+    for place, count in counts.items():
+        batch, side, state_key = place
+        key, times = rows.get(place) or _named(json.loads(state_key), len(contract.left.keys))
+        time_us = next(iter(times)) if len(times) == 1 else None
+        yield {"batch": batch, "side": side, "key": key, "time_us": time_us, "count": count}
+
+
+def _named(parts: dict[str, Any], keys: int) -> tuple[list[str | None] | None, set[int | None]]:
+    """Key and time of a key of the state, as far as its parts tell them."""
+    time_us = parts.pop("__event_time", None)
+    texts = [part if part is None else str(part) for part in parts.values() if not isinstance(part, dict)]
+    return (texts if len(texts) == len(parts) == keys else None), {time_us}
+
+
+def _write(path: str, lines: Iterable[str]) -> None:
+    part = Path(f"{path}.part")
+    part.write_text("".join(f"{line}\n" for line in lines))
+    part.replace(path)
+
+
+def _key(key: DataType) -> Column:
+    """The text of a key of the state, which is the same in all stores; the index of a row is no part of it."""
+    names = [name for name in key.names if name != "index"] if isinstance(key, StructType) else []
+    return to_json(struct(*[col(f"key.`{name}`") for name in names]), {"ignoreNullFields": "false"})
 
 
 def _operator(session: SparkSession, checkpoint: str) -> int:

@@ -13,7 +13,7 @@ from tidemark.oracle import judge
 
 pytestmark = [pytest.mark.e2e]
 
-ENGINE = {"lost_state", "leaked_state", "wrong_flags", "wrong_metrics"}
+ENGINE = {"lost_state", "leaked_state", "wrong_flags", "wrong_counts", "wrong_metrics"}
 STORE = "spark.sql.streaming.stateStore"
 FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 GATE = "spark.sql.streaming.join.stateFormatV4.enabled=true"
@@ -45,6 +45,7 @@ def test_the_state_of_each_format_is_what_the_rules_give(join, pace, form, chang
     ran = spark_account.format, spark_account.provider, spark_account.changelog
     assert ran == (form, "RocksDBStateStoreProvider", changelog)
     assert len(spark_account.state_batches) == 4
+    assert spark_account.count_batches == spark_account.state_batches
     assert spark_account.metric_batches == verdict.counts["batches"]
     assert spark_account.locality.stayed + spark_account.locality.moved > 0
     assert set(spark_account.times_ms) == {"updates", "removals", "commits"}
@@ -73,6 +74,7 @@ def test_damaged_state_is_found_by_its_name(run_pipeline, tmp_path):
     assert judged("state", rows[1:]) == {"lost_state": 1}
     assert judged("state", [*rows, stale]) == {"leaked_state": 1}
     assert judged("state", flipped) == {"wrong_flags": 1}
+    assert judged("state_keys", list(run.state_keys())[1:]) == {"wrong_counts": 1}
     assert judged("progress", reports) == {"wrong_metrics": 1}
 
 

@@ -20,7 +20,7 @@ from tests.golden.judging import EVIDENCE, FACTS, TEXTS, Expectations, judge_aga
 from tidemark.formats.evidence import open_run
 from tidemark.formats.jsonlines import open_lines
 
-KEPT = ("trace", "flush", "batches", "output", "state", "executors", "faults", "progress")
+KEPT = ("trace", "flush", "batches", "output", "state", "state_keys", "executors", "faults", "progress")
 """The files that a judgement reads, besides the manifest."""
 PATH = re.compile(rb"(?<![\w/])/(?:[\w.+-]+/)+")
 """Where files were, on the machine that made the run."""

@@ -41,6 +41,7 @@ class Copy:
         self.output = list(run.output())
         self.trace = run.file("trace").read_bytes()
         self.state = list(run.state() or ())
+        self.state_keys = list(run.state_keys() or ())
         self.progress = run.progress()
         self._path = path
 
@@ -60,6 +61,8 @@ class Copy:
         run.write_lines("batches", self.batches)
         run.write_lines("output", self.output)
         run.write_lines("state", self.state)
+        if self.state_keys:
+            run.write_lines("state_keys", self.state_keys)
         run.write_lines("progress", self.progress)
         run.file("trace").write_bytes(self.trace)
         return run

@@ -56,6 +56,25 @@ def record_that_only_the_state_has(copy: Copy) -> None:
     made_unreadable(copy, SIDES.index(row.side), *row.ref)
 
 
+def count_too_high(copy: Copy) -> None:
+    """Of a key that has rows."""
+    at = len(copy.state_keys) // 2
+    copy.state_keys[at] = change(copy.state_keys[at], count=copy.state_keys[at].count + 1)
+
+
+def key_without_count(copy: Copy) -> None:
+    """The rows of the key are there; Spark does not find them."""
+    del copy.state_keys[len(copy.state_keys) // 2]
+
+
+def gone_key_counted(copy: Copy) -> None:
+    """A key is counted after the last batch, long after its rows were removed."""
+    last = copy.state[-1].batch
+    there = {(row.side, row.key) for row in copy.state if row.batch == last}
+    gone = next(key for key in copy.state_keys if (key.side, key.key) not in there)
+    copy.state_keys.append(change(gone, batch=last))
+
+
 def _count(copy: Copy, metric: str, more: int) -> None:
     for report in copy.progress:
         for operator in report["stateOperators"]:
@@ -91,6 +110,9 @@ STATE_EVIDENCE = {
         record_that_only_the_state_has, "decoded_differently"
     ),
     "matched flag turned": Damaged(flag_turned, "wrong_flags", OUTER),
+    "count of a key too high": Damaged(count_too_high, "wrong_counts"),
+    "key without a count": Damaged(key_without_count, "wrong_counts"),
+    "count of a key that is gone": Damaged(gone_key_counted, "wrong_counts"),
     "late row not counted": Damaged(late_row_not_counted, "wrong_metrics", late=True),
     "stored row counted twice": Damaged(row_counted_twice, "wrong_metrics"),
     "removed row not counted": Damaged(removal_not_counted, "wrong_metrics", COUNTED),

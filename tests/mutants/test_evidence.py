@@ -37,6 +37,7 @@ def test_damaged_evidence_is_caught_by_name(join, late, recorded, tmp_path, scor
     assert set(naive.outcomes(run, sound).values()) == {naive.FALSE_POSITIVE if late else naive.SURVIVED}
     survived = {}
     assert list(run.state() or ()), "the state was not read"
+    assert list(run.state_keys() or ()), "the counts of its keys were not read"
     for name, mutant in {**EVIDENCE, **STATE_EVIDENCE}.items():
         if join not in mutant.joins or late != mutant.late:
             continue

@@ -227,6 +227,7 @@ STATE = {
 }
 OF_OTHERS = {
     "state": STATE | {"batch": 9},
+    "state_keys": {"batch": 9, "side": "left", "key": ["v"], "time_us": None, "count": 1},
     "faults": {
         "component": "driver",
         "action": "kill",
@@ -245,6 +246,12 @@ def test_what_is_of_a_batch_that_never_was_is_refused(run, name):
     write(run, name, [OF_OTHERS[name]])
 
     assert refused(run) == "record 1: batch 9 was never planned"
+
+
+def test_a_count_below_0_is_refused(run):
+    write(run, "state_keys", [OF_OTHERS["state_keys"] | {"batch": 0, "count": -1}])
+
+    assert refused(run) == "record 1: count is -1"
 
 
 @pytest.mark.parametrize("number", ["x", None, 1.5, True])

@@ -145,7 +145,7 @@ def test_a_link_in_the_place_of_a_sealed_file_is_refused(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["trace", "flush", "batches", "output", "state", "faults", "progress", "executors"]
+    "name", ["trace", "flush", "batches", "output", "state", "state_keys", "faults", "progress", "executors"]
 )
 @pytest.mark.parametrize(
     "make", [os.mkfifo, os.mkdir, lambda path: os.symlink(path.name, path)], ids=["pipe", "folder", "loop"]
@@ -189,7 +189,7 @@ def test_a_file_with_another_number_of_records_than_the_manifest_says_is_refused
     assert refused(run).detail == f"it has {there} records; the manifest says that it has {there + 1}"
 
 
-@pytest.mark.parametrize("name", ["state", "faults", "progress", "executors"])
+@pytest.mark.parametrize("name", ["state", "state_keys", "faults", "progress", "executors"])
 def test_a_file_that_the_manifest_counts_and_that_is_gone_is_refused(run, name):
     error = refused(with_records(run, **{name: 7}))
 

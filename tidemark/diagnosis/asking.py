@@ -21,7 +21,7 @@ from tidemark.diagnosis.observed import Came, Identities, Observed, observe
 from tidemark.diagnosis.setting import NullKeys, OutputReading, Setting
 from tidemark.errors import TidemarkError
 from tidemark.formats.contract import Contract
-from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateKey, StateRow
 from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.oracle.compare.spark_account import check_spark_account
@@ -63,6 +63,8 @@ class KeptEvidence:
         self._faults, self._progress = list(run.faults()), list(run.progress())
         state = run.state()
         self._state = None if state is None else list(state)
+        keys = run.state_keys()
+        self._state_keys = None if keys is None else list(keys)
         self._assignments = list(run.executor_assignments())
 
     def inputs(self) -> list[InputRecord]:
@@ -88,6 +90,10 @@ class KeptEvidence:
     def state(self) -> list[StateRow] | None:
         """As ``Evidence``."""
         return self._state
+
+    def state_keys(self) -> list[StateKey] | None:
+        """As ``Evidence``."""
+        return self._state_keys
 
     def executor_assignments(self) -> list[ExecutorAssignment]:
         """As ``Evidence``."""

@@ -56,6 +56,14 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     ``batch`` is committed, and the rows are those in the state at its end. ``time_us`` is the event time, or the end of
     its window; ``ref`` is partition and offset of the input record. A field that the state lacks is ``null``.
 
+``state_keys.jsonl``  the keys of that state, one line per key, with Spark's count of its rows; may be missing::
+
+    {"batch": 3, "side": "left", "key": ["u7", null], "time_us": null, "count": 2}
+
+    ``count`` is the number of ``keyToNumValues``; in state format 4, which counts no rows, there is a line per key and
+    time, and ``count`` is 1. ``time_us`` is that of the key's rows, ``null`` if they have several. ``key`` is ``null``
+    if it is not known. A key that Spark does not count has no line.
+
 ``executors.jsonl``  which executor ran the join on each state partition; may be missing::
 
     {"batch": 4, "executors": {"0": "1", "1": "0"}, "lost": ["2"]}
@@ -111,6 +119,7 @@ from tidemark.atomic_files import write_atomically
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.chain import Chain, read_contract
 from tidemark.formats.consistency import (
+    LONG_END,
     batch_problem,
     manifest_problem,
     of_known_batch,
@@ -132,7 +141,7 @@ T = TypeVar("T")
 FORMAT = 2
 TRACES = ("trace", "flush")
 """The files whose first line is a header."""
-COUNTED = (*TRACES, "batches", "output", "state", "executors", "faults", "progress")
+COUNTED = (*TRACES, "batches", "output", "state", "state_keys", "executors", "faults", "progress")
 """The files whose records the manifest counts."""
 
 
@@ -175,6 +184,16 @@ class StateRow(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=Fals
     time_us: int | None = None
     ref: tuple[int, int] | None = None
     matched: bool | None = None
+
+
+class StateKey(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """A line of ``state_keys.jsonl``."""
+
+    batch: int
+    side: Literal["left", "right"]
+    key: tuple[str | None, ...] | None = None
+    time_us: int | None = None
+    count: int
 
 
 class ExecutorAssignment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -332,15 +351,27 @@ class RunDirectory:
                     f"it is missing; the manifest says that the state was read after batches {short(info.batches)}",
                 )
             return None
-        committed = self._committed()
+        return self._checked("state", self._lines("state", StateRow), self._state_problem())
+
+    def state_keys(self) -> Iterator[StateKey] | None:
+        """The keys of the state, with Spark's count of the rows of each, or ``None`` if they were not read."""
+        if not self._is_there("state_keys"):
+            return None
+        return self._checked("state_keys", self._lines("state_keys", StateKey), self._state_problem())
+
+    def _state_problem(self) -> Callable[[StateRow | StateKey], str]:
+        """A function that says what is wrong with the batch of a line of the state."""
+        committed, info = self._committed(), self.manifest.state
         asked = None if info is None else set(info.batches)
 
-        def problem(row: StateRow) -> str:
+        def problem(row: StateRow | StateKey) -> str:
             if asked is not None and row.batch not in asked:
                 return f"the manifest does not say that the state was read after batch {row.batch}"
+            if isinstance(row, StateKey) and not 0 <= row.count < LONG_END:
+                return f"count is {row.count}"
             return of_known_batch(row.batch, committed, is_committed=True)
 
-        return self._checked("state", self._lines("state", StateRow), problem)
+        return problem
 
     def executor_assignments(self) -> list[ExecutorAssignment]:
         """Which executor had which state partition, by batch; empty if that is not known."""

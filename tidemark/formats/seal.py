@@ -36,7 +36,7 @@ UNSEALED = (NAME, "verdict.json", "report.html")
 """The seal itself, and what is made of the evidence anew."""
 READ_BY_NAME = (
     "manifest", "contract", "pipeline", "functions", "trace", "flush", "decoded_trace", "decoded_flush", "batches",
-    "output", "state", "executors", "faults", "progress", "project",
+    "output", "state", "state_keys", "executors", "faults", "progress", "project",
 )  # fmt: skip
 """Stems of files that say what a run was: one of these that the seal does not have was added afterwards."""
 _SHOWN = 5

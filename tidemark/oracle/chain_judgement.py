@@ -91,7 +91,7 @@ class _ChainJudgement(Judgement):
         history, faults = self.history, list(run.faults())
         self.check_gaps(history.gaps)
         # Nothing of a chain is compared with these, but what is broken is said.
-        deque(chain_of(run.executor_assignments(), run.state() or ()), maxlen=0)
+        deque(chain_of(run.executor_assignments(), run.state() or (), run.state_keys() or ()), maxlen=0)
         self.inconclusive += told_otherwise(history.manifest, run.batches(), run.progress())
         self.inconclusive += filter(None, [not_compared(history.manifest.versions)])
         asked = chain_coverage.asked(history, faults)

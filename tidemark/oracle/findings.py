@@ -136,6 +136,15 @@ directory.
     Next: ``tidemark run PIPELINE`` with the same seed and another state format, by
     ``--conf spark.sql.streaming.join.stateFormatVersion=3`` and a RocksDB provider.
 
+``wrong_counts``
+    Spark's state counts other rows of a key than its rules keep, and other ones than the state has: it finds the rows
+    of a key by their count. In state format 4, which counts none: a key and time are missing in its order of times, by
+    which it evicts, or are there without rows.
+    Example: the state after batch 3 counts two rows of the left key u7, and has three.
+    Usual causes: files of one state store that are of another batch than those of the others; a defect of the state
+    format.
+    Next: ``tidemark run PIPELINE`` with the same seed and another state format, as for ``wrong_flags``.
+
 ``wrong_metrics``
     Spark counts other rows stored, removed, dropped or kept than its rules give.
     Example: batch 2 reports ``numRowsDroppedByWatermark`` 3, and its input has 2 late rows.
@@ -180,6 +189,7 @@ PROPERTIES = (
     "lost_state",
     "leaked_state",
     "wrong_flags",
+    "wrong_counts",
     "wrong_metrics",
     "oracles_disagree",
 )

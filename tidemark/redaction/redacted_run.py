@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from tidemark.formats.evidence import (
     ExecutorAssignment,
     OutputRecord,
     RunDirectory,
+    StateKey,
     StateRow,
     open_run,
 )
@@ -138,6 +139,9 @@ def _must_be_free(target: Path) -> None:
         )
 
 
+Kept = TypeVar("Kept", StateRow, StateKey)
+
+
 class _RunRedaction:
     """One run directory."""
 
@@ -161,6 +165,8 @@ class _RunRedaction:
             write_records(self._path("output"), OutputRecord, map(self._output_record, self._run.output()))
         if (state := self._run.state()) is not None:
             write_records(self._path("state"), StateRow, map(self._state_row, state))
+        if (keys := self._run.state_keys()) is not None:
+            self._target.write_lines("state_keys", map(self._state_row, keys))
         self._write_small_files()
         contract = self._records.contract()
         self._target.write_json("contract", contract)
@@ -239,7 +245,7 @@ class _RunRedaction:
             headers=kept_headers(record.headers, self._manifest.query_id, self._pseudonyms),
         )  # fmt: skip
 
-    def _state_row(self, row: StateRow) -> StateRow:
+    def _state_row(self, row: Kept) -> Kept:
         key = None if row.key is None else self._records.state_key(row.side, row.key)
         return msgspec.structs.replace(row, key=key)
 

@@ -84,6 +84,9 @@ class FewRecords:
         """The rows of the state of chosen records, and one of each batch and side, which shows what rows have."""
         return self.kept
 
+    def state_keys(self) -> None:
+        """They are not looked at."""
+
     def executor_assignments(self) -> Sequence[ExecutorAssignment]:
         """As they are."""
         return self._run.executor_assignments()

@@ -47,7 +47,8 @@ def _compared(spark_account: SparkAccount) -> str:
     if not batches:
         return f"counts only, {counted}"
     after = f"after {'batches' if len(batches) > 1 else 'batch'} {', '.join(map(str, batches))}"
-    return f"rows {after}; counts {counted}" if spark_account.metric_batches else f"rows {after}"
+    what = "rows and the counts of their keys" if spark_account.count_batches else "rows"
+    return f"{what} {after}; counts {counted}" if spark_account.metric_batches else f"{what} {after}"
 
 
 def _some(texts: Sequence[str]) -> str:

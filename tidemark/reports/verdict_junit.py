@@ -23,7 +23,7 @@ from tidemark.reports.reported_runs import ReportedRun
 from tidemark.reports.run_index import took_s
 from tidemark.reports.shown_text import xml_text
 
-OF_STATE = ("lost_state", "leaked_state", "wrong_flags")
+OF_STATE = ("lost_state", "leaked_state", "wrong_flags", "wrong_counts")
 OF_NULL_ROWS = ("missing_nulls", "premature_nulls", "nulls_for_matched_rows")
 CONCLUSIVE, EVIDENCE = "conclusive", "evidence"
 _COUNTED = ("failure", "error", "skipped")
@@ -125,6 +125,8 @@ def _not_shown(name: str, verdict: Verdict) -> str:
     account = verdict.spark_account
     if name in OF_STATE and (account is None or not account.state_batches):
         return "Spark's state was not compared"
+    if name == "wrong_counts" and (account is None or not account.count_batches):
+        return "Spark's counts of keys were not compared"
     if name == "wrong_metrics" and (account is None or not account.metric_batches):
         return "Spark's metrics were not compared"
     if name == "oracles_disagree" and len(verdict.oracles) < 2:

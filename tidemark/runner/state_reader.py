@@ -40,13 +40,17 @@ def read_state(
     *,
     most: int = BATCHES,
 ) -> StateInfo:
-    """Let the stopped query's program write ``state.jsonl``; an error is recorded in ``problem``."""
+    """Let the stopped query's program write ``state.jsonl`` and ``state_keys.jsonl``.
+
+    An error is recorded in ``problem``.
+    """
     info = StateInfo(batches=chosen(checkpoint.committed(), _too_large(reports), most))
     if info.batches:
         wanted = {
             "format": _format(checkpoint),
             "batches": info.batches,
             "path": str(folder.resolve() / "state.jsonl"),
+            "keys_path": str(folder.resolve() / "state_keys.jsonl"),
         }
         try:
             answer = ask(f"state {json.dumps(wanted)}", READ_S)

@@ -98,6 +98,9 @@ class AuditOf:
     def state(self) -> list[StateRow] | None:
         return self._state
 
+    def state_keys(self) -> None:
+        return None
+
     def executor_assignments(self) -> list[Any]:
         return []
 

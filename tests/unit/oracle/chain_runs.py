@@ -147,6 +147,9 @@ class ChainRun:
     def state(self) -> None:
         """It was not read."""
 
+    def state_keys(self) -> None:
+        """They were not read."""
+
     def executor_assignments(self) -> list[ExecutorAssignment]:
         """Nobody knows."""
         return []

@@ -21,7 +21,7 @@ import msgspec
 from tests.unit.oracle.naive import Naive, Row
 from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Output, Side
 from tidemark.formats.events import write_time
-from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateKey, StateRow
 from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.oracle import Verdict, judge
@@ -70,6 +70,7 @@ class Run:
         self.journal: list[Fault] = []
         self.reports: list[dict[str, Any]] = []
         self.kept: list[StateRow] | None = None
+        self.state_counts: list[StateKey] | None = None
         self.placed: list[ExecutorAssignment] = []
         self.info: StateInfo | None = None
 
@@ -233,6 +234,9 @@ class Run:
 
     def state(self) -> list[StateRow] | None:
         return self.kept
+
+    def state_keys(self) -> list[StateKey] | None:
+        return self.state_counts
 
     def executor_assignments(self) -> list[ExecutorAssignment]:
         return self.placed

@@ -61,6 +61,9 @@ class _Given(Run):
     def state(self) -> None:
         return None
 
+    def state_keys(self) -> None:
+        return None
+
     def executor_assignments(self) -> list[Any]:
         return []
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -13,14 +14,14 @@ import pytest
 from tests.unit.oracle.histories import LEFT_TOPIC, RIGHT_TOPIC, Run
 from tests.unit.oracle.naive import PRESERVED, Naive, Row
 from tests.unit.oracle.test_oracles import random_run
-from tidemark.formats.evidence import ExecutorAssignment, StateRow
+from tidemark.formats.evidence import ExecutorAssignment, StateKey, StateRow
 from tidemark.formats.manifest import StateInfo
 from tidemark.oracle.compare.state_locality import Locality
 from tidemark.oracle.findings import EXAMPLES_KEPT
 
 KINDS = ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
-ENGINE = {"lost_state", "leaked_state", "wrong_flags", "wrong_metrics"}
-NAMES = {"L": "left", "R": "right"}
+ENGINE = {"lost_state", "leaked_state", "wrong_flags", "wrong_counts", "wrong_metrics"}
+NAMES: dict[str, Literal["left", "right"]] = {"L": "left", "R": "right"}
 
 
 def with_engine(run: Run, *, form: int = 2, spark: str = "4.2.0") -> Run:
@@ -31,6 +32,7 @@ def with_engine(run: Run, *, form: int = 2, spark: str = "4.2.0") -> Run:
     )
     naive = run.naive()
     run.kept = [state_row(batch, row) for batch, rows in enumerate(naive.kept) for row in rows]
+    run.state_counts = list(counts_of(naive, form))
     run.reports = [report(naive, batch, form, spark) for batch in range(len(run.plans))]
     return run
 
@@ -40,6 +42,18 @@ def state_row(batch: int, row: Row) -> StateRow:
         batch=batch, side="left" if row.side == "L" else "right", key=(row.key,), time_us=row.us,
         ref=(0, row.number), matched=row.matched,
     )  # fmt: skip
+
+
+def counts_of(naive: Naive, form: int) -> Iterator[StateKey]:
+    """Of each key, or each key and time, how many rows it has; a state that is ordered by time counts none."""
+    for batch, rows in enumerate(naive.kept):
+        times: defaultdict[tuple[Any, ...], list[int | None]] = defaultdict(list)
+        for row in rows:
+            times[row.side, row.key, *((row.us or 0,) if form == 4 else ())].append(row.us)
+        for (side, key, *_), found in times.items():
+            time_us = found[0] if len(set(found)) == 1 else None
+            count = 1 if form == 4 else len(found)
+            yield StateKey(batch=batch, side=NAMES[side], key=(key,), time_us=time_us, count=count)
 
 
 def report(naive: Naive, batch: int, form: int, spark: str) -> dict[str, Any]:
@@ -152,6 +166,22 @@ def count(run: Run, batch: int, name: str, more: int) -> Run:
     return run
 
 
+def counted(run: Run, batch: int, side: str, more: int) -> Run:
+    """With another count of the first key; without it if that is none."""
+    counts = run.state_counts
+    assert counts is not None
+    at = next(n for n, key in enumerate(counts) if (key.batch, key.side) == (batch, side))
+    count = counts[at].count + more
+    counts[at : at + 1] = [msgspec.structs.replace(counts[at], count=count)] if count else []
+    return run
+
+
+def counted_too(run: Run, **key: Any) -> Run:
+    assert run.state_counts is not None
+    run.state_counts.append(StateKey(**key))
+    return run
+
+
 I1 = {"side": "left", "key": ("a",), "time_us": 10_000_000, "ref": (0, 0), "matched": True}
 DAMAGE: dict[str, tuple[set[str], Callable[[], Run]]] = {
     "a left row missing": ({"lost_state"}, lambda: drop(small(), 0, "left")),
@@ -178,6 +208,22 @@ DAMAGE: dict[str, tuple[set[str], Callable[[], Run]]] = {
     ),
     "a matched row unmarked": ({"wrong_flags"}, lambda: change(small(), 0, "left", matched=False)),
     "an unmatched row marked": ({"wrong_flags"}, lambda: change(marked(), 0, "left", matched=True)),
+    "a count too high": ({"wrong_counts"}, lambda: counted(small(), 0, "left", 1)),
+    "a key without a count": ({"wrong_counts"}, lambda: counted(small(), 0, "left", -1)),
+    "a key that is gone counted": (
+        {"wrong_counts"},
+        lambda: counted_too(small(), batch=3, side="left", key=("a",), count=1),
+    ),
+    "a key without a name counted": (
+        {"wrong_counts"},
+        lambda: counted_too(small(), batch=3, side="right", count=2),
+    ),
+    "no entry in the order of times": ({"wrong_counts"}, lambda: counted(small(form=4), 0, "right", -1)),
+    "an entry twice in the order of times": ({"wrong_counts"}, lambda: counted(small(form=4), 0, "left", 1)),
+    "an entry of a time that is gone": (
+        {"wrong_counts"},
+        lambda: counted_too(small(form=4), batch=3, side="left", key=("a",), time_us=10_000_000, count=1),
+    ),
     "a right row unmarked": (
         {"wrong_flags"},
         lambda: change(small("right_outer"), 0, "right", matched=False),
@@ -191,7 +237,7 @@ DAMAGE: dict[str, tuple[set[str], Callable[[], Run]]] = {
 
 
 def empty(run: Run) -> Run:
-    run.kept = []
+    run.kept, run.state_counts = [], []
     return run
 
 

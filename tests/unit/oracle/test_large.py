@@ -18,6 +18,7 @@ import zstandard
 
 from bench._large_evidence import make_large_run
 from tests.golden.judging import EVIDENCE, FACTS, names, read
+from tests.support.counted_keys import add_keys, keys_of
 from tests.support.tiers import every_day
 from tests.unit.oracle.test_any_contract import Drawn
 from tidemark.campaigns.random_cases import generate
@@ -309,6 +310,30 @@ def test_a_reduced_run_with_a_wrong_state_has_the_same_verdict(
     else:
         assert reduced == len(STATE_RUNS)
         assert verdicts["VALID"] == (damage == "flag")  # that of an inner join is not compared
+
+
+@pytest.mark.parametrize("name", ["left_outer", "inner"])
+@pytest.mark.parametrize(("damage", "wrong"), [("none", 0), ("high", 3), ("without", 3), ("gone", 1)])
+def test_wrong_counts_of_a_reduced_run_are_found_whatever_keys_were_chosen(
+    name: str, damage: str, wrong: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(shutil.copytree(EVIDENCE / name, tmp_path / name))
+    keys, rng = keys_of(run.state() or ()), random.Random(f"{name} {damage}")
+    if damage == "gone":
+        keys.append(msgspec.structs.replace(keys[0], key=("of nobody",)))
+    elif wrong:
+        for at in sorted(rng.sample(range(len(keys)), wrong), reverse=True):
+            count = keys[at].count + 1
+            keys[at : at + 1] = [msgspec.structs.replace(keys[at], count=count)] if damage == "high" else []
+    add_keys(run, keys)
+
+    whole, part, was_reduced = both(run, monkeypatch)
+
+    assert was_reduced
+    assert whole["findings_total"].get("wrong_counts", 0) == wrong
+    assert part["findings_total"] == whole["findings_total"]
+    assert part["spark_account"] == whole["spark_account"]
+    assert whole["spark_account"]["count_batches"] == whole["spark_account"]["state_batches"] != []
 
 
 def with_damaged_state(run: RunDirectory, damage: str) -> None:

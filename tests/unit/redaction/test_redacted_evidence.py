@@ -6,9 +6,11 @@ import json
 import shutil
 from collections import Counter
 
+import msgspec
 import pytest
 
 from tests.golden.judging import EVIDENCE, FACTS, names, read, run_command
+from tests.support.counted_keys import add_keys, keys_of
 from tests.support.shown_values import content_of, found_in, values_of
 from tests.support.tiers import every_day
 from tidemark.formats.evidence import RunDirectory
@@ -149,6 +151,23 @@ def test_what_a_broken_record_says_is_not_shown(tmp_path):
     assert "output.jsonl' cannot be read as evidence" in err
     assert "secret" not in out + err
     assert [path.name for path in tmp_path.iterdir()] == ["clear"]
+
+
+def test_the_keys_of_the_state_have_the_pseudonyms_of_its_rows(tmp_path):
+    source = RunDirectory(shutil.copytree(EVIDENCE / "left_outer", tmp_path / "clear"))
+    keys = keys_of(source.state())
+    keys[1] = msgspec.structs.replace(keys[1], count=keys[1].count + 1)
+    add_keys(source, keys)
+    redacted(source.path, tmp_path / "redacted")
+
+    made = RunDirectory(tmp_path / "redacted")
+    assert [(one.batch, one.side, one.count) for one in made.state_keys()] == [
+        (one.batch, one.side, one.count) for one in keys
+    ]
+    assert {one.key for one in made.state_keys()} == {row.key for row in made.state()}
+    assert {one.key for one in keys}.isdisjoint(one.key for one in made.state_keys())
+    assert judged(made.path) == judged(source.path)
+    assert judged(made.path)["findings_total"]["wrong_counts"] == 1
 
 
 def test_evidence_that_contradicts_its_manifest_is_not_redacted(tmp_path):

@@ -17,7 +17,15 @@ from typing import Any
 from tidemark.campaigns.case import NO_DATA, Case
 from tidemark.campaigns.state_stores import FORMAT as STATE_FORMAT
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import FORMAT, Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
+from tidemark.formats.evidence import (
+    FORMAT,
+    Batch,
+    ExecutorAssignment,
+    InputRecord,
+    OutputRecord,
+    StateKey,
+    StateRow,
+)
 from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.formats.trace import Record
@@ -80,6 +88,10 @@ class PredictedRun:
 
     def state(self) -> Iterable[StateRow] | None:
         """It was not read."""
+        return None
+
+    def state_keys(self) -> Iterable[StateKey] | None:
+        """They were not read."""
         return None
 
     def executor_assignments(self) -> Sequence[ExecutorAssignment]:

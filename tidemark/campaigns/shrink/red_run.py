@@ -32,7 +32,7 @@ from tidemark.oracle.findings import Finding
 from tidemark.runner.run_options import SINKS
 from tidemark.runner.state_reader import BATCHES
 
-OF_STATE = ("lost_state", "leaked_state", "wrong_flags")
+OF_STATE = ("lost_state", "leaked_state", "wrong_flags", "wrong_counts")
 OWN_PROGRAM = ("--app", "--py-files", "--jars", "--packages", "--functions", "--registry")
 """What a run was given that a warm driver cannot be given."""
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from tidemark.formats.contract import PRESERVED
 from tidemark.oracle.compare.state_comparison import PredictedState, StateComparison
+from tidemark.oracle.compare.state_counts import CountComparison
 from tidemark.oracle.compare.state_locality import Locality, locality
 from tidemark.oracle.compare.unread_records import UnreadRecords
 from tidemark.oracle.findings import Finding, FindingLog
@@ -47,7 +48,9 @@ METRICS = {
 class SparkAccount(msgspec.Struct, kw_only=True):
     """``spark_account`` of the verdict.
 
-    ``state_batches`` are the batches whose state was compared, ``metric_batches`` how many reports were; ``rows`` sums
+    ``state_batches`` are the batches whose state was compared, ``count_batches`` those whose counts of keys were (older
+    evidence has none),
+    ``metric_batches`` how many reports were; ``rows`` sums
     what Spark reported (``kept`` is the most of any batch); ``times_ms`` has the least, the median and the most of the
     batches; ``notes`` say what was not compared, and why.
     """
@@ -56,6 +59,7 @@ class SparkAccount(msgspec.Struct, kw_only=True):
     provider: str | None = None
     changelog: bool | None = None
     state_batches: list[int] = []
+    count_batches: list[int] | msgspec.UnsetType = msgspec.UNSET
     metric_batches: int = 0
     rows: dict[str, int] = {}
     times_ms: dict[str, tuple[int, int, int]] = {}
@@ -82,15 +86,7 @@ def check_spark_account(
     executor_assignments, reports = run.executor_assignments(), _reports(progress)
     spark_account.locality = locality(executor_assignments) if executor_assignments else None
     spark_account.rows, spark_account.times_ms = _sums(reports), _times(reports)
-    state = run.state()
-    if state is None:
-        why = f": {info.note}" if info is not None and info.note else ""
-        spark_account.notes.append(f"the state was not read{why}")
-    else:
-        asked = info.batches if info is not None else []
-        comparison = StateComparison(history, prediction, finding_log, UnreadRecords(history, run.inputs))
-        spark_account.state_batches = comparison.run(state, asked)
-        history.inconclusive += comparison.inconclusive
+    _compare_state(history, prediction, run, spark_account, finding_log)
     if not reports:
         spark_account.notes.append("there is no progress report of one join: its metrics were not compared")
     history.inconclusive += _untold(progress, reports)
@@ -105,6 +101,29 @@ def check_spark_account(
             spark_account.metric_batches += 1
             _compare(batch, report, expected.of(batch), finding_log)
     return spark_account
+
+
+def _compare_state(
+    history: History, prediction: Prediction, run: Evidence, account: SparkAccount, finding_log: FindingLog
+) -> None:
+    """Compare rows and counts of the state."""
+    info = history.manifest.state
+    state, read_keys = run.state(), run.state_keys()
+    keys = (
+        None if read_keys is None else list(read_keys)
+    )  # what is broken is said, also where no row was read
+    if state is None:
+        why = f": {info.note}" if info is not None and info.note else ""
+        account.notes.append(f"the state was not read{why}")
+    else:
+        asked = info.batches if info is not None else []
+        comparison = StateComparison(history, prediction, finding_log, UnreadRecords(history, run.inputs))
+        account.state_batches = comparison.run(state, asked)
+        if keys is not None:
+            counts = CountComparison(history, comparison.predicted, finding_log)
+            counts.run(keys, comparison.read, account.state_batches)
+            account.count_batches = account.state_batches
+        history.inconclusive += comparison.inconclusive
 
 
 def inconclusive(history: History) -> list[str]:

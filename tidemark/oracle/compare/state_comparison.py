@@ -66,17 +66,20 @@ class StateComparison:
         self._history = history
         self._unread = unread
         self._prediction = prediction
-        self._predicted = PredictedState(history, prediction)
+        self.predicted = PredictedState(history, prediction)
         self._finding_log = finding_log
         self._words = Wording(history, prediction)
         self.inconclusive: list[str] = []
         """Why a comparison says less than that the state is right."""
+        self.read: dict[int, tuple[list[StateRow], list[StateRow]]] = {}
+        """Batch -> the rows of the state of both sides."""
         self._counted: tuple[list[int], list[int]] = ([], [])
         """Of each side the batches whose rows have no name of the contract."""
 
     def run(self, state: Iterable[StateRow], asked: Iterable[int]) -> list[int]:
         """Compare; ``asked`` are batches whose state was read, be it empty. Returns the batches that were compared."""
-        read: dict[int, tuple[list[StateRow], list[StateRow]]] = {batch: ([], []) for batch in asked}
+        self.read = {batch: ([], []) for batch in asked}
+        read = self.read
         for row in state:
             read.setdefault(row.batch, ([], []))[NAMES.index(row.side)].append(row)
         batches = self._history.batches
@@ -104,7 +107,7 @@ class StateComparison:
         where = f"Spark's state of the {NAMES[side]} side after batch {batch}"
         if not any(known):
             self._counted[side].append(batch)
-        rows = {row: self._predicted.kept(row, known) for row in self._predicted.after(batch, side)}
+        rows = {row: self.predicted.kept(row, known) for row in self.predicted.after(batch, side)}
         ours, theirs = Counter(rows.values()), Counter(as_kept(row, known) for row in found)
         for kept in (theirs - ours - self._optional(batch, side, known)).elements():
             unread = None if kept.ref is None else self._unread.at(side, kept.ref)
@@ -139,7 +142,7 @@ class StateComparison:
         """The rows that Spark may have stored or not."""
         history = self._history
         return Counter(
-            self._predicted.kept(row, known)
+            self.predicted.kept(row, known)
             for row in history.optional
             if history.rows.side[row] == side and NO_BATCH < history.rows.batch[row] <= batch
         )
@@ -196,11 +199,11 @@ class StateComparison:
                 row = None if partition is None else partition.row_at(kept.ref[1])
             except IndexError:
                 row = None
-            return row if row is not None and self._predicted.kept(row, known) == kept else None
+            return row if row is not None and self.predicted.kept(row, known) == kept else None
         rows = history.rows
         of_side = (row for row in range(len(rows)) if rows.side[row] == side)
         readable = (row for row in of_side if rows.disposition[row] != Disposition.UNREADABLE)
-        return next((row for row in readable if self._predicted.kept(row, known) == kept), None)
+        return next((row for row in readable if self.predicted.kept(row, known) == kept), None)
 
     def _why_not(self, side: int, kept: Kept) -> str:
         """Why a row is not in the state by Spark's rules."""

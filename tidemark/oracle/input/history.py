@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 
 from tidemark.formats.contract import PRESERVED, Contract, Side
-from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateKey, StateRow
 from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import Manifest
 from tidemark.oracle.input.columns import ColumnReader, Columns
@@ -75,6 +75,9 @@ class Evidence(Protocol):
 
     def state(self) -> Iterable[StateRow] | None:
         """The rows of the join's state after some batches; ``None``: it was not read."""
+
+    def state_keys(self) -> Iterable[StateKey] | None:
+        """The keys of that state, with Spark's count of the rows of each; ``None``: they were not read."""
 
     def executor_assignments(self) -> Sequence[ExecutorAssignment]:
         """Which executor had which state partition, by batch."""

@@ -16,10 +16,11 @@ from typing import Any, cast
 import numpy as np
 
 from tidemark.formats.contract import Delivery
-from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateRow
+from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateKey, StateRow
 from tidemark.formats.faults import Fault, FaultComponent
 from tidemark.formats.input_offsets import records_in
 from tidemark.formats.manifest import Manifest
+from tidemark.oracle.compare.state_counts import miscounted
 from tidemark.oracle.delivery import may_repeat
 from tidemark.oracle.input.history import ROW_BITS, Evidence, History, empty_history, read_batches
 from tidemark.oracle.input.rest import Rest
@@ -65,6 +66,7 @@ class Reduced:
         self._records = records
         self.rest = rest
         self.kept: list[StateRow] | None = None
+        self.miscounted: list[StateKey] | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -94,6 +96,10 @@ class Reduced:
     def state(self) -> Iterator[StateRow] | None:
         """The rows of chosen records, and those that are of none; ``None`` if the state was not read."""
         return None if self.kept is None else iter(self.kept)
+
+    def state_keys(self) -> list[StateKey] | None:
+        """The keys whose count is not the number of their rows; ``None`` if they were not read."""
+        return self.miscounted
 
     def executor_assignments(self) -> Sequence[ExecutorAssignment]:
         """All of the run."""
@@ -189,6 +195,8 @@ class _Reduction:
         left = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
         if has_state:
             left.kept = engine.state(state_rows.HANDED_ON)
+            if (keys := run.state_keys()) is not None:
+                left.miscounted = miscounted(history, fields, run.state() or (), keys)
         return left
 
     def _all_are_there(self) -> bool:
