@@ -27,6 +27,7 @@ from tidemark.formats import chain
 from tidemark.oracle.chain_judgement import rules_of_run
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.model.chain_replay import Model
+from tidemark.oracle.model.reported_operators import METRICS, operator_name, reported_machines
 from tidemark.stack.components import spark_settings
 from tidemark.stack.install import hadoop_defaults_jar, jars
 from tidemark.stack.install.toolchain import find_java, find_spark
@@ -35,17 +36,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "topic STRING, id STRING, k STRING, v BIGINT, t BIGINT"
+
 Told = list[tuple[list[dict[str, Any]], bool]]
 """The batches so far: their rows, and whether the query had just been started again."""
 
 
 @dataclass
 class Seen:
-    """What a batch was: its rows, its watermark in ms, how many rows were late."""
+    """What a batch was: its rows, its watermark in ms, how many rows were late; and what each operator counted."""
 
     rows: Counter[tuple[Any, ...]]
     watermark_ms: int
     late: int
+    counts: list[dict[str, int | None]] = field(default_factory=list)
 
 
 @dataclass
@@ -121,12 +124,18 @@ class InSpark:
         part.rename(self.folder / "in" / f"{self.files:04}.json")
         self.files += 1
 
-    def reported(self, number: int) -> tuple[int, int]:
-        """Watermark and late rows of a batch, from its progress."""
+    def reported(self, number: int) -> tuple[int, int, list[dict[str, int | None]]]:
+        """Watermark, late rows and the counts of each operator of a batch, from its progress."""
         data = self.reports[number]
         text = data.get("eventTime", {}).get("watermark", "1970-01-01T00:00:00.000Z")
         moment = datetime.fromisoformat(text).timestamp()
-        return round(moment * 1000), sum(one["numRowsDroppedByWatermark"] for one in data["stateOperators"])
+        operators = data["stateOperators"]
+        late = sum(one["numRowsDroppedByWatermark"] for one in operators)
+        return (
+            round(moment * 1000),
+            late,
+            [{name: one[name] for name in ("operatorName", *METRICS)} for one in operators],
+        )
 
 
 def predicted(history: History) -> dict[int, Seen]:
@@ -157,7 +166,11 @@ def _replay(history: History, told: Told) -> tuple[Model, list[Seen]]:
         watermark_ms = model.watermark_ms
         out = model.batch([read_rows(source, rows) for source in history.chain.sources])
         late = sum(_dropped(machine.step, machine.late_rows) for machine in model.machines)
-        seen.append(Seen(Counter(row.get(history.chain.output) for row in out), watermark_ms, late))
+        counts = [
+            dict(zip(METRICS, machine.counts(), strict=True)) | {"operatorName": operator_name(machine.step)}
+            for machine in reported_machines(model)
+        ]
+        seen.append(Seen(Counter(row.get(history.chain.output) for row in out), watermark_ms, late, counts))
     return model, seen
 
 
@@ -182,6 +195,13 @@ def _dropped(step: chain.Step, late: list[Row]) -> int:
     return len(late)
 
 
+def same_counts(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    """Whether Spark's counts are those of the model, where it knows them."""
+    return len(one) == len(other) and all(
+        ours[name] in (None, theirs[name]) for theirs, ours in zip(one, other, strict=True) for name in theirs
+    )
+
+
 def differences(history: History, real: dict[int, Seen], model: dict[int, Seen]) -> list[str]:
     """What the two say differently."""
     found = []
@@ -194,6 +214,8 @@ def differences(history: History, real: dict[int, Seen], model: dict[int, Seen])
             for what in ("watermark_ms", "late")
             if getattr(one, what) != getattr(other, what)
         ]
+        if not same_counts(one.counts, other.counts):
+            found.append(f"batch {number}: operators count {one.counts}, not {other.counts}")
         if one.rows != other.rows and not isinstance(history.chain.last, chain.Limit):
             found.append(
                 f"batch {number}: only Spark {one.rows - other.rows}, only model {other.rows - one.rows}"

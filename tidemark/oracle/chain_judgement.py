@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain as chain_of
+from typing import Any
 
 from tidemark.formats import chain
 from tidemark.formats.consistency import told_otherwise
@@ -19,6 +20,8 @@ from tidemark.oracle import chain_coverage
 from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.chain_facts import ChainFacts, deduplicated
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
+from tidemark.oracle.compare.chain_metrics import compare_metrics
+from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.coverage import Goals, waived_in_vain
 from tidemark.oracle.delivery import resent
 from tidemark.oracle.findings import Finding
@@ -27,6 +30,7 @@ from tidemark.oracle.input.chain_rows import ChainOutput, Choice, Shape
 from tidemark.oracle.input.history import Evidence
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Choose, Rules, first_come
+from tidemark.oracle.model.reported_operators import operator_name, reported_machines
 from tidemark.oracle.spark.known_defects import (
     LEFT_SEMI_LOSES_SAME_BATCH_ROWS,
     UNUSED_SIDE_HOLDS_THE_WATERMARK,
@@ -49,6 +53,7 @@ def rules_of(defects: Collection[str], spark: SparkRules) -> Rules:
         right_first=LEFT_SEMI_LOSES_SAME_BATCH_ROWS in defects,
         drops_sides=not waits or UNUSED_SIDE_HOLDS_THE_WATERMARK in defects,
         waits_for_unread=waits,
+        counts_all_removed=spark.counts_all_removed,
     )
 
 
@@ -92,11 +97,13 @@ class _ChainJudgement(Judgement):
         self.check_gaps(history.gaps)
         # Nothing of a chain is compared with these, but what is broken is said.
         deque(chain_of(run.executor_assignments(), run.state() or (), run.state_keys() or ()), maxlen=0)
-        self.inconclusive += told_otherwise(history.manifest, run.batches(), run.progress())
+        progress = run.progress()
+        self.inconclusive += told_otherwise(history.manifest, run.batches(), progress)
         self.inconclusive += filter(None, [not_compared(history.manifest.versions)])
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
         reached: Goals = {}
+        account: SparkAccount | None = None
         rules = rules_of_run(history.manifest.versions)
         predicted = self.stage("the model", lambda: predict(history, rules, self.choice))
         if predicted is not None:
@@ -127,7 +134,16 @@ class _ChainJudgement(Judgement):
                     "the coverage goals",
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
-        return self.conclude(counts, asked, reached)
+            account = self.stage("Spark's metrics", lambda: self.metrics(predicted, progress))
+        return self.conclude(counts, asked, reached, account)
+
+    def metrics(self, predicted: Predicted, progress: Sequence[dict[str, Any]]) -> SparkAccount:
+        """What Spark reports of its operators, compared, unless their rows depend on what nothing shows."""
+        if self.choice.unseen:
+            return SparkAccount(
+                notes=["the metrics were not compared: which rows were kept is not determined"]
+            )
+        return compare_metrics(self.history, predicted, progress, self.finding_log)
 
     def compared(self, comparison: ChainComparison) -> Compared:
         """What wrong rows are compared with for their cause: those that came as they had to."""
@@ -173,7 +189,7 @@ class _ChainJudgement(Judgement):
 def predict(history: ChainHistory, rules: Rules, choose: Choose = first_come) -> Predicted:
     """Run the model over all batches."""
     model, shape = Model(history.chain, rules, choose), Shape(history.chain)
-    predicted = Predicted(model, shape)
+    predicted, reported = Predicted(model, shape), reported_machines(model)
     for number, batch in enumerate(history.batches):
         if isinstance(choose, Choice):
             choose.batch = number
@@ -181,6 +197,7 @@ def predict(history: ChainHistory, rules: Rules, choose: Choose = first_come) ->
             model.restart()
         predicted.watermarks_ms.append(model.watermark_ms)
         predicted.rows.append([(shape.of(row), row) for row in model.batch(batch.rows)])
+        predicted.counts.append([(operator_name(one.step), one.counts()) for one in reported])
     return predicted
 
 

@@ -146,7 +146,7 @@ directory.
     Next: ``tidemark run PIPELINE`` with the same seed and another state format, as for ``wrong_flags``.
 
 ``wrong_metrics``
-    Spark counts other rows stored, removed, dropped or kept than its rules give.
+    Spark counts other rows stored, removed, dropped or kept than its rules give; of a chain, at one of its operators.
     Example: batch 2 reports ``numRowsDroppedByWatermark`` 3, and its input has 2 late rows.
     Usual causes: a filter below the watermark that the contract does not have; tasks that ran again; a version of
     Spark that counts differently.

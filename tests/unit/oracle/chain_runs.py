@@ -56,6 +56,7 @@ class ChainRun:
         self.plans: list[Batch] = []
         self.records: list[OutputRecord] = []
         self.journal: list[Fault] = []
+        self.reports: list[dict[str, Any]] = []
 
     def batch(self, *topics: str, watermark: float = 0, out: str = "", **plan: Any) -> ChainRun:
         """One planned batch: the rows of each topic, its watermark in seconds, and what it wrote."""
@@ -141,8 +142,8 @@ class ChainRun:
         return self.journal
 
     def progress(self) -> list[dict[str, Any]]:
-        """No report."""
-        return []
+        """The reports."""
+        return self.reports
 
     def state(self) -> None:
         """It was not read."""

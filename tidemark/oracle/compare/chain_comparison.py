@@ -19,6 +19,7 @@ from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.input.chain_rows import ChainOutput, ChainOutputRow, Shape, Values
 from tidemark.oracle.input.rows import Row
 from tidemark.oracle.model.chain_replay import Model
+from tidemark.oracle.model.operators import Counts
 from tidemark.oracle.spark.time_ranges import US_PER_MS
 
 WRITTEN = 8
@@ -27,12 +28,13 @@ WRITTEN = 8
 
 @dataclass
 class Predicted:
-    """What a model gives: of each batch its watermark and its rows, as the output has them."""
+    """What a model gives: of each batch its watermark, its rows, as the output has them, and what operators count."""
 
     model: Model
     shape: Shape
     watermarks_ms: list[int] = field(default_factory=list)
     rows: list[list[tuple[Values, Row]]] = field(default_factory=list)
+    counts: list[list[tuple[str, Counts]]] = field(default_factory=list)
 
     def all(self) -> Counter[Values]:
         """All rows of all batches."""

@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidemark.formats import chain
 from tidemark.oracle.input.rows import Row, passes
@@ -36,11 +36,13 @@ class Rules:
 
     ``right_first``: a left semi join takes the right rows of a batch first (SPARK-55973, since 4.2).
     ``drops_sides``: what ``tidemark.oracle.spark.outer_join_elimination`` takes out is not run; ``waits_for_unread``:
-    its watermarks are waited for all the same (since 4.0).
+    its watermarks are waited for all the same (since 4.0). ``counts_all_removed``: of an outer join, what leaves the
+    state of a preserved side is counted as removed, too (since 4.3).
     """
 
     right_first: bool = True
     drops_sides: bool = True
+    counts_all_removed: bool = False
     waits_for_unread: bool = True
     keep_late: bool = False
 
@@ -52,6 +54,18 @@ Choose = Callable[["Machine", list[Row], int], list[Row]]
 def first_come(_machine: Machine, rows: list[Row], many: int) -> list[Row]:
     """The choice of a Spark that reads everything in order."""
     return rows[:many]
+
+
+class Counts(NamedTuple):
+    """What Spark reports of a stateful operator in a batch: rows stored, removed, kept, and dropped as late.
+
+    ``None``: what is removed or kept depends on a choice that nothing shows.
+    """
+
+    updated: int
+    removed: int | None
+    total: int | None
+    dropped: int
 
 
 class Machine(ABC):
@@ -72,6 +86,10 @@ class Machine(ABC):
         self.late: list[list[Row]] = [[] for _ in self.times]
         self.late_rows: list[Row] = []
         self.chosen: list[list[Row]] = []
+
+    def counts(self) -> Counts:
+        """What is reported of the last batch, of one that is stateful."""
+        raise NotImplementedError(type(self).__name__)
 
     @abstractmethod
     def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
@@ -139,14 +157,24 @@ class AggregateOperator(Machine):
     def __init__(self, step: chain.Step, rules: Rules, choose: Choose) -> None:
         super().__init__(step, rules, choose)
         self.groups: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        self._updated: set[tuple[Any, ...]] = set()
+        self._removed = 0
+        self._names = (*self.step.keys, str(self.times[0]))
 
     def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
         """The groups whose time has come."""
-        names = (*self.step.keys, str(self.times[0]))
+        names, self._updated = self._names, set()
         for row in self.in_time(inputs[0], 0, late_ms):
             self.groups[row.get(names)].append(row)
+            self._updated.add(row.get(names))
         closed = [group for group in self.groups if _is_by(group[-1], eviction_ms)]
+        self._removed = len(closed)
         return [self._row(dict(zip(names, group, strict=True)), self.groups.pop(group)) for group in closed]
+
+    def counts(self) -> Counts:
+        """Groups: also what is late is counted after the rows of a group were put together."""
+        late = {row.get(self._names) for row in self.late_rows}
+        return Counts(len(self._updated), self._removed, len(self.groups), len(late))
 
     def _row(self, group: dict[str, Any], rows: list[Row]) -> Row:
         values = {one.name: _value(one, rows) for one in self.step.values}
@@ -172,6 +200,8 @@ class DeduplicateOperator(Machine):
         self.due_us: dict[tuple[Any, ...], int | None] = {}
         self.dropped = 0
         self.delay_us = delay_ms(self.step) * US_PER_MS
+        self._removed = 0
+        self._is_settled = True  # until a row is chosen of which others are due at another time
 
     def process(self, inputs: Sequence[list[Row]], late_ms: int, eviction_ms: int) -> list[Row]:
         """A row of each key that is new."""
@@ -187,11 +217,19 @@ class DeduplicateOperator(Machine):
                 rows[:1] if all(one.values == rows[0].values for one in rows) else self.choose(self, rows, 1)
             )
             self.due_us[key] = self._due_us(row)
+            self._is_settled &= len({self._due_us(one) for one in rows}) == 1
             out.append(row)
+        before = len(self.due_us)
         self.due_us = {key: due for key, due in self.due_us.items() if not _is_by(due, eviction_ms)}
+        self._removed = before - len(self.due_us)
         self.chosen.append(out)
         self.dropped += len(rows_in) - len(out)
         return out
+
+    def counts(self) -> Counts:
+        """Keys; a row that is not the first of its key is no late row."""
+        removed, total = (self._removed, len(self.due_us)) if self._is_settled else (None, None)
+        return Counts(len(self.chosen[-1]), removed, total, len(self.late_rows))
 
     def _due_us(self, row: Row) -> int | None:
         time = self.times[0]
@@ -230,6 +268,10 @@ class LimitOperator(Machine):
         self.chosen.append(rows)
         return rows
 
+    def counts(self) -> Counts:
+        """Its state is one number, which is written when rows are taken."""
+        return Counts(int(bool(self.chosen[-1])), 0, int(self.left < self.step.rows), 0)
+
     def wants_another(self, _eviction_ms: int, _next_ms: int) -> bool:
         """Never."""
         return False
@@ -254,6 +296,12 @@ class JoinOperator(Machine):
         self.accepted: list[list[Row]] = [[], []]
         self.unmatched: list[list[Row]] = [[], []]
         self.joined: list[Row] = []
+        self._total = 0
+        self._counted = (
+            (LEFT, RIGHT)
+            if rules.counts_all_removed
+            else tuple(side for side in (LEFT, RIGHT) if side not in self.join.preserved)
+        )
         self.keys = [tuple(pair[side] for pair in self.step.keys) for side in (LEFT, RIGHT)]
         fields = [chain.types_of(side) for side in (self.step.left, self.step.right)]
         self.nulls = [dict.fromkeys(fields[RIGHT]), dict.fromkeys(fields[LEFT])]  # what a row of a side lacks
@@ -274,10 +322,16 @@ class JoinOperator(Machine):
         rows = self._accepted(inputs, LEFT, late_ms), self._accepted(inputs, RIGHT, late_ms)
         self.batch += 1
         self.join.run(self.batch, rows, self._limits(eviction_ms), emit)
+        self._total += sum(self.join.stored) - sum(self.join.removed)
         self.joined += joined
         for side in (LEFT, RIGHT):
             self.unmatched[side] += unmatched[side]
         return [*joined, *unmatched[LEFT], *unmatched[RIGHT]]
+
+    def counts(self) -> Counts:
+        """Rows; of preserved sides this Spark may not count what leaves."""
+        removed = sum(self.join.removed[side] for side in self._counted)
+        return Counts(sum(self.join.stored), removed, self._total, len(self.late_rows))
 
     def _accepted(self, inputs: Sequence[list[Row]], side: int, late_ms: int) -> list[JoinRow[Row]]:
         rows, keys, time = self.in_time(inputs[side], side, late_ms), self.keys[side], str(self.times[side])

@@ -127,6 +127,8 @@ class StreamJoin(Generic[Source]):
         self.is_semi = rules.kind is JoinKind.LEFT_SEMI
         self.examined = 0
         """So many rows of the state were compared with a new one."""
+        self.stored, self.removed = [0, 0], [0, 0]
+        """How many rows of each side entered and left the state in the last batch."""
         self._states: tuple[_State[Source], _State[Source]] = (_State(), _State())
 
     def run(
@@ -137,6 +139,7 @@ class StreamJoin(Generic[Source]):
         emit: Emit[Source],
     ) -> None:
         """Join the accepted rows of a batch, then evict."""
+        self.stored, self.removed = [0, 0], [0, 0]
         for side in (RIGHT, LEFT) if self.is_semi and self.rules.right_first else (LEFT, RIGHT):
             for row in rows[side]:
                 self._take(row, batch, limits, emit)
@@ -161,12 +164,14 @@ class StreamJoin(Generic[Source]):
         if side == RIGHT and not is_owed and _is_by(row.time_us, limits.evictable_us[RIGHT]):
             return
         row.stored = batch
+        self.stored[side] += 1
         self._states[side].add(row, self._due_us(row, limits.evicted_us[side]))
 
     def _emit_semi(self, left: JoinRow[Source], batch: int, emit: Emit[Source]) -> None:
         """Emit a left row of the state that a right row matches, unless it was emitted before."""
         if self.rules.right_first:
             left.removed = batch
+            self.removed[LEFT] += 1
             self._states[LEFT].remove(left)
         elif left.matched:
             return
@@ -194,6 +199,7 @@ class StreamJoin(Generic[Source]):
             return
         for row in self._states[side].evict(limit_us):
             row.removed = batch
+            self.removed[side] += 1
             if side in self.preserved and not row.matched:
                 emit(*((row, None) if side == LEFT else (None, row)))
 
