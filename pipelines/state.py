@@ -5,8 +5,8 @@ decides which columns the state has: a column is found by its name in the contra
 
 Stores (Spark 4.2): ``SIDE-keyWithIndexToValue`` in state formats 1 to 3, ``SIDE-keyWithTsToValues`` in format 4; the
 last column of both is ``matched``. Beside them are ``SIDE-keyToNumValues``, which counts the rows of each key, and in
-format 4 ``SIDE-tsWithKey``, which has each key and time in the order of times, and counts nothing. A key without rows
-is in neither. From format 3 on, all of them share one store, so ``state-metadata`` does not tell them apart.
+format 4 ``SIDE-tsWithKey``, which has an entry for each row of a key and time, in the order of times. A key without
+rows is in neither. From format 3 on, all of them share one store, so ``state-metadata`` does not tell them apart.
 """
 
 from __future__ import annotations

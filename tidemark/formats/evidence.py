@@ -60,9 +60,9 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
 
     {"batch": 3, "side": "left", "key": ["u7", null], "time_us": null, "count": 2}
 
-    ``count`` is the number of ``keyToNumValues``; in state format 4, which counts no rows, there is a line per key and
-    time, and ``count`` is 1. ``time_us`` is that of the key's rows, ``null`` if they have several. ``key`` is ``null``
-    if it is not known. A key that Spark does not count has no line.
+    ``count`` is the number of ``keyToNumValues``; in state format 4, which has none, there is a line per key and time,
+    and ``count`` is the number of its entries in ``tsWithKey``. ``time_us`` is that of the key's rows, ``null`` if they
+    have several. ``key`` is ``null`` if it is not known. A key that Spark does not count has no line.
 
 ``executors.jsonl``  which executor ran the join on each state partition; may be missing::
 

@@ -138,8 +138,8 @@ directory.
 
 ``wrong_counts``
     Spark's state counts other rows of a key than its rules keep, and other ones than the state has: it finds the rows
-    of a key by their count. In state format 4, which counts none: a key and time are missing in its order of times, by
-    which it evicts, or are there without rows.
+    of a key by their count. In state format 4 it is the number of entries of a key and time in the order of times, by
+    which that format evicts.
     Example: the state after batch 3 counts two rows of the left key u7, and has three.
     Usual causes: files of one state store that are of another batch than those of the others; a defect of the state
     format.

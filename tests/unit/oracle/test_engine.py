@@ -45,15 +45,14 @@ def state_row(batch: int, row: Row) -> StateRow:
 
 
 def counts_of(naive: Naive, form: int) -> Iterator[StateKey]:
-    """Of each key, or each key and time, how many rows it has; a state that is ordered by time counts none."""
+    """Of each key, or each key and time, how many rows it has."""
     for batch, rows in enumerate(naive.kept):
         times: defaultdict[tuple[Any, ...], list[int | None]] = defaultdict(list)
         for row in rows:
             times[row.side, row.key, *((row.us or 0,) if form == 4 else ())].append(row.us)
         for (side, key, *_), found in times.items():
             time_us = found[0] if len(set(found)) == 1 else None
-            count = 1 if form == 4 else len(found)
-            yield StateKey(batch=batch, side=NAMES[side], key=(key,), time_us=time_us, count=count)
+            yield StateKey(batch=batch, side=NAMES[side], key=(key,), time_us=time_us, count=len(found))
 
 
 def report(naive: Naive, batch: int, form: int, spark: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Free of I/O. Spark finds the rows of a key by their count (``keyToNumValues``): a count that is too low hides rows from
 the join, one that is too high makes it look for rows that are not there. A key without rows has no count. State format
-4 counts nothing, but lists each key and time in the order of times, by which it evicts; a side without a watermark has
-no times there but random numbers, and is not compared.
+4 has an order of times in its place, by which it evicts, with an entry for each row of a key and time; a side without a
+watermark has no times there but random numbers, and is not compared.
 
 A count that is wrong because rows of the key are, which ``lost_state`` and ``leaked_state`` say, is no finding of its
 own: it is the number of the rows that Spark's state has.
@@ -84,8 +84,6 @@ class CountComparison:
             counts[grouping.of(key.key, key.time_us)] += key.count
         theirs = Counter(grouping.of(row.key, row.time_us) for row in found)
         ours = Counter(self._group(row, grouping) for row in self._predicted.after(batch, side))
-        if history.by_time:
-            theirs, ours = Counter(set(theirs)), Counter(set(ours))
         for group in counts if rest is not None else dict.fromkeys([*counts, *ours]):
             is_known = rest is None or group.key in history.rows.keys
             if not is_known or counts[group] not in (ours[group], theirs[group]):
@@ -102,22 +100,12 @@ class CountComparison:
         parts = ["?"] if group.key is None else ["NULL" if part is None else part for part in group.key]
         at = "" if group.time_us is None else f" at {write_time(group.time_us)}"
         of_key = f"the {NAMES[side]} key {', '.join(parts)}{at}"
-        if self._history.by_time:
-            message = (
-                f"Spark's state after batch {batch} has {_entries(count)} of {of_key} in its order of times; by"
-                f" Spark's rules it has {_entries(owed or 0)}"
-            )
-        else:
-            rather = "another number" if owed is None else f"{owed:,}"
-            message = (
-                f"Spark's state after batch {batch} counts {count:,} rows of {of_key}; by Spark's rules there are"
-                f" {rather}"
-            )
+        rather = "another number" if owed is None else f"{owed:,}"
+        message = (
+            f"Spark's state after batch {batch} counts {count:,} rows of {of_key}; by Spark's rules there are"
+            f" {rather}"
+        )
         self._finding_log.add(Finding(property="wrong_counts", message=message, batch=batch))
-
-
-def _entries(count: int) -> str:
-    return "no entry" if count == 0 else "an entry" if count == 1 else f"{count:,} entries"
 
 
 def miscounted(
