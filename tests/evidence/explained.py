@@ -59,21 +59,16 @@ IMMATERIAL: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 """File, place (a whole match), reason. Those that depend on the contract are in :func:`_is_uncompared`."""
 
-OF_CHAINS: tuple[tuple[str, str, str], ...] = (
-    ("progress", r"stateOperators(\..*)?", "the metrics of a chain are not compared"),
-)
-
 
 def unexplained(sound: Sound, path: Path) -> list[str]:
     """The places of a damaged directory that no reason covers; none: the verdict may stay as it was."""
-    table = (*IMMATERIAL, *(OF_CHAINS if is_chain(sound.manifest["contract"]) else ()))
     found = []
     for file, place, before, after in changes(sound, path):
         if _same(file, place, before, after) or _is_uncompared(file, place, sound):
             continue
         if (file, place) == ("progress", "batchId") and _says_the_same(sound, before, after):
             continue
-        if not any(file == of and re.fullmatch(pattern, place) for of, pattern, _ in table):
+        if not any(file == of and re.fullmatch(pattern, place) for of, pattern, _ in IMMATERIAL):
             found.append(f"{file} {place}: {str(before)[:60]} -> {str(after)[:60]}")
     return found
 

@@ -20,7 +20,7 @@ from tidemark.oracle import chain_coverage
 from tidemark.oracle.causes.cause_lines import Compared
 from tidemark.oracle.causes.chain_facts import ChainFacts, deduplicated
 from tidemark.oracle.compare.chain_comparison import ChainComparison, DefectRows, Predicted, show
-from tidemark.oracle.compare.chain_metrics import compare_metrics
+from tidemark.oracle.compare.chain_metrics import ChainMetrics
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.coverage import Goals, waived_in_vain
 from tidemark.oracle.delivery import resent
@@ -143,7 +143,10 @@ class _ChainJudgement(Judgement):
             return SparkAccount(
                 notes=["the metrics were not compared: which rows were kept is not determined"]
             )
-        return compare_metrics(self.history, predicted, progress, self.finding_log)
+        comparison = ChainMetrics(self.history, predicted, self.finding_log)
+        account = comparison.run(progress)
+        self.inconclusive += comparison.inconclusive[:1]
+        return account
 
     def compared(self, comparison: ChainComparison) -> Compared:
         """What wrong rows are compared with for their cause: those that came as they had to."""

@@ -122,9 +122,27 @@ def test_a_batch_that_ran_again_and_one_of_a_failed_task_are_not_compared() -> N
     assert run.judge().spark_account.metric_batches == 3  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("change", ["other name", "no operator", "no number"])
+def test_a_report_in_which_something_is_missing_makes_the_run_inconclusive(change: str) -> None:
+    run = windows()
+    operators = run.reports[1]["stateOperators"]
+    if change == "other name":
+        operators[0]["operatorName"] = "dedupe"
+    elif change == "no operator":
+        operators.clear()
+    else:
+        del operators[0]["numRowsTotal"]
+    verdict = run.judge()
+
+    assert wrong(run) == []
+    (reason,) = verdict.inconclusive
+    assert "batch 1" in reason
+
+
 def test_other_operators_than_those_of_the_chain_are_said_and_not_compared() -> None:
     run = windows()
-    run.reports[0]["stateOperators"][0]["operatorName"] = "sessionWindowStateStoreSaveExec"
+    for report in run.reports:
+        report["stateOperators"][0]["operatorName"] = "sessionWindowStateStoreSaveExec"
     account = run.judge().spark_account
 
     assert account is not None
