@@ -21,6 +21,7 @@ exit code of the command line:
         ├── PipelineFailed      the query under test ended with an error of its own
         ├── SinkFailed          Kafka did not accept a batch of the exactly-once sink; none of it is visible
         └── DeadlineExceeded    a condition did not come true in time
+            └── QueryHung           the query commits nothing more; a run judges what there is, and ends UNKNOWN
 """
 
 from __future__ import annotations
@@ -127,6 +128,23 @@ class SinkFailed(TestbedError):
 
 class DeadlineExceeded(TestbedError):
     """A condition did not come true in time."""
+
+
+class QueryHung(DeadlineExceeded):
+    """The query under test committed nothing more in time, or answers no more (``is_answering``).
+
+    ``waited_for`` is what the run waited for. It ends no run: the run keeps thread stacks, and is judged as it is.
+    """
+
+    def __init__(
+        self, waited_for: str, timeout_s: float, *, detail: str = "", hint: str, is_answering: bool = True
+    ) -> None:
+        message = (
+            f"the query committed nothing more: timed out after {timeout_s:g} s waiting for {waited_for}"
+        )
+        super().__init__(message, detail=detail, hint=hint)
+        self.waited_for = waited_for
+        self.is_answering = is_answering
 
 
 def _indented(text: str) -> str:

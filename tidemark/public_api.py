@@ -51,6 +51,11 @@ class Options(TypedDict, total=False):
     redact_salt: str | Path | None
     keep_checkpoint: bool
     diagnosis: bool
+    recover_within_s: float | None
+    progress_during_faults: str
+    watermark_stands_at_most_s: float | None
+    state_rows_at_most: int | None
+    hung_after_s: float
     report: Report
     say: Say
     watch: Watch

@@ -38,6 +38,9 @@ PAIRWISE = {
 }
 """A driver's death costs most, so each join has one, and each of its points is there."""
 EVERY_DAY = [("left_outer", EXACTLY_ONCE), ("left_outer", SPARK)]
+KEPT = {"recover_within_s": 3_600, "watermark_stands_at_most_s": 3_600, "state_rows_at_most": 10**9}
+"""What is demanded in time of every run, and kept on any machine: that it is judged, whatever is hit."""
+OF_LIVENESS = ("observed_ms", "overdue_ms", "watermark_stood_ms", "state_rows")
 WANTED = (
     "driver@planned", "driver@half-written", "driver@written", "driver@no-data", "executor@half-written",
     "broker@half-written",
@@ -177,9 +180,11 @@ def test_every_point_is_hit_and_every_row_is_right(join, sink, faults, run_on_ow
         impressions=500 * sum(spec.count for spec in asked),
         faults=faults,
         generator=GENERATOR.get(join, ()),
+        **KEPT,
     )
 
     must_show(result, join, sink, asked)
+    assert set(OF_LIVENESS) <= set(result.verdict.counts)
 
 
 def values_of(join, sink, spec):

@@ -94,7 +94,8 @@ def test_it_adds_up():
     assert summary["faults"] == 3
     assert summary["faults_a_minute"] == 1.5
     assert summary["kinds"] == {"kill broker at planned": 1, "kill driver at written": 2}
-    assert summary["recovery_s"] == {"median": 4.0, "worst": 8.0}
+    assert summary["recovery_s"] == {"least": 4.0, "median": 4.0, "worst": 8.0}
+    assert summary["availability"] == {}
     assert summary["rows_judged"] == 300
 
 
@@ -144,9 +145,25 @@ def test_the_document_has_recovery_in_all_and_by_part():
         "| broker | 1 | 2.0 | 2.0 | 2.0 |",
         "| driver | 3 | 1.0 | 4.0 | 8.0 |",
         "| kill broker | 1 | 2.0 | 2.0 | 2.0 |",
+        "| kill broker at planned | 1 | 2.0 | 2.0 | 2.0 |",
         "| kill driver | 2 | 4.0 | 6.0 | 8.0 |",
+        "| kill driver at written | 2 | 4.0 | 6.0 | 8.0 |",
         "| pause driver | 1 | 1.0 | 1.0 | 1.0 |",
+        "| pause driver at planned | 1 | 1.0 | 1.0 | 1.0 |",
     ]
+
+
+def test_the_availability_of_runs_is_a_distribution_and_recoveries_are_said_by_point():
+    one, other = ran(0, [fault(), fault(recovery_s=8.0)]), ran(1, [fault("broker@planned")])
+    one.availability, other.availability = 0.875, 0.975
+    soak = soak_of(one, other)
+
+    assert soak.summary()["availability"] == {"least": 0.875, "median": 0.925, "best": 0.975}
+    said = list(shown.lines(soak))
+    assert "availability           least 0.875, median 0.925, best 0.975" in said
+    assert (
+        "recovery of kill driver at written, in seconds: least 4.0, median 6.0, worst 8.0 (2 faults)" in said
+    )
 
 
 def test_the_document_adds_up_runs_of_a_join_and_a_sink():

@@ -11,7 +11,7 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from tidemark.faults.schedule import FaultSpec, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import NETWORK_ACTIONS, POINTS, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Verdict
+from tidemark.reports.liveness_lines import availability
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.run_options import SINKS, Report, Say, Watch, report_nothing, say_nothing, watch_nothing
@@ -52,7 +53,10 @@ checkpoint is for. A driver takes longest to come back: with more of them a soak
 
 @dataclass(frozen=True)
 class SoakOptions:
-    """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run; ``log`` is the journal."""
+    """``pipelines`` and ``sinks`` are taken in turn; ``faults`` are so many in each run; ``log`` is the journal.
+
+    ``in_time`` are options of each run: what it demands in time, and after how long it has hung.
+    """
 
     folder: Path
     minutes: float = 30.0
@@ -63,9 +67,15 @@ class SoakOptions:
     sinks: Sequence[str] = SINKS
     log: Path | None = None
     resume: bool = False
+    in_time: Mapping[str, Any] = field(default_factory=dict)
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
     watch: Watch = field(default=watch_nothing, compare=False)
+
+    @property
+    def words_of_time(self) -> list[str]:
+        """The words of the command that demand something in time."""
+        return RunOptions("", **self.in_time).words_of_time()
 
 
 class SoakRun(msgspec.Struct, kw_only=True):
@@ -88,6 +98,7 @@ class SoakRun(msgspec.Struct, kw_only=True):
     command: str = ""
     seconds: float = 0.0
     faults: list[Fault] = []
+    availability: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -130,16 +141,22 @@ class Soak:
         ]
 
     def recovery(self) -> dict[str, dict[str, float]]:
-        """From an injection to the commit of its batch, in seconds: in all, by component, by fault."""
+        """From an injection to the commit of its batch, in seconds: in all, by component, by fault, by its point."""
         times: dict[str, list[float]] = {}
         for _, fault in self.faults:
             if fault.injected and fault.recovery_s is not None:
-                for name in ("all", fault.component, fault.label):
+                for name in ("all", fault.component, fault.label, f"{fault.label} at {fault.point}"):
                     times.setdefault(name, []).append(fault.recovery_s)
         return {
             name: {"faults": len(found), "least": min(found), "median": median(found), "worst": max(found)}
             for name, found in sorted(times.items(), key=lambda item: _all_components_faults(item[0]))
         }
+
+    def availability(self) -> dict[str, float]:
+        """The least, the median and the best of the runs in which it is known (``reports.liveness_lines``)."""
+        known = [one.availability for one in self.runs if one.availability is not None]
+        found = {"least": min(known), "median": median(known), "best": max(known)} if known else {}
+        return {name: round(share, 4) for name, share in found.items()}
 
     def summary(self) -> dict[str, Any]:
         """Counts and times as JSON values."""
@@ -154,7 +171,8 @@ class Soak:
             "missed": sum(not fault.injected for _, fault in self.faults),
             "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
             "kinds": dict(sorted(kinds.items())),
-            "recovery_s": {name: round(times[name], 1) for name in ("median", "worst") if times},
+            "recovery_s": {name: round(times[name], 1) for name in ("least", "median", "worst") if times},
+            "availability": self.availability(),
             "rows_in": sum(one.rows for one in self.runs),
             "rows_judged": sum(one.rows_judged for one in self.runs),
             "batches_run_again": sum(one.batches_again for one in self.runs),
@@ -176,7 +194,7 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
     done = Soak(options)
     runs: Campaign[int, SoakRun] = Campaign(
         f"soak: seed {options.seed}, {options.impressions} impressions, {options.faults} faults,"
-        f" {', '.join((*options.pipelines, *options.sinks))}",
+        f" {', '.join((*options.pipelines, *options.sinks))}{' '.join(['', *options.words_of_time])}",
         SoakRun, lambda one: not one.findings and not one.failed, journal=options.log, resume=options.resume,
     )  # fmt: skip
 
@@ -215,7 +233,7 @@ def run_options(options: SoakOptions, number: int, *, network: bool = True) -> R
         pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
         faults=write_schedule(schedule(rng, options.faults, network=network)), driver=DRIVER,
         run_dir=free_directory(options.folder / f"run-{number}"),
-        report=options.report, say=options.say, watch=options.watch,
+        report=options.report, say=options.say, watch=options.watch, **options.in_time,
     )  # fmt: skip
 
 
@@ -262,6 +280,7 @@ def _repair(stack: Stack) -> str:
 def _take(one: SoakRun, verdict: Verdict) -> None:
     counts = verdict.counts
     one.verdict, one.inconclusive = verdict.verdict, list(verdict.inconclusive)
+    one.availability = availability(counts)
     # Where the judge could not count, its doubts say why.
     one.rows = counts.get("rows_in", 0)
     one.rows_judged = one.rows + counts.get("output_records", 0)

@@ -20,17 +20,23 @@ from tidemark.cli.shared_options import (
     Conf,
     Evidence,
     Generate,
+    HungAfter,
     KeepCheckpoint,
     Log,
     NoDiagnosis,
     Pipeline,
+    Progress,
+    RecoverWithin,
     Redact,
     RedactSalt,
     Resume,
     Sink,
+    StateRows,
     Summary,
     Trace,
     Waive,
+    WatermarkStands,
+    in_time,
     resumed,
 )
 from tidemark.cli.shrunk_failures import RedItem, ShrinkTime, shrink_budget, shrink_items
@@ -85,6 +91,11 @@ def chaos_command(
     redact_salt: RedactSalt = None,
     keep_checkpoint: KeepCheckpoint = False,
     no_diagnosis: NoDiagnosis = False,
+    recover_within: RecoverWithin = "",
+    progress: Progress = "",
+    watermark_stands: WatermarkStands = "",
+    state_rows: StateRows = None,
+    hung_after: HungAfter = "300s",
     as_json: AsJson = False,
 ) -> None:
     """Run one join on a real stack, inject faults at named commit points, and judge every row.
@@ -103,6 +114,7 @@ def chaos_command(
         conf=tuple(conf or ()), generator=tuple(shlex.split(generate)), run_dir=run_dir,
         accept=tuple(accept or ()), waive=tuple(waive or ()), redact=redact,
         redact_salt=redact_salt, keep_checkpoint=keep_checkpoint, diagnosis=not no_diagnosis,
+        **in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 
@@ -112,15 +124,11 @@ def soak_command(
     seed: Annotated[int, typer.Option(help="What is generated, and which faults are injected.")] = 1,
     impressions: Annotated[int, typer.Option(min=1, help="Impressions of each run.")] = 20_000,
     faults: Annotated[int, typer.Option(min=1, help="Faults of each run.")] = 12,
-    pipeline: InTurn = None,
-    sink: SinksInTurn = None,
-    folder: Evidence = None,
-    shrink: ShrinkTime = "10m",
-    markdown: Summary = None,
-    log: Log = None,
-    resume: Resume = False,
-    as_json: AsJson = False,
-) -> None:
+    pipeline: InTurn = None, sink: SinksInTurn = None, folder: Evidence = None, shrink: ShrinkTime = "10m",
+    recover_within: RecoverWithin = "", progress: Progress = "", watermark_stands: WatermarkStands = "",
+    state_rows: StateRows = None, hung_after: HungAfter = "300s",
+    markdown: Summary = None, log: Log = None, resume: Resume = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Run after run under faults at named commit points, on one stack, until the time is over.
 
     Afterwards each run with a finding that is no known defect of Spark is made smaller, beside its evidence.
@@ -137,6 +145,7 @@ def soak_command(
     options = SoakOptions(
         folder or _soak_folder(seed, log if resume else None), minutes, seed, impressions, faults,
         pipeline or JOINS, _known_sinks(sink), log, resume,
+        in_time=in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     command = _typed(options, pipeline or (), sink or ())
     with (
@@ -219,7 +228,7 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
     words += ["--impressions", str(options.impressions), "--faults", str(options.faults)]
     words += [word for one in pipelines for word in ("--pipeline", one)]
     words += [word for one in sinks for word in ("--sink", one)]
-    return shlex.join(words)
+    return shlex.join([*words, *options.words_of_time])
 
 
 def _known_faults() -> list[tuple[str, str]]:

@@ -21,19 +21,25 @@ from tidemark.cli.shared_options import (
     Evidence,
     Functions,
     Generate,
+    HungAfter,
     Jars,
     KafkaConf,
     KeepCheckpoint,
     NoDiagnosis,
     Packages,
     Pipeline,
+    Progress,
     Project,
     PyFiles,
+    RecoverWithin,
     Redact,
     RedactSalt,
     Sink,
+    StateRows,
     Trace,
     Waive,
+    WatermarkStands,
+    in_time,
 )
 from tidemark.errors import EXIT_INTERRUPTED
 from tidemark.formats.trace import PACES
@@ -137,8 +143,9 @@ def run_command(
     redact_salt: RedactSalt = None,
     keep_checkpoint: KeepCheckpoint = False,
     no_diagnosis: NoDiagnosis = False,
-    as_json: AsJson = False,
-) -> None:
+    recover_within: RecoverWithin = "", progress: Progress = "", watermark_stands: WatermarkStands = "",
+    state_rows: StateRows = None, hung_after: HungAfter = "300s", as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Run one join on a real stack, with late events and killed executors, and judge every row."""
     from tidemark.runner import RunOptions
 
@@ -150,8 +157,8 @@ def run_command(
         accept=tuple(accept or ()), waive=tuple(waive or ()), evidence_format=evidence_format,
         app=app, functions=functions, project=project, py_files=tuple(py_files or ()),
         jars=tuple(jars or ()), packages=tuple(packages or ()), registry=registry,
-        kafka_conf=kafka_conf, redact=redact, redact_salt=redact_salt,
-        keep_checkpoint=keep_checkpoint, diagnosis=not no_diagnosis,
+        kafka_conf=kafka_conf, redact=redact, redact_salt=redact_salt, keep_checkpoint=keep_checkpoint,
+        diagnosis=not no_diagnosis, **in_time(recover_within, progress, watermark_stands, state_rows, hung_after),
     )  # fmt: skip
     run_and_show(options, as_json=as_json)
 

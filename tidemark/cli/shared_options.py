@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 Pipeline = Annotated[
     str,
@@ -96,6 +99,45 @@ NoDiagnosis = Annotated[
         help="Of an INVALID verdict, do not look for another contract or delivery that explains it (at most 5 s).",
     ),
 ]
+RecoverWithin = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="Demand that the batch in which a fault was injected is committed so soon after it: 20s, 1m.",
+    ),
+]
+Progress = Annotated[
+    str,
+    typer.Option(
+        "--progress-during-faults",
+        metavar="AMOUNT",
+        help="Demand so many batches (1) or input rows (500rows) committed while a fault lasts: a pause, an outage.",
+    ),
+]
+WatermarkStands = Annotated[
+    str,
+    typer.Option(
+        "--watermark-stands-at-most",
+        metavar="TIME",
+        help="Demand that the watermark never stands for longer.",
+    ),
+]
+StateRows = Annotated[
+    int | None,
+    typer.Option(
+        "--state-rows-at-most",
+        min=0,
+        metavar="N",
+        help="Demand that no batch leaves more rows in Spark's state.",
+    ),
+]
+HungAfter = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="The query has hung if it commits nothing for so long while the run waits for it: the run ends, UNKNOWN.",
+    ),
+]
 Summary = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a summary as a document, too.")]
 Log = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Each outcome goes there as it comes, a JSON line each.")
@@ -122,6 +164,25 @@ JUnitTo = Annotated[
         help="Also write JUnit XML for CI: a suite for each run, a case for each property; `-` is standard output.",
     ),
 ]
+
+
+def in_time(recover: str, progress: str, stands: str, rows: int | None, hung: str) -> dict[str, Any]:
+    """Options of ``RunOptions`` by these five; raises ``BadParameter`` for what is no length of time."""
+    return {
+        "recover_within_s": seconds_of(recover, "--recover-within") if recover else None,
+        "progress_during_faults": progress,
+        "watermark_stands_at_most_s": seconds_of(stands, "--watermark-stands-at-most") if stands else None,
+        "state_rows_at_most": rows,
+        "hung_after_s": seconds_of(hung, "--hung-after"),
+    }
+
+
+def seconds_of(text: str, option: str = "--budget") -> float:
+    """``90``, ``90s``, ``10m``, ``1.5h`` in seconds; raises ``BadParameter``."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise typer.BadParameter(f"{text!r} is no length of time: 90s, 10m, 1h", param_hint=option)
+    return float(found[1]) * SECONDS[found[2]]
 
 
 def resumed(command: str, log: Path | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemark.cli.live_view import is_live
-from tidemark.cli.shared_options import AsJson
+from tidemark.cli.shared_options import AsJson, seconds_of
 from tidemark.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from tidemark.campaigns.shrink.red_run import RedRun
     from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, ShrunkRun
     from tidemark.stack import Stack
-
-SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def register(app: typer.Typer) -> None:
@@ -114,14 +111,6 @@ def shrink_on(
 
     found = shrink_red_run(red, stack, options)
     return found, write_shrunk(found, options.folder, xfail=xfail)
-
-
-def seconds_of(text: str, option: str = "--budget") -> float:
-    """``90``, ``90s``, ``10m``, ``1.5h`` in seconds; raises ``BadParameter``."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise typer.BadParameter(f"{text!r} is no length of time: 90s, 10m, 1h", param_hint=option)
-    return float(found[1]) * SECONDS[found[2]]
 
 
 def _must_be_free(folder: Path, *, resume: bool) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from tidemark.cli.shrink_commands import seconds_of, shrink_on
+from tidemark.cli.shared_options import seconds_of
+from tidemark.cli.shrink_commands import shrink_on
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:

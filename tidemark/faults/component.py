@@ -15,7 +15,7 @@ from tidemark.faults.driver import stop_driver
 from tidemark.faults.executor import stop_at_half_written
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
-from tidemark.faults.target import FaultTarget
+from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction
 from tidemark.stack import ComponentKind, Stack
 
@@ -46,6 +46,7 @@ def inject_into_component(
             begin(victim)
             outage.callback(end, victim)
         target.rest(spec.duration_s)
+        line.ended_at_utc = now_utc()
     return line
 
 

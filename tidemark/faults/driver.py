@@ -36,6 +36,7 @@ def inject_into_driver(
         return line
     try:
         target.rest(spec.duration_s)
+        line.ended_at_utc = now_utc()
     finally:
         target.stack.resume(target.driver)
     return line

@@ -15,7 +15,7 @@ from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
-from tidemark.faults.target import FaultTarget
+from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.stack import Executor
 
@@ -50,6 +50,7 @@ def inject_into_executors(
     if spec.action is FaultAction.PAUSE:
         try:
             target.rest(spec.duration_s)
+            line.ended_at_utc = now_utc()
         finally:
             _resume(target, victims)
     return line

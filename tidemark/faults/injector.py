@@ -17,7 +17,7 @@ from datetime import datetime
 
 import msgspec
 
-from tidemark.errors import DeadlineExceeded, SinkFailed, TidemarkError
+from tidemark.errors import DeadlineExceeded, QueryHung, SinkFailed, TidemarkError
 from tidemark.faults.commit_points import Ends, RunningBatch
 from tidemark.faults.component import inject_into_component
 from tidemark.faults.driver import batch_is_rerun, inject_into_driver, kill_again
@@ -56,7 +56,10 @@ class FaultInjector:
         target: FaultTarget,
         faults: Sequence[PlannedFault],
         say: Callable[[str], object] = lambda _text: None,
+        recovery_s: float = RECOVERY_S,
     ) -> None:
+        """``recovery_s`` is how long a batch may take after a fault until the query counts as hung (``QueryHung``)."""
+        self._recovery_s = recovery_s
         self.journal: list[Fault] = []
         self.planned = len(faults)
         self.waits_for = ""
@@ -169,7 +172,16 @@ class FaultInjector:
             self._note_ends()  # in a backlog the next batch is planned within milliseconds of the commit
             return now.batch in self._target.checkpoint.committed()
 
-        self._until(committed, f"batch {now.batch} to be committed after {line.label}")
+        recovered = f"batch {now.batch} to be committed after {line.label}"
+        try:
+            self._until(committed, recovered, self._recovery_s)
+        except DeadlineExceeded as error:
+            raise QueryHung(
+                recovered,
+                self._recovery_s,
+                detail=error.detail,
+                hint=f"{error.hint}; --hung-after waits for longer",
+            ) from error
         # By the file, because an outage may outlast the batch: the component was not needed for it.
         committed_at = self._target.checkpoint.committed_at(now.batch)
         line.recovery_s = _seconds_since(line.at_utc, committed_at)

@@ -133,7 +133,7 @@ def inject_into_network(
             first = stack.link_traffic(broker)
         target.rest(spec.duration_s)
         during = _traffic_until_met(target, fault, broker, first, unless=unless)
-    healed_at = now_utc()
+    line.ended_at_utc = healed_at = now_utc()
     after, first_bytes_s = _traffic_after(target, broker)
     line.proof |= {
         "toxics": [_shown(toxic) for toxic in toxics],

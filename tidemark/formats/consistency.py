@@ -55,7 +55,7 @@ def manifest_problem(manifest: Manifest) -> str:
         return f"state.batches is {short(batches)}, which are not ids of batches in their order"
     if is_chain(manifest.contract) and batches:
         return "state.batches names batches; the state of a chain is not read"
-    return ""
+    return "" if manifest.demands is None else manifest.demands.problem()
 
 
 def batch_problem(manifest: Manifest) -> Callable[[Batch], str]:
@@ -72,8 +72,10 @@ def batch_problem(manifest: Manifest) -> Callable[[Batch], str]:
             ("batch", batch.batch),
             ("watermark_ms", batch.watermark_ms),
             ("failed_tasks", batch.failed_tasks),
+            ("planned_at_ms", batch.planned_at_ms),
+            ("committed_at_ms", batch.committed_at_ms),
         ):
-            if not 0 <= number < LONG_END:
+            if isinstance(number, int) and not 0 <= number < LONG_END:
                 return f"{name} is {number}"
         if not 1 <= batch.runs < LONG_END:
             return f"runs is {batch.runs}"

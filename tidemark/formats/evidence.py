@@ -19,6 +19,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
     same), ``parquet_sha256`` (``{"trace": ...}``: of the Parquet file itself), ``versions``, ``code_sha256``,
     ``pipeline_sha256`` (of a pipeline file), ``project_sha256`` (of ``project/``), ``backend``, ``sink``, ``query_id``,
     ``started_utc``, ``command`` (reproduces the run), ``notes``, ``waived``, ``plan_differs``, ``records``, ``state``;
+    ``demands``, what had to happen in time, and ``hang``, if the query hung (``tidemark.formats.liveness``);
     ``redacted``, if ids and keys are pseudonyms and other values are left out (``tidemark.formats.redacted_evidence``).
     ``state`` says how Spark stored the join's state, according to the checkpoint, and what was read of it::
 
@@ -37,9 +38,10 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
      "committed": true, "runs": 1, "restarted": false, "failed_tasks": 0}
 
     ``watermark_ms`` is the eviction watermark of that batch (``offsets/N``, ``batchWatermarkMs``). ``runs`` is how
-    often the batch was started. ``restarted`` means that the query was restarted and began with this batch, whether or
-    not the batch had run before; a batch that ran more than once is always ``restarted``. ``failed_tasks`` is how many
-    of its task attempts did not succeed (from the event logs).
+    often the batch was started. ``restarted``: the query was restarted and began with this batch, whether or not it had
+    run before; a batch that ran more than once is always ``restarted``. ``failed_tasks`` counts its task attempts that
+    did not succeed (from the event logs). ``planned_at_ms`` and ``committed_at_ms`` are the times of ``offsets/N`` and
+    ``commits/N`` in milliseconds since 1970; they may be missing.
 
 ``output.jsonl``    every record of the output topic, read at ``read_committed``::
 
@@ -81,6 +83,7 @@ that a person typed. JSON Lines files may be compressed (``.zst``), and the larg
 ``verdict.json``    the verdict; ``report.html``, which may be missing, shows it and the run as a page.
 ``seal.json``       what the run wrote: digest, length and number of records of each file (``tidemark.formats.seal``).
 ``logs/``           logs of the programs, Spark's event log of this query and, after faults, of all servers.
+``stacks/``         what the threads of driver and executors did when the query hung.
 ``checkpoint/``     the query's checkpoint at the end, of a failed run too (``--keep-checkpoint``); it is not judged.
 ``decoded_*.jsonl``  trace and flush as functions of a user's file read them (``functions.py``, if not the pipeline's).
 ``code.zip``        the code of tidemark that ran.
@@ -155,6 +158,8 @@ class Batch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     runs: int = 1
     restarted: bool = False
     failed_tasks: int = 0
+    planned_at_ms: int | msgspec.UnsetType = msgspec.UNSET
+    committed_at_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class OutputRecord(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -432,13 +437,11 @@ class RunDirectory:
 
     def _is_there(self, name: str) -> bool:
         """Whether a file that may be missing is there; raises if the manifest says that it was written."""
-        path = self.file(name)
-        is_there = lexists(path)
-        if not is_there and self._has_manifest and self.manifest.records.get(name, 0) > 0:
-            raise _broken(
-                path, f"it is missing; the manifest says that it has {self.manifest.records[name]:,} records"
-            )
-        return is_there
+        if lexists(path := self.file(name)):
+            return True
+        if self._has_manifest and (many := self.manifest.records.get(name, 0)) > 0:
+            raise _broken(path, f"it is missing; the manifest says that it has {many:,} records")
+        return False
 
     def _must_be_whole(self, name: str, found: int, manifest: Manifest) -> None:
         if found != (said := manifest.records.get(name, found)):

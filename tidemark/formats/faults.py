@@ -117,7 +117,8 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     ``before``, ``during`` and ``after`` (bytes ``received`` by the proxy and ``passed`` on in ``seconds``, and for
     how long each was held, ``held_ms``), when it was healed (``healed_at_utc``), and the seconds from then to the first
     bytes both ways (``first_bytes_after_s``) and to the commit of its batch (``committed_after_heal_s``). ``amount`` is
-    that of an action that has one, in its unit: milliseconds, or kilobytes a second.
+    that of an action that has one, in its unit: milliseconds, or kilobytes a second. ``ended_at_utc`` is the end of a
+    fault that lasts: a pause, an outage, one of the network; it may be missing.
     """
 
     component: FaultComponent
@@ -129,6 +130,7 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     proof: dict[str, Any] = {}
     recovery_s: float | None = None
     amount: float | None = None
+    ended_at_utc: str | None = None
 
     @property
     def label(self) -> str:

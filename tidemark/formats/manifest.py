@@ -8,6 +8,7 @@ import msgspec
 
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.contract import Delivery
+from tidemark.formats.liveness import Demands, Hang
 from tidemark.formats.redacted_evidence import Redaction
 
 
@@ -60,3 +61,5 @@ class Manifest(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     parquet_sha256: dict[str, str] = {}
     audit: AuditedQuery | None = None
     redacted: Redaction | None = None
+    demands: Demands | None = None
+    hang: Hang | None = None

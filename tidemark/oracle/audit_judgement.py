@@ -92,6 +92,7 @@ class _AuditJudgement(Judgement):
         came, expected = Came(), None
         self._say_the_limits(found, checked)
         faults = list(run.faults())
+        times = self.check_liveness(run.batches(), faults, run.progress())
         for fault in faults:
             if not fault.injected:
                 self.inconclusive.append(
@@ -108,7 +109,7 @@ class _AuditJudgement(Judgement):
             self._say_what_is_open(came.counts, expected)
             answer, seen, owed = expected, came, comparison.owed()
             self.explain(lambda: self._compared(run, answer, seen, owed))
-        verdict = self.conclude(counts, (), {})
+        verdict = self.conclude({**counts, **times}, (), {})
         verdict.audit = AuditAccount(
             level=found.level,
             first_batch=self.about.first_batch,

@@ -99,6 +99,7 @@ class _ChainJudgement(Judgement):
         deque(chain_of(run.executor_assignments(), run.state() or (), run.state_keys() or ()), maxlen=0)
         progress = run.progress()
         self.inconclusive += told_otherwise(history.manifest, run.batches(), progress)
+        times = self.check_liveness(run.batches(), faults, progress)
         self.inconclusive += filter(None, [not_compared(history.manifest.versions)])
         asked = chain_coverage.asked(history, faults)
         counts: dict[str, int] = {}
@@ -135,7 +136,7 @@ class _ChainJudgement(Judgement):
                     lambda: chain_coverage.reached(history, predicted, counts, faults, comparison.permitted),
                 ) or {}  # fmt: skip
             account = self.stage("Spark's metrics", lambda: self.metrics(predicted, progress))
-        return self.conclude(counts, asked, reached, account)
+        return self.conclude({**counts, **times}, asked, reached, account)
 
     def metrics(self, predicted: Predicted, progress: Sequence[dict[str, Any]]) -> SparkAccount:
         """What Spark reports of its operators, compared, unless their rows depend on what nothing shows."""

@@ -159,6 +159,38 @@ directory.
     Example: the rules give (i1, c1) in batch 3, SQL in batch 4.
     Usual causes: a defect of Spark that is not known yet; an error in tidemark's model.
     Next: ``tidemark check DIR --json``, and keep the run directory: it is all that a report needs.
+
+``slow_recoveries``
+    The batch in which a fault was injected was committed later than ``recover_within`` demands, an outage included; or
+    it was not committed when the run was given up, later than that.
+    Example: batch 4 was committed 37.5 s after its driver was killed, and 20 s are demanded.
+    Usual causes: a driver takes that long to start; a state that is read anew; timeouts of Kafka's clients or of Spark
+    that are longer than the demand; a busy machine.
+    Next: ``tidemark report DIR``, which draws the fault and its recovery; then the logs in ``DIR/logs``.
+
+``standstills``
+    While a fault lasted, fewer batches were committed, or fewer input rows were in such batches, than
+    ``progress_during_faults`` demands.
+    Example: no batch was committed while a broker was paused for 5 s, and 1 is demanded.
+    Usual causes: there is one of that component, and nothing takes over for it; clients that wait for longer than the
+    fault lasts before they turn to another broker; a trace that was over.
+    Next: ``tidemark check DIR --batches``, and compare with the times in ``DIR/faults.jsonl``.
+
+``stalled_watermarks``
+    The watermark of the query stood still for longer than ``watermark_stands_at_most`` demands, from the plan of the
+    first batch that has it to that of the first with another, or to the last commit.
+    Example: the watermark stood at 12:00:05 for 90 s (batches 3 to 9), and 60 s are demanded.
+    Usual causes: an input that has no rows, or old ones only; a watermark that waits for an input after a restart; a
+    batch that takes long.
+    Next: ``tidemark check DIR --batches``, which says for which input the watermark waits.
+
+``oversized_states``
+    A batch left more rows in the state, of all operators of the query, than ``state_rows_at_most`` demands. One finding
+    names the largest, and counts the others.
+    Example: batch 7 left 1,200 rows in the state, and at most 1,000 are demanded.
+    Usual causes: a watermark that stands, so that nothing is evicted; a longer time bound or delay than was planned
+    for; a join whose state is never evicted.
+    Next: ``tidemark contract PIPELINE``, which warns of joins whose state grows without end.
 """
 
 from __future__ import annotations
@@ -192,6 +224,10 @@ PROPERTIES = (
     "wrong_counts",
     "wrong_metrics",
     "oracles_disagree",
+    "slow_recoveries",
+    "standstills",
+    "stalled_watermarks",
+    "oversized_states",
 )
 """In the order in which a reader should look at them."""
 

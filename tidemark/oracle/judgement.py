@@ -90,6 +90,7 @@ class _JoinJudgement(Judgement):
         self.check_gaps(history.gaps)
         progress = run.progress()
         self.inconclusive += told_otherwise(history.manifest, run.batches(), progress)
+        times = self.check_liveness(run.batches(), faults, progress)
         counts: dict[str, int] = {}
         reached: goals.Goals = {}
         asked = goals.asked(history, faults)
@@ -118,7 +119,7 @@ class _JoinJudgement(Judgement):
                 reached = found or {}
             self.explain(lambda: self._compared(run, prediction, seen))
         self.inconclusive += history.inconclusive
-        return self.conclude(counts, asked, reached, spark_account)
+        return self.conclude({**counts, **times}, asked, reached, spark_account)
 
     def _compared(self, run: Evidence, prediction: Prediction, seen: Seen) -> Compared:
         """What wrong rows are compared with for their cause."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, BrokenEvidence, TidemarkError
+from tidemark.formats.evidence import Batch
+from tidemark.formats.faults import Fault
 from tidemark.formats.manifest import Manifest
 from tidemark.formats.run_diagnosis import Diagnosis
 from tidemark.oracle.audit_account import AuditAccount
@@ -25,6 +27,7 @@ from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.contract_coverage import Exercised
 from tidemark.oracle.coverage import WAIVABLE
 from tidemark.oracle.findings import Finding, FindingLog
+from tidemark.oracle.liveness import LivenessEvidence, check_demands, measured
 from tidemark.oracle.model.sample import Sampled
 from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 
@@ -131,6 +134,8 @@ class Judgement:
         for difference in manifest.plan_differs:
             message = f"contract and plan differ in {difference}"
             self.finding_log.add(Finding(property="plan_differs", message=message))
+        if manifest.hang is not None:
+            self.inconclusive.append(manifest.hang.said())
 
     def stage(self, name: str, work: Callable[[], T]) -> T | None:
         """Do a part of the judgement; what it raises makes the verdict inconclusive; broken evidence is raised."""
@@ -152,6 +157,19 @@ class Judgement:
         for batch, gap in gaps:
             message = f"{gap}; nothing is compared from there on"
             self.finding_log.add(Finding(property="missing_batches", message=message, batch=batch))
+
+    def check_liveness(
+        self, batches: Sequence[Batch], faults: Sequence[Fault], progress: Sequence[Mapping[str, Any]]
+    ) -> dict[str, int]:
+        """What was demanded in time; returns the counts of what was measured."""
+        about = LivenessEvidence(batches, faults, progress, self.manifest.hang)
+        demands = self.manifest.demands
+        if demands is not None:
+            not_judged = self.stage(
+                "what was demanded", lambda: check_demands(demands, about, self.finding_log)
+            )
+            self.inconclusive += not_judged or []
+        return self.stage("times of batches", lambda: measured(about)) or {}
 
     def conclude(
         self,

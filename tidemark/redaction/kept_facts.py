@@ -16,6 +16,7 @@ import msgspec
 
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.faults import Fault
+from tidemark.formats.liveness import Hang
 from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.formats.redacted_evidence import Redaction
 from tidemark.formats.run_notes import NOT_COMPARED, split_slice
@@ -57,6 +58,7 @@ def kept_manifest(manifest: Manifest, contract: dict[str, Any], redaction: Redac
         ],
         state=None if manifest.state is None else _state(manifest.state),
         audit=None if manifest.audit is None else _audit(manifest.audit),
+        hang=None if manifest.hang is None else _hang(manifest.hang),
     )
 
 
@@ -118,6 +120,11 @@ def _audit(audit: AuditedQuery) -> AuditedQuery:
         output_removals=[f"rows may be gone from it: {_LEFT_OUT}" for _ in audit.output_removals],
         output_notes=[],
     )
+
+
+def _hang(hang: Hang) -> Hang:
+    """Times and batches; what was waited for may name topics, and thread stacks are not kept."""
+    return msgspec.structs.replace(hang, waited_for=f"more batches ({_LEFT_OUT})", stacks=[])
 
 
 def _header(name: str, value: HeaderValue, query: str | None, pseudonyms: Pseudonyms) -> HeaderValue:

@@ -23,6 +23,13 @@ from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.model.sample import Sampled
 from tidemark.reports.audit_lines import audit_lines, audited_batches, notes, repeats
+from tidemark.reports.liveness_lines import (
+    availability_line,
+    demanded,
+    hang_note,
+    measured_line,
+    recovery_lines,
+)
 from tidemark.reports.state_lines import state_lines
 from tidemark.reports.timeline import waits
 
@@ -48,6 +55,8 @@ def print_verdict(
     for number, sentence in enumerate(verdict.diagnosed):
         console.print(f"{'' if number else 'diagnosis':<15}{sentence}", markup=False)
     for name, value in summary_lines(verdict, faults):
+        console.print(Text(f"{name:<15}").append(value, style="bold"))
+    for name, value in _demands_of(run_dir, verdict):
         console.print(Text(f"{name:<15}").append(value, style="bold"))
     for value in () if isinstance(verdict.audit, AuditAccount) else watermark_waits(run_dir):
         console.print(Text(f"{'watermark':<15}").append(value, style="bold"))
@@ -119,7 +128,24 @@ def summary_lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[s
         yield "faults", _list([(done, ""), *_by_fault(faults)]) + f"; failed tasks: {failed:,}"
         yield from state_lines(verdict.spark_account)
     if faults:
-        yield "recovery", "; ".join(_recoveries(faults)) or "none seen"
+        yield "recovery", "; ".join(recovery_lines(faults)) or "none seen"
+    if faults and (available := availability_line(n)):
+        yield "availability", available
+
+
+def demand_lines(manifest: Manifest, verdict: Verdict) -> list[tuple[str, str]]:
+    """What was demanded in time, and what was measured then; nothing if nothing was."""
+    if manifest.demands is None:
+        return []
+    lines = [("demanded", demanded(manifest.demands)), ("measured", measured_line(verdict.counts))]
+    return [(name, value) for name, value in lines if value]
+
+
+def _demands_of(run_dir: Path, verdict: Verdict) -> list[tuple[str, str]]:
+    try:
+        return demand_lines(RunDirectory(run_dir).manifest, verdict)
+    except (BrokenEvidence, OSError):
+        return []
 
 
 def oracles_line(modelled: Sampled) -> str:
@@ -161,15 +187,6 @@ def _where(fault: Fault) -> str:
     """The point, and for a fault that was not injected the batches in which it was tried."""
     tried = "; ".join(f"{one['batch']} for {one['seconds']:.1f} s" for one in fault.proof.get("tried", []))
     return f"{fault.point}{f' (tried in batch {tried})' if tried else ''}"
-
-
-def _recoveries(faults: Sequence[Fault]) -> Iterator[str]:
-    """``kill driver at written 9.1, 12.4 s``, for each fault and point."""
-    times: dict[str, list[str]] = {}
-    for fault in faults:
-        if fault.recovery_s is not None:
-            times.setdefault(f"{fault.label} at {fault.point}", []).append(f"{fault.recovery_s:.1f}")
-    return (f"{name} {', '.join(found)} s" for name, found in times.items())
 
 
 def _list(numbers: Sequence[tuple[int, str]]) -> str:
@@ -218,7 +235,7 @@ def notes_of_a_run(manifest: Manifest) -> list[str]:
         told.append(
             f"note: {which} split into two batches, so the batches of a replay, and what is late in them, may differ"
         )
-    return told
+    return [*told, *hang_note(manifest)]
 
 
 def _what_is_wrong(verdict: Verdict) -> list[str]:

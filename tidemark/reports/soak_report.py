@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tidemark.campaigns.soak import Soak, SoakRun
 
 
+TIMES = ("least", "median", "worst")
+
+
 def run_line(one: SoakRun) -> str:
     """What became of a run, in a line."""
     done = sum(fault.injected for fault in one.faults)
@@ -39,6 +42,10 @@ def lines(soak: Soak) -> Iterator[str]:
     """The summary."""
     for name, value in soak.summary().items():
         yield f"{name.replace('_', ' '):<22} {_shown(value)}"
+    for name, found in soak.recovery().items():
+        if " at " in name:
+            spread = ", ".join(f"{which} {found[which]:.1f}" for which in TIMES)
+            yield f"recovery of {name}, in seconds: {spread} ({found['faults']:,} faults)"
     for one in soak.runs:
         if one.findings or one.failed:
             yield run_line(one)
@@ -123,19 +130,18 @@ def _point_rows(
 
 
 def _recovery(soak: Soak) -> Iterator[str]:
-    """From an injection to the commit of the batch that it hit, in seconds: in all, by component, by fault."""
+    """From an injection to the commit of the batch that it hit, in seconds: in all, by component, fault and point."""
     yield from (
         "## Recovery",
         "",
         "In seconds: from the injection to the commit of its batch, an outage included.",
         "",
     )
-    times = ("least", "median", "worst")
     rows = (
-        (name, found["faults"], *(f"{found[which]:.1f}" for which in times))
+        (name, found["faults"], *(f"{found[which]:.1f}" for which in TIMES))
         for name, found in soak.recovery().items()
     )
-    yield from (*table(("of", "faults:", *(f"{name}:" for name in times)), rows), "")
+    yield from (*table(("of", "faults:", *(f"{name}:" for name in TIMES)), rows), "")
 
 
 JOIN_HEAD = (

@@ -17,9 +17,11 @@ from tidemark.formats.manifest import Manifest
 from tidemark.oracle import Finding, Verdict
 from tidemark.oracle.causes.cause_lines import first_read
 from tidemark.oracle.spark.known_defects import BY_NAME
-from tidemark.reports import REDACTED, notes_of_a_run, oracles_line, summary_lines
+from tidemark.reports import REDACTED, demand_lines, notes_of_a_run, oracles_line, summary_lines
 from tidemark.reports.audit_lines import notes
+from tidemark.reports.liveness_lines import recoveries
 from tidemark.reports.property_notes import PropertyNote, goal_notes, property_notes
+from tidemark.reports.run_statistics import FaultStatistics
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class VerdictPage:
     counts: Sequence[tuple[str, str]]
     goals: Sequence[GoalLine]
     faults: Sequence[FaultLine]
+    recoveries: Sequence[FaultStatistics]
     injected: str
     notes: Sequence[str]
     contract: str
@@ -105,9 +108,14 @@ def verdict_page(
         new=new,
         known=_known(verdict),
         inconclusive=verdict.inconclusive,
-        counts=[*summary_lines(verdict, faults), *(("watermark", line) for line in waits)],
+        counts=[
+            *summary_lines(verdict, faults),
+            *demand_lines(manifest, verdict),
+            *(("watermark", line) for line in waits),
+        ],
         goals=_goals(verdict),
         faults=[_fault_line(fault) for fault in faults],
+        recoveries=recoveries(faults) if len(faults) > 1 else [],
         injected=injected_line(faults),
         notes=[*notes(verdict), *notes_of_a_run(manifest)],
         contract=msgspec.json.format(msgspec.json.encode(manifest.contract), indent=2).decode(),

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from tidemark import paths
 from tidemark.errors import TidemarkError
 from tidemark.formats.audited_query import AuditedQuery
@@ -19,6 +21,7 @@ from tidemark.formats.contract import Contract, Delivery
 from tidemark.formats.evidence import FORMAT, Batch, ExecutorAssignment, OutputRecord, RunDirectory, StateRow
 from tidemark.formats.faults import Fault
 from tidemark.formats.jsonlines import write_lines
+from tidemark.formats.liveness import Hang
 from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.formats.project_files import PROJECT, project_sha256
 from tidemark.formats.record_files import PARQUET, count_records
@@ -105,6 +108,8 @@ class Collector:
         self._last_progress: list[dict[str, Any]] = []
         self._notes: list[str] = []
         self.plan_differs: list[str] = []
+        self.hang: Hang | None = None
+        """Set if the query hung: what there is then is judged."""
         self._is_drained = False
         self._state = StateInfo()
         self._errors: list[BaseException] = []
@@ -233,6 +238,9 @@ class Collector:
             if self._options.sink == OWN_SINK and not logs[-1].job_started(last):
                 return  # what `foreachBatch` runs is no job of the query
             ended = lambda: logs[-1].job_ended(last)  # noqa: E731
+            if self.hang is not None and not logs[-1].job_ended(last):
+                self.note(f"the event log has no end of batch {last}: the query hung")
+                return
             wait_until(ended, LOG_S, lambda: f"the end of batch {last} in the event log")
 
     def _progress(self, logs: list[QueryEvents]) -> list[dict[str, Any]]:
@@ -281,6 +289,8 @@ class Collector:
             records=self._directory.count_records(),
             parquet_sha256=parquet_digests(self._directory),
             audit=self._audit(),
+            demands=self._options.demands,
+            hang=self.hang,
         )
 
     def _audit(self) -> AuditedQuery | None:
@@ -358,10 +368,17 @@ def batches_of(
             runs=1 + sum(first == number and replays for first, replays in later),
             restarted=any(first == number for first, _ in later),
             failed_tasks=(failed or {}).get(number, 0),
+            planned_at_ms=time_in_ms(checkpoint.planned_at(number)),
+            committed_at_ms=time_in_ms(checkpoint.committed_at(number)) if number in committed else UNSET,
         )
         for number in checkpoint.planned()
         for planned in [checkpoint.batch(number)]
     ]
+
+
+def time_in_ms(moment: datetime) -> int:
+    """A moment in milliseconds since 1970."""
+    return round(1000 * moment.timestamp())
 
 
 def _add_failed(failed: Counter[int], log: QueryEvents) -> None:

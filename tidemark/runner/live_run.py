@@ -11,11 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidemark.errors import PipelineFailed
+from msgspec.structs import replace as replace_fields
+
+from tidemark.errors import PipelineFailed, QueryHung, TidemarkError
 from tidemark.faults.injector import FaultInjector
 from tidemark.faults.schedule import plan_faults
 from tidemark.faults.sink_progress import watch_sink_progress
@@ -42,6 +45,8 @@ from tidemark.runner.app_jobs import AppJob, ClassicJob, ConnectJob
 from tidemark.runner.app_query import AppQuery
 from tidemark.runner.cleanup import Cleanup, add_later
 from tidemark.runner.evidence_collector import Collector, Places
+from tidemark.runner.hung_query import STOP_S as HUNG_STOP_S
+from tidemark.runner.hung_query import hang_of, keep_stacks
 from tidemark.runner.kafka_access import KafkaAccess, kafka_access
 from tidemark.runner.own_driver import must_take_jars, own_driver
 from tidemark.runner.pace import TRIGGER_MS, Feed, follow_timed
@@ -178,17 +183,45 @@ class LiveRun:
                 publisher.ask(f"publish {number}", SLICE_S)
                 self._options.report("publish", number + 1, self._header.slices)
             ends, waits = self._input_ends, self._watch.waits
-            feed = Feed(query, self._checkpoint, ends, self._must_read_all, waits=waits)
+            hung_after_s = self._options.hung_after_s
+            feed = Feed(
+                query, self._checkpoint, ends, self._must_read_all, waits=waits, hung_after_s=hung_after_s
+            )
             self._place(query, collector)
-            with self._faults(collector, query, feed) as feed_under_faults:
-                query.start()  # watched from its first batch on: of a backlog the next ones follow at once
-                self._publish(publisher, feed_under_faults, collector)
-                feed_under_faults.wait_until_read()
-            self._flush(feed, programs)
+            started = datetime.now(UTC)
+            try:
+                with self._faults(collector, query, feed) as feed_under_faults:
+                    query.start()  # watched from its first batch on: of a backlog the next ones follow at once
+                    self._publish(publisher, feed_under_faults, collector)
+                    feed_under_faults.wait_until_read()
+                self._flush(feed, programs)
+            except QueryHung as error:
+                self._give_up(error, started, collector, query)
+                return
             self._options.report("drain", 0, 1)
             programs.callback(self._stop, collector, query)  # also if the output does not settle
             collector.drain()
             self._options.report("drain", 1, 1)
+
+    def _give_up(
+        self, error: QueryHung, started: datetime, collector: Collector, query: Query | AppQuery
+    ) -> None:
+        """Keep what shows why a query hung, and stop it if it answers. Raises if it has committed something since."""
+        hang = hang_of(error, self._checkpoint, started, self._options.hung_after_s)
+        if hang is None:
+            raise error
+        stacks, failed = keep_stacks(self._stack, query.driver_name, self._directory.path)
+        collector.hang = replace_fields(hang, stacks=stacks)
+        self._options.say(hang.said())
+        for note in filter(None, [failed, error.detail, *getattr(error, "__notes__", ())]):
+            collector.note(f"of the query that hung: {note}")
+        if not error.is_answering:
+            collector.note("the query that hung was not asked to stop: its driver does not answer")
+            return
+        try:
+            collector.stopped(query.ask("stop", HUNG_STOP_S))
+        except TidemarkError as later:
+            collector.note(f"the query that hung did not stop: {later.message}")
 
     def _stop(self, collector: Collector, query: Query | AppQuery) -> None:
         """Stop the query, and read its state before its session ends."""
@@ -252,7 +285,8 @@ class LiveRun:
         broker, driver = self._kafka.broker, query.driver_name
         with watch_sink_progress(self._options.sink, broker, self._output, self._checkpoint) as progress:
             target = FaultTarget(self._stack, driver, self._checkpoint, progress)
-            self._watch.injector = injector = FaultInjector(target, faults, self._options.say)
+            injector = FaultInjector(target, faults, self._options.say, self._options.hung_after_s)
+            self._watch.injector = injector
             injector.start()
             try:
                 yield replace(feed, well=_both(injector.check, feed.well), ready=injector.is_armed)

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from tidemark.errors import DeadlineExceeded, PipelineFailed
+from tidemark.errors import DeadlineExceeded, PipelineFailed, QueryHung
 from tidemark.runner.programs import Program
+from tidemark.runner.run_options import HUNG_AFTER_S
 from tidemark.sparkfiles.checkpoint import Checkpoint, PlannedBatch
 from tidemark.waiting import wait_until
 
@@ -28,9 +29,10 @@ interval; an attempt that does not is repeated. With 100 ms, runs in containers 
 drivers in vain most of the time."""
 
 BATCH_S = 300.0
-"""Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""
+"""Calibration: the injector looks at a batch for a second or two; at one that does not end for as long as it takes."""
 
 IDLE_WORDS = ("Waiting for next trigger", "Waiting for data to arrive")
+LAST_READ = "a batch that reads the last record published"
 GRACE_S = 15.0
 """Calibration: a no-data batch starts within one trigger interval of the batch that moved the watermark."""
 
@@ -42,6 +44,7 @@ CHECK_S = 0.5
 driver, which at every poll took a tenth of a small run's CPU time; progress is read from the checkpoint, which is
 cheap."""
 
+T = TypeVar("T")
 EndOffsets = dict[str, dict[str, int]]
 
 
@@ -71,12 +74,17 @@ class Feed:
     """Whether the next batch may start."""
     waits: Callable[[str], object] = lambda _what: None
     """Hears what is waited for, whenever that changes."""
+    hung_after_s: float = HUNG_AFTER_S
+    """A query that plans and commits nothing for so long, while something is waited for, has hung (``QueryHung``)."""
 
     def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
         """Publish while the query is idle, and wait until all is committed; False if it was split into two batches."""
         self.waits("the fault injector to arm")
         wait_until(
-            self.ready, BATCH_S, lambda: "the fault injector to arm", unless=self._checked_now_and_then()
+            self.ready,
+            max(BATCH_S, 2 * self.hung_after_s),  # it says itself that the query hung
+            lambda: "the fault injector to arm",
+            unless=self._checked_now_and_then(),
         )
         first = len(self.checkpoint.planned())
         before = self.end_offsets()
@@ -89,10 +97,10 @@ class Feed:
     def wait_until_read(self) -> PlannedBatch:
         """Wait until all published records are in committed batches, and the no-data batch after them has ended.
 
-        Returns the batch that read the last record.
+        Returns the batch that read the last record. Raises ``QueryHung``.
         """
         wanted = self.end_offsets()
-        self.waits("a batch that reads the last record published")
+        self.waits(LAST_READ)
         seen: list[PlannedBatch] = []
 
         def last_read() -> PlannedBatch | None:
@@ -104,9 +112,7 @@ class Feed:
                 seen[:] = [planned]
             return seen[0] if seen else None
 
-        planned = self._while_batches_come(
-            last_read, lambda: f"a committed batch that ends at {wanted}{self._state()}"
-        )
+        planned = self._while_batches_come(last_read, lambda: f"the ends are {wanted}")
         self._wait_for_no_data_batch(planned)
         self.waits("")
         return planned
@@ -118,15 +124,42 @@ class Feed:
         while True:
             before = self.checkpoint.planned(), self.checkpoint.committed()
             try:
-                return wait_until(look, BATCH_S, describe, unless=self._checked_now_and_then())
-            except DeadlineExceeded:
+                return self._wait(look, LAST_READ, describe)
+            except QueryHung:
                 if (self.checkpoint.planned(), self.checkpoint.committed()) == before:
                     raise
+
+    def _wait(
+        self,
+        look: Callable[[], T | None],
+        what: str,
+        describe: Callable[[], str] = str,
+        unless: Callable[[], object] | None = None,
+    ) -> T:
+        """Wait for what the query has to do, ``what``; raises ``QueryHung``, whose detail is what ``describe`` says."""
+        said: list[str] = []
+
+        def described() -> str:
+            said.append(f"{describe()}{self._state()}".lstrip("; "))
+            return what
+
+        try:
+            return wait_until(
+                look, self.hung_after_s, described, unless=unless or self._checked_now_and_then()
+            )
+        except DeadlineExceeded as error:
+            if not said:  # an answer of the query, or a driver that is started again
+                raise
+            hint = "see the logs of driver and executors; --hung-after waits for longer"
+            raise QueryHung(what, self.hung_after_s, detail=said[0], hint=hint) from error
 
     def check(self) -> None:
         """Raise ``PipelineFailed`` if the query ended by itself; restart it if its driver died."""
         self.well()
-        self.query.ask("status", BATCH_S)
+        self._status()
+
+    def _status(self) -> dict[str, Any]:
+        return self.query.ask("status", self.hung_after_s)
 
     def _wait_for_no_data_batch(self, planned: PlannedBatch) -> None:
         """A join runs a no-data batch after its watermark moved (``shouldRunAnotherBatch``).
@@ -143,10 +176,7 @@ class Feed:
                 return self.checkpoint.running() is None
             return time.monotonic() > deadline or self.query.began_after(planned.batch)
 
-        wait_until(
-            is_over, BATCH_S, lambda: f"the no-data batch after batch {planned.batch}{self._state()}",
-            unless=self._checked_now_and_then(),
-        )  # fmt: skip
+        self._wait(is_over, f"the no-data batch after batch {planned.batch}")
 
     def _checked_now_and_then(self) -> Callable[[], None]:
         """Like ``check``, but the query is asked only every ``CHECK_S``."""
@@ -170,17 +200,17 @@ class Feed:
                 act()
             return True
 
-        wait_until(acted, BATCH_S, lambda: f"the query to be idle{self._state()}")
+        self._wait(acted, "the query to be idle", unless=self.well)
 
     def _is_idle(self) -> bool:
-        status = self.query.ask("status", BATCH_S)
+        status = self._status()
         return not status["isTriggerActive"] and status["message"] in IDLE_WORDS
 
     def _state(self) -> str:
         try:
-            status = self.query.ask("status", 5.0)
-        except PipelineFailed as failure:
-            return f"; {failure}"
+            status = self.query.ask("status", min(5.0, self.hung_after_s))
+        except (PipelineFailed, QueryHung) as failure:
+            return f"; {failure.message}"
         return f"; planned {self.checkpoint.planned()[-1:]}, committed {self.checkpoint.committed()[-1:]}, {status}"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tidemark.errors import PipelineFailed, TestbedError, TidemarkError
+from tidemark.errors import DeadlineExceeded, PipelineFailed, QueryHung, TestbedError, TidemarkError
 from tidemark.runner.programs import Program
 from tidemark.sparkfiles.checkpoint import Checkpoint
 from tidemark.stack import Driver, Stack
@@ -94,6 +94,7 @@ class Query:
 
         Raises:
             PipelineFailed: the query ended by itself.
+            QueryHung: it does not say its ``status``.
             TestbedError: it cannot be restarted.
         """
         while True:
@@ -101,6 +102,10 @@ class Query:
                 return self._program.ask(command, timeout_s, unless=self._must_live)
             except (_DriverDied, TidemarkError) as error:
                 if self._lives():
+                    if isinstance(error, DeadlineExceeded) and command == "status":
+                        hint = "see driver.log in the run directory; --hung-after waits for longer"
+                        what = "an answer of the driver"
+                        raise QueryHung(what, timeout_s, hint=hint, is_answering=False) from error
                     if not self._goes_on_after(error):
                         raise
                 elif self._fruitless():

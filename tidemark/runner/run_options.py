@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import FaultSpec, read_schedule
+from tidemark.formats.liveness import Demands, read_progress
 from tidemark.formats.project_files import PROJECT, path_in_package
 from tidemark.formats.storage import Storage
 from tidemark.runner.pipeline_code import PipelineCode
@@ -32,6 +33,9 @@ SINKS = ("exactly-once", "spark")
 
 OWN_SINK = "own"
 """The sink of a pipeline that starts its own query."""
+
+HUNG_AFTER_S = 300.0
+"""Calibration: a batch takes about 1 s; after a killed executor up to 30 s, on a busy machine a few times that."""
 
 EVIDENCE_FORMATS = ("auto", "jsonl", "parquet")
 """How the large files of the evidence are stored, the default first: each by the number of its records."""
@@ -72,6 +76,12 @@ class RunOptions:
     evidence only: pseudonyms for ids and keys, no other values; ``redact_salt`` is a file with the salt of these.
     ``keep_checkpoint`` copies the checkpoint into the run directory at the end.
     ``diagnosis``: of an ``INVALID`` run it is asked which other contract or delivery explains it, for up to 5 seconds.
+
+    Demands of time, each of which makes a run that breaks it ``INVALID``, and one that does not show it ``UNKNOWN``:
+    ``recover_within_s`` from the injection of a fault to the commit of its batch; ``progress_during_faults``, so many
+    batches (``"1"``) or input rows (``"500rows"``) committed while a fault lasts; ``watermark_stands_at_most_s``;
+    ``state_rows_at_most``. A query that commits nothing for ``hung_after_s`` while the run waits for it has hung: the
+    run ends, with thread stacks, and is ``UNKNOWN``.
     """
 
     pipeline: str
@@ -103,6 +113,11 @@ class RunOptions:
     redact_salt: Path | None = None
     keep_checkpoint: bool = False
     diagnosis: bool = True
+    recover_within_s: float | None = None
+    progress_during_faults: str = ""
+    watermark_stands_at_most_s: float | None = None
+    state_rows_at_most: int | None = None
+    hung_after_s: float = HUNG_AFTER_S
     report: Report = field(default=report_nothing, compare=False)
     say: Say = field(default=say_nothing, compare=False)
     watch: Watch = field(default=watch_nothing, compare=False)
@@ -111,6 +126,23 @@ class RunOptions:
     def fault_specs(self) -> tuple[FaultSpec, ...]:
         """The faults that are asked for; raises ``UsageError`` for a word of the schedule that is none."""
         return read_schedule(self.faults)
+
+    @property
+    def demands(self) -> Demands | None:
+        """What has to happen in time; raises ``UsageError`` for an amount that is none."""
+        batches, rows = read_progress(self.progress_during_faults)
+        demands = Demands(
+            recover_within_s=self.recover_within_s,
+            progress_batches=batches,
+            progress_rows=rows,
+            watermark_stands_at_most_s=self.watermark_stands_at_most_s,
+            state_rows_at_most=self.state_rows_at_most,
+        )
+        if problem := demands.problem():
+            raise UsageError(
+                problem, hint="demand a number of seconds, batches or rows: docs/howto/inject-faults.md"
+            )
+        return demands if demands.are_any else None
 
     @property
     def needs_proxy(self) -> bool:
@@ -187,7 +219,21 @@ class RunOptions:
             parts += ["--accept", defect]
         for goal in self.waive:
             parts += ["--waive", goal]
-        return shlex.join(parts)
+        return shlex.join([*parts, *self.words_of_time()])
+
+    def words_of_time(self) -> list[str]:
+        """The words of the command that demand something in time."""
+        seconds = {
+            "--recover-within": self.recover_within_s,
+            "--watermark-stands-at-most": self.watermark_stands_at_most_s,
+            "--hung-after": None if self.hung_after_s == HUNG_AFTER_S else self.hung_after_s,
+        }
+        words = [
+            word for option, many in seconds.items() if many is not None for word in (option, f"{many:g}s")
+        ]
+        progress, rows = self.progress_during_faults, self.state_rows_at_most
+        words += ["--progress-during-faults", progress] if progress else []
+        return words + (["--state-rows-at-most", str(rows)] if rows is not None else [])
 
     def _kept_reference(self, run_dir: Path) -> str:
         """The pipeline as the evidence has it: a file in a package by its place in the copy of that package."""

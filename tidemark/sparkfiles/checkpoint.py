@@ -60,6 +60,10 @@ class Checkpoint:
         """Ids of the committed batches, in order."""
         return _ids(self.path / "commits")
 
+    def planned_at(self, batch: int) -> datetime:
+        """When a batch was planned (the file's modification time), also if it ran again later. Raises ``OSError``."""
+        return datetime.fromtimestamp((self.path / "offsets" / str(batch)).stat().st_mtime, UTC)
+
     def committed_at(self, batch: int) -> datetime:
         """When a batch was committed (the file's modification time). Raises ``OSError`` if it is not committed."""
         return datetime.fromtimestamp((self.path / "commits" / str(batch)).stat().st_mtime, UTC)

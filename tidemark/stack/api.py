@@ -246,6 +246,13 @@ class Stack(Protocol):
     def logs(self, component: str, lines: int | None = 50) -> str:
         """The last lines of a component's log; with ``None`` all of it."""
 
+    def thread_stacks(self, driver: str) -> Mapping[str, str]:
+        """What the threads of a driver and of its executors do, as text by ``driver`` and ``executor-ID``.
+
+        Of a process that prints nothing, because it is suspended, say, the text says so. Empty where the processes
+        belong to somebody else.
+        """
+
     def driver(self, name: str = DRIVER) -> Driver:
         """A running driver; raises ``UsageError`` if there is none of that name."""
 

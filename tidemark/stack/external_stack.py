@@ -163,6 +163,10 @@ class ExternalStack:
         self._known(component)
         return ""
 
+    def thread_stacks(self, driver: str) -> Mapping[str, str]:  # noqa: ARG002 (the protocol's)
+        """Nothing: its processes belong to somebody else."""
+        return {}
+
     def driver(self, name: str = DRIVER) -> Driver:
         """Its driver, without an event log if this machine cannot see one."""
         if name != DRIVER:

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from tidemark.errors import TestbedError, UsageError
 from tidemark.processes import ProcessId
-from tidemark.stack import network_links, readiness, suspension
+from tidemark.stack import network_links, readiness, suspension, thread_stacks
 from tidemark.stack.api import (
     DRIVER,
     PROXY,
@@ -203,6 +203,15 @@ class RunningStack:
     def logs(self, component: str, lines: int | None = 50) -> str:
         """The last lines of a component's log; with ``None`` all of it."""
         return self._runtime.log(self._component(component), lines)
+
+    def thread_stacks(self, driver: str) -> Mapping[str, str]:
+        """What the threads of a driver and of its executors do."""
+        of_driver = thread_stacks.of_component(self._runtime, self._living(driver))
+        app_id, executors = self.driver(driver).app_id, self.executors(driver)
+        return {
+            "driver": of_driver,
+            **thread_stacks.of_executors(self._runtime, self._state.path, app_id, executors),
+        }
 
     def driver(self, name: str = DRIVER) -> Driver:
         """A running driver."""

@@ -73,6 +73,9 @@ class Runtime(Protocol):
     def resume(self, target: Target) -> None:
         """Resume (or reconnect) a target; does nothing to one that runs already or is gone."""
 
+    def print_stacks(self, target: Target) -> str:
+        """Have a JVM print its thread stacks to its standard output (SIGQUIT); says why it cannot, if so."""
+
     def lives(self, target: Target) -> bool:
         """Whether a target exists, suspended or not."""
 

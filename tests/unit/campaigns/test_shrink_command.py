@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from tidemark.cli import app
-from tidemark.cli.shrink_commands import seconds_of
+from tidemark.cli.shared_options import seconds_of
 from tidemark.errors import UsageError
 
 EVIDENCE = Path(__file__).parents[2] / "golden" / "evidence"
@@ -17,13 +17,13 @@ EVIDENCE = Path(__file__).parents[2] / "golden" / "evidence"
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400)])
 def test_a_length_of_time_has_a_unit_or_is_in_seconds(text, seconds):
-    assert seconds_of(text) == seconds
+    assert seconds_of(text, "--budget") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0", "-3m", "ten", "5d"])
 def test_what_is_no_length_of_time_is_refused(text):
     with pytest.raises(typer.BadParameter, match="no length of time"):
-        seconds_of(text)
+        seconds_of(text, "--budget")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tidemark.formats.contract import Bound, Contract, Delivery, JoinKind, Outpu
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import Batch, ExecutorAssignment, InputRecord, OutputRecord, StateKey, StateRow
 from tidemark.formats.faults import Fault
+from tidemark.formats.liveness import Demands, Hang
 from tidemark.formats.manifest import InputTopic, Manifest, StateInfo
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.coverage import WAIVABLE
@@ -73,6 +74,8 @@ class Run:
         self.state_counts: list[StateKey] | None = None
         self.placed: list[ExecutorAssignment] = []
         self.info: StateInfo | None = None
+        self.demands: Demands | None = None
+        self.hang: Hang | None = None
 
     # Building
 
@@ -159,6 +162,8 @@ class Run:
             versions=self.versions,
             query_id=QUERY,
             state=self.info,
+            demands=self.demands,
+            hang=self.hang,
         )
 
     def _waived(self) -> list[str]:

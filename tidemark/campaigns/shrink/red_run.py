@@ -29,6 +29,7 @@ from tidemark.formats.project_files import PROJECT
 from tidemark.formats.trace import Record, TraceReader
 from tidemark.oracle import judge
 from tidemark.oracle.findings import Finding
+from tidemark.oracle.liveness import OF_TIME
 from tidemark.runner.run_options import SINKS
 from tidemark.runner.state_reader import BATCHES
 
@@ -64,6 +65,12 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     _must_be_possible(directory, manifest, words)
     contract = Contract.from_json(manifest.contract)
     finding = chosen_finding(judge(directory), number)
+    if finding.property in OF_TIME:
+        raise UsageError(
+            f"the finding is about time: {finding.message}",
+            detail="a smaller run takes less time, and shows nothing of it",
+            hint="`tidemark report DIR` draws faults, recoveries and batches; --finding N chooses another finding",
+        )
     case = _case(directory, manifest, contract, words, reads_state=finding.property in OF_STATE)
     faults = single_faults(",".join(_values_of(words, "--faults")))
     first = Shrinkable(case, faults, int(next(iter(_values_of(words, "--seed")), 1)))

@@ -161,6 +161,20 @@ class ContainerRuntime:
                     target.container, self._project(), aliases=[host_name(component)]
                 )
 
+    def print_stacks(self, target: Target) -> str:
+        """SIGQUIT to a JVM: the first process of a container, or one inside it."""
+        if target.process is not None:
+            code = self._inside(target.container, target.process, "quit")
+            return "" if code == 0 else "the process is gone, or no Java"
+        known = self._inspect_named(target.container)
+        if known is None or not known["State"]["Running"]:
+            return "its container does not run"
+        if known["State"]["Paused"]:
+            return "its container is frozen"
+        with docker_engine.engine_errors(f"ask {target.container} for its thread stacks"):
+            self._api.kill(target.container, signal="SIGQUIT")
+        return ""
+
     def lives(self, target: Target) -> bool:
         """Whether a container, or a process inside one, exists."""
         if target.process is not None:

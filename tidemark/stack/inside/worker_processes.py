@@ -9,6 +9,7 @@ ends with its standard input.
 ``suspend ID``    SIGSTOP it and its descendants, and wait until they are stopped; code 3 if it is gone
 ``resume ID``     SIGCONT it and its descendants; does nothing if it is gone
 ``kill ID``       SIGKILL it and wait until it is gone; resumes its descendants, which then end by themselves
+``quit ID``       SIGQUIT it, if it is a JVM, which then prints its thread stacks; code 3 if it is gone or none
 ``lives ID``      code 3 if it is gone
 """
 
@@ -70,12 +71,16 @@ def find(pid: int, start: tuple[int, str]) -> psutil.Process | None:
 
 
 def act(action: str, pid: int, start: tuple[int, str]) -> int:
-    """Run ``suspend``, ``resume``, ``kill`` or ``lives`` on a process; returns the code."""
+    """Run ``suspend``, ``resume``, ``kill``, ``quit`` or ``lives`` on a process; returns the code."""
     process = find(pid, start)
     if process is None:
-        return GONE if action in ("suspend", "lives") else 0
+        return GONE if action in ("suspend", "lives", "quit") else 0
     try:
-        if action == "suspend":
+        if action == "quit":
+            if Path(process.exe()).name != "java":
+                return GONE
+            process.send_signal(signal.SIGQUIT)
+        elif action == "suspend":
             process.send_signal(signal.SIGSTOP)
             stopped = [process, *_signalled(_descendants(process), signal.SIGSTOP)]
             _until(lambda: all(_is_stopped(one) for one in stopped) or find(pid, start) is None)
@@ -87,7 +92,7 @@ def act(action: str, pid: int, start: tuple[int, str]) -> int:
             _until(lambda: find(pid, start) is None)
             _signalled(descendants, signal.SIGCONT)
     except psutil.NoSuchProcess:
-        return GONE if action == "suspend" else 0
+        return GONE if action in ("suspend", "quit") else 0
     return 0
 
 

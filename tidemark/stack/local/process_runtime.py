@@ -144,6 +144,18 @@ class ProcessRuntime:
         for one in [*(_descendants(process) if target.family else []), process]:
             one.signal(signal.SIGCONT)
 
+    def print_stacks(self, target: Target) -> str:
+        """SIGQUIT to the JVM; of a job in Python to the one that it has started. Any other process would end."""
+        if target.process is None:
+            return "there is no process"
+        family = [target.process, *(_descendants(target.process) if target.family else [])]
+        machines = [one for one in family if _is_java(one)]
+        if not machines:
+            return "no Java process runs"
+        if paused := [one.pid for one in machines if one.paused]:
+            return f"process {paused[0]} is suspended (SIGSTOP)"
+        return "" if machines[0].signal(signal.SIGQUIT) else "the process is gone"
+
     def lives(self, target: Target) -> bool:
         """Whether the process exists."""
         return target.process is not None and target.process.alive
@@ -212,6 +224,14 @@ def _as_id(process: psutil.Process) -> ProcessId | None:
         return ProcessId.of(process.pid)
     except psutil.NoSuchProcess:
         return None
+
+
+def _is_java(process: ProcessId) -> bool:
+    living = process.process()
+    try:
+        return living is not None and Path(living.exe()).name == "java"
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
 
 
 def _status(component: ComponentRecord) -> ComponentStatus:
