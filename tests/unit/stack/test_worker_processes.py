@@ -56,6 +56,13 @@ def test_a_process_that_has_ended_is_reported_as_gone(run_command, sleeper):
     assert [run_command(word, *named(process))[0] for word in ("resume", "kill")] == [0, 0]
 
 
+def test_a_process_that_is_no_jvm_is_not_asked_for_its_threads(run_command, sleeper):
+    process = sleeper()
+
+    assert run_command("quit", *named(process)) == [3, ""]
+    assert process.alive
+
+
 def test_a_reused_process_id_is_never_signalled(run_command, sleeper):
     process = sleeper()
 

@@ -1,0 +1,72 @@
+"""Thread stacks are what a JVM adds to its log; a process that adds none is said to, and no other is signalled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tidemark.processes import ProcessId
+from tidemark.stack import thread_stacks
+from tidemark.stack.api import Executor
+from tidemark.stack.local.process_runtime import ProcessRuntime
+from tidemark.stack.registry import Target
+
+DUMP = 'Full thread dump OpenJDK\n\n"main" #1\n\nJNI global refs: 12, weak refs: 3\n'
+
+
+def runtime(log, ask):
+    return SimpleNamespace(
+        log=lambda _component: log.read_text(), target=lambda _component: Target(), print_stacks=ask,
+        executor_target=lambda _executor: Target(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("Full thread dump of before\nJNI global refs: 1\nits log\n")
+    return path
+
+
+def test_what_is_printed_since_the_question_is_read_back_without_what_surrounds_it(log):
+    def ask(_target):
+        log.write_text(f"{log.read_text()}2026-11-27 21:42:10\n{DUMP}\nHeap\n def new generation\n")
+        return ""
+
+    assert thread_stacks.of_component(runtime(log, ask), None) == DUMP
+
+
+def test_a_process_that_is_suspended_is_said_to_be(log):
+    found = thread_stacks.of_component(runtime(log, lambda _target: "process 7 is suspended (SIGSTOP)"), None)
+    assert found == "no thread stacks: process 7 is suspended (SIGSTOP)\n"
+
+
+def test_a_process_that_prints_nothing_is_said_to(log, monkeypatch):
+    monkeypatch.setattr(thread_stacks, "PRINTED_S", 0.1)
+    found = thread_stacks.of_component(runtime(log, lambda _target: ""), None)
+    assert found == "no thread stacks: the process printed none within 0.1 s\n"
+
+
+def test_the_stacks_of_executors_are_in_their_standard_output(tmp_path):
+    out = tmp_path / "worker-1" / "app-1" / "0" / "stdout"
+    out.parent.mkdir(parents=True)
+
+    def ask(_target):
+        out.write_text(DUMP)
+        return ""
+
+    one = Executor("0", "worker-1", ProcessId.own())
+    assert thread_stacks.of_executors(runtime(out, ask), tmp_path, "app-1", [one]) == {"executor-0": DUMP}
+
+
+def test_a_process_that_is_no_jvm_is_not_asked():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        target = Target(ProcessId.of(child.pid), family=True)
+        assert ProcessRuntime(SimpleNamespace()).print_stacks(target) == "no Java process runs"
+        assert child.poll() is None
+        child.communicate(b"\n")
+    assert child.returncode == 0
+    assert ProcessRuntime(SimpleNamespace()).print_stacks(Target()) == "there is no process"
