@@ -39,7 +39,8 @@ class AuditOptions:
     that ``TIDEMARK_KAFKA_CONF`` names. ``batches`` is ``A:B``, both in it, either left out. ``delivery`` is what the
     query's sink promises; empty: what the contract says, or else ``at-least-once`` for a topic, and for a table what
     its log promises. ``deleted_until`` is an event time: the caller states that no deleted record has a later one.
-    ``spark_version`` names the Spark that ran the query, whose known defects explain findings.
+    ``spark_version`` names the Spark that ran the query, whose known defects explain findings; of a query that was
+    upgraded, the Spark of each range of batches (``auditor.spark_ranges``).
     ``progress`` are files and folders with progress reports of Spark, or event logs.
     ``read_state``: where the log was trimmed, the state that is left of the batches before is read, too.
     ``redact`` keeps redacted evidence only, with pseudonyms of the salt in the file ``redact_salt``, or a random one.
@@ -175,16 +176,16 @@ def delivery_of(
     return contract.delivery or (Delivery(asked) if asked else of_output)
 
 
-def range_of(text: str) -> tuple[int | None, int | None]:
+def range_of(text: str, option: str = "--batches") -> tuple[int | None, int | None]:
     """The first and the last batch of ``A:B``; raises ``UsageError``."""
     first, colon, last = text.partition(":")
     numbers = [part.strip() for part in (first, last)]
     if text and (not colon or not all(not part or (part.isdecimal() and len(part) < 19) for part in numbers)):
         raise UsageError(
-            f"--batches {text!r} is no range of batches",
+            f"{option} {text!r} is no range of batches",
             hint="write A:B, the first and the last batch; either may be left out: 120:, :250",
         )
     begin, end = (int(part) if part else None for part in numbers)
     if begin is not None and end is not None and begin > end:
-        raise UsageError(f"--batches {text!r} ends before it begins", hint="write the smaller batch first")
+        raise UsageError(f"{option} {text!r} ends before it begins", hint="write the smaller batch first")
     return begin, end

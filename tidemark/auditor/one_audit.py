@@ -32,6 +32,7 @@ from tidemark.auditor.audited_outputs import TableOutput, TopicOutput
 from tidemark.auditor.audited_topics import AuditedTopics
 from tidemark.auditor.checkpoint_store import FULL_DISK, CheckpointCopy, opened_checkpoint
 from tidemark.auditor.reported_batches import ReportedBatches, with_reports
+from tidemark.auditor.spark_ranges import named_sparks, newest_named, spark_spans
 from tidemark.auditor.state_before import StateWanted, is_read, must_have_java, write_state_before
 from tidemark.errors import TestbedError, TidemarkError, UsageError
 from tidemark.formats.contract import Contract, Delivery
@@ -75,6 +76,7 @@ def run_audit(options: AuditOptions) -> AuditResult:
     contract = replace(contract, accept=known((*contract.accept, *options.accept)))
     delivery_of(options, contract)
     range_of(options.batches)
+    named_sparks(options.spark_version)
     _ = options.deleted_until_ms
     must_be_used(options.redact_salt, redact=options.redact)
     if options.read_state:
@@ -154,7 +156,8 @@ def _collect(
     )  # soon: a query that runs deletes old versions of it
     digest = topics.write_inputs(directory.path / "trace.jsonl", plan.inputs)
     output.write(directory, log.query_id)
-    restarts = frozenset[int]() if reported is None else reported.restarts
+    sparks = spark_spans(options.spark_version, log.planned[0].batch, log.planned[-1].batch)
+    restarts = frozenset(span.first for span in sparks[1:]) | (reported.restarts if reported else frozenset())
     directory.write_lines("batches", (_marked(batch, restarts) for batch in plan.batches))
     directory.write_json("contract", contract.to_json())
     if functions is not None:
@@ -163,6 +166,7 @@ def _collect(
         options.report("decode", 1, 1)
     about = msgspec.structs.replace(
         output.told_in(plan.about),
+        sparks=sparks,
         reported=None if reported is None else (reported.first, reported.last),
         unheld=dict(topics.unheld),
         deleted_until_ms=options.deleted_until_ms if plan.about.deleted else None,
@@ -250,7 +254,7 @@ def _manifest(
         contract=contract.to_json(),
         delivery=delivery_of(options, contract, of_output),
         inputs={},
-        versions={"spark": options.spark_version} if options.spark_version else {},
+        versions={"spark": spark} if (spark := newest_named(options.spark_version)) else {},
         code_sha256=paths.code_sha256(),
         query_id=log.query_id,
         started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -80,7 +80,12 @@ DeletedUntil = Annotated[
     ),
 ]
 SparkVersion = Annotated[
-    str, typer.Option(metavar="VERSION", help="Of the query: which known defects explain a finding.")
+    str,
+    typer.Option(
+        metavar="VERSION",
+        help="Of the query: which known defects explain a finding. Of one that was upgraded, for each Spark its"
+        " batches: 3.5.7@:11,4.3.0@12: (3.5.7@:11,4.3.0@11: if the first did not commit batch 11).",
+    ),
 ]
 Progress = Annotated[
     list[Path] | None,

@@ -16,10 +16,20 @@ judged as an audit. Its files are those of a run, with these differences:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 Span = tuple[int, int]
 """Offsets from the first to before the second."""
+
+
+class SparkSpan(NamedTuple):
+    """A Spark, and the first and the last batch that it ran; the last may be run again by the next."""
+
+    spark: str
+    first: int
+    last: int
 
 
 class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -35,6 +45,7 @@ class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     was written and the end up to which it was read; ``output_table`` is the folder of a table. ``output_removals``
     has a sentence for each reason why rows may be gone from the table, ``output_notes`` what its log cannot tell.
     ``reported`` are the first and the last of the batches in a row that progress reports of Spark have.
+    ``sparks`` has the batches of each Spark, if there was more than one.
     """
 
     first_batch: int
@@ -53,3 +64,4 @@ class AuditedQuery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkn
     output_removals: list[str] = []
     output_notes: list[str] = []
     reported: tuple[int, int] | None = None
+    sparks: list[SparkSpan] = []

@@ -213,6 +213,11 @@ class _AuditJudgement(Judgement):
             restarts = sorted(self.audited.restarted)
             again = f"; the query was started again with {', '.join(map(str, restarts))}" if restarts else ""
             self.notes.append(f"progress reports tell of batches {first} to {last}{again}")
+        if about.sparks:
+            ran = ", ".join(f"Spark {spark} batches {first} to {last}" for spark, first, last in about.sparks)
+            self.notes.append(
+                f"taken as said: {ran}; rules and known defects are those of the Spark of a batch"
+            )
         for span in self._deleted():
             self.notes.append(f"deleted: {span}")
         if about.deleted_until_ms is not None:

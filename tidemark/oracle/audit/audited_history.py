@@ -52,7 +52,9 @@ class AuditedHistory:
 
     @property
     def restarted(self) -> frozenset[int]:
-        """The batches with which, by progress reports, the query was started again: each may have begun before."""
+        """The batches with which the query was started again, as progress reports or another Spark show: each may have
+        begun before.
+        """
         return frozenset(batch.plan.batch for batch in self.history.batches if batch.plan.restarted)
 
     @property

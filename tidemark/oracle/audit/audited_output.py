@@ -38,7 +38,7 @@ from tidemark.oracle.compare.unread_records import UnreadRecord, UnreadRecords
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.history import NO_BATCH
 from tidemark.oracle.input.output_rows import OutputReader
-from tidemark.oracle.spark.known_defects import has_defect
+from tidemark.oracle.spark.spark_spans import any_has_defect
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 
 TABLE_ROWS = 10_000
@@ -207,7 +207,7 @@ class AuditedOutput:
             self._finding_log.add(self._unread.in_output(found, claimed(), place, batch))
             return
         defect = self._expected.defects.added.get(identity)
-        if defect is not None and has_defect(self._manifest.versions, defect):
+        if defect is not None and any_has_defect(self._manifest, defect, batch):
             self._add(self._words.added(identity, defect), identity, place, batch, defect=defect)
         else:
             self._add(self._words.unexpected(identity), identity, place, batch)
@@ -273,7 +273,7 @@ class AuditedOutput:
             self.came.counts["absent_before" if is_before else "absent_of_deleted_output"] += 1
             return
         defect = self._expected.lost_by_defect(identity)
-        if defect is not None and has_defect(self._manifest.versions, defect):
+        if defect is not None and any_has_defect(self._manifest, defect, batch):
             self._add(self._words.lost(identity, batch, defect), identity, None, batch, defect=defect)
             return
         name = if_it_never_came(identity, self._audited.history.contract.kind)

@@ -31,8 +31,9 @@ from tidemark.oracle.input.columns import ColumnReader, Columns
 from tidemark.oracle.input.compared_values import ComparedValues
 from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
-from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS, has_defect
+from tidemark.oracle.spark.known_defects import FORMAT_4_MISSES_ROWS
 from tidemark.oracle.spark.pushdown import Pushdown, as_planned, must_be_there, passes, place
+from tidemark.oracle.spark.spark_spans import any_has_defect
 from tidemark.oracle.spark.spark_versions import SparkRules, rules_of_spark
 from tidemark.oracle.spark.time_ranges import (
     FIRST_FORMAT_BY_TIME,
@@ -184,13 +185,13 @@ class History:
 
     @property
     def spark(self) -> SparkRules:
-        """The rules of the Spark that ran."""
+        """The rules of the Spark that ran; of a query that was upgraded, of the last."""
         return rules_of_spark(self.manifest.versions)
 
     @property
     def misses_rows(self) -> bool:
         """Whether these ranges are too small: those of format 4 in Spark 4.2."""
-        return self.by_time and has_defect(self.manifest.versions, FORMAT_4_MISSES_ROWS)
+        return self.by_time and any_has_defect(self.manifest, FORMAT_4_MISSES_ROWS)
 
     def side(self, side: int) -> Side:
         """The contract of one side."""

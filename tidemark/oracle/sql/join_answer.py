@@ -15,6 +15,7 @@ import numpy as np
 
 from tidemark.oracle.input.history import NO_BATCH, ROW_BITS, Disposition, History
 from tidemark.oracle.spark.known_defects import DEFECTS
+from tidemark.oracle.spark.spark_spans import takes_right_first
 from tidemark.oracle.sql.interruptible import interruptible
 from tidemark.oracle.sql.join_inputs import input_tables
 from tidemark.oracle.sql.join_relations import relations
@@ -62,10 +63,11 @@ class SqlAnswer:
 
 def rules_of(history: History, *, by_checkpoint: bool = False) -> JoinRules:
     """The rules of a run's join, in the Spark that ran it."""
+    right_first, left_first = takes_right_first(history.manifest)
     popular = None if len(history.rows) <= FEW_ROWS else POPULAR
     return JoinRules(
         history.contract, history.pushdown, history.by_time, history.misses_rows, by_checkpoint, popular,
-        semi_right_first=history.spark.semi_right_first,
+        semi_right_first=right_first, left_first=left_first,
     )  # fmt: skip
 
 

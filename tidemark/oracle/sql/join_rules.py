@@ -29,7 +29,8 @@ class Select(NamedTuple):
 class JoinRules:
     """Of which join, and of which Spark: ``by_time`` if its state is ordered by time, ``misses_rows`` if that is wrong.
 
-    ``semi_right_first``: a left semi join takes the right rows of a batch first (``SparkRules``).
+    ``semi_right_first``: a left semi join takes the right rows of a batch first (``SparkRules``), but in the batches
+    ``left_first``, which another Spark ran.
     ``by_checkpoint``: the watermarks are those that the checkpoint names. ``popular``: a key that more right rows have
     than this is popular: a left row meets only those that its bound reaches; ``None``: no key is. ``bucket_us``: times
     within so many microseconds are a bucket, so that no window has all rows of a side; ``None``: one window has them.
@@ -43,6 +44,7 @@ class JoinRules:
     popular: int | None = None
     bucket_us: int | None = None
     semi_right_first: bool = True
+    left_first: tuple[tuple[int, int], ...] = ()
 
     @property
     def sides(self) -> tuple[Side, Side]:

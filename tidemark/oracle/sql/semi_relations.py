@@ -106,16 +106,23 @@ def _matches(rules: JoinRules) -> str:
     """
     is_equal_alone = rules.contract.bound.equal and not all(rules.watermarked)
     there = "lasts and coalesce(l_ending >= l_batch, true)" if is_equal_alone else "lasts"
-    first = "<=" if rules.semi_right_first else "<"
+    met = f"(r_batch {'<=' if rules.semi_right_first else '<'} l_batch)"
+    if rules.left_first:
+        met = f"(r_batch < l_batch or r_batch = l_batch and not {_is_left_first(rules, 'l_batch')})"
     return f"""
 select l, l_batch, min(
     case when r_batch > l_batch then case when coalesce(l_gone >= r_batch, true) then r_batch end
-    when r_batch {first} l_batch then case when {there} then l_batch end
+    when {met} then case when {there} then l_batch end
     else l_batch end
-) as batch, max(case when r_batch {first} l_batch and {there} then 1 end) as met,
+) as batch, max(case when {met} and {there} then 1 end) as met,
     min(case when r_batch = l_batch and not lasts then 1 else 0 end) = 1 as is_of_same_batch
 from hits group by l, l_batch
 """
+
+
+def _is_left_first(rules: JoinRules, batch: str) -> str:
+    """Whether the Spark that ran a batch takes its left rows first."""
+    return "(" + " or ".join(f"{batch} between {first} and {last}" for first, last in rules.left_first) + ")"
 
 
 def _answers(rules: JoinRules) -> str:
@@ -131,6 +138,8 @@ def _answers(rules: JoinRules) -> str:
 def _stored(rules: JoinRules) -> str:
     """The rows that enter the state, with the batch in which they leave it: of a left row perhaps that of its match."""
     removed = "coalesce(m.batch, w.gone)" if rules.semi_right_first else "w.gone"
+    if rules.left_first:  # a row that is emitted there is marked, and stays until it is evicted
+        removed = f"case when {_is_left_first(rules, 'm.batch')} then w.gone else {removed} end"
     return f"""
 select w.row, w.side, w.batch, {removed} as removed from rows w left join matches m on m.l = w.row
 where not w.is_late and w.is_sure and w.may_match and case when w.side = {LEFT} then m.met is null else w.lasts end
