@@ -47,6 +47,10 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by `python -m docs.generate`; not to be edited by hand. -->"
 WIDTH = 100
+FAULT_FORM = (
+    "A fault is `COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]`; a schedule joins them by commas, those that "
+    "overlap by `+`: [inject faults](../howto/inject-faults.md#faults-that-overlap)."
+)
 FAULT_WORDS = (
     "Without `:ACTION` it is a `kill`; a pause or an outage lasts {seconds:g} second; it is done once. "
     "`executors` are all executors at once; `kill-twice` kills the next driver, too, while it runs the batch again. "
@@ -202,7 +206,7 @@ def _faults() -> str:
         (
             "# Faults",
             markdown(schedule.__doc__ or ""),
-            "A fault is `COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]`; a schedule joins them by commas.",
+            FAULT_FORM,
             table(["component", "action", "commit points, the default first"], rows),
             FAULT_WORDS.format(seconds=_pause_s(), amounts=_amounts()),
             (

@@ -13,7 +13,7 @@ from tidemark.errors import EXIT_INVALID, EXIT_VALID
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
-SEED = 524
+SEED = 1159
 BROKEN = SINK["sink that takes its ledger for a batch older"]
 
 

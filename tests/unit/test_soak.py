@@ -12,6 +12,7 @@ import pytest
 from tidemark.campaigns import soak as soaking
 from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun, run_options, schedule
 from tidemark.errors import TestbedError
+from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import POINTS, Fault
@@ -45,8 +46,24 @@ def test_a_schedule_is_the_seeds_and_every_fault_comes():
     assert {(one.component, one.action, one.point) for one in many} == {
         (*what, point) for what, points in POINTS.items() for point in points
     }
+    assert sum(len(one.parts) for one in many) == 2000
     counts = {one: many.count(one) for one in many}
     assert {replace(one, count=1): one.count for one in read_schedule(write_schedule(many))} == counts
+
+
+def test_some_of_what_is_drawn_are_two_faults_that_overlap():
+    pairs = [one for one in schedule(random.Random(3), 3000) if one.beside]
+    possible = {(first, then) for first, then in drawn_pairs()}
+
+    assert 0.1 < len(pairs) / 3000 < 0.2
+    assert {tuple(one.as_parts) for one in pairs} <= possible
+    assert not [one for one in schedule(random.Random(3), 3000, network=False) if one.is_of_network]
+    assert [one for seed in range(50) for one in schedule(random.Random(seed), 1) if one.beside] == []
+
+
+def test_what_a_soak_draws_can_be_asked_for():
+    drawn = schedule(random.Random(4), 3000)
+    assert read_schedule(write_schedule(drawn))
 
 
 def test_without_a_proxy_no_fault_of_the_network_is_drawn():
@@ -134,6 +151,66 @@ def test_the_document_says_what_was_done_where_and_what_never_was():
     assert "| kill driver | written | 1 | 1 | - |" in text
     assert "| kill broker | planned | - | - | 1 |" in text
     assert "1 of 2 faults were injected; counted with each join, 1 of 2." in text
+
+
+def pair(text="broker:pause@written+driver@written", injected=True, batch=3):
+    """The two lines of faults that overlapped, or were to."""
+    [spec] = read_schedule(text)
+    return [
+        Fault(
+            component=part.component, action=part.action, point=part.point, at_utc="-", injected=injected,
+            batch=batch if injected else None, together=text,
+        )
+        for part in spec.parts
+    ]  # fmt: skip
+
+
+def test_pairs_that_overlapped_are_counted_and_those_that_never_did_are_named():
+    missed = pair(injected=False)
+    faults = [*pair(batch=3), *pair(batch=4), *missed, *missed, *pair("driver@written+driver@planned")]
+    soak = soak_of(ran(0, [*faults, fault()]), ran(1, [*pair("broker~2+driver@planned", injected=False)]))
+    asked = shown.Asked("tidemark soak", [], [
+        ("pause broker at written", "kill driver at written"), ("kill driver at written", "kill driver at planned"),
+        ("kill broker at planned", "kill driver at planned"), ("kill broker at planned", "kill master at planned"),
+    ])  # fmt: skip
+
+    assert soak.overlapping() == [
+        {
+            "first": "kill broker at planned",
+            "then": "kill driver at planned",
+            "join": "inner",
+            "done": 0,
+            "missed": 1,
+        },
+        {
+            "first": "kill driver at written",
+            "then": "kill driver at planned",
+            "join": "inner",
+            "done": 1,
+            "missed": 0,
+        },
+        {
+            "first": "pause broker at written",
+            "then": "kill driver at written",
+            "join": "inner",
+            "done": 2,
+            "missed": 2,
+        },
+    ]
+    assert soak.summary()["overlaps"] == 3
+    text = shown.markdown(soak, {}, asked)
+    assert "| pause broker at written | kill driver at written | 2 | 2 | inner |" in text
+    assert "| kill broker at planned | kill driver at planned | - | 1 | - |" in text
+    assert "2 of 4 pairs were met, 2 never." in text
+    never = "kill driver at planned, kill master at planned"
+    assert f"| kill broker at planned | 2 | 2 | {never} |" in text
+    titles = {one.title: one.rows for one in shown.facts(soak, {}, asked).tables}
+    assert titles["Faults that overlapped"][1][:3] == [
+        "kill driver at written",
+        "kill driver at planned",
+        "1",
+    ]
+    assert titles["Faults that never overlapped"] == [["kill broker at planned", "2", "2", never]]
 
 
 def test_the_document_has_recovery_in_all_and_by_part():

@@ -12,7 +12,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -22,9 +22,10 @@ import msgspec
 
 from tidemark.campaigns.campaign import Campaign, free_directory
 from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkError, UsageError
-from tidemark.faults.schedule import FaultSpec, write_schedule
+from tidemark.faults.overlaps import FaultPart, drawn_pairs
+from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import NETWORK_ACTIONS, POINTS, Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import NETWORK_ACTIONS, POINTS, Fault, FaultAction, FaultComponent, overlaps
 from tidemark.oracle import Verdict
 from tidemark.reports.liveness_lines import availability
 from tidemark.runner import RunOptions, describe, new_run_directory, run
@@ -49,6 +50,9 @@ WEIGHTS = {
 }
 """How often a fault comes, if not ``WEIGHT``. Drivers and executors have most points, and their death is what a
 checkpoint is for. A driver takes longest to come back: with more of them a soak has fewer faults."""
+
+TOGETHER = 0.15
+"""The share of draws that are two faults that overlap."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,21 @@ class Soak:
             for (name, point, join), found in sorted(counted.items())
         ]
 
+    def overlapping(self) -> list[dict[str, Any]]:
+        """For each pair of faults that was to overlap, and join: how often it did, and how often not."""
+        counted: dict[tuple[str, str, str], Counter[bool]] = {}
+        for one in self.runs:
+            # A pair that was not injected has a line for each of its two faults.
+            missed = [fault.together for fault in one.faults if fault.together and not fault.injected][::2]
+            done = [group[0].together or "" for group in overlaps(one.faults)]
+            for is_done, typed in [*((True, text) for text in done), *((False, text) for text in missed)]:
+                first, then = (part.label for part in read_schedule(typed)[0].as_parts)
+                counted.setdefault((first, then, one.pipeline), Counter())[is_done] += 1
+        return [
+            {"first": first, "then": then, "join": join, "done": found[True], "missed": found[False]}
+            for (first, then, join), found in sorted(counted.items())
+        ]
+
     def recovery(self) -> dict[str, dict[str, float]]:
         """From an injection to the commit of its batch, in seconds: in all, by component, by fault, by its point."""
         times: dict[str, list[float]] = {}
@@ -169,6 +188,7 @@ class Soak:
             "verdicts": dict(Counter(one.verdict for one in self.runs)),
             "faults": len(done),
             "missed": sum(not fault.injected for _, fault in self.faults),
+            "overlaps": sum(met["done"] for met in self.overlapping()),
             "faults_a_minute": round(60 * len(done) / self.seconds, 1) if self.seconds else 0.0,
             "kinds": dict(sorted(kinds.items())),
             "recovery_s": {name: round(times[name], 1) for name in ("least", "median", "worst") if times},
@@ -217,11 +237,32 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
 
 
 def schedule(rng: random.Random, count: int, *, network: bool = True) -> tuple[FaultSpec, ...]:
-    """So many faults, of all kinds; without ``network`` none of the network, for a stack that has no proxy."""
+    """So many faults, of all kinds, some of them two that overlap.
+
+    Without ``network`` none of the network, for a stack that has no proxy.
+    """
     known = {what: points for what, points in POINTS.items() if network or what[1] not in NETWORK_ACTIONS}
     kinds = [FaultSpec(*what, point) for what, points in known.items() for point in points]
-    weights = [WEIGHTS.get(what, WEIGHT) / len(points) for what, points in known.items() for _ in points]
-    return tuple(rng.choices(kinds, weights, k=count))
+    weights = [_weight(kind) for kind in kinds]
+    pairs = [pair for pair in map(_pair, drawn_pairs()) if network or not pair.is_of_network]
+    of_pairs = [_weight(pair) * _weight(pair.beside[0]) for pair in pairs]
+    drawn, left = list[FaultSpec](), count
+    while left > 0:
+        together = left > 1 and rng.random() < TOGETHER
+        [one] = rng.choices(pairs, of_pairs) if together else rng.choices(kinds, weights)
+        drawn.append(one)
+        left -= 1 + len(one.beside)
+    return tuple(drawn)
+
+
+def _weight(spec: FaultSpec) -> float:
+    what = spec.component, spec.action
+    return WEIGHTS.get(what, WEIGHT) / len(POINTS[what])
+
+
+def _pair(parts: tuple[FaultPart, FaultPart]) -> FaultSpec:
+    first, then = (FaultSpec(*part) for part in parts)
+    return replace(first, beside=(then,))
 
 
 def run_options(options: SoakOptions, number: int, *, network: bool = True) -> RunOptions:

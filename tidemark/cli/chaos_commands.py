@@ -55,7 +55,7 @@ EVERY_POINT = (
 Schedule = Annotated[
     str,
     typer.Option(
-        help="COMPONENT[:ACTION[=AMOUNT]]\\[@POINT][~SECONDS][*COUNT], joined by commas. "
+        help="COMPONENT[:ACTION[=AMOUNT]]\\[@POINT][~SECONDS][*COUNT], joined by commas; faults that overlap by +. "
         f"Components: {', '.join(FaultComponent)}; actions: {', '.join(FaultAction)}; "
         f"points: {', '.join(CommitPoint)}."
     ),
@@ -152,7 +152,7 @@ def soak_command(
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
     ):
-        versions, asked = dict(stack.versions), shown.Asked(command, _known_faults())
+        versions, asked = dict(stack.versions), shown.Asked(command, _known_faults(), _known_pairs())
         kept, more = FactsWriter(options.folder), resumed(command, log)
 
         def ended(every: Soak, one: SoakRun) -> None:
@@ -215,7 +215,12 @@ def _print(done: Soak, folder: Path, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        details = {"coverage": done.coverage(), "recovery": done.recovery(), "runs": done.runs}
+        details = {
+            "coverage": done.coverage(),
+            "overlapping": done.overlapping(),
+            "recovery": done.recovery(),
+            "runs": done.runs,
+        }
         sys.stdout.write(msgspec.json.encode({**done.summary(), **details}).decode() + "\n")
     else:
         typer.echo("\n".join(shown.lines(done)))
@@ -234,3 +239,10 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
 def _known_faults() -> list[tuple[str, str]]:
     """Every sort of fault that a soak draws from."""
     return [(fault_label(*what), at) for what, points in POINTS.items() for at in points]
+
+
+def _known_pairs() -> list[tuple[str, str]]:
+    """Every pair of faults that overlap that a soak draws from."""
+    from tidemark.faults.overlaps import drawn_pairs
+
+    return [(first.label, then.label) for first, then in drawn_pairs()]

@@ -59,7 +59,7 @@ def kill_again(target: FaultTarget, first: Fault) -> Fault | None:
     batch = first.batch
     assert batch is not None
     look: Look = lambda: target.progress.snapshot() if target.checkpoint.running() == batch else None  # noqa: E731
-    proof = _stop_and_look(target, look)
+    proof = look_at_driver(target, look)
     if proof is None:
         return None
     both = {**first.proof, "again": target.proof(batch, proof)}
@@ -78,8 +78,8 @@ def stop_driver(
     if point is CommitPoint.WRITTEN:
         return _stop_written(target, now, unless=unless)
     if point is CommitPoint.PLANNED:
-        return _stop_and_look(target, lambda: commit_points.planned(target, now))
-    return _stop_and_look(target, lambda: commit_points.no_data(target, now.batch))
+        return look_at_driver(target, lambda: commit_points.planned(target, now))
+    return look_at_driver(target, lambda: commit_points.no_data(target, now.batch))
 
 
 def _stop_written(target: FaultTarget, now: RunningBatch, *, unless: Unless) -> Proof | None:
@@ -94,7 +94,7 @@ def _stop_written(target: FaultTarget, now: RunningBatch, *, unless: Unless) -> 
     return commit_points.throttle_until(target, now, throttle, look, unless)
 
 
-def _stop_and_look(target: FaultTarget, look: Look) -> Proof | None:
+def look_at_driver(target: FaultTarget, look: Look) -> Proof | None:
     """Stop the driver, and look. It stays stopped if that gives a proof, and is resumed otherwise."""
     proof: Proof | None = None
     target.stack.pause(target.driver)
@@ -118,7 +118,7 @@ def _kill_half_written(
     if stopped is None:
         return None
     with commit_points.resuming_on_error(stopped.resume):
-        proof = _stop_and_look(target, lambda: commit_points.half_written(target, now.batch))
+        proof = look_at_driver(target, lambda: commit_points.half_written(target, now.batch))
     if proof is None:
         stopped.resume()
         return None

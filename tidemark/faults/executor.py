@@ -37,7 +37,7 @@ def inject_into_executors(
     with _at_point(target, fault, now, unless=unless) as (victims, proof):
         if not victims or proof is None:
             return None
-        line = target.injected(fault, now.batch, {**_identity(spec.component, victims), **proof})
+        line = target.injected(fault, now.batch, {**identity(spec.component, victims), **proof})
         is_over = line.proof["committed"]  # by the others, just now: the victim's partitions had no rows
         for victim in () if is_over else victims:
             if spec.action is FaultAction.KILL:
@@ -99,7 +99,7 @@ def stop_at_half_written(
     return None if proof is None else StoppedExecutor(victim, proof, resume)
 
 
-def _identity(component: FaultComponent, victims: list[Executor]) -> Proof:
+def identity(component: FaultComponent, victims: list[Executor]) -> Proof:
     """Who the victims are, for the proof."""
     if component is FaultComponent.EXECUTORS:
         return {"executor_ids": [victim.executor_id for victim in victims]}

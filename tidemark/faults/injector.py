@@ -22,6 +22,7 @@ from tidemark.faults.commit_points import Ends, RunningBatch
 from tidemark.faults.component import inject_into_component
 from tidemark.faults.driver import batch_is_rerun, inject_into_driver, kill_again
 from tidemark.faults.executor import inject_into_executors
+from tidemark.faults.joint_injection import JointHooks, JointInjection, note_end
 from tidemark.faults.network import inject_into_network, note_traffic
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import by_partition
@@ -107,8 +108,11 @@ class FaultInjector:
         finally:
             tried = {"tried": self._tried} if self._tried and not self._is_journaled else {}
             for fault in self._faults[self._completed + self._is_journaled :]:
-                self.journal.append(journal_line(fault, injected=False, proof=tried))
-                tried = {}
+                typed = str(replace(fault.spec, count=1)) if fault.spec.beside else None
+                for part in fault.spec.parts:
+                    line = journal_line(fault.of_part(part), injected=False, proof=tried)
+                    self.journal.append(msgspec.structs.replace(line, together=typed))
+                    tried = {}
         return self.journal
 
     def _run(self) -> None:
@@ -138,6 +142,11 @@ class FaultInjector:
             if fault.spec.is_of_network:
                 note_traffic(self._target)
             now = self._await_batch(not_before)
+            if fault.spec.beside:
+                is_complete = self._inject_together(fault, now)
+                not_before = now.batch + 1
+                fault = fault.retry()
+                continue
             line: Fault | None = None
             # Brokers that are just back may not answer yet; they will, in a later batch.
             with self._noting_try(now.batch), suppress(SinkFailed):
@@ -148,6 +157,22 @@ class FaultInjector:
                 is_complete = self._journal_recovery(line, fault, now)
             not_before = now.batch + 1
             fault = fault.retry()
+
+    def _inject_together(self, fault: PlannedFault, now: RunningBatch) -> bool:
+        """Inject faults that overlap, and journal their recovery; whether all of them were, at the same instant."""
+        hooks = JointHooks(self.journal, self._raise_if_over, self._until)
+        joint = JointInjection(self._target, fault, now, hooks)
+        is_complete = False
+        with self._noting_try(now.batch), suppress(SinkFailed):
+            is_complete = joint.inject()
+        if not joint.lines:
+            return False
+        self._is_journaled = is_complete
+        said = str(fault.spec) if is_complete else " and ".join(line.label for line in joint.lines)
+        self._say(f"{said}, in batch {now.batch}")
+        committed_at = self._await_commit(joint.lines, now.batch, said)
+        note_end(joint.lines, committed_at.isoformat(timespec="milliseconds"))
+        return is_complete
 
     @contextmanager
     def _noting_try(self, batch: int) -> Iterator[None]:
@@ -167,12 +192,17 @@ class FaultInjector:
             self.journal.append(line)
             self._is_journaled = True
         self._say(f"{line.label} at {line.point} of batch {now.batch}")
+        self._await_commit([line], now.batch, line.label)
+        return is_complete
+
+    def _await_commit(self, lines: Sequence[Fault], batch: int, said: str) -> datetime:
+        """Wait for the commit of a batch that was hit, and note the recovery; returns when it was."""
 
         def committed() -> bool:
             self._note_ends()  # in a backlog the next batch is planned within milliseconds of the commit
-            return now.batch in self._target.checkpoint.committed()
+            return batch in self._target.checkpoint.committed()
 
-        recovered = f"batch {now.batch} to be committed after {line.label}"
+        recovered = f"batch {batch} to be committed after {said}"
         try:
             self._until(committed, recovered, self._recovery_s)
         except DeadlineExceeded as error:
@@ -183,13 +213,17 @@ class FaultInjector:
                 hint=f"{error.hint}; --hung-after waits for longer",
             ) from error
         # By the file, because an outage may outlast the batch: the component was not needed for it.
-        committed_at = self._target.checkpoint.committed_at(now.batch)
-        line.recovery_s = _seconds_since(line.at_utc, committed_at)
-        if "healed_at_utc" in line.proof:
-            line.proof["committed_after_heal_s"] = _seconds_since(line.proof["healed_at_utc"], committed_at)
-        line.proof["ends_after"] = by_partition(self._target.progress.ends())
-        self._say(f"batch {now.batch} is committed, {line.recovery_s:.1f} s after {line.label}")
-        return is_complete
+        committed_at = self._target.checkpoint.committed_at(batch)
+        ends_after = by_partition(self._target.progress.ends())
+        for line in lines:
+            line.recovery_s = _seconds_since(line.at_utc, committed_at)
+            if "healed_at_utc" in line.proof:
+                healed_at = line.proof["healed_at_utc"]
+                line.proof["committed_after_heal_s"] = _seconds_since(healed_at, committed_at)
+            line.proof["ends_after"] = ends_after
+        first_s = max(line.recovery_s or 0.0 for line in lines)
+        self._say(f"batch {batch} is committed, {first_s:.1f} s after {said}")
+        return committed_at
 
     def _second_kill(self, first: Fault) -> tuple[Fault, bool]:
         """Kill the next driver, too; whether it was in time. Until then the journal has the first kill alone."""

@@ -16,6 +16,7 @@ import msgspec
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.component import at_point
 from tidemark.faults.schedule import PlannedFault
+from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
 from tidemark.formats.faults import Fault, FaultAction
 from tidemark.stack import REQUESTS, RESPONSES, ComponentKind, LinkTraffic, StreamTraffic, Toxic
@@ -118,45 +119,69 @@ def inject_into_network(
 
     ``None`` if the batch had passed the point, or nothing shows the effect.
     """
-    spec, stack = fault.spec, target.stack
-    broker = fault.choose(stack.components(ComponentKind.BROKER))
-    toxics = toxics_of(spec.action, spec.amount)
-    earlier = target.traffic[broker]
+    link = DisturbedLink(target, fault, unless)
     with ExitStack() as outage:
         with at_point(target, fault, now, unless=unless) as proof:
             if proof is None:
                 return None
-            line = target.injected(fault, now.batch, {"component_name": broker, **proof})
-            latest = stack.link_traffic(broker)
-            outage.callback(stack.heal_link, broker)
-            stack.disturb_link(broker, toxics)
-            first = stack.link_traffic(broker)
-        target.rest(spec.duration_s)
-        during = _traffic_until_met(target, fault, broker, first, unless=unless)
-    line.ended_at_utc = healed_at = now_utc()
-    after, first_bytes_s = _traffic_after(target, broker)
-    line.proof |= {
-        "toxics": [_shown(toxic) for toxic in toxics],
-        "traffic": msgspec.to_builtins(
-            {"before": seen_between(earlier, latest), "during": during, "after": after}
-        ),
-        "healed_at_utc": healed_at,
-        "first_bytes_after_s": first_bytes_s,
-    }
-    return line if has_effect(spec.action, spec.amount, during) else None
+            line = target.injected(fault, now.batch, {"component_name": link.broker, **proof})
+            outage.callback(link.heal)
+            link.disturb()
+        target.rest(fault.spec.duration_s)
+        link.await_effect()
+    line.proof |= link.proof()
+    line.ended_at_utc = line.proof["healed_at_utc"]
+    return line if link.has_effect else None
 
 
-def _traffic_until_met(
-    target: FaultTarget, fault: PlannedFault, broker: str, first: LinkTraffic, *, unless: Unless
-) -> dict[str, StreamSeen]:
-    """What was seen since the fault began; a fault that nothing has met yet goes on for a while."""
-    spec, begun = fault.spec, time.monotonic()
-    while True:
-        seen = seen_between(first, target.stack.link_traffic(broker), holds=spec.action not in _CUT)
-        if has_effect(spec.action, spec.amount, seen) or time.monotonic() - begun >= MET_S:
-            return seen
-        unless()
-        pause(POLL_S)
+class DisturbedLink:
+    """The link to one of the brokers: disturbed, and healed, with what came through it before, during and after."""
+
+    def __init__(self, target: FaultTarget, fault: PlannedFault, unless: Unless) -> None:
+        self.broker = fault.choose(target.stack.components(ComponentKind.BROKER))
+        self.has_effect = False
+        """Whether what was seen shows the effect; known after :meth:`await_effect`."""
+        self._target = target
+        self._spec = fault.spec
+        self._unless = unless
+        self._toxics = toxics_of(fault.spec.action, fault.spec.amount)
+        self._during: dict[str, StreamSeen] = {}
+
+    def disturb(self) -> None:
+        """Begin; :meth:`heal` has to follow, also after an error."""
+        stack = self._target.stack
+        self._latest = stack.link_traffic(self.broker)
+        stack.disturb_link(self.broker, self._toxics)
+        self._first = stack.link_traffic(self.broker)
+
+    def await_effect(self) -> None:
+        """Wait until something has met the disturbance, at most ``MET_S`` seconds."""
+        action, amount = self._spec.action, self._spec.amount
+        begun = time.monotonic()
+        while not self.has_effect:
+            latest = self._target.stack.link_traffic(self.broker)
+            self._during = seen_between(self._first, latest, holds=action not in _CUT)
+            self.has_effect = has_effect(action, amount, self._during)
+            if self.has_effect or time.monotonic() - begun >= MET_S:
+                return
+            self._unless()
+            pause(POLL_S)
+
+    def heal(self) -> None:
+        """End it."""
+        self._target.stack.heal_link(self.broker)
+
+    def proof(self) -> Proof:
+        """Once it is healed: what was done and seen; waits for the first bytes."""
+        healed_at = now_utc()
+        after, first_bytes_s = _traffic_after(self._target, self.broker)
+        before = seen_between(self._target.traffic[self.broker], self._latest)
+        return {
+            "toxics": [_shown(toxic) for toxic in self._toxics],
+            "traffic": msgspec.to_builtins({"before": before, "during": self._during, "after": after}),
+            "healed_at_utc": healed_at,
+            "first_bytes_after_s": first_bytes_s,
+        }
 
 
 def _traffic_after(target: FaultTarget, broker: str) -> tuple[dict[str, StreamSeen], float | None]:

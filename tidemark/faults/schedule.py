@@ -3,6 +3,11 @@
 A schedule is written in words, ``driver@written*2,executor@half-written,broker~1.5``: a component, an action (``kill``
 if none is given), the commit point, the duration (seconds, of a pause or an outage), and how often. The seed alone
 decides which batch is hit. Some actions have an amount: ``broker:delay=500ms@planned~3``.
+
+Faults that overlap are joined by ``+``: in ``broker:pause@written~2+driver@written`` the driver is killed while the
+broker is paused. All of them hit the same batch, each while those before it are in effect. A pause or an outage is in
+effect until it is over, a kill of a driver or an executor until the batch that it hit is committed: what follows the
+kill of a driver is injected while the next driver runs the batch again. A count behind the last is that of all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tidemark.errors import UsageError
+from tidemark.faults.overlaps import FaultPart, why_impossible
 from tidemark.formats.faults import (
     AMOUNTS,
     NETWORK_ACTIONS,
@@ -39,7 +45,8 @@ class FaultSpec:
     """A fault that is asked for, ``count`` times; ``duration_s`` is how long a pause or an outage lasts.
 
     ``amount`` is in the unit of its action; ``None`` where it has none. A driver is started again at once; an executor
-    Spark itself replaces.
+    Spark itself replaces. ``beside`` are the faults that are injected while this one is in effect, in their order;
+    their count is 1.
     """
 
     component: FaultComponent
@@ -48,6 +55,7 @@ class FaultSpec:
     duration_s: float = 1.0
     count: int = 1
     amount: float | None = None
+    beside: tuple[FaultSpec, ...] = ()
 
     def __post_init__(self) -> None:
         if self.amount is None and self.action in AMOUNTS:
@@ -56,14 +64,28 @@ class FaultSpec:
     @property
     def is_of_network(self) -> bool:
         """Whether it disturbs the network, for which Spark has to reach Kafka through a proxy."""
-        return self.action in NETWORK_ACTIONS
+        return any(part.action in NETWORK_ACTIONS for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[FaultSpec, ...]:
+        """The faults that overlap, in their order, each by itself; of one fault it alone."""
+        return (replace(self, count=1, beside=()), *self.beside)
+
+    @property
+    def as_parts(self) -> list[FaultPart]:
+        """The same without durations and amounts."""
+        return [FaultPart(part.component, part.action, part.point) for part in self.parts]
 
     def __str__(self) -> str:
         """As a schedule has it."""
+        count = f"*{self.count}" if self.count > 1 else ""
+        return "+".join([self._typed, *(part._typed for part in self.beside)]) + count
+
+    @property
+    def _typed(self) -> str:
         action = "" if self.action is FaultAction.KILL else f":{self.action}{self._typed_amount}"
         duration = "" if self.duration_s == FaultSpec.duration_s else f"~{self.duration_s:g}"
-        count = f"*{self.count}" if self.count > 1 else ""
-        return f"{self.component}{action}@{self.point}{duration}{count}"
+        return f"{self.component}{action}@{self.point}{duration}"
 
     @property
     def _typed_amount(self) -> str:
@@ -91,10 +113,31 @@ class PlannedFault:
         """For the next batch, if this one was past its point, or the victim had nothing to write in it."""
         return replace(self, delay_s=self.delay_s / 2, victim=self.victim + 1)
 
+    def of_part(self, part: FaultSpec) -> PlannedFault:
+        """The same with one of its faults that overlap."""
+        return replace(self, spec=part)
+
 
 def read_schedule(text: str) -> tuple[FaultSpec, ...]:
     """The faults of a schedule in words, in its order. Raises ``UsageError`` for a word that is none."""
-    return tuple(_read_word(word) for word in filter(None, (word.strip() for word in text.split(","))))
+    return tuple(_read_together(word) for word in filter(None, (word.strip() for word in text.split(","))))
+
+
+def _read_together(text: str) -> FaultSpec:
+    """One fault, or those that overlap."""
+    first, *rest = (_read_word(word.strip()) for word in text.split("+"))
+    if not rest:
+        return first
+    if any(part.count > 1 for part in (first, *rest[:-1])):
+        raise UsageError(
+            f"{text!r} has a count between faults that overlap",
+            hint="write it behind the last: it is the count of all of them",
+        )
+    beside = tuple(replace(part, count=1) for part in rest)
+    together = replace(first, count=rest[-1].count, beside=beside)
+    if why := why_impossible(together.as_parts):
+        raise UsageError(f"{text!r} cannot be made", detail=why.reason, hint=why.hint)
+    return together
 
 
 def _read_word(word: str) -> FaultSpec:
@@ -102,8 +145,8 @@ def _read_word(word: str) -> FaultSpec:
     if read is None:
         raise UsageError(
             f"{word!r} is no fault",
-            detail="a fault is COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]",
-            hint="for example: driver@written*2,executor@half-written,broker~1.5",
+            detail="a fault is COMPONENT[:ACTION[=AMOUNT]][@POINT][~SECONDS][*COUNT]; + joins faults that overlap",
+            hint="for example: driver@written*2,executor@half-written,broker~1.5+driver@planned",
         )
     asked = read["component"], read["action"] or FaultAction.KILL
     component, action = next((known for known in POINTS if known == asked), (None, None))

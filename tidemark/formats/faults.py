@@ -6,6 +6,8 @@ are made from it. The words of a schedule (``driver:pause@planned``) are those o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -79,6 +81,7 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
     (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
     (_C.EXECUTOR, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
     (_C.EXECUTORS, _A.KILL): (_P.PLANNED, _P.NO_DATA),
+    (_C.EXECUTORS, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
     (_C.WORKER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.MASTER, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     **{
@@ -119,6 +122,13 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     bytes both ways (``first_bytes_after_s``) and to the commit of its batch (``committed_after_heal_s``). ``amount`` is
     that of an action that has one, in its unit: milliseconds, or kilobytes a second. ``ended_at_utc`` is the end of a
     fault that lasts: a pause, an outage, one of the network; it may be missing.
+
+    Faults that overlapped have a line each, one behind the other, with the same ``batch`` and with all of them as a
+    schedule has them in ``together``. Their ``proof`` has since when and until when each was ``in_effect``
+    (``from_utc``, ``to_utc``: its end, or the commit of its batch), and the ``overlap``: from the injection of the last
+    to the end of the first that ended, with how the victims of all were ``seen`` in between (``at_utc``; ``paused``,
+    ``stopped``, ``disturbed``, of a kill ``gone``). Faults of which the next could not be injected in time are there as
+    single ones.
     """
 
     component: FaultComponent
@@ -131,6 +141,7 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     recovery_s: float | None = None
     amount: float | None = None
     ended_at_utc: str | None = None
+    together: str | None = None
 
     @property
     def label(self) -> str:
@@ -141,3 +152,22 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
         """Whether it was injected and killed that component, once or twice."""
         kills = self.action in (FaultAction.KILL, FaultAction.KILL_TWICE)
         return self.injected and self.component is component and kills
+
+    @property
+    def overlap_s(self) -> float:
+        """For how long faults that overlapped were in effect at once, in seconds; 0 if that is not known."""
+        try:
+            found = self.proof["overlap"]
+            lasted = datetime.fromisoformat(found["to_utc"]) - datetime.fromisoformat(found["from_utc"])
+        except (KeyError, TypeError, ValueError):
+            return 0.0
+        return lasted.total_seconds()
+
+
+def overlaps(faults: Iterable[Fault]) -> list[list[Fault]]:
+    """The faults that overlapped, those of one batch together, in their order."""
+    found: dict[tuple[str, int | None], list[Fault]] = {}
+    for fault in faults:
+        if fault.injected and fault.together is not None:
+            found.setdefault((fault.together, fault.batch), []).append(fault)
+    return list(found.values())

@@ -32,11 +32,11 @@ def resent(manifest: Manifest, faults: Sequence[Fault], output: Iterable[OutputR
     A copy is the same record in all that a producer sets: partition, key, value, headers and timestamp. It is of the
     batch in which a broker was killed, and behind the end of its partition as it was just before (``proof.ends``).
     """
-    ends = {
-        str(fault.batch): {int(partition): end for partition, end in fault.proof.get("ends", {}).items()}
-        for fault in faults
-        if fault.killed(FaultComponent.BROKER)
-    }
+    ends: dict[str, dict[int, int]] = {}
+    for fault in faults:
+        if fault.killed(FaultComponent.BROKER):  # of two in one batch the first
+            found = {int(partition): end for partition, end in fault.proof.get("ends", {}).items()}
+            ends.setdefault(str(fault.batch), found)
     if not ends or manifest.delivery is not Delivery.AT_LEAST_ONCE:
         return frozenset()
     copies, seen = set(), set()

@@ -142,6 +142,9 @@ def _proof(proof: Mapping[str, Any]) -> dict[str, Any]:
         kept["executor_id"] = proof["executor_id"]
     if isinstance(proof.get("executor_ids"), list):
         kept["executor_ids"] = [one for one in proof["executor_ids"] if _is_match(_EXECUTOR, one)]
+    for name in ("in_effect", "overlap"):
+        if isinstance(proof.get(name), Mapping):
+            kept[name] = _scalars(proof[name])
     if isinstance(proof.get("again"), Mapping):
         kept["again"] = _proof(proof["again"])
     return kept

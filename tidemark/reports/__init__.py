@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import Fault
+from tidemark.formats.faults import Fault, overlaps
 from tidemark.formats.manifest import Manifest
 from tidemark.formats.run_notes import NOT_COMPARED, split_slice
 from tidemark.oracle import Verdict
@@ -129,6 +129,11 @@ def summary_lines(verdict: Verdict, faults: Sequence[Fault]) -> Iterable[tuple[s
         yield from state_lines(verdict.spark_account)
     if faults:
         yield "recovery", "; ".join(recovery_lines(faults)) or "none seen"
+    if together := overlaps(faults):
+        yield (
+            "at once",
+            "; ".join(f"{group[0].together} for {group[0].overlap_s:.1f} s" for group in together),
+        )
     if faults and (available := availability_line(n)):
         yield "availability", available
 

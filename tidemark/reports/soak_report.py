@@ -62,16 +62,18 @@ def _list(counts: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed, and every fault that could be chosen: (its label, point)."""
+    """What was typed, and what could be drawn: faults (label, point), and pairs that overlap (``FAULT at POINT``)."""
 
     command: str
     faults: Sequence[tuple[str, str]]
+    pairs: Sequence[tuple[str, str]] = ()
 
 
 def markdown(soak: Soak, versions: Mapping[str, str], asked: Asked) -> str:
     """The document."""
     sections = (
-        _opening(soak, versions, asked.command), _points(soak, asked.faults), _recovery(soak), _joins(soak), _runs(soak)
+        _opening(soak, versions, asked.command), _points(soak, asked.faults), _pairs(soak, asked.pairs),
+        _recovery(soak), _joins(soak), _runs(soak),
     )  # fmt: skip
     return "\n".join([line for section in sections for line in section])
 
@@ -127,6 +129,55 @@ def _point_rows(
         counts = [done[fault, point, name] for name in pipelines]
         rows.append((fault, point, *(count or "-" for count in (*counts, sum(counts), missed[fault, point]))))
     return rows
+
+
+PAIR_HEAD = ("first", "then", "met:", "missed:", "joins")
+NEVER_HEAD = ("first", "can be second:", "never were:", "second ones that never were")
+
+
+def _pairs(soak: Soak, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Faults that overlapped, or were to; of those that can, how many never did, by their first fault."""
+    yield from (
+        "## What overlapped",
+        "",
+        "The second was injected while the first was in effect.",
+        "",
+        *table(PAIR_HEAD, _pair_rows(soak)),
+        "",
+        f"{_pairs_met(soak, pairs)} Of those that never were, by the first fault, the second ones:",
+        "",
+        *table(NEVER_HEAD, _never_met(soak, pairs)),
+        "",
+    )
+
+
+def _pairs_met(soak: Soak, pairs: Sequence[tuple[str, str]]) -> str:
+    met = {(one["first"], one["then"]) for one in soak.overlapping() if one["done"]}
+    return f"{len(met)} of {len(pairs)} pairs were met, {len(set(pairs) - met)} never."
+
+
+def _pair_rows(soak: Soak) -> list[tuple[object, ...]]:
+    """A pair that was drawn: how often its faults overlapped, how often not, and in which joins they did."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    joins: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in soak.overlapping():
+        pair = one["first"], one["then"]
+        counts[pair].update(done=one["done"], missed=one["missed"])
+        joins[pair] += [one["join"]] if one["done"] else []
+    return [
+        (*pair, found["done"] or "-", found["missed"] or "-", ", ".join(joins[pair]) or "-")
+        for pair, found in sorted(counts.items())
+    ]
+
+
+def _never_met(soak: Soak, pairs: Sequence[tuple[str, str]]) -> list[tuple[object, ...]]:
+    """The first of a pair, how many can be the second, how many of them never were, and which."""
+    met = {(one["first"], one["then"]) for one in soak.overlapping() if one["done"]}
+    every = Counter(first for first, _ in pairs)
+    never: dict[str, list[str]] = defaultdict(list)
+    for first, then in sorted(set(pairs) - met):
+        never[first].append(then)
+    return [(first, every[first], len(names), ", ".join(names)) for first, names in sorted(never.items())]
 
 
 def _recovery(soak: Soak) -> Iterator[str]:
@@ -194,8 +245,6 @@ LABELS = {"missed": "faults not injected", "duplicates_by_contract": "duplicates
 def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "") -> CampaignFacts:
     """What the page of a soak says at its head; ``resume`` is the command that goes on with it."""
     options, said = soak.options, soak.summary()
-    pipelines = sorted({one.pipeline for one in soak.runs})
-    inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
     shown = [
         (LABELS.get(name, name.replace("_", " ")), _shown(value))
         for name, value in said.items()
@@ -204,15 +253,7 @@ def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "
     tried = {(fault.label, str(fault.point)) for _, fault in soak.faults}
     never = [f"{fault} at {point}" for fault, point in asked.faults if (fault, point) not in tried]
     shown.append((f"never drawn, of {len(asked.faults)}", ", ".join(never) or "none"))
-    tables = [
-        _fact_table("Joins and sinks", (*JOIN_HEAD[:-1], LABELS["duplicates_by_contract"]), _join_rows(soak)),
-        _fact_table(
-            "Faults injected, by commit point and join",
-            ("fault", "commit point", *pipelines, "injected", "not injected"),
-            _point_rows(soak, [], pipelines),
-        ),
-        _fact_table("Inconclusive because", ("reason", "runs"), sorted(inconclusive.items())),
-    ]
+    shown.append(("faults that overlapped", _pairs_met(soak, asked.pairs)))
     return CampaignFacts(
         name=f"soak of seed {options.seed}",
         said=_result(soak),
@@ -237,9 +278,26 @@ def facts(soak: Soak, versions: Mapping[str, str], asked: Asked, resume: str = "
             for one in soak.runs
             if one.findings or one.failed
         ],
-        tables=[one for one in tables if one.rows],
+        tables=[one for one in _fact_tables(soak, asked) if one.rows],
         runs=[place for one in soak.runs if (place := place_in(options.folder, one.run_dir))],
     )
+
+
+def _fact_tables(soak: Soak, asked: Asked) -> list[FactTable]:
+    """The tables of the page: by join and sink, by fault and point, by what overlapped, by what is in doubt."""
+    pipelines = sorted({one.pipeline for one in soak.runs})
+    inconclusive = Counter(reason for one in soak.runs for reason in one.inconclusive)
+    return [
+        _fact_table("Joins and sinks", (*JOIN_HEAD[:-1], LABELS["duplicates_by_contract"]), _join_rows(soak)),
+        _fact_table(
+            "Faults injected, by commit point and join",
+            ("fault", "commit point", *pipelines, "injected", "not injected"),
+            _point_rows(soak, asked.faults, pipelines),
+        ),
+        _fact_table("Faults that overlapped", PAIR_HEAD, _pair_rows(soak)),
+        _fact_table("Faults that never overlapped", NEVER_HEAD, _never_met(soak, asked.pairs)),
+        _fact_table("Inconclusive because", ("reason", "runs"), sorted(inconclusive.items())),
+    ]
 
 
 def _result(soak: Soak) -> str:

@@ -283,6 +283,9 @@ class Stack(Protocol):
     def resume_executor(self, driver: str, executor: Executor | str) -> Executor:
         """SIGCONT an executor."""
 
+    def executor_state(self, executor: Executor) -> ComponentState:
+        """Whether an executor runs, is paused, or is gone; its driver may be gone."""
+
     def suspended(self, driver: str) -> AbstractContextManager[None]:
         """Suspend a driver for the length of the block; a second caller waits for the first.
 

@@ -207,6 +207,10 @@ class ExternalStack:
         """Raises ``UsageError``."""
         self._refuse("resume", f"executor {executor} of {driver}")
 
+    def executor_state(self, executor: Executor) -> ComponentState:
+        """Raises ``UsageError``: its processes cannot be seen from this machine."""
+        self._refuse("see", f"executor {executor.executor_id}")
+
     def suspended(self, driver: str) -> AbstractContextManager[None]:
         """Does not suspend the driver: a slice published meanwhile may be read in two batches."""
         self._known(driver)

@@ -23,6 +23,7 @@ from tidemark.stack.api import (
     PROXY,
     REGISTRY,
     ComponentKind,
+    ComponentState,
     ComponentStatus,
     Driver,
     Executor,
@@ -37,7 +38,7 @@ from tidemark.stack.components.ports import free_ports
 from tidemark.stack.install.network_proxy_program import provide_network_proxy
 from tidemark.stack.install.schema_registry import provide_registry
 from tidemark.stack.install.toolchain import find_spark
-from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder, Target
+from tidemark.stack.registry import ComponentRecord, Session, StackRecord, StateFolder, Stopped, Target
 from tidemark.stack.runtime import Runtime
 from tidemark.stack.secured_kafka import client_settings
 from tidemark.stack.spec import StackSpec, no_proxy, no_registry
@@ -288,6 +289,14 @@ class RunningStack:
         target = self._runtime.executor_target(executor)
         suspension.resume(self._state, self._runtime, target, _suspension_name(executor))
         return executor
+
+    def executor_state(self, executor: Executor) -> ComponentState:
+        """Whether an executor runs, is paused (each suspension has a record until it is over), or is gone."""
+        target = self._runtime.executor_target(executor)
+        if not self._runtime.lives(target):
+            return ComponentState.STOPPED
+        kept = (record.target for _, record in self._state.records("stopped", Stopped))
+        return ComponentState.PAUSED if target in kept else ComponentState.RUNNING
 
     @contextmanager
     def suspended(self, driver: str) -> Iterator[None]:

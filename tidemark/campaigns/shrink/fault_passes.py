@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.campaigns.shrink.shrinker import Pass, Removal, Rewrite
+from tidemark.faults.overlaps import can_overlap
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.faults import POINTS, FaultAction
 
@@ -45,10 +46,23 @@ def _simpler_faults(one: Shrinkable) -> Iterator[Shrinkable]:
 
 
 def _simpler(spec: FaultSpec) -> Iterator[FaultSpec]:
-    """Changes of one fault, one each."""
+    """Changes of one fault, one each; of faults that overlap those that are left without one of them come first."""
+    if spec.beside:
+        yield from _fewer(spec)
+        return
     if spec.action is FaultAction.KILL_TWICE:
         yield replace(spec, action=FaultAction.KILL)
     points = POINTS[spec.component, spec.action]
     yield from (replace(spec, point=point) for point in points[: points.index(spec.point)])
     if spec.duration_s != FaultSpec.duration_s:
         yield replace(spec, duration_s=FaultSpec.duration_s)
+
+
+def _fewer(spec: FaultSpec) -> Iterator[FaultSpec]:
+    """Each of the faults that overlap left out, if the others still can."""
+    parts = spec.parts
+    for gone in range(len(parts)):
+        first, *rest = (part for at, part in enumerate(parts) if at != gone)
+        fewer = replace(first, beside=tuple(rest))
+        if not rest or can_overlap(fewer.as_parts):
+            yield fewer

@@ -158,6 +158,8 @@ def _faults_at(finding: Finding, injected: Sequence[Fault], last: int) -> list[s
 
 
 def _word(fault: Fault) -> str:
-    """As a schedule has it, of the usual duration."""
+    """As a schedule has it, of the usual duration; faults that overlapped as they were typed."""
+    if fault.together is not None:
+        return fault.together
     action = "" if fault.action == "kill" else f":{fault.action}"
     return f"{fault.component}{action}@{fault.point}"

@@ -26,6 +26,8 @@ RESTARTS: dict[RunMode, int] = {"backlog": 0, "followed": 1, "stepped": 2, "inte
 """Run modes by how much a reader has to know of them: in a backlog Spark decides alone, in the others somebody has to
 follow, start or interrupt the query.
 """
+_OVERLAP = 10
+"""What each fault that overlaps with another adds: more than the dearest point of a single one."""
 HOUR_US = 3_600_000_000
 GRIDS_US = (60_000_000, 10_000_000, 1_000_000, 100_000, 10_000, 1_000)
 """Round numbers, the roundest first, in microseconds: a minute, ten seconds, … a millisecond."""
@@ -100,6 +102,10 @@ def size_of(one: Shrinkable) -> CaseSize:
 def cost_of_fault(fault: str) -> int:
     """How far a fault is from the simplest of its kind: one kill, at the first of its points, of the usual duration."""
     [spec] = read_schedule(fault)
+    return sum(map(_cost_of_part, spec.parts)) + _OVERLAP * len(spec.beside)
+
+
+def _cost_of_part(spec: FaultSpec) -> int:
     point = POINTS[spec.component, spec.action].index(spec.point)
     return point + (spec.action is FaultAction.KILL_TWICE) + (spec.duration_s != FaultSpec.duration_s)
 

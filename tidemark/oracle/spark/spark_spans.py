@@ -6,7 +6,7 @@ and another ran again is of both: rows of either may be in the output, and what 
 
 from __future__ import annotations
 
-from tidemark.formats.evidence import Manifest
+from tidemark.formats.manifest import Manifest
 from tidemark.oracle.spark.known_defects import has_defect
 from tidemark.oracle.spark.spark_versions import rules_of_spark
 
