@@ -41,6 +41,26 @@ def test_no_two_public_classes_have_the_same_name():
     assert _shared(classes) == {}, "fix: rename one of them"
 
 
+def test_no_module_gives_a_name_of_its_own_two_values():
+    """A merge may leave two constants of one name, of which the later is everybody's."""
+    given = [
+        (f"{name}:{target.id}", f"{name}:{node.lineno}")
+        for name, module in tree.modules()
+        for node in module.body
+        for target in _targets(node)
+        if isinstance(target, ast.Name)
+    ]
+
+    assert len(given) > 1_000
+    assert _shared(given) == {}, "fix: rename one of them"
+
+
+def _targets(node):
+    if isinstance(node, ast.Assign):
+        return [part for target in node.targets for part in ast.walk(target)]
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
+
+
 def test_no_file_holds_the_markers_of_a_merge_conflict():
     marked = [
         f"{name}:{number}"

@@ -31,7 +31,7 @@ ROUND_TRIP_S = 120.0
 """Calibration: 0.3 s on a broker that is up; a broker that has just opened its port may need seconds to join."""
 ANSWER_S = 180.0
 """Calibration: 3 to 5 s in a cold driver, most of it the start of two executors."""
-ANSWER_S = 20.0
+PAGE_S = 20.0
 """Calibration: the first answer takes 0.3 s on two free cores."""
 _LOG_LINES = 200
 _STACK_FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
@@ -106,7 +106,7 @@ def await_proxy(runtime: Runtime, component: ComponentRecord) -> None:
 def _answer_of(component: ComponentRecord, path: str) -> object:
     """The JSON that a component serves; ``None`` if it does not answer, or something else."""
     try:
-        return json.loads(ask_here(f"{component.address}/{path}", ANSWER_S))
+        return json.loads(ask_here(f"{component.address}/{path}", PAGE_S))
     except (OSError, ValueError):
         return None
 
