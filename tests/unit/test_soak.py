@@ -289,12 +289,13 @@ def judged(**fields):
 def run_with(monkeypatch, tmp_path):
     """A function: the soak's run that has this verdict, or that does this."""
 
-    def outcome(verdict):
+    def outcome(verdict, stack=None):
         does = verdict if callable(verdict) else lambda *_, **__: SimpleNamespace(verdict=verdict)
         monkeypatch.setattr(soaking, "describe", lambda _pipeline: None)
         monkeypatch.setattr(soaking, "new_run_directory", lambda *_: RunDirectory(tmp_path))
         monkeypatch.setattr(soaking, "run", does)
-        return soaking._run(SoakOptions(tmp_path), SimpleNamespace(repair=lambda: None, spec=StackSpec()), 1)
+        stack = stack or SimpleNamespace(repair=lambda: None, spec=StackSpec())
+        return soaking._run(SoakOptions(tmp_path), stack, 1)
 
     return outcome
 
@@ -323,3 +324,18 @@ def test_a_run_that_could_not_be_counted_says_why(run_with):
 
     assert (one.verdict, one.failed, one.problem, one.rows) == ("UNKNOWN", True, "", 0)
     assert shown.run_line(one).endswith(f": {why}")
+
+
+def test_the_driver_on_which_a_query_hung_is_started_again(run_with):
+    done = []
+    stack = SimpleNamespace(
+        spec=StackSpec(),
+        kill=lambda name: done.append(("kill", name)),
+        start=lambda name: done.append(("start", name)),
+    )
+    why = "the query hung: no batch was committed from 1 until 2"
+    hung = judged(verdict="UNKNOWN", findings_total={}, unexplained_total={}, inconclusive=[why])
+    one = run_with(hung, stack)
+
+    assert (one.verdict, one.failed) == ("UNKNOWN", True)
+    assert done == [("kill", "driver"), ("start", "driver")]

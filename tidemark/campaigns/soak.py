@@ -26,6 +26,7 @@ from tidemark.faults.overlaps import FaultPart, drawn_pairs
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import NETWORK_ACTIONS, POINTS, Fault, FaultAction, FaultComponent, overlaps
+from tidemark.formats.liveness import HUNG
 from tidemark.oracle import Verdict
 from tidemark.reports.liveness_lines import availability
 from tidemark.runner import RunOptions, describe, new_run_directory, run
@@ -293,6 +294,8 @@ def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
             cleanup.callback(_take_faults, one, directory)
             verdict = run(asked, contract, directory, stack=stack).verdict
         _take(one, verdict)
+        if any(reason.startswith(HUNG) for reason in verdict.inconclusive):
+            _end_hung_driver(stack)
     except TidemarkError as error:
         if number == 0 and isinstance(error, UsageError):
             raise  # what was asked for: every run would be refused
@@ -307,6 +310,13 @@ def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
 
 def _take_faults(one: SoakRun, directory: RunDirectory) -> None:
     one.faults = directory.faults()
+
+
+def _end_hung_driver(stack: Stack) -> None:
+    """Start the driver again on which a query hung: it may still run it, or answer no more, in the runs to come."""
+    if "processes" in POWERS[stack.spec.backend]:
+        stack.kill(DRIVER)
+        stack.start(DRIVER)
 
 
 def _repair(stack: Stack) -> str:

@@ -13,6 +13,8 @@ import msgspec
 
 from tidemark.errors import UsageError
 
+HUNG = "the query hung"
+"""How the sentence of a hang begins."""
 _AMOUNT = re.compile(r"([0-9]+)\s*(rows|batch|batches)?", re.ASCII)
 
 
@@ -71,7 +73,7 @@ class Hang(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
         planned = "" if self.planned is None else f"; batch {self.planned} was planned"
         kept = f"; thread stacks: {', '.join(self.stacks)}" if self.stacks else ""
         return (
-            f"the query hung: no batch was committed from {self.since_utc} until {self.seen_utc}, when the run was"
+            f"{HUNG}: no batch was committed from {self.since_utc} until {self.seen_utc}, when the run was"
             f" given up ({after}{planned}); it waited for {self.waited_for}{kept}"
         )
 
