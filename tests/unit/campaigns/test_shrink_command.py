@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tidemark.campaigns.shrink.red_run import read_red_run
 from tidemark.cli import app
 from tidemark.cli.shared_options import seconds_of
 from tidemark.errors import UsageError
@@ -48,3 +49,8 @@ def test_what_was_made_smaller_before_is_not_overwritten(tmp_path):
 
     assert isinstance(result.exception, UsageError)
     assert "is there already" in str(result.exception)
+
+
+def test_a_finding_about_time_is_not_made_smaller():
+    with pytest.raises(UsageError, match=r"the finding is about time: batch 1 was committed 37\.8 s after"):
+        read_red_run(EVIDENCE / "typed_demands_broken")

@@ -124,3 +124,13 @@ def test_an_audit_is_not_asked_about():
 
     assert verdict.verdict == "INVALID"
     assert verdict.diagnosis is msgspec.UNSET
+
+
+def test_a_run_that_is_only_too_slow_has_no_diagnosis_since_no_contract_makes_it_faster(tmp_path):
+    slow = Path(shutil.copytree(RECORDED / "typed_demands_broken", tmp_path / "slow"))
+
+    code, out, _ = run_command("check", str(slow))
+
+    assert code == 1
+    assert not any(line.startswith("diagnosis") for line in out.splitlines())
+    assert written(slow).diagnosis is msgspec.UNSET

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemark.errors import SinkFailed, TestbedError
+from tidemark.errors import QueryHung, SinkFailed, TestbedError
 from tidemark.faults.injector import FaultInjector
 from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.target import FaultTarget
@@ -116,9 +116,9 @@ def batches(tmp_path):
     return Batches(tmp_path)
 
 
-def injector_of(batches, stack, *faults, output=None, say=lambda _text: None):
+def injector_of(batches, stack, *faults, output=None, say=lambda _text: None, recovery_s=SOON_S):
     target = FaultTarget(stack, "driver", batches.checkpoint, output or Output())
-    return FaultInjector(target, faults, say)
+    return FaultInjector(target, faults, say, recovery_s)
 
 
 def planned(component="executor", point=CommitPoint.PLANNED, seconds=0.0, batch=1, action="kill"):
@@ -156,6 +156,7 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
     [fault] = injector.finish()
 
     assert (fault.label, fault.batch, fault.point, fault.injected) == ("kill executor", 1, "planned", True)
+    assert fault.ended_at_utc is None
     assert fault.proof == {
         "planned": True, "committed": False, "executor_id": "7", "worker": "worker-1", "pid": 4711,
         "ends_before": {"0": 3, "1": 4}, "ends": {"0": 3, "1": 4}, "ends_after": {"0": 3, "1": 4},
@@ -165,6 +166,34 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
         "kill executor at planned of batch 1",
         f"batch 1 is committed, {fault.recovery_s:.1f} s after kill executor",
     ]
+
+
+def test_a_batch_that_is_not_committed_after_a_fault_is_that_of_a_query_that_hung(batches):
+    class Logged(Words):
+        def logs(self, _component, _lines):
+            return "the end of its log"
+
+    injector = injector_of(batches, Logged(), planned(), recovery_s=0.2)
+    batches.plan(0, 5)
+    batches.commit(0)
+    batches.plan(1, 9)
+    injector.start()
+    until(lambda: injector.error, "the end of its patience")
+
+    with pytest.raises(QueryHung) as raised:
+        injector.check()
+    assert raised.value.waited_for == "batch 1 to be committed after kill executor"
+    assert raised.value.detail == "the end of its log"
+    [fault] = injector.finish()
+    assert (fault.injected, fault.recovery_s) == (True, None)
+
+
+def test_a_fault_that_lasts_has_its_end_in_the_journal_and_one_that_does_not_has_none(batches):
+    lasting = injector_of(batches, Words(), planned("broker", action="pause", seconds=0.01))
+    fault = injected_in_batch_1(batches, lasting)
+
+    assert fault.ended_at_utc is not None
+    assert fault.ended_at_utc >= fault.at_utc
 
 
 def test_a_batch_of_which_the_brokers_say_nothing_is_left_for_the_next(batches):
