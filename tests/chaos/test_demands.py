@@ -13,7 +13,7 @@ from tidemark.errors import EXIT_INVALID
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.liveness import Demands
 from tidemark.oracle import judge
-from tidemark.oracle.liveness import OF_TIME
+from tidemark.oracle.demand_check import OF_TIME
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 

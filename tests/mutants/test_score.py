@@ -10,7 +10,7 @@ from tests.mutants.state_evidence import STATE_EVIDENCE
 from tests.mutants.test_mutants import PLACES
 from tests.regressions.historic import HISTORIC
 from tidemark.oracle import PROPERTIES
-from tidemark.oracle.liveness import OF_TIME
+from tidemark.oracle.demand_check import OF_TIME
 
 MADE_BY = "fix: make mutants"
 LEAST = 25

@@ -14,7 +14,7 @@ from tidemark.diagnosis import diagnose
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.input_offsets import records_in
 from tidemark.formats.run_diagnosis import Diagnosis
-from tidemark.oracle.liveness import OF_TIME
+from tidemark.oracle.demand_check import OF_TIME
 from tidemark.oracle.verdict import Verdict
 
 BUDGET_S = 5.0

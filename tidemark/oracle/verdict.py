@@ -26,8 +26,8 @@ from tidemark.oracle.causes.cause_lines import Cause, Compared, cause_lines, fir
 from tidemark.oracle.compare.spark_account import SparkAccount
 from tidemark.oracle.contract_coverage import Exercised
 from tidemark.oracle.coverage import WAIVABLE
+from tidemark.oracle.demand_check import LivenessEvidence, check_demands, measured
 from tidemark.oracle.findings import Finding, FindingLog
-from tidemark.oracle.liveness import LivenessEvidence, check_demands, measured
 from tidemark.oracle.model.sample import Sampled
 from tidemark.oracle.spark.known_defects import KNOWN_DEFECTS
 

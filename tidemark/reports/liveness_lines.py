@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidemark.formats.faults import Fault
 from tidemark.formats.liveness import Demands
 from tidemark.formats.manifest import Manifest
-from tidemark.oracle.liveness import OVERDUE_FACTOR
+from tidemark.oracle.demand_check import OVERDUE_FACTOR
 from tidemark.reports.run_statistics import FaultStatistics, fault_statistics
 
 SEE_STACKS = (

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidemark.errors import QueryHung, SinkFailed, TestbedError
+from tidemark.errors import SinkFailed, TestbedError
 from tidemark.faults.injector import FaultInjector
 from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.target import FaultTarget
@@ -166,34 +166,6 @@ def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
         "kill executor at planned of batch 1",
         f"batch 1 is committed, {fault.recovery_s:.1f} s after kill executor",
     ]
-
-
-def test_a_batch_that_is_not_committed_after_a_fault_is_that_of_a_query_that_hung(batches):
-    class Logged(Words):
-        def logs(self, _component, _lines):
-            return "the end of its log"
-
-    injector = injector_of(batches, Logged(), planned(), recovery_s=0.2)
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
-    until(lambda: injector.error, "the end of its patience")
-
-    with pytest.raises(QueryHung) as raised:
-        injector.check()
-    assert raised.value.waited_for == "batch 1 to be committed after kill executor"
-    assert raised.value.detail == "the end of its log"
-    [fault] = injector.finish()
-    assert (fault.injected, fault.recovery_s) == (True, None)
-
-
-def test_a_fault_that_lasts_has_its_end_in_the_journal_and_one_that_does_not_has_none(batches):
-    lasting = injector_of(batches, Words(), planned("broker", action="pause", seconds=0.01))
-    fault = injected_in_batch_1(batches, lasting)
-
-    assert fault.ended_at_utc is not None
-    assert fault.ended_at_utc >= fault.at_utc
 
 
 def test_a_batch_of_which_the_brokers_say_nothing_is_left_for_the_next(batches):

@@ -28,8 +28,8 @@ from tidemark.formats.manifest import Manifest
 from tidemark.formats.project_files import PROJECT
 from tidemark.formats.trace import Record, TraceReader
 from tidemark.oracle import judge
+from tidemark.oracle.demand_check import OF_TIME
 from tidemark.oracle.findings import Finding
-from tidemark.oracle.liveness import OF_TIME
 from tidemark.runner.run_options import SINKS
 from tidemark.runner.state_reader import BATCHES
 

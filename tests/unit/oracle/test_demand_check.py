@@ -9,7 +9,7 @@ from tidemark.errors import UsageError
 from tidemark.formats.events import write_time
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.liveness import Demands, Hang, read_progress
-from tidemark.oracle.liveness import OF_TIME
+from tidemark.oracle.demand_check import OF_TIME
 
 START_S = 1_000_000
 
