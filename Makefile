@@ -34,7 +34,7 @@ SIDE_BY_SIDE ?= -n 3 --dist worksteal
 # The script of the picture in report.html; where it was not built, pages are static and say so.
 VIEW := tidemark/reports/page/bundle/view.js
 
-.PHONY: help venv view up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions tickets shrunk sparks lint bench docs pictures lock clean
+.PHONY: help venv view up down demo smoke test long mutants evidence histories matrix fuzz chaos soak versions upgrades tickets shrunk sparks lint bench docs pictures lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -105,6 +105,9 @@ soak: venv ## 30 minutes of runs under faults, one after the other; writes tests
 
 versions: venv ## the known defects of Spark on 3.5.7, 4.0.5, 4.1.4, 4.2.0 and 4.3.0 (450 MB each, once): spark_bugs/README.md
 	@$(BIN)/tidemark versions --markdown spark_bugs/README.md $(ARGS)
+
+upgrades: venv ## joins that go on under a newer Spark, on each state, judged; some two hours; writes tests/results/UPGRADES.md
+	@$(BIN)/python -m tests.upgrades $(ARGS)
 
 shrunk: venv ## what `tidemark shrink` makes of known red runs; writes tests/results/SHRUNK.md
 	@$(BIN)/python -m tests.shrunk $(ARGS)

@@ -20,6 +20,7 @@ STARTS_S = 120
         ("tests.matrix", "--help", "usage: python -m tests.matrix"),
         ("tests.other_sparks", "--help", "usage: python -m tests.other_sparks"),
         ("tests.spark_tickets", "--help", "usage: python -m tests.spark_tickets"),
+        ("tests.upgrades", "--help", "usage: python -m tests.upgrades"),
         ("tests.evidence", "--help", "usage: python -m tests.evidence"),
         ("tests.shrunk", "--help", "usage: python -m tests.shrunk"),
         ("tests.chaos", "--help", "usage: python -m tests.chaos"),
