@@ -22,6 +22,6 @@ def test_the_rows_of_a_join_are_right_over_an_upgrade_from_the_oldest_spark_to_t
     assert [cell.said for cell in outcome.cells] == ["VALID", "VALID"], outcome.cells
     assert all(cell.carried > 0 for cell in outcome.cells)
     stopped, killed = outcome.cells
-    assert (stopped.both, stopped.twice) == (None, 0)
+    assert (stopped.both, stopped.again) == (None, 0)
     assert killed.both is not None
-    assert killed.twice > 0
+    assert killed.again > 0

@@ -25,6 +25,7 @@ MADE_BY_HOURS = (
     "tests/results/SOAK.md",
     "tests/results/AGAIN.md",
     "tests/results/SPARKS.md",
+    "tests/results/UPGRADES.md",
     "tests/results/SHRUNK.md",
 )
 """Written by a command that runs for half an hour or more; each is read if it is there."""

@@ -61,7 +61,7 @@ def test_the_document_says_what_was_run_what_was_refused_and_what_was_not_run():
     text = document.text(
         [
             cell(),
-            cell(ended="killed", both=3, twice=4),
+            cell(ended="killed", both=3, again=4),
             cell(kind="left_semi", said="refused", by="4.3.0", words="[NO]"),
         ]
     )
@@ -69,7 +69,7 @@ def test_the_document_says_what_was_run_what_was_refused_and_what_was_not_run():
     row = next(line for line in text.splitlines() if line.startswith("| HDFS, 2 | inner"))
     assert row.split("|")[3:8] == [" ? "] * 4 + [" `VALID` "]
     assert "3 of " in text
-    assert "1 half-written batches again; 4 rows came twice" in text
+    assert "1 half-written batches again" in text
     assert "| HDFS, 2 | left_semi | 4.3.0 of 3.5.7 to 4.3.0 | [NO] |" in text
     assert "stopped refused, killed ?" in text
     assert text.rstrip().endswith("Nothing.")

@@ -53,8 +53,8 @@ def text(cells: Sequence[Cell]) -> str:
         f"{sum(cell.rows for cell in ran):,} rows came, {sum(cell.late for cell in ran):,} rows of the input were late;"
         f" {sum(cell.carried for cell in ran):,} rows were made by the newer Spark of a row that the older one had"
         f" read, at least {min((cell.carried for cell in ran), default=0)} in each cell. The newer Spark ran"
-        f" {sum(cell.both is not None for cell in ran)} half-written batches again;"
-        f" {sum(cell.twice for cell in ran):,} rows came twice by that, which at-least-once permits."
+        f" {sum(cell.both is not None for cell in ran)} half-written batches again: what was written of them came"
+        " again, which at-least-once permits."
     )
     lines += [LEGEND, *table(("state", "join", *(f"{old} to {new}" for old, new in PAIRS)), _rows(cells))]
     lines += ["", "## What Spark refuses", "", *_refusals(cells)]

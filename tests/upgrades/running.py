@@ -36,8 +36,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     ``said`` is ``VALID``, ``INVALID``, ``UNKNOWN``, ``refused`` or ``failed``; ``by`` the Spark that refused, ``words``
     its words, or those of the judge. ``format`` is the state format in the log. ``old_batches`` and ``new_batches`` are
     those that each Spark planned and committed; ``both`` is the batch that both ran. ``rows`` is how many came,
-    ``carried`` how many of them the newer Spark made of a row that the older one had committed, ``twice`` how many came
-    again in the batch that ran twice.
+    ``carried`` how many of them the newer Spark made of a row that the older one had committed, ``again`` how many came
+    again in the batch that ran twice (``None``: they were not counted).
     """
 
     old: str
@@ -54,7 +54,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     both: int | None = None
     rows: int = 0
     carried: int = 0
-    twice: int = 0
+    again: int | None = None
     late: int = 0
     findings: dict[str, int] = {}
     defects: list[str] = []
@@ -151,7 +151,7 @@ def judged(cell: Cell, site: Site, query: JoinQuery, before: QueryLog) -> Cell:
     return msgspec.structs.replace(
         cell, said="failed" if wrong else said, words=words, format=after.conf.get(FORMAT_SETTING, ""),
         old_batches=(0, planned), new_batches=(first, last), both=planned if is_half else None,
-        rows=len(records), carried=_carried(records, cell), twice=verdict.counts.get("permitted_duplicates", 0),
+        rows=len(records), carried=_carried(records, cell), again=verdict.counts["permitted_duplicates"],
         late=verdict.counts.get("late", 0), findings=dict(verdict.findings_total),
         defects=sorted({finding.defect or "" for finding in verdict.findings}),
     )  # fmt: skip

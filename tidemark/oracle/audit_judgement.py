@@ -315,7 +315,7 @@ class _AuditJudgement(Judgement):
         joined = sum(one & ROW_MASK != 0 for one in right)
         is_semi = self.contract.kind is JoinKind.LEFT_SEMI
         names = ["undetermined", "undetermined_absent", "not_due", "duplicates", "not_compared"]
-        names += [] if self.about.reported is None else ["permitted_duplicates"]
+        names += ["permitted_duplicates"] if self.about.reported is not None or self.about.sparks else []
         names += [] if self.audited.before is None else ["earlier_rows", "earlier_rows_absent"]
         return {
             "joined_rows": joined,

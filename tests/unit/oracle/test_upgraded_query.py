@@ -5,6 +5,7 @@ In batch 1 the right row c2 is evictable and not late: since Spark 4.2 a left se
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.oracle.audits import AuditOf
@@ -58,6 +59,15 @@ def test_a_row_that_is_emitted_again_after_the_upgrade_is_a_finding():
     verdict = AuditOf(semi("i2").out(2, "i1"), "batches", sparks=spans(2)).verdict()
 
     assert (verdict.verdict, verdict.findings_total) == ("INVALID", {"repeated_semi_rows": 1})
+
+
+def test_rows_may_come_again_in_the_batch_with_which_the_newer_spark_began():
+    run = semi("i2").out(1, "i2")
+    run.plans[1] = msgspec.structs.replace(run.plans[1], restarted=True)
+    verdict = AuditOf(run, "batches", sparks=spans(1, again=True)).verdict()
+
+    assert (verdict.verdict, verdict.inconclusive) == ("VALID", [])
+    assert verdict.counts["permitted_duplicates"] == verdict.counts["duplicates"] == 1
 
 
 def test_a_batch_that_two_sparks_ran_is_of_both_and_follows_the_rules_of_the_second():

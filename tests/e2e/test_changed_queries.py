@@ -1,0 +1,66 @@
+"""Queries that are changed between two lives: what Spark does with each, and what an audit says of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.foreign_query import ForeignSpark
+from tests.e2e.own_broker import own_broker
+from tests.upgrades.changed import PARTITIONS, Changed, run_changes
+from tidemark.campaigns.state_stores import FORMAT, HDFS, PROVIDER
+from tidemark.oracle.spark.known_defects import ROCKSDB
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory) -> dict[str, Changed]:
+    folder = tmp_path_factory.mktemp("changed")
+    with own_broker(folder / "broker") as broker:
+        return run_changes(broker.bootstrap, folder / "queries", ForeignSpark.of(Path(sys.executable)))
+
+
+@pytest.mark.parametrize("name", ["cores", "moved", "copied", "sink"])
+def test_other_cores_a_moved_checkpoint_and_new_partitions_of_topics_change_no_row(changed, name):
+    assert (changed[name].verdict, changed[name].findings, changed[name].refused) == ("VALID", {}, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("provider", {PROVIDER: HDFS}),
+        ("format", {PROVIDER: ROCKSDB, FORMAT: "2"}),
+        ("partitions", {PARTITIONS: "2"}),
+    ],
+)
+def test_spark_keeps_the_store_the_format_and_the_partitions_that_the_checkpoint_names(changed, name, kept):
+    assert kept.items() <= changed[name].kept.items()
+    assert (changed[name].verdict, changed[name].refused) == ("VALID", "")
+
+
+def test_a_column_that_the_state_has_not_is_refused_by_spark(changed):
+    assert changed["column"].refused.startswith("[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]")
+
+
+def test_rows_come_again_after_a_backup_is_restored(changed):
+    assert (changed["restored"].verdict, changed["restored"].findings) == ("UNKNOWN", {})
+    assert "rows came again" in changed["restored"].said
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("delay", "wrong_watermarks"),
+        ("wider", "lost_rows"),
+        ("narrower", "phantom_rows"),
+        ("filter", "phantom_rows"),
+        ("kind", "phantom_rows"),
+    ],
+)
+def test_a_changed_join_is_what_neither_contract_says(changed, name, found):
+    one = changed[name]
+    assert (one.refused, one.verdict, one.by_old) == ("", "INVALID", "INVALID")
+    assert found in one.findings

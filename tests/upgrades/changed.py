@@ -1,0 +1,156 @@
+"""Queries that are changed between two lives, all in one session: what becomes of each, and what the judge says.
+
+    python -m tests.upgrades.changed FOLDER
+
+All do the same left outer join at first. While they run, the left topic gets a third partition. Then all are stopped,
+each is changed in its way, and all are started again, in a session with another number of cores. What came of it is
+printed, a line of JSON for each query.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.e2e.foreign_query import ForeignSpark
+from tests.e2e.own_broker import own_broker
+from tests.upgrades.running import words_of
+from tests.upgrades.site import JoinQuery, Site, contract_of
+from tidemark.campaigns.state_stores import FORMAT, HDFS, PROVIDER
+from tidemark.oracle.spark.known_defects import ROCKSDB
+from tidemark.sparkfiles.query_log import read_query_log
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+KEPT = (PROVIDER, FORMAT, PARTITIONS)
+"""Settings of which the log says what the query goes on with."""
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a changed query.
+
+    ``refused`` are Spark's words if it did not go on. ``kept`` are settings in the log of its last batch. ``verdict``
+    and ``findings`` are by the contract of the changed query, ``by_old`` by the one it had before; ``said`` is what is
+    said of the first finding, or why the verdict is inconclusive. ``batches`` are the last of each life.
+    """
+
+    name: str
+    refused: str = ""
+    kept: dict[str, str] = {}
+    batches: tuple[int, int] = (0, 0)
+    verdict: str = ""
+    findings: dict[str, int] = {}
+    said: str = ""
+    by_old: str = ""
+    old_findings: dict[str, int] = {}
+
+
+def run_changes(bootstrap: str, folder: Path, spark: ForeignSpark) -> dict[str, Changed]:
+    """Both lives of all queries, and what came of each, by name."""
+    queries = [
+        JoinQuery(name, "left_outer", folder, {PROVIDER: HDFS, FORMAT: "2", PARTITIONS: "2"})
+        for name in CHANGES
+    ]
+    for query in queries:
+        if query.name == "format":
+            query.conf[PROVIDER] = ROCKSDB
+    site = Site(bootstrap, folder, queries)
+    restored = next(query for query in queries if query.name == "restored")
+    with site.running(spark) as program:
+        site.feed()
+        site.await_read(program)
+        shutil.copytree(restored.checkpoint, restored.checkpoint.with_name("backup"))
+        site.grow(site.left, 3)
+        site.feed()
+        site.await_read(program)
+    before = {
+        query.name: (read_query_log(query.checkpoint).planned[-1].batch, contract_of(query))
+        for query in queries
+    }
+    for query in queries:
+        CHANGES[query.name](site, query)
+    with site.running(spark, slots=7) as program:
+        site.await_read(program)
+        for at_end in (False, True):
+            site.feed(at_end=at_end)
+            site.await_read(program)
+    return {query.name: _judged(site, query, *before[query.name]) for query in queries}
+
+
+def _judged(site: Site, query: JoinQuery, last: int, old: Mapping[str, Any]) -> Changed:
+    if query.refused:
+        return Changed(name=query.name, refused=words_of(query.refused))
+    log, audits = read_query_log(query.checkpoint), query.checkpoint.parent
+    verdict = site.audit(query, audits / "audit").verdict
+    by_old = site.audit(query, audits / "audit-by-old", dict(old)).verdict
+    told = [one.message for one in (*verdict.causes, *verdict.findings[:1])] + verdict.inconclusive
+    return Changed(
+        name=query.name,
+        kept={name: log.conf[name] for name in KEPT if name in log.conf},
+        batches=(last, log.planned[-1].batch),
+        verdict=verdict.verdict,
+        findings=dict(verdict.findings_total),
+        said=" | ".join(told)[:900],
+        by_old=by_old.verdict,
+        old_findings=dict(by_old.findings_total),
+    )
+
+
+def _asked(**changes: Any) -> Callable[[Site, JoinQuery], None]:
+    return lambda _, query: query.changes.update(changes)
+
+
+def _moved(_: Site, query: JoinQuery) -> None:
+    query.checkpoint.rename(query.checkpoint.with_name("moved"))
+    query.place = "moved"
+
+
+def _copied(_: Site, query: JoinQuery) -> None:
+    shutil.copytree(query.checkpoint, query.checkpoint.with_name("copied"))
+    query.place = "copied"
+
+
+def _restored(_: Site, query: JoinQuery) -> None:
+    shutil.rmtree(query.checkpoint)
+    query.checkpoint.with_name("backup").rename(query.checkpoint)
+
+
+def _inner(_: Site, query: JoinQuery) -> None:
+    query.kind = "inner"
+
+
+CHANGES: Mapping[str, Callable[[Site, JoinQuery], None]] = {
+    "cores": lambda _site, _query: None,
+    "moved": _moved,
+    "copied": _copied,
+    "restored": _restored,
+    "sink": lambda site, query: site.grow(query.output, 3),
+    "provider": lambda _, query: query.conf.update({PROVIDER: ROCKSDB}),
+    "format": lambda _, query: query.conf.update({FORMAT: "3"}),
+    "partitions": lambda _, query: query.conf.update({PARTITIONS: "5"}),
+    "delay": _asked(delays_s=(40, 20)),
+    "wider": _asked(upper_s=40),
+    "narrower": _asked(upper_s=5),
+    "filter": _asked(where="l_price < 50"),
+    "column": _asked(more=True),
+    "kind": _inner,
+}
+"""Name -> what is done to a query between its two lives."""
+
+
+def main(folder: Path) -> None:
+    """Run them on this process's PySpark, and print what came of it."""
+    with own_broker(folder / "broker") as broker:
+        for one in run_changes(
+            broker.bootstrap, folder / "queries", ForeignSpark.of(Path(sys.executable))
+        ).values():
+            print(json.dumps(msgspec.to_builtins(one)), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
