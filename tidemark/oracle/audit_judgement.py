@@ -213,11 +213,7 @@ class _AuditJudgement(Judgement):
             restarts = sorted(self.audited.restarted)
             again = f"; the query was started again with {', '.join(map(str, restarts))}" if restarts else ""
             self.notes.append(f"progress reports tell of batches {first} to {last}{again}")
-        if about.sparks:
-            ran = ", ".join(f"Spark {spark} batches {first} to {last}" for spark, first, last in about.sparks)
-            self.notes.append(
-                f"taken as said: {ran}; rules and known defects are those of the Spark of a batch"
-            )
+        self.notes += self._said_of_sparks()
         for span in self._deleted():
             self.notes.append(f"deleted: {span}")
         if about.deleted_until_ms is not None:
@@ -252,6 +248,17 @@ class _AuditJudgement(Judgement):
                 f"the session's time zone is {about.time_zone}: event times without an offset were read in it, and"
                 " here in UTC"
             )
+
+    def _said_of_sparks(self) -> list[str]:
+        """Which Spark ran which batches, if there was more than one."""
+        ran = ", ".join(
+            f"Spark {spark} batches {first} to {last}" for spark, first, last in self.about.sparks
+        )
+        return (
+            [f"taken as said: {ran}; rules and known defects are those of the Spark of a batch"]
+            if ran
+            else []
+        )
 
     def _said_by_the_state(self) -> list[str]:
         """What the state before the first batch that can be judged was good for, if it was asked for."""
