@@ -50,7 +50,7 @@ EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
     "worker,broker"
 )
-"""One fault at each commit point."""
+"""One fault at each commit point of a batch that runs."""
 
 Schedule = Annotated[
     str,

@@ -145,6 +145,24 @@ def half_written(target: FaultTarget, batch: int) -> Proof | None:
     return _progress_of(target, batch, target.progress.half_written)
 
 
+def committed(target: FaultTarget, batch: int, *, with_rows: bool) -> Proof | None:
+    """With the driver stopped: whether a batch with data is committed, and the next one not planned.
+
+    ``with_rows``: and every sink partition has written rows of it, which the proof counts.
+    """
+
+    def is_there() -> bool:
+        planned = target.checkpoint.planned()
+        return batch in target.checkpoint.committed() and planned[-1] == batch
+
+    if not is_there() or not target.carries_data(batch):
+        return None
+    if not with_rows:
+        return target.progress.snapshot()
+    proof = _awaited(lambda: target.progress.written(batch))
+    return proof if is_there() else None
+
+
 def _runs(target: FaultTarget, batch: int, *, with_data: bool) -> bool:
     return target.checkpoint.running() == batch and target.carries_data(batch) is with_data
 
@@ -152,13 +170,43 @@ def _runs(target: FaultTarget, batch: int, *, with_data: bool) -> bool:
 def _progress_of(target: FaultTarget, batch: int, look: Callable[[int], Proof | None]) -> Proof | None:
     if target.checkpoint.running() != batch:
         return None
+    proof = _awaited(lambda: look(batch))
+    return proof if target.checkpoint.running() == batch else None
+
+
+def _awaited(look: Look) -> Proof | None:
     try:
-        proof = wait_until(
-            lambda: look(batch), FINISH_S, lambda: "the batch's rows in the output", poll_s=0.02
-        )
+        return wait_until(look, FINISH_S, lambda: "the batch's rows in the output", poll_s=0.02)
     except DeadlineExceeded:
         return None
-    return proof if target.checkpoint.running() == batch else None
+
+
+def throttle_until_committed(
+    target: FaultTarget, now: RunningBatch, throttle: Throttle, unless: Unless
+) -> bool:
+    """Throttle a driver from the first rows of a batch until it is committed; it is stopped then.
+
+    ``False``, and it is resumed, if that does not come. The next batch is planned some milliseconds later at the
+    earliest, after its end offsets were fetched. An error resumes the driver, too.
+    """
+
+    def is_committed() -> bool:
+        return now.batch in target.checkpoint.committed()
+
+    def stepped() -> bool:
+        throttle.step()
+        return is_committed()
+
+    with resuming_on_error(throttle.resume):
+        try:
+            wait_until(
+                lambda: target.progress.ends() != now.ends or is_committed(), BATCH_S,
+                lambda: "rows in the output", unless=unless, poll_s=ENDS_POLL_S,
+            )  # fmt: skip
+            return wait_until(stepped, BATCH_S, lambda: "the commit", unless=unless, poll_s=0.0)
+        except DeadlineExceeded:
+            throttle.resume()
+            return False
 
 
 def throttle_until(

@@ -13,7 +13,7 @@ from tidemark.faults.executor import stop_at_half_written
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import CommitPoint, Fault, FaultAction
+from tidemark.formats.faults import AFTER_COMMIT, CommitPoint, Fault, FaultAction
 from tidemark.sparkfiles.eventlog import QueryEvents
 
 
@@ -33,6 +33,9 @@ def inject_into_driver(
     line = target.injected(fault, now.batch, proof)
     if spec.action is not FaultAction.PAUSE:
         target.stack.kill(target.driver)
+        if spec.point is CommitPoint.DELETED_COMMIT:
+            _remove_commit(target, now.batch)
+            line.proof["commit_removed_utc"] = now_utc()
         return line
     try:
         target.rest(spec.duration_s)
@@ -77,6 +80,8 @@ def stop_driver(
     """
     if point is CommitPoint.WRITTEN:
         return _stop_written(target, now, unless=unless)
+    if point in AFTER_COMMIT:
+        return _stop_committed(target, point, now, unless=unless)
     if point is CommitPoint.PLANNED:
         return look_at_driver(target, lambda: commit_points.planned(target, now))
     return look_at_driver(target, lambda: commit_points.no_data(target, now.batch))
@@ -87,11 +92,39 @@ def _stop_written(target: FaultTarget, now: RunningBatch, *, unless: Unless) -> 
 
     Tasks may still need it after the first. A partition without rows never writes, and looks like a late one.
     """
-    throttle = commit_points.Throttle(
-        partial(target.stack.pause, target.driver), partial(target.stack.resume, target.driver)
-    )
+    throttle = _throttle(target)
     look: Look = lambda: _with_app_id(target, commit_points.written(target, now.batch))  # noqa: E731
     return commit_points.throttle_until(target, now, throttle, look, unless)
+
+
+def _stop_committed(
+    target: FaultTarget, point: CommitPoint, now: RunningBatch, *, unless: Unless
+) -> Proof | None:
+    """Throttle the driver from the first rows on, or else it plans the next batch before it is stopped."""
+    throttle = _throttle(target)
+    if not commit_points.throttle_until_committed(target, now, throttle, unless):
+        return None
+    with_rows = point is CommitPoint.DELETED_COMMIT
+    proof: Proof | None = None
+    try:
+        proof = _with_app_id(target, commit_points.committed(target, now.batch, with_rows=with_rows))
+    finally:
+        if proof is None:
+            throttle.resume()
+    return proof
+
+
+def _throttle(target: FaultTarget) -> commit_points.Throttle:
+    return commit_points.Throttle(
+        partial(target.stack.pause, target.driver), partial(target.stack.resume, target.driver)
+    )
+
+
+def _remove_commit(target: FaultTarget, batch: int) -> None:
+    """Remove the entry of a batch from the commit log of a query that has no driver, with Hadoop's checksum of it."""
+    commits = target.checkpoint.path / "commits"
+    (commits / str(batch)).unlink()
+    (commits / f".{batch}.crc").unlink(missing_ok=True)
 
 
 def look_at_driver(target: FaultTarget, look: Look) -> Proof | None:

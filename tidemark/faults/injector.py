@@ -27,7 +27,7 @@ from tidemark.faults.network import inject_into_network, note_traffic
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import by_partition
 from tidemark.faults.target import FaultTarget, journal_line
-from tidemark.formats.faults import Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.waiting import wait_until
 
 RECOVERY_S = 240.0
@@ -198,6 +198,10 @@ class FaultInjector:
     def _await_commit(self, lines: Sequence[Fault], batch: int, said: str) -> datetime:
         """Wait for the commit of a batch that was hit, and note the recovery; returns when it was."""
 
+        if lines[0].point is CommitPoint.COMMITTED:
+            batch += 1  # what was hit is done; the next one comes when the next slice does
+            self._armed.set()
+
         def committed() -> bool:
             self._note_ends()  # in a backlog the next batch is planned within milliseconds of the commit
             return batch in self._target.checkpoint.committed()
@@ -212,6 +216,7 @@ class FaultInjector:
                 detail=error.detail,
                 hint=f"{error.hint}; --hung-after waits for longer",
             ) from error
+        self._armed.clear()
         # By the file, because an outage may outlast the batch: the component was not needed for it.
         committed_at = self._target.checkpoint.committed_at(batch)
         ends_after = by_partition(self._target.progress.ends())

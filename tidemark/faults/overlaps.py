@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidemark.formats.faults import POINTS, CommitPoint, FaultAction, FaultComponent, fault_label
+from tidemark.formats.faults import (
+    AFTER_COMMIT,
+    POINTS,
+    CommitPoint,
+    FaultAction,
+    FaultComponent,
+    fault_label,
+)
 
 _C, _A, _P = FaultComponent, FaultAction, CommitPoint
 
@@ -79,6 +86,10 @@ def why_impossible(parts: Sequence[FaultPart]) -> Impossible | None:
         return Impossible(
             f"{_A.KILL_TWICE} is two faults already",
             f"write it as two kills: {_C.DRIVER}@{_P.WRITTEN}+{_C.DRIVER}@{_P.PLANNED}",
+        )
+    if after := [part for part in parts if part.point in AFTER_COMMIT]:
+        return Impossible(
+            f"{after[0]} is injected in a batch that is over", "write it as a fault of its own, after a comma"
         )
     if len({part.point is _P.NO_DATA for part in parts}) > 1:
         return Impossible(

@@ -58,6 +58,14 @@ class CommitPoint(StrEnum):
     """Every sink partition has written, and the batch is not committed."""
     NO_DATA = "no-data"
     """The batch reads nothing: only the watermark has moved."""
+    COMMITTED = "committed"
+    """``commits/N`` is there, ``offsets/N+1`` is not."""
+    DELETED_COMMIT = "deleted-commit"
+    """As ``committed``; ``commits/N`` is removed while the driver is dead, so that the batch is run again."""
+
+
+AFTER_COMMIT = (CommitPoint.COMMITTED, CommitPoint.DELETED_COMMIT)
+"""Points at which the batch is committed."""
 
 
 _C, _A, _P = FaultComponent, FaultAction, CommitPoint
@@ -75,7 +83,14 @@ AMOUNTS: dict[FaultAction, tuple[str, float]] = {
 """Actions that have an amount: its unit (``kB``: a second), and what it is if not said."""
 
 POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
-    (_C.DRIVER, _A.KILL): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
+    (_C.DRIVER, _A.KILL): (
+        _P.WRITTEN,
+        _P.PLANNED,
+        _P.HALF_WRITTEN,
+        _P.NO_DATA,
+        _P.COMMITTED,
+        _P.DELETED_COMMIT,
+    ),
     (_C.DRIVER, _A.KILL_TWICE): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
     (_C.DRIVER, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
     (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
@@ -107,6 +122,9 @@ def fault_label(component: FaultComponent, action: FaultAction) -> str:
 
 class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A line of ``faults.jsonl``; ``recovery_s`` is the time from the injection to the commit of its batch.
+
+    At ``committed`` it is that to the commit of the next batch, and at ``deleted-commit`` the batch is committed anew;
+    ``commit_removed_utc`` is then when ``commits/N`` was removed.
 
     ``proof`` has the victim (``executor_id``, ``executor_ids``, ``pid``, ``app_id``, ``component_name``), and what was
     seen in the instant before the injection: whether the batch was ``planned`` and ``committed``; the output's end

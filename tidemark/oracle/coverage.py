@@ -24,7 +24,8 @@ cannot reach is not asked.
 ``duplicate_permitted``         the sink wrote a row twice because its batch or task was run again
 ``written_kills_doubled``     drivers were killed when rows of their batch had been written by a sink without a
                               ledger, and in each of these batches rows came again
-``fault_hit_running_batch``   faults were injected, and each proof says that its batch was planned and not committed
+``fault_hit_running_batch``   faults were injected, and each proof says that its batch was planned and not committed,
+                              or committed, if that is its point
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidemark.formats.contract import PRESERVED, JoinKind
-from tidemark.formats.faults import Fault, FaultComponent
+from tidemark.formats.faults import AFTER_COMMIT, Fault, FaultComponent
 from tidemark.oracle.compare.join_comparison import Seen
 from tidemark.oracle.contract_coverage import Exercised, exercised, implied
 from tidemark.oracle.input.history import NO_BATCH, History
@@ -117,11 +118,12 @@ def written_kills_doubled(faults: Sequence[Fault], permitted: Mapping[int, int])
 
 
 def hit_running_batches(faults: Sequence[Fault]) -> bool:
-    """Whether faults were injected, and each between the plan of its batch and its commit."""
-    proofs = [fault.proof for fault in faults if fault.injected]
-    proofs += [proof["again"] for proof in proofs if "again" in proof]
+    """Whether faults were injected, each between the plan of its batch and its commit, or where its point is later."""
+    proofs = [(fault.proof, fault.point in AFTER_COMMIT) for fault in faults if fault.injected]
+    proofs += [(proof["again"], False) for proof, _ in proofs if "again" in proof]
     return bool(proofs) and all(
-        proof.get("planned") is True and proof.get("committed") is False for proof in proofs
+        proof.get("planned") is True and proof.get("committed") is is_committed
+        for proof, is_committed in proofs
     )
 
 

@@ -113,7 +113,10 @@ class Feed:
             return seen[0] if seen else None
 
         planned = self._while_batches_come(last_read, lambda: f"the ends are {wanted}")
-        self._wait_for_no_data_batch(planned)
+        try:
+            self._wait_for_no_data_batch(planned)
+        except FileNotFoundError:  # its commit was removed by a fault, and it is run again
+            return self.wait_until_read()
         self.waits("")
         return planned
 

@@ -13,9 +13,10 @@ from tests.unit.oracle.histories import LEFT_TOPIC, Run
 from tidemark.errors import BrokenEvidence
 from tidemark.formats.contract import Bound, Delivery
 from tidemark.formats.evidence import OutputRecord
-from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import AFTER_COMMIT, CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.oracle import Verdict
 from tidemark.oracle import judgement as judging
+from tidemark.oracle.coverage import hit_running_batches
 from tidemark.oracle.input.history import Disposition, History
 from tidemark.oracle.sql.join_answer import SqlAnswer, ask
 
@@ -159,6 +160,17 @@ def test_a_fault_has_to_hit_a_running_batch(proof: dict[str, Any], hit: bool) ->
     verdict = run.verdict()
     assert verdict.verdict == ("VALID" if hit else "UNKNOWN")
     assert (verdict.counts["faults_done"], verdict.counts["recovery_ms"]) == (1, 1500)
+
+
+@pytest.mark.parametrize("point", AFTER_COMMIT)
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_fault_whose_point_is_after_the_commit_has_to_hit_a_committed_batch(point, is_committed) -> None:
+    fault = Fault(
+        component=FaultComponent.DRIVER, action=FaultAction.KILL, at_utc="-", injected=True, batch=2, point=point,
+        proof={"planned": True, "committed": is_committed},
+    )  # fmt: skip
+
+    assert hit_running_batches([fault]) is is_committed
 
 
 def test_each_driver_killed_with_rows_written_has_to_double_some_or_the_kill_proves_nothing() -> None:
