@@ -136,6 +136,9 @@ STATE = {
         "the query reads a record that no contract describes"
     ),
     "matched flag turned": _nothing("the output is right; what Spark says of its state is wrong"),
+    "count of a key too high": _nothing("the output is right; what Spark counts is wrong"),
+    "key without a count": _nothing("the output is right; what Spark counts is wrong"),
+    "count of a key that is gone": _nothing("the output is right; what Spark counts is wrong"),
     "late row not counted": _nothing("the output is right; what Spark counts is wrong"),
     "stored row counted twice": _nothing("the output is right; what Spark counts is wrong"),
     "removed row not counted": _nothing("the output is right; what Spark counts is wrong"),
