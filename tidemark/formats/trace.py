@@ -50,11 +50,14 @@ Each offset of a partition has a line, also one without a record. ``absent`` is 
                      later record of its partition. That record lies in a slice before the last one that has records of
                      the partition, since Kafka does not compact the end of a partition.
 
-A record that was compacted, one that is rolled back, and the control record behind it::
+A record that was compacted, one that is rolled back, and the control record behind it; then one of a transaction that
+is committed, and its control record::
 
     {"topic": "clicks", "arrival_ms": 1767225600000, "key": "c-1", "absent": "compacted"}
     {"topic": "clicks", "arrival_ms": 1767225601000, "transaction": 1, "absent": "aborted", "sent": "{...}"}
     {"topic": "clicks", "arrival_ms": 1767225601000, "transaction": 1, "absent": "abort"}
+    {"topic": "clicks", "arrival_ms": 1767225602000, "transaction": 2, "value": "{...}"}
+    {"topic": "clicks", "arrival_ms": 1767225602000, "transaction": 2, "absent": "commit"}
 
 The digest of a trace is the SHA-256 of its uncompressed bytes; that of a Parquet file is the digest of the JSON Lines
 file that says the same. The offset of a record is its index among the

@@ -87,3 +87,14 @@ def test_a_table_that_was_dropped_begins_anew(tables: PartTables) -> None:
     tables.append("records", "select 7 as key, 1 as in_part")
 
     assert tables.rows("from records") == [(7, 1)]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_columns_are_dropped_of_all_parts(parts: int) -> None:
+    with tables_in(parts) as tables:
+        tables.append("records", f"select range as key, 1 as spent, range % {parts} as in_part from range(2)")
+
+        tables.drop_columns("records", ["spent"])
+        tables.make_relations([Select("kept", "select * from records")], "kept")
+
+        assert sorted(tables.rows("select * from kept")) == [(key, key % parts) for key in range(2)]
