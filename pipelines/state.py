@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 OPERATOR = "symmetricHashJoin"
 FIRST_WITH_READER = 4
 """The first major version of Spark with the state data source."""
+TO_MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+"""Of a time in a key: Spark writes milliseconds if it is not told otherwise, and two keys would be one."""
 FIRST_BY_TIME = 4
 """The first state format whose rows are ordered by time."""
 
@@ -135,7 +137,12 @@ def _write(path: str, lines: Iterable[str]) -> None:
 def _key(key: DataType) -> Column:
     """The text of a key of the state, which is the same in all stores; the index of a row is no part of it."""
     names = [name for name in key.names if name != "index"] if isinstance(key, StructType) else []
-    return to_json(struct(*[col(f"key.`{name}`") for name in names]), {"ignoreNullFields": "false"})
+    options = {
+        "ignoreNullFields": "false",
+        "timestampFormat": TO_MICROSECONDS,
+        "timestampNTZFormat": TO_MICROSECONDS,
+    }
+    return to_json(struct(*[col(f"key.`{name}`") for name in names]), options)
 
 
 def _operator(session: SparkSession, checkpoint: str) -> int:

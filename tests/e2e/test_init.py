@@ -94,7 +94,7 @@ def test_nested_records_and_an_output_of_ids_alone_are_judged_as_they_are_drafte
     trace = ("--trace", "tests/acked.jsonl", "--run-dir", theirs.folder / "run")
     done = theirs.run("run", "tests/acked.py", *trace)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "state compared rows after batches" in done.stdout
+    assert "state compared rows and the counts of their keys after batches" in done.stdout
 
 
 @pytest.mark.parametrize(
