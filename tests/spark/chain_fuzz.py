@@ -25,9 +25,10 @@ from tests.spark import chain_queries
 from tests.spark.chain_traces import SHAPES, History, make_history
 from tidemark.formats import chain
 from tidemark.oracle.chain_judgement import rules_of_run
+from tidemark.oracle.compare.spark_account import METRICS
 from tidemark.oracle.input.rows import Row, passes
 from tidemark.oracle.model.chain_replay import Model
-from tidemark.oracle.model.reported_operators import METRICS, operator_name, reported_machines
+from tidemark.oracle.model.reported_operators import operator_name, reported_machines
 from tidemark.stack.components import spark_settings
 from tidemark.stack.install import hadoop_defaults_jar, jars
 from tidemark.stack.install.toolchain import find_java, find_spark

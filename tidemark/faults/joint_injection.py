@@ -110,12 +110,12 @@ class JointInjection:
     def _inject_step(self, specs: list[FaultSpec], outages: ExitStack) -> bool:
         """Inject those of one point, if the batch comes there."""
         last = self._effects[-1].spec if self._effects else None
-        is_rerun = any(_kills_driver(effect.spec) for effect in self._effects)
-        if last is not None and _kills_driver(last):
+        is_rerun = any(effect.spec.part.kills_driver for effect in self._effects)
+        if last is not None and last.part.kills_driver:
             self._await_rerun(self._effects[-1].line)
         delay_s = 0.0 if self._effects else self._fault.delay_s
         first = replace(self._fault, spec=specs[0], delay_s=delay_s)
-        with self._at_point(first, any(map(_kills_driver, specs)), is_rerun=is_rerun) as at:
+        with self._at_point(first, any(spec.part.kills_driver for spec in specs), is_rerun=is_rerun) as at:
             if at is None:
                 return False
             return all(self._begin(spec, at, outages) for spec in specs)
@@ -170,9 +170,8 @@ class JointInjection:
         at = None
         try:
             with target.stack.suspended(target.driver):
-                proof = commit_points.half_written(
-                    target, batch
-                )  # it may have gone on until the driver was stopped
+                # It may have gone on until the driver was stopped.
+                proof = commit_points.half_written(target, batch)
                 app_id = target.stack.driver(target.driver).app_id
                 at = None if proof is None else _AtPoint({"app_id": app_id, **proof}, stopped.executor)
                 yield at
@@ -209,7 +208,7 @@ class JointInjection:
         link = DisturbedLink(self._target, self._fault.of_part(spec), self._hooks.unless)
         line = self._line(spec, {"component_name": link.broker}, at)
         link.disturb()
-        return _Effect(spec, line, lambda: "disturbed", link.heal, link)
+        return _Effect(spec, line, link.seen, link.heal, link)
 
     def _driver(self, spec: FaultSpec, at: _AtPoint) -> _Effect:
         stack, name = self._target.stack, self._target.driver
@@ -337,10 +336,6 @@ def note_end(lines: list[Fault], committed_utc: str) -> None:
             line.proof.pop("overlap", None)
         else:
             line.proof["overlap"]["to_utc"] = max(ends, line.proof["overlap"]["from_utc"])
-
-
-def _kills_driver(spec: FaultSpec) -> bool:
-    return spec.component is FaultComponent.DRIVER and spec.action is FaultAction.KILL
 
 
 def _at(proof: Proof | None) -> _AtPoint | None:

@@ -167,6 +167,10 @@ class DisturbedLink:
             self._unless()
             pause(POLL_S)
 
+    def seen(self) -> str:
+        """``disturbed``, if the proxy says that it is; else nothing."""
+        return "disturbed" if self._target.stack.link_is_disturbed(self.broker) else ""
+
     def heal(self) -> None:
         """End it."""
         self._target.stack.heal_link(self.broker)

@@ -72,9 +72,14 @@ class FaultSpec:
         return (replace(self, count=1, beside=()), *self.beside)
 
     @property
+    def part(self) -> FaultPart:
+        """This one alone, without duration and amount."""
+        return FaultPart(self.component, self.action, self.point)
+
+    @property
     def as_parts(self) -> list[FaultPart]:
         """The same without durations and amounts."""
-        return [FaultPart(part.component, part.action, part.point) for part in self.parts]
+        return [one.part for one in self.parts]
 
     def __str__(self) -> str:
         """As a schedule has it."""

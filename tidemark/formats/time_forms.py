@@ -30,7 +30,7 @@ FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """0001-01-01T00:00:00Z, and the last microsecond of the year 9999."""
 MOST_DIGITS = 30
 """Of a decimal that is a time: Spark multiplies it without a loss."""
-_MICROSECOND = timedelta(microseconds=1)
+_MICROSECOND, _MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)
 _EXACT = Context(prec=100)
 _OFFSET = re.compile(r"(?:Z|(?:UTC|GMT|UT)?(?:([+-])(\d\d?)(?::?(\d\d)(?::?(\d\d))?)?)?)", re.ASCII).fullmatch
 _WIDEST_OFFSET = timedelta(hours=18)
@@ -255,3 +255,14 @@ def _written(found: re.Match[str], moment: datetime) -> str:
     if run[0] == "S":
         return f"{moment.microsecond:06}000"[: len(run)]
     return str(int(moment.strftime(_WRITTEN[run * 2])))
+
+
+def moment_ms(moment: datetime) -> int:
+    """A moment in milliseconds since 1970; one without a zone is of UTC."""
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round((moment - EPOCH) / _MILLISECOND)
+
+
+def journal_ms(text: str) -> int:
+    """A time as the journal of faults and Spark's reports have it (ISO), likewise; raises ``ValueError`` for none."""
+    return moment_ms(datetime.fromisoformat(text))

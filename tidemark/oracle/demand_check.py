@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
@@ -24,9 +23,9 @@ from tidemark.formats.events import write_time
 from tidemark.formats.evidence import Batch
 from tidemark.formats.faults import Fault
 from tidemark.formats.liveness import Demands, Hang
+from tidemark.formats.time_forms import journal_ms
 from tidemark.oracle.findings import Finding, FindingLog
 
-EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 OVERDUE_FACTOR = 3
 LEAST_IN_TIME_MS = 1_000
 """Calibration: a batch takes from 200 ms to some seconds, and on a busy machine now and then twice as long."""
@@ -94,9 +93,9 @@ def _recovery(fault: Fault, about: LivenessEvidence) -> tuple[float | None, bool
     batch = next((one for one in about.batches if one.batch == fault.batch), None)
     committed_ms = None if batch is None or not batch.committed else _number(batch.committed_at_ms)
     if committed_ms is not None:
-        return max(0.0, (committed_ms - time_ms(fault.at_utc)) / 1000), True
+        return max(0.0, (committed_ms - journal_ms(fault.at_utc)) / 1000), True
     if about.hang is not None and batch is not None and not batch.committed:
-        return (time_ms(about.hang.seen_utc) - time_ms(fault.at_utc)) / 1000, False
+        return (journal_ms(about.hang.seen_utc) - journal_ms(fault.at_utc)) / 1000, False
     return None, False
 
 
@@ -118,7 +117,7 @@ def _check_progress(demands: Demands, about: LivenessEvidence, log: FindingLog) 
         return
     rows = _rows_read(about.batches)
     for fault, end in lasting:
-        begin_ms, end_ms = time_ms(fault.at_utc), time_ms(end)
+        begin_ms, end_ms = journal_ms(fault.at_utc), journal_ms(end)
         found = [batch for batch, at_ms in commits if begin_ms < at_ms <= end_ms]
         many = sum(rows[batch] for batch in found) if in_rows else len(found)
         if least is not None and many < least:
@@ -186,7 +185,7 @@ def _overdue(about: LivenessEvidence) -> dict[str, int]:
     in_time_ms = max(LEAST_IN_TIME_MS, round(OVERDUE_FACTOR * median(end - start for start, end in spans)))
     late = [(start + in_time_ms, end) for start, end in spans[1:] if end - start > in_time_ms]
     if about.hang is not None:
-        seen_ms = time_ms(about.hang.seen_utc)
+        seen_ms = journal_ms(about.hang.seen_utc)
         if seen_ms > end_ms:
             late.append((end_ms, seen_ms))
             end_ms = seen_ms
@@ -218,7 +217,7 @@ def _stands(about: LivenessEvidence) -> list[tuple[int, int, list[Batch]]] | Non
     if len(known) < len(ends) or len(planned) < len(begins):
         return None
     over_ms = max(
-        [*known, *planned, *([] if about.hang is None else [time_ms(about.hang.seen_utc)])], default=0
+        [*known, *planned, *([] if about.hang is None else [journal_ms(about.hang.seen_utc)])], default=0
     )
     found: list[tuple[int, int, list[Batch]]] = []
     for batch, at_ms in zip(about.batches, planned, strict=True):
@@ -267,11 +266,6 @@ def _left_before(progress: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     """
     left, removed = _state_rows(progress), _state_rows(progress, "numRowsRemoved")
     return {batch - 1: left[batch] + removed[batch] for batch in left if batch in removed}
-
-
-def time_ms(text: str) -> int:
-    """A time of the journal in milliseconds since 1970."""
-    return (datetime.fromisoformat(text) - EPOCH) // timedelta(milliseconds=1)
 
 
 def _number(value: object) -> int | None:

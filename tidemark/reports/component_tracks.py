@@ -8,12 +8,12 @@ measured: from the injection to the commit of the fault's batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from datetime import UTC, datetime
 
 import msgspec
 
 from tidemark.formats.evidence import ExecutorAssignment
 from tidemark.formats.faults import Fault, FaultAction, FaultComponent
+from tidemark.formats.time_forms import journal_ms
 
 Span = tuple[int, int]
 """Beginning and end, in milliseconds since the epoch."""
@@ -92,11 +92,9 @@ def _executor(number: object) -> str:
 def time_ms(text: object) -> int | None:
     """An ISO time in milliseconds since the epoch; ``None`` for what is none."""
     try:
-        moment = datetime.fromisoformat(str(text))
+        return journal_ms(str(text))
     except ValueError:
         return None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(1000 * moment.timestamp())
 
 
 def component_tracks(

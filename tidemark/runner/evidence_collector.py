@@ -27,6 +27,7 @@ from tidemark.formats.project_files import PROJECT, project_sha256
 from tidemark.formats.record_files import PARQUET, count_records
 from tidemark.formats.seal import file_sha256
 from tidemark.formats.storage import convert_file, parquet_digests, write_records
+from tidemark.formats.time_forms import moment_ms
 from tidemark.formats.trace import TraceReader, trace_sha256
 from tidemark.kafka import client as kafka
 from tidemark.kafka.connection import Broker
@@ -368,17 +369,12 @@ def batches_of(
             runs=1 + sum(first == number and replays for first, replays in later),
             restarted=any(first == number for first, _ in later),
             failed_tasks=(failed or {}).get(number, 0),
-            planned_at_ms=time_in_ms(checkpoint.planned_at(number)),
-            committed_at_ms=time_in_ms(checkpoint.committed_at(number)) if number in committed else UNSET,
+            planned_at_ms=moment_ms(checkpoint.planned_at(number)),
+            committed_at_ms=moment_ms(checkpoint.committed_at(number)) if number in committed else UNSET,
         )
         for number in checkpoint.planned()
         for planned in [checkpoint.batch(number)]
     ]
-
-
-def time_in_ms(moment: datetime) -> int:
-    """A moment in milliseconds since 1970."""
-    return round(1000 * moment.timestamp())
 
 
 def _add_failed(failed: Counter[int], log: QueryEvents) -> None:

@@ -184,10 +184,8 @@ def run_pipeline(
 
     Raises ``TidemarkError``; what was asked for and cannot be had is refused before the directory is made.
     """
-    _ = (
-        options.fault_specs,
-        options.demands,
-    )  # what is no schedule, or no amount, is refused before anything is made
+    # What is no schedule, or no amount, is refused before anything is made.
+    _ = options.fault_specs, options.demands
     _must_be_waivable(options.waive)
     must_be_used(options.redact_salt, redact=options.redact)
     if options.redact and options.keep_checkpoint:

@@ -140,7 +140,7 @@ class RunOptions:
         )
         if problem := demands.problem():
             raise UsageError(
-                problem, hint="demand a number of seconds, batches or rows: docs/howto/inject-faults.md"
+                problem, hint="demand a number of seconds, batches or rows: docs/howto/demand-progress.md"
             )
         return demands if demands.are_any else None
 

@@ -193,6 +193,9 @@ class Stack(Protocol):
     def heal_link(self, broker: str) -> None:
         """End all disturbances of a link. Connections that a cut had silenced are closed then."""
 
+    def link_is_disturbed(self, broker: str) -> bool:
+        """Whether the network proxy disturbs a link at this moment."""
+
     def link_traffic(self, broker: str) -> LinkTraffic:
         """What has come through a link since the network proxy was started."""
 

@@ -105,6 +105,10 @@ class ExternalStack:
         """Raises ``UsageError``."""
         raise no_proxy(self._record.backend)
 
+    def link_is_disturbed(self, broker: str) -> bool:  # noqa: ARG002 (the protocol's)
+        """Raises ``UsageError``."""
+        raise no_proxy(self._record.backend)
+
     def link_traffic(self, broker: str) -> LinkTraffic:  # noqa: ARG002 (the protocol's)
         """Raises ``UsageError``."""
         raise no_proxy(self._record.backend)

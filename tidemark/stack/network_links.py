@@ -58,9 +58,19 @@ def heal(state: StateFolder, broker: str) -> None:
     """Take all toxics but the counters out of a broker's link; nothing to do if the proxy is gone."""
     if not is_there(state):
         return
-    for toxic in _ask(state, "GET", f"proxies/{broker}/toxics"):
-        if str(toxic["name"]).startswith(_DISTURBED):
-            _remove(state, broker, str(toxic["name"]))
+    for name in _disturbances(state, broker):
+        _remove(state, broker, name)
+
+
+def is_disturbed(state: StateFolder, broker: str) -> bool:
+    """Whether there are toxics but the counters in a broker's link."""
+    return bool(_disturbances(state, broker))
+
+
+def _disturbances(state: StateFolder, broker: str) -> list[str]:
+    """The names of the toxics in a broker's link that are no counters."""
+    names = [str(toxic["name"]) for toxic in _ask(state, "GET", f"proxies/{broker}/toxics")]
+    return [name for name in names if name.startswith(_DISTURBED)]
 
 
 def traffic(state: StateFolder, broker: str) -> LinkTraffic:

@@ -136,6 +136,11 @@ class RunningStack:
             self._state, self._runtime, Target(link=broker), network_links.suspension_name(broker)
         )
 
+    def link_is_disturbed(self, broker: str) -> bool:
+        """Whether the network proxy disturbs a link at this moment."""
+        self._component(PROXY)
+        return network_links.is_disturbed(self._state, broker)
+
     def link_traffic(self, broker: str) -> LinkTraffic:
         """What has come through a link."""
         self._component(PROXY)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.faults.test_injector import KILL, RESUME, Output, Words, batches, injector_of, planned, until
+from tests.unit.faults.test_injector import (
+    KILL,
+    RESUME,
+    Output,
+    Words,
+    batches,
+    begin_before_batch_1,
+    injector_of,
+    planned,
+    until,
+)  # fmt: skip
 from tidemark.formats.faults import CommitPoint
 
 __all__ = ["batches"]
@@ -49,11 +59,7 @@ def begun(batches, stack, point):
     """An injector that waits for the driver's kill at this point, with batch 1 planned."""
     output = Written(batches)
     injector = injector_of(batches, stack, planned("driver", CommitPoint(point)), output=output)
-    batches.plan(0, 5)
-    injector.start()
-    until(lambda: output.looks >= 2, "a look at the output before the batch")
-    batches.commit(0)
-    batches.plan(1, 9)
+    begin_before_batch_1(batches, injector, output)
     return injector
 
 

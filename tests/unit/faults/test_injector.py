@@ -130,6 +130,15 @@ def until(condition, what):
     wait_until(condition, SOON_S, lambda: what)
 
 
+def begin_before_batch_1(batches, injector, output):
+    """Start an injector in batch 0, and plan batch 1 once it has seen where the output ends before it."""
+    batches.plan(0, 5)
+    injector.start()
+    until(lambda: output.looks >= 2, "a look at the output before the batch")
+    batches.commit(0)
+    batches.plan(1, 9)
+
+
 def injected_in_batch_1(batches, injector):
     """The only fault of an injector, once it was injected in batch 1 and that is committed."""
     batches.plan(0, 5)
@@ -145,11 +154,7 @@ def injected_in_batch_1(batches, injector):
 def test_a_fault_is_proved_and_its_recovery_is_the_commit_of_the_batch(batches):
     stack, output, heard = Words(), Output(), []
     injector = injector_of(batches, stack, planned(), output=output, say=heard.append)
-    batches.plan(0, 5)
-    injector.start()
-    until(lambda: output.looks >= 2, "a look at the output before the batch")
-    batches.commit(0)
-    batches.plan(1, 9)
+    begin_before_batch_1(batches, injector, output)
     until(lambda: injector.journal, "the fault in the journal")
     batches.commit(1)
     until(lambda: injector.journal[0].recovery_s is not None, "its recovery")

@@ -6,7 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.faults.test_injector import Output, Words, batches, injector_of, job_start, until
+from tests.unit.faults.test_injector import (
+    Output,
+    Words,
+    batches,
+    begin_before_batch_1,
+    injector_of,
+    job_start,
+    until,
+)  # fmt: skip
+from tests.unit.faults.test_network import Link
 from tidemark.errors import TestbedError
 from tidemark.faults import joint_injection
 from tidemark.faults.executor import StoppedExecutor
@@ -70,11 +79,7 @@ def in_batch_1(batches, stack, text, say=lambda _text: None):
     """An injector of these faults that has begun, with batch 1 planned."""
     output = Output()
     injector = injector_of(batches, stack, overlapping(text), output=output, say=say)
-    batches.plan(0, 5)
-    injector.start()
-    until(lambda: output.looks >= 2, "a look at the output before the batch")
-    batches.commit(0)
-    batches.plan(1, 9)
+    begin_before_batch_1(batches, injector, output)
     return injector
 
 
@@ -109,6 +114,36 @@ def test_a_driver_is_killed_while_the_broker_is_paused_and_both_are_seen(batches
     )
     assert overlap["to_utc"] == pause.proof["in_effect"]["to_utc"] <= kill.proof["in_effect"]["to_utc"]
     assert heard[0] == f"{text}, in batch 1"
+
+
+class DisturbedAndKilled(Link, Seen):
+    """A stack of which a broker's link is disturbed; ``heals`` before anybody looks."""
+
+    heals = False
+
+    def link_is_disturbed(self, broker):
+        if self.heals:
+            self.heal_link(broker)
+        return super().link_is_disturbed(broker)
+
+
+def test_a_driver_is_killed_while_the_proxy_says_that_the_network_is_cut(batches):
+    text = "broker:cut@planned~0+driver@planned"
+    cut, kill = faults_of(batches, in_batch_1(batches, DisturbedAndKilled(), text), 2)
+
+    assert cut.proof["overlap"]["seen"]["states"] == ["disturbed", "gone"]
+    assert cut.proof["traffic"]["during"]["requests"]["received"] > 0
+    assert kill.together == text
+
+
+def test_a_link_that_is_healed_when_it_is_looked_at_did_not_overlap(batches):
+    stack = DisturbedAndKilled()
+    stack.heals = True
+    injector = in_batch_1(batches, stack, "broker:delay@planned~0+driver@planned")
+    until(lambda: any(said[0] == "heal" for said in stack.said), "a look at the link")
+    batches.commit(1)
+
+    assert all(fault.together is None for fault in injector.finish() if fault.injected)
 
 
 def test_one_of_two_paused_executors_is_killed_and_the_other_resumed(batches):

@@ -83,6 +83,9 @@ class Link(Words):
         self.is_cut = False
         self.arriving = 100
 
+    def link_is_disturbed(self, broker):
+        return self.is_cut
+
     def link_traffic(self, broker):
         self.came += self.arriving
         self.went += 0 if self.is_cut else self.arriving

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.oracle.chain_runs import ChainRun
 from tests.unit.oracle.test_chains import COUNTS, ONCE, THEN_COUNTED, counted
-from tidemark.oracle.model.reported_operators import METRICS
 
 SAVE, ONCE_WITHIN, JOIN = "stateStoreSave", "dedupeWithinWatermark", "symmetricHashJoin"
+METRICS = ("numRowsUpdated", "numRowsRemoved", "numRowsTotal", "numRowsDroppedByWatermark")
 Numbers = tuple[int, int, int, int]
 
 

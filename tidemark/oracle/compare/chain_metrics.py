@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.oracle.compare.chain_comparison import Predicted
-from tidemark.oracle.compare.spark_account import METRICS as WORDS
-from tidemark.oracle.compare.spark_account import SparkAccount
+from tidemark.oracle.compare.spark_account import METRICS, SparkAccount
 from tidemark.oracle.findings import Finding, FindingLog
 from tidemark.oracle.input.chain_history import ChainHistory
 from tidemark.oracle.model.operators import Counts
-from tidemark.oracle.model.reported_operators import METRICS
 from tidemark.oracle.spark.spark_versions import minor_version
 
 Report = Mapping[str, Any]
@@ -70,7 +68,7 @@ class ChainMetrics:
                     self.inconclusive.append(f"Spark's report of batch {batch} has no {metric} of {name}")
                 elif count not in (None, reported) and (is_known or metric != "numRowsRemoved"):
                     message = (
-                        f"Spark reports {reported:,} {WORDS[metric]} in batch {batch} ({metric} of {name}, operator"
+                        f"Spark reports {reported:,} {METRICS[metric]} in batch {batch} ({metric} of {name}, operator"
                         f" {place} of the report); its own rules give {count:,}"
                     )
                     self._finding_log.add(Finding(property="wrong_metrics", message=message, batch=batch))

@@ -49,8 +49,7 @@ class SparkAccount(msgspec.Struct, kw_only=True):
     """``spark_account`` of the verdict.
 
     ``state_batches`` are the batches whose state was compared, ``count_batches`` those whose counts of keys were (older
-    evidence has none),
-    ``metric_batches`` how many reports were; ``rows`` sums
+    evidence has none), ``metric_batches`` how many reports were; ``rows`` sums
     what Spark reported (``kept`` is the most of any batch); ``times_ms`` has the least, the median and the most of the
     batches; ``notes`` say what was not compared, and why.
     """
@@ -109,9 +108,8 @@ def _compare_state(
     """Compare rows and counts of the state."""
     info = history.manifest.state
     state, read_keys = run.state(), run.state_keys()
-    keys = (
-        None if read_keys is None else list(read_keys)
-    )  # what is broken is said, also where no row was read
+    # What is broken is said, also where no row was read.
+    keys = None if read_keys is None else list(read_keys)
     if state is None:
         why = f": {info.note}" if info is not None and info.note else ""
         account.notes.append(f"the state was not read{why}")

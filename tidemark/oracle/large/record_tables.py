@@ -163,11 +163,11 @@ from (
 
     def _fields_read(self, scan: str) -> list[FieldsRead]:
         """What is read of the records of each side; its first records show how they are written."""
-        read = []
+        read, asked = [], self._asked().values()
         for side in SIDES:
             topic = text_of(self._history.side(side).topic)
             found = self._sql.execute(names_and_example(f"select value from {scan} where topic = {topic}"))
-            names = dict.fromkeys(names[side] for names in self._asked().values() if names[side])
+            names = dict.fromkeys(names[side] for names in asked if names[side])
             read.append(FieldsRead(f"side = {side}", list(names), shapes_of(found.fetchall())))
         return read
 
@@ -223,11 +223,9 @@ from (
                 )
                 table |= {name: pa.array(column[mine + first]) for name, column in places.items()}
                 self._sql.register("odd_records", pa.table(table))
-                keys = ", ".join(self.keys)
-                fields = "".join(f", {quoted(field)}" for field in self.fields)
                 self._tables.append(
                     "parsed",
-                    f"select n, position, {side} as side, part, id, time_us, {keys}{fields},"
+                    f"select n, position, {side} as side, part, {', '.join(self._asked())},"
                     f" n > {self.last} as is_sentinel, readable, {self._part} as in_part from odd_records",
                 )
                 self._sql.unregister("odd_records")

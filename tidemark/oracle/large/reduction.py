@@ -177,8 +177,8 @@ class _Reduction:
             Select("beyond_ends", beyond_ends(history)),
         ]
         has_state = run.state() is not None
-        found = [*relations(rules, engine.each_number), *of_keys]
-        engine.make_relations(found, f"{_KEPT} answers" if has_state else _KEPT)
+        of_join = [*relations(rules, engine.each_number), *of_keys]
+        engine.make_relations(of_join, f"{_KEPT} answers" if has_state else _KEPT)
         engine.drop_columns("rows", _SPENT_OF_ROWS)
         fields: state_rows.Fields = {}
         if has_state:
@@ -192,12 +192,12 @@ class _Reduction:
         self._choose(has_state=has_state)
         rest = replace(count_rest(engine, history), state_fields=fields)
         inputs = engine.inputs("select r.row as n, r.position from records r join chosen c on c.row = r.row")
-        left = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
+        found = Reduced(run, rest, inputs, engine.outputs(_OUTPUTS))
         if has_state:
-            left.kept = engine.state(state_rows.HANDED_ON)
+            found.kept = engine.state(state_rows.HANDED_ON)
             if (keys := run.state_keys()) is not None:
-                left.miscounted = miscounted(history, fields, run.state() or (), keys)
-        return left
+                found.miscounted = miscounted(history, fields, run.state() or (), keys)
+        return found
 
     def _all_are_there(self) -> bool:
         """Forget what was not published; whether there are as many records as the manifest says."""

@@ -57,15 +57,15 @@ def first_come(_machine: Machine, rows: list[Row], many: int) -> list[Row]:
 
 
 class Counts(NamedTuple):
-    """What Spark reports of a stateful operator in a batch: rows stored, removed, kept, and dropped as late.
+    """What Spark reports of a stateful operator in a batch: rows stored, removed, dropped as late, and kept.
 
     ``None``: what is removed or kept depends on a choice that nothing shows.
     """
 
     updated: int
     removed: int | None
-    total: int | None
     dropped: int
+    total: int | None
 
 
 class Machine(ABC):
@@ -174,7 +174,7 @@ class AggregateOperator(Machine):
     def counts(self) -> Counts:
         """Groups: also what is late is counted after the rows of a group were put together."""
         late = {row.get(self._names) for row in self.late_rows}
-        return Counts(len(self._updated), self._removed, len(self.groups), len(late))
+        return Counts(len(self._updated), self._removed, len(late), len(self.groups))
 
     def _row(self, group: dict[str, Any], rows: list[Row]) -> Row:
         values = {one.name: _value(one, rows) for one in self.step.values}
@@ -229,7 +229,7 @@ class DeduplicateOperator(Machine):
     def counts(self) -> Counts:
         """Keys; a row that is not the first of its key is no late row."""
         removed, total = (self._removed, len(self.due_us)) if self._is_settled else (None, None)
-        return Counts(len(self.chosen[-1]), removed, total, len(self.late_rows))
+        return Counts(len(self.chosen[-1]), removed, len(self.late_rows), total)
 
     def _due_us(self, row: Row) -> int | None:
         time = self.times[0]
@@ -270,7 +270,7 @@ class LimitOperator(Machine):
 
     def counts(self) -> Counts:
         """Its state is one number, which is written when rows are taken."""
-        return Counts(int(bool(self.chosen[-1])), 0, int(self.left < self.step.rows), 0)
+        return Counts(int(bool(self.chosen[-1])), 0, 0, int(self.left < self.step.rows))
 
     def wants_another(self, _eviction_ms: int, _next_ms: int) -> bool:
         """Never."""
@@ -331,7 +331,7 @@ class JoinOperator(Machine):
     def counts(self) -> Counts:
         """Rows; of preserved sides this Spark may not count what leaves."""
         removed = sum(self.join.removed[side] for side in self._counted)
-        return Counts(sum(self.join.stored), removed, self._total, len(self.late_rows))
+        return Counts(sum(self.join.stored), removed, len(self.late_rows), self._total)
 
     def _accepted(self, inputs: Sequence[list[Row]], side: int, late_ms: int) -> list[JoinRow[Row]]:
         rows, keys, time = self.in_time(inputs[side], side, late_ms), self.keys[side], str(self.times[side])

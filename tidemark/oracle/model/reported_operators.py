@@ -12,9 +12,6 @@ from tidemark.formats import chain
 from tidemark.oracle.model.chain_replay import Model
 from tidemark.oracle.model.operators import Machine
 
-METRICS = ("numRowsUpdated", "numRowsRemoved", "numRowsTotal", "numRowsDroppedByWatermark")
-"""What is reported of each, in the order of ``Counts``."""
-
 
 def operator_name(step: chain.Step) -> str:
     """``operatorName`` of a step (``StateStoreWriter.shortName``)."""
