@@ -21,7 +21,7 @@ exit code of the command line:
         ├── PipelineFailed      the query under test ended with an error of its own
         ├── SinkFailed          Kafka did not accept a batch of the exactly-once sink; none of it is visible
         └── DeadlineExceeded    a condition did not come true in time
-            └── QueryHung           the query commits nothing more; a run judges what there is, and ends UNKNOWN
+            └── QueryHung           the query commits nothing more: of a run no error, it ends UNKNOWN (3)
 """
 
 from __future__ import annotations

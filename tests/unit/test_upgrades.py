@@ -72,7 +72,7 @@ def test_the_document_says_what_was_run_what_was_refused_and_what_was_not_run():
     assert "1 half-written batches again" in text
     assert "| HDFS, 2 | left_semi | 4.3.0 of 3.5.7 to 4.3.0 | [NO] |" in text
     assert "stopped refused, killed ?" in text
-    assert text.rstrip().endswith("Nothing.")
+    assert text.rstrip().endswith("Of the cells that were run nothing.")
 
 
 def test_the_words_of_a_refusal_are_those_of_spark_without_ids():

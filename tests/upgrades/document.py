@@ -103,7 +103,7 @@ def _refusals(cells: Sequence[Cell]) -> list[str]:
         if cell.said == "refused":
             found.setdefault((cell.state, cell.words), []).append(cell)
     if not found:
-        return ["Nothing."]
+        return ["Of the cells that were run nothing."]
     rows = [
         (
             state,
@@ -122,7 +122,7 @@ def _failures(cells: Sequence[Cell]) -> list[str]:
         for cell in cells
         if not cell.holds
     ]
-    return failed or ["Nothing."]
+    return failed or ["Of the cells that were run nothing."]
 
 
 def failure(outcome: GroupOutcome) -> str:

@@ -137,9 +137,10 @@ directory.
     ``--conf spark.sql.streaming.join.stateFormatVersion=3`` and a RocksDB provider.
 
 ``wrong_counts``
-    Spark's state counts other rows of a key than its rules keep, and other ones than the state has: it finds the rows
-    of a key by their count. In state format 4 it is the number of entries of a key and time in the order of times, by
-    which that format evicts.
+    Beside the rows of its state Spark keeps how many rows each key has (``keyToNumValues``), and reads so many. That
+    number is neither the one that its rules give nor that of the rows in the state: what is beyond a number that is too
+    low is never joined. In state format 4 it is the number of entries of a key and time in the order of times
+    (``tsWithKey``), by which that format evicts.
     Example: the state after batch 3 counts two rows of the left key u7, and has three.
     Usual causes: files of one state store that are of another batch than those of the others; a defect of the state
     format.

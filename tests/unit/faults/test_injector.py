@@ -139,12 +139,17 @@ def begin_before_batch_1(batches, injector, output):
     batches.plan(1, 9)
 
 
-def injected_in_batch_1(batches, injector):
-    """The only fault of an injector, once it was injected in batch 1 and that is committed."""
+def begin_in_batch_1(batches, injector):
+    """Start an injector when batch 1 is planned."""
     batches.plan(0, 5)
     batches.commit(0)
     batches.plan(1, 9)
     injector.start()
+
+
+def injected_in_batch_1(batches, injector):
+    """The only fault of an injector, once it was injected in batch 1 and that is committed."""
+    begin_in_batch_1(batches, injector)
     until(lambda: injector.journal, "the fault in the journal")
     batches.commit(1)
     [fault] = injector.finish()
@@ -185,10 +190,7 @@ def test_a_batch_of_which_the_brokers_say_nothing_is_left_for_the_next(batches):
 
     stack, output = Words(), Mute()
     injector = injector_of(batches, stack, planned(), output=output)
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
+    begin_in_batch_1(batches, injector)
     until(lambda: output.asked, "a look at batch 1")
     batches.commit(1)
     batches.plan(2, 11)
@@ -237,10 +239,7 @@ def test_a_fault_that_could_not_be_injected_before_the_end_is_journalled_as_not_
 
 def test_a_fault_whose_recovery_is_cut_short_is_in_the_journal_once(batches):
     injector = injector_of(batches, Words(), planned(), planned("broker"))
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
+    begin_in_batch_1(batches, injector)
     until(lambda: injector.journal, "the fault in the journal")
     injector.abort()
 
@@ -292,10 +291,7 @@ def test_a_component_that_does_not_come_back_fails_the_next_check(batches):
 def test_an_aborted_run_ends_an_outage_at_once(batches):
     stack = Words()
     injector = injector_of(batches, stack, planned("broker", seconds=3600.0))
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
+    begin_in_batch_1(batches, injector)
     until(lambda: ("kill", "broker") in stack.said, "the broker to be killed")
     injector.abort()
     injector.finish()
@@ -316,10 +312,7 @@ def test_a_batch_committed_while_the_run_ends_counts(batches):
 
     batches.checkpoint = Late(batches.checkpoint.path)
     injector = injector_of(batches, Words(), planned())
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
+    begin_in_batch_1(batches, injector)
     until(lambda: injector.journal, "the fault in the journal")
     [fault] = injector.finish()
 
@@ -377,10 +370,7 @@ def test_in_a_backlog_the_end_of_the_output_before_each_batch_is_known(batches):
 def test_a_driver_is_not_killed_at_planned_in_a_batch_whose_beginning_was_not_seen(batches):
     stack, output = Words(), Output()
     injector = injector_of(batches, stack, planned("driver"), output=output)
-    batches.plan(0, 5)
-    batches.commit(0)
-    batches.plan(1, 9)
-    injector.start()
+    begin_in_batch_1(batches, injector)
     until(lambda: RESUME in stack.said, "the driver to be resumed")
     looks = output.looks
     until(lambda: output.looks >= looks + 2, "a look at the output before batch 2")
