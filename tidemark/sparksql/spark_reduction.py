@@ -22,7 +22,7 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.formats.parquet import count_rows
 from tidemark.formats.trace import Base64, TraceReader
-from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names
+from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names, more_than_one
 from tidemark.oracle.large.output import came_relations, fields_of_output
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import Select, quoted
@@ -174,6 +174,11 @@ class _SparkEngine(SparkTables):
     def make_relations(self, found: Sequence[Select], reader: str) -> None:
         """Make the tables of the relations of a join; those stay that ``reader`` reads."""
         make_tables(self, found, reader)
+
+    def repeated(self, columns: str, text: str) -> int:
+        """How many rows of a ``select`` have the values of an earlier one."""
+        ((found,),) = self.rows(more_than_one(columns, text))
+        return int(found)
 
     def make_came(self) -> None:
         """Make the table of the output records."""

@@ -98,3 +98,23 @@ def test_columns_are_dropped_of_all_parts(parts: int) -> None:
         tables.make_relations([Select("kept", "select * from records")], "kept")
 
         assert sorted(tables.rows("select * from kept")) == [(key, key % parts) for key in range(2)]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize(("rows", "repeated"), [(0, 0), (40, 0), (41, 1), (100, 60)])
+def test_repeated_values_are_counted_over_all_parts(parts: int, rows: int, repeated: int) -> None:
+    with tables_in(parts) as tables:
+        text = f"select range % 2 as side, 'id-' || range % 40 as id, range % {parts} as in_part from range({rows})"
+        tables.append("records", text)
+        before = names(tables)
+
+        assert tables.repeated("side, id", "select side, id from records") == repeated
+        assert names(tables) == before
+
+
+def test_values_are_repeated_only_where_all_columns_are_equal() -> None:
+    with tables_in(2) as tables:
+        given = "(values (0, 'a'), (1, 'a'), (0, 'b'), (0, 'a')) given(side, id)"
+        tables.append("records", f"select *, 0 as in_part from {given}")
+
+        assert tables.repeated("side, id", "select side, id from records") == 1

@@ -53,6 +53,9 @@ class Engine(Tables, Protocol):
     def make_relations(self, found: Sequence[Select], reader: str) -> None:
         """Make the tables of relations, those of single keys part by part; those stay that ``reader`` reads."""
 
+    def repeated(self, columns: str, text: str) -> int:
+        """How many rows of a ``select`` have the values of an earlier one in these columns (:func:`more_than_one`)."""
+
     def make_came(self) -> None:
         """Make ``came`` (``tidemark.oracle.large.output`` has its columns)."""
 
@@ -85,3 +88,9 @@ OpenEngine = Callable[[LargeRun], AbstractContextManager[Engine]]
 def key_names(history: History) -> list[str]:
     """The columns of ``keys`` that have the fields of the key."""
     return [f"k{number}" for number in range(len(history.contract.left.keys))]
+
+
+def more_than_one(columns: str, text: str) -> str:
+    """The number of rows of a ``select`` beyond the first with their values in these columns."""
+    of_values = f"select count(*) as many from ({text}) given group by {columns}"
+    return f"select coalesce(sum(many - 1), 0) from ({of_values}) of_values"

@@ -13,6 +13,7 @@ from itertools import groupby
 
 import duckdb
 
+from tidemark.oracle.large.engine import more_than_one
 from tidemark.oracle.sql.interruptible import execute
 from tidemark.oracle.sql.join_rules import Select
 from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
@@ -99,6 +100,33 @@ class PartTables(DuckDBTables):
                 self.sql.execute(f"alter table {table} drop column {column}")
         if is_in_parts:
             self._join(name)
+
+    def repeated(self, columns: str, text: str) -> int:
+        """How many rows of a ``select`` have the values of an earlier one in these columns.
+
+        In parts: equal values have equal hashes. Hashes that come again are looked for part by part, and only the rows
+        that have one of them are compared.
+        """
+        if self.parts == 1:
+            return self._repeated(columns, text)
+        self._make("hashes", f"select hash({columns}) as hashed from ({text}) given")
+        found = 0
+        for number in range(self.parts):
+            self._make(
+                "repeated_hashes",
+                f"select hashed from hashes where hashed % {self.parts} = {number}"
+                " group by hashed having count(*) > 1",
+            )
+            if self.rows("from repeated_hashes limit 1"):
+                like = f"from ({text}) given semi join repeated_hashes r on r.hashed = hash({columns})"
+                found += self._repeated(columns, f"select * {like}")
+        for name in ("hashes", "repeated_hashes"):
+            super().drop(name)
+        return found
+
+    def _repeated(self, columns: str, text: str) -> int:
+        ((found,),) = self.rows(more_than_one(columns, text))
+        return int(found)
 
     def make_relations(self, found: Sequence[Select], reader: str) -> None:
         """Make relations, those of single keys part by part; keep what ``reader`` reads."""

@@ -14,6 +14,7 @@ from tidemark.oracle.input.rest import Rest
 from tidemark.oracle.input.unreadable import Readable
 from tidemark.oracle.large.engine import Engine
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT, US_PER_MS
+from tidemark.oracle.sql.join_rules import Select
 
 Pair = tuple[np.ndarray, np.ndarray]
 _EDGE_US = 1 * US_PER_MS
@@ -41,10 +42,8 @@ def count_rest(engine: Engine, history: History) -> Rest:
         late=late.sum(axis=0),
         readable=_readable(engine, history),
         data_batches=_number(engine, "select count(distinct batch) from read_batches"),
-        duplicate_events=_number(
-            engine,
-            "select coalesce(sum(many - 1), 0) from (select side, id, count(*) as many from parsed"
-            " where not is_sentinel and id is not null group by side, id) ids",
+        duplicate_events=engine.repeated(
+            "side, id", "select side, id from parsed where not is_sentinel and id is not null"
         ),
         must_drop=_must_drop(engine, history),
         notes=_notes(engine),
@@ -99,11 +98,7 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
         f" from {_CLEAN} clean where comes"
     )
     return found | {
-        "matched": _number(
-            engine,
-            f"select count(*) from (select distinct e.row from expected e {_LEFT_OUT} e.row where e.comes"
-            f" and {'true' if is_semi else f'e.identity % {1 << ROW_BITS} <> 0'}) lefts",
-        ),
+        "matched": _matched(engine, is_semi=is_semi),
         "output_records": _number(
             engine,
             "select count(*) from came c left join chosen a on a.row = c.l left join chosen b on b.row = c.r"
@@ -113,6 +108,16 @@ def _counts(engine: Engine, history: History, late: np.ndarray) -> dict[str, int
         "joined_rows": int(joined),
         "semi_rows" if is_semi else "null_rows": expected - int(joined),
     }
+
+
+def _matched(engine: Engine, *, is_semi: bool) -> int:
+    """How many left rows that are left out have a partner: a number of each part."""
+    has_partner = "" if is_semi else f" and e.identity % {1 << ROW_BITS} <> 0"
+    text = (
+        f"select count(distinct e.row) as many from expected e {_LEFT_OUT} e.row where e.comes{has_partner}"
+    )
+    engine.make_relations([Select("matched", text)], "matched")
+    return _number(engine, "select sum(many) from matched")
 
 
 def _permitted(engine: Engine) -> dict[int, int]:
