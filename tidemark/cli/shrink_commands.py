@@ -1,4 +1,4 @@
-"""``tidemark shrink DIR``: the smallest run that shows the same bug."""
+"""``tidemark shrink DIR``: the smallest run, or the smallest evidence, that shows the same bug."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -54,6 +54,21 @@ def shrink_command(
     xfail: Annotated[
         bool, typer.Option("--xfail", help="Mark the test as one that is expected to fail (strict).")
     ] = False,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline",
+            help="Make the evidence smaller, not the run: the judge alone decides, and nothing is started. The only way"
+            " for an audit, unless there is a --pipeline.",
+        ),
+    ] = False,
+    pipeline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of an audit: run its input through this pipeline on a stack, and make that run smaller.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a red run smaller: the smallest trace and settings that show the same finding, on a real stack.
@@ -61,11 +76,18 @@ def shrink_command(
     The run is repeated for the rate at which it shows the finding; then faults, slices, keys, rows, fields, times,
     settings and terms of the contract are left out or made simpler as long as real runs show it. The result is a folder
     with the trace, the contract, a test, a program of plain PySpark where one can show it, a text for a ticket, and the
-    report of the smallest run. Only runs of a single join. Exit code 0: it was made smaller.
+    report of the smallest run. Of an audit, and of a run with --offline, rows, batches and fields of the evidence are
+    left out as long as the judge finds the same, and nothing is started. Exit code 0: it was made smaller.
     """
+    if offline and pipeline is not None:
+        raise typer.BadParameter("with --offline nothing is run", param_hint="--pipeline")
     budget_s, folder = seconds_of(budget), to or directory.with_name(f"{directory.resolve().name}-shrunk")
+    asked = _Asked(budget_s, seed, resume, xfail, as_json)
     try:
-        found, notes = _shrink(directory, finding, folder, _Asked(budget_s, seed, resume, xfail, as_json))
+        if offline or (pipeline is None and _is_audit(directory)):
+            _shrink_offline(directory, finding, folder, asked)
+            return
+        found, notes = _shrink(_Red(directory, finding, pipeline), folder, asked)
     except KeyboardInterrupt:
         print(f"interrupted; the best so far is in {folder}; go on with --resume", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -90,12 +112,59 @@ class _Asked:
     quiet: bool
 
 
-def _shrink(directory: Path, finding: int | None, folder: Path, asked: _Asked) -> tuple[ShrunkRun, list[str]]:
-    from tidemark.campaigns.shrink.red_run import read_red_run
+class _Red(NamedTuple):
+    """What is made smaller: a directory, its finding, and the pipeline that runs in the place of an audited query."""
+
+    directory: Path
+    finding: int | None
+    pipeline: Path | None
+
+    def read(self) -> RedRun:
+        """As a red run."""
+        if self.pipeline is not None:
+            from tidemark.campaigns.shrink.audited_case import red_run_of_audit
+
+            return red_run_of_audit(self.directory, self.pipeline, self.finding)
+        from tidemark.campaigns.shrink.red_run import read_red_run
+
+        return read_red_run(self.directory, self.finding)
+
+
+def _is_audit(directory: Path) -> bool:
+    from tidemark.formats.evidence import open_run
+
+    return open_run(directory).manifest.audit is not None
+
+
+def _shrink_offline(directory: Path, finding: int | None, folder: Path, asked: _Asked) -> None:
+    import json
+
+    from tidemark.campaigns.shrink.offline.evidence_search import (
+        NO_PROGRAMS,
+        read_red_evidence,
+        shrink_evidence,
+    )
+    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
+
+    red = read_red_evidence(directory, finding)
+    _must_be_free(folder, resume=asked.resume)
+    with _progress(quiet=asked.quiet) as (say, progress):
+        options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)
+        found = shrink_evidence(red, options)
+    if asked.quiet:
+        typer.echo(json.dumps({**found.as_json(), "folder": str(folder), "notes": [NO_PROGRAMS]}))
+        return
+    for line in found.lines():
+        typer.echo(line)
+    typer.echo(NO_PROGRAMS)
+    typer.echo(f"written: {folder}")
+
+
+def _shrink(one: _Red, folder: Path, asked: _Asked) -> tuple[ShrunkRun, list[str]]:
     from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
     from tidemark.stack import lease, spec_to_lease
 
-    red = read_red_run(directory, finding)
+    red = one.read()
     _must_be_free(folder, resume=asked.resume)
     with lease(spec_to_lease(red.python)) as stack, _progress(quiet=asked.quiet) as (say, progress):
         options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)

@@ -105,7 +105,7 @@ def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequen
         raise UsageError(
             f"the evidence in {where!r} is {what}",
             detail="the query cannot be run again from it",
-            hint="run its join with `tidemark run`, and shrink that run",
+            hint="make the evidence itself smaller: --offline; or shrink a run of its join by `tidemark run`",
         )
     if is_chain(manifest.contract):
         raise UsageError(
