@@ -22,6 +22,34 @@ if TYPE_CHECKING:
     from tidemark.stack import Stack
 
 
+FindingNumber = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Which finding to show, from 1, in the order of verdict.json; default: the first that no known defect"
+        " explains, else the first.",
+    ),
+]
+ExpectedToFail = Annotated[
+    bool, typer.Option("--xfail", help="Mark the test as one that is expected to fail (strict).")
+]
+Offline = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        help="Make the evidence smaller, not the run: the judge alone decides, and nothing is started. The only way"
+        " for an audit, unless there is a --pipeline.",
+    ),
+]
+OfAudit = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Of an audit: run its input through this pipeline on a stack, and make that run smaller.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's command."""
     app.command("shrink")(shrink_command)
@@ -31,14 +59,7 @@ def shrink_command(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The run directory of an INVALID run.", show_default=False)
     ],
-    finding: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Which finding to show, from 1, in the order of verdict.json; default: the first that no known defect"
-            " explains, else the first.",
-        ),
-    ] = None,
+    finding: FindingNumber = None,
     budget: Annotated[
         str,
         typer.Option(metavar="TIME", help="How long to search: 90s, 10m, 1h. The final runs come after it."),
@@ -51,24 +72,9 @@ def shrink_command(
         typer.Option("--resume", help="Go on where the same command was interrupted, or its time was over."),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="The order in which parts are left out.")] = 0,
-    xfail: Annotated[
-        bool, typer.Option("--xfail", help="Mark the test as one that is expected to fail (strict).")
-    ] = False,
-    offline: Annotated[
-        bool,
-        typer.Option(
-            "--offline",
-            help="Make the evidence smaller, not the run: the judge alone decides, and nothing is started. The only way"
-            " for an audit, unless there is a --pipeline.",
-        ),
-    ] = False,
-    pipeline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Of an audit: run its input through this pipeline on a stack, and make that run smaller.",
-        ),
-    ] = None,
+    xfail: ExpectedToFail = False,
+    offline: Offline = False,
+    pipeline: OfAudit = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a red run smaller: the smallest trace and settings that show the same finding, on a real stack.

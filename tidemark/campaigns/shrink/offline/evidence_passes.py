@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tidemark.campaigns.shrink.offline.kept_evidence import KeptBatch, KeptEvidence, WholeEvidence
+from tidemark.campaigns.shrink.offline.kept_evidence import EvidencePart, KeptBatch, WholeEvidence
 from tidemark.campaigns.shrink.shrinker import Pass, Removal, Rewrite
 from tidemark.oracle.findings import Finding
 
 
-def evidence_passes(whole: WholeEvidence, finding: Finding) -> list[Pass[KeptEvidence]]:
+def evidence_passes(whole: WholeEvidence, finding: Finding) -> list[Pass[EvidencePart]]:
     """All of them, coarse to fine."""
     passes = _Passes(whole, finding)
     return [
@@ -34,22 +34,22 @@ def evidence_passes(whole: WholeEvidence, finding: Finding) -> list[Pass[KeptEvi
     ]
 
 
-def _without_parts(one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+def _without_parts(one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
     names = sorted(one.parts)
     return replace(one, parts=one.parts - {names[number] for number in gone if number < len(names)})
 
 
-def _derived(one: KeptEvidence) -> Iterator[KeptEvidence]:
+def _derived(one: EvidencePart) -> Iterator[EvidencePart]:
     if not one.is_derived:
         yield replace(one, is_derived=True)
 
 
-def _ends(one: KeptEvidence) -> Sequence[int]:
+def _ends(one: EvidencePart) -> Sequence[int]:
     """Where one batch ends and another begins."""
     return range(len(one.batches) - 1)
 
 
-def _without_output(one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+def _without_output(one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
     return replace(one, output=tuple(number for at, number in enumerate(one.output) if at not in gone))
 
 
@@ -60,7 +60,7 @@ class _Passes:
         self._whole = whole
         self._finding = finding
 
-    def near(self, one: KeptEvidence) -> Iterator[KeptEvidence]:
+    def near(self, one: EvidencePart) -> Iterator[EvidencePart]:
         """The rows that the finding names; all of their keys; and with them the latest rows of each batch."""
         named = self._named(one)
         keys = {self._whole.key_of[number] for number in named}
@@ -73,17 +73,17 @@ class _Passes:
             ]
             yield replace(kept, output=tuple(output))
 
-    def keys(self, one: KeptEvidence) -> Sequence[int]:
+    def keys(self, one: EvidencePart) -> Sequence[int]:
         return list(dict.fromkeys(self._whole.key_of[number] for number in one.rows))
 
-    def without_keys(self, one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+    def without_keys(self, one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
         keys = {key for at, key in enumerate(self.keys(one)) if at in gone}
         return self._whole.with_rows(one, [row for row in one.rows if self._whole.key_of[row] not in keys])
 
-    def without_rows(self, one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+    def without_rows(self, one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
         return self._whole.with_rows(one, [row for at, row in enumerate(one.rows) if at not in gone])
 
-    def together(self, one: KeptEvidence) -> Sequence[tuple[int, ...]]:
+    def together(self, one: EvidencePart) -> Sequence[tuple[int, ...]]:
         """Rows that output records have in common, if there is more than one of them."""
         first = {row: row for row in one.rows}
 
@@ -103,33 +103,33 @@ class _Passes:
             groups[found(row)].append(row)
         return [tuple(rows) for rows in groups.values() if len(rows) > 1]
 
-    def without_together(self, one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+    def without_together(self, one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
         rows = {row for at, some in enumerate(self.together(one)) if at in gone for row in some}
         return self._whole.with_rows(one, [row for row in one.rows if row not in rows])
 
-    def without_starts(self, one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+    def without_starts(self, one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
         """Batches as one, which is planned as the first of them was."""
         return replace(one, batches=tuple(_merged(one.batches, gone, of_first=True)))
 
-    def without_ends(self, one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+    def without_ends(self, one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
         """Batches as one, which is planned as the last of them was."""
         return replace(one, batches=tuple(_merged(one.batches, gone, of_first=False)))
 
-    def without_last(self, one: KeptEvidence) -> Iterator[KeptEvidence]:
+    def without_last(self, one: EvidencePart) -> Iterator[EvidencePart]:
         """The first batches alone, where the others have read nothing that is kept; as few as possible first."""
         read = [self._whole.batch_of[row] for row in one.rows]
         needed = sum(end.last < max(read, default=-1) for end in one.batches) + 1
         for many in range(max(1, needed), len(one.batches)):
             yield replace(one, batches=one.batches[:many])
 
-    def fields(self, one: KeptEvidence) -> Sequence[tuple[str, str]]:
+    def fields(self, one: EvidencePart) -> Sequence[tuple[str, str]]:
         return [column for column in self._whole.columns if column not in one.without]
 
-    def without_fields(self, one: KeptEvidence, gone: frozenset[int]) -> KeptEvidence:
+    def without_fields(self, one: EvidencePart, gone: frozenset[int]) -> EvidencePart:
         chosen = {column for at, column in enumerate(self.fields(one)) if at in gone}
         return replace(one, without=one.without | chosen)
 
-    def _named(self, one: KeptEvidence) -> set[int]:
+    def _named(self, one: EvidencePart) -> set[int]:
         """The rows that the finding names, and those of which its output record is made."""
         found = set[int]()
         for place in self._finding.written:
@@ -146,7 +146,7 @@ class _Passes:
         record = self._whole.held.written[number]
         return f"{record.partition}/{record.offset}" == self._finding.read
 
-    def _latest(self, one: KeptEvidence) -> set[int]:
+    def _latest(self, one: EvidencePart) -> set[int]:
         """The rows with the latest event time of each batch and topic: they move the watermarks."""
         found = dict[tuple[int, str], int]()
         for row in one.rows:

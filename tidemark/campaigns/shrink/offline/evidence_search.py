@@ -27,8 +27,8 @@ from tidemark.campaigns.shrink.flaky_trials import FlakyTrials, Measured
 from tidemark.campaigns.shrink.offline.evidence_passes import evidence_passes
 from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence, read_evidence
 from tidemark.campaigns.shrink.offline.kept_evidence import (
+    EvidencePart,
     EvidenceSize,
-    KeptEvidence,
     WholeEvidence,
     digest_of_kept,
 )
@@ -82,7 +82,7 @@ class ShrunkEvidence:
     """What came of it. ``smallest`` is the evidence that is left, ``kept`` says what it is of the whole."""
 
     signature: BugSignature
-    kept: KeptEvidence
+    kept: EvidencePart
     before: EvidenceSize
     after: EvidenceSize
     is_minimal: bool
@@ -120,27 +120,27 @@ class ShrunkEvidence:
             yield f"  output {written.partition}/{written.offset}  {written.value}"
 
 
-class CertainTrials(FlakyTrials[KeptEvidence]):
+class CertainTrials(FlakyTrials[EvidencePart]):
     """Trials of a predicate that always says the same: one is enough."""
 
-    def measure(self, first: KeptEvidence) -> Measured:
+    def measure(self, first: EvidencePart) -> Measured:
         """One trial."""
         self.first = Measured(int(self._trial(first)), 1)
         return self.first
 
-    def accepts(self, candidate: KeptEvidence) -> bool:
+    def accepts(self, candidate: EvidencePart) -> bool:
         """One red trial."""
         return self._trial(candidate)
 
-    def confirms(self, candidate: KeptEvidence) -> bool:  # noqa: ARG002 (it says the same again)
+    def confirms(self, candidate: EvidencePart) -> bool:  # noqa: ARG002 (it says the same again)
         """It was accepted."""
         return True
 
-    def final(self, candidate: KeptEvidence) -> Measured:  # noqa: ARG002 (it says the same again)
+    def final(self, candidate: EvidencePart) -> Measured:  # noqa: ARG002 (it says the same again)
         """It was accepted, or is the first."""
         return Measured(1, 1)
 
-    def _trial(self, candidate: KeptEvidence) -> bool:
+    def _trial(self, candidate: EvidencePart) -> bool:
         self._asked[self.digest(candidate)] = 0
         return super()._trial(candidate)
 
@@ -178,7 +178,7 @@ def shrink_evidence(red: RedEvidence, options: ShrinkOptions) -> ShrunkEvidence:
     )
     last_s = [0.0]
 
-    def shows(kept: KeptEvidence) -> bool:
+    def shows(kept: EvidencePart) -> bool:
         trial_s = time.monotonic()
         held = smaller_evidence(whole, kept)
         shown = held is not None and red.same.is_shown_by(held)
@@ -255,12 +255,12 @@ class _BestSoFar:
     def __init__(self, whole: WholeEvidence, options: ShrinkOptions) -> None:
         self._whole = whole
         self._options = options
-        self._best: KeptEvidence | None = None
+        self._best: EvidencePart | None = None
         self._is_written = True
         self._written_s = time.monotonic()
         self._name = ""
 
-    def taken(self, one: KeptEvidence) -> None:
+    def taken(self, one: EvidencePart) -> None:
         self._best, self._is_written = one, False
         if time.monotonic() - self._written_s >= WRITE_EVERY_S:
             self.write()
@@ -289,11 +289,15 @@ def _best_so_far(whole: WholeEvidence, options: ShrinkOptions) -> Iterator[_Best
         best.write()
 
 
-def write_smallest(whole: WholeEvidence, kept: KeptEvidence, folder: Path) -> RunDirectory:
+def write_smallest(whole: WholeEvidence, kept: EvidencePart, folder: Path) -> RunDirectory:
     """Write the evidence that is left, its trace and its contract; what was there of another takes no harm before."""
     held = smaller_evidence(whole, kept)
     if held is None:
-        raise TestbedError("what is kept is no evidence", detail=str(whole.size_of(kept)))
+        raise TestbedError(
+            "what is kept is no evidence",
+            detail=str(whole.size_of(kept)),
+            hint="please report it, with the run directory",
+        )
     before, after = whole.size_of(whole.all), whole.size_of(kept)
     note = made_smaller((after.rows, after.output, after.batches), before[:3], is_derived=kept.is_derived)
     manifest = msgspec.structs.replace(held.manifest, notes=[note, *held.manifest.notes])
@@ -309,7 +313,7 @@ def write_smallest(whole: WholeEvidence, kept: KeptEvidence, folder: Path) -> Ru
     return RunDirectory(smallest)
 
 
-def _judged(red: RedEvidence, kept: KeptEvidence, folder: Path) -> tuple[RunDirectory, HeldEvidence]:
+def _judged(red: RedEvidence, kept: EvidencePart, folder: Path) -> tuple[RunDirectory, HeldEvidence]:
     """The smallest as it is on disk, with its verdict and its page."""
     directory = write_smallest(red.whole, kept, folder)
     verdict, held = judged_verdict(directory), read_evidence(directory)

@@ -37,7 +37,7 @@ class KeptBatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeptEvidence:
+class EvidencePart:
     """``rows``, ``output`` and ``batches`` in their order; ``parts`` are names of what was observed beside them.
 
     ``without`` are columns (topic and field; of the output :data:`OUTPUT`) that are left out. With ``is_derived`` the
@@ -77,7 +77,7 @@ def _many(name: str) -> str:
     return f"{name}es" if name.endswith("ch") else f"{name}s"
 
 
-def digest_of_kept(one: KeptEvidence) -> str:
+def digest_of_kept(one: EvidencePart) -> str:
     """The SHA-256 of all that is kept: equal for equal candidates in every process."""
     told = (
         one.rows, one.output, one.batches, sorted(one.parts), sorted(one.without), one.is_derived,
@@ -108,19 +108,19 @@ class WholeEvidence:
         self.came = frozenset(map(makers.ids_of, held.written))
 
     @property
-    def all(self) -> KeptEvidence:
+    def all(self) -> EvidencePart:
         """All of it; what nobody asks of a part of a run is left out: coverage goals, demands in time."""
         held = self.held
         beside = {name for name in held.beside.__dataclass_fields__ if getattr(held.beside, name)}
         told = {"plan_differs"} if held.manifest.plan_differs else set()
-        return KeptEvidence(
+        return EvidencePart(
             rows=tuple(range(len(held.records))),
             output=tuple(range(len(held.written))),
             batches=tuple(KeptBatch(number, number) for number in range(len(held.planned))),
             parts=frozenset(beside | told),
         )
 
-    def size_of(self, one: KeptEvidence) -> EvidenceSize:
+    def size_of(self, one: EvidencePart) -> EvidenceSize:
         """The size of what is kept."""
         return EvidenceSize(
             rows=len(one.rows),
@@ -133,7 +133,7 @@ class WholeEvidence:
             envelopes=int(not one.is_bare),
         )
 
-    def with_rows(self, one: KeptEvidence, rows: Sequence[int]) -> KeptEvidence:
+    def with_rows(self, one: EvidencePart, rows: Sequence[int]) -> EvidencePart:
         """The same with these rows alone, and with the output records that can be made of them."""
         there = set(rows)
         output = tuple(number for number in one.output if all(some & there for some in self.made_of[number]))

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from tidemark.campaigns.shrink.offline.held_evidence import Beside, HeldEvidence, Place
-from tidemark.campaigns.shrink.offline.kept_evidence import OUTPUT, KeptEvidence, WholeEvidence
+from tidemark.campaigns.shrink.offline.kept_evidence import OUTPUT, EvidencePart, WholeEvidence
 from tidemark.campaigns.shrink.shrinkable import fields_in
 from tidemark.formats.audited_query import AuditedQuery
 from tidemark.formats.evidence import Batch, OutputRecord, StateRow
@@ -42,7 +42,7 @@ class Inconsistent(ValueError):
     """What is kept does not make an evidence."""
 
 
-def smaller_evidence(whole: WholeEvidence, kept: KeptEvidence) -> HeldEvidence | None:
+def smaller_evidence(whole: WholeEvidence, kept: EvidencePart) -> HeldEvidence | None:
     """The evidence that is left; ``None`` where what is kept contradicts what is not."""
     try:
         return _Smaller(whole, kept).evidence()
@@ -53,7 +53,7 @@ def smaller_evidence(whole: WholeEvidence, kept: KeptEvidence) -> HeldEvidence |
 class _Smaller:
     """One candidate."""
 
-    def __init__(self, whole: WholeEvidence, kept: KeptEvidence) -> None:
+    def __init__(self, whole: WholeEvidence, kept: EvidencePart) -> None:
         self._whole, self._held, self._kept = whole, whole.held, kept
         self._about = whole.held.manifest.audit
         planned = self._held.planned
