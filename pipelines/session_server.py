@@ -20,14 +20,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.described import pipeline_of
 from pipelines.pipeline_loader import load
 from pipelines.query import add_login, build_records, open_session, start_records
 from pipelines.query_server import Answer, QueryServer, say
 from tidemark.errors import SinkRefused, TidemarkError, UsageError
-from tidemark.formats.contract import Contract
+from tidemark.formats.chain import Chain, read_contract
 
 if TYPE_CHECKING:
     from types import ModuleType, SimpleNamespace
@@ -90,9 +90,18 @@ class Server:
         self._conf = dict(asked["conf"])
         for name, value in self._conf.items():
             self._session.conf.set(name, value)
-        contract, file = Contract.from_json(asked["contract"]), asked.get("pipeline")
-        module = load(file) if file else pipeline_of(contract)
-        self._checkpoint, self._contract = asked["checkpoint"], getattr(module, "COLUMNS", contract)
+        contract, file = read_contract(asked["contract"]), asked.get("pipeline")
+        if file:
+            module = load(file)
+        elif isinstance(contract, Chain):
+            raise UsageError(
+                f"the chain {contract.name!r} has no pipeline", hint="only one join is made of its contract"
+            )
+        else:
+            module = pipeline_of(contract)
+        # The state of a chain is not read, so nobody asks which columns it has.
+        columns: Any = getattr(module, "COLUMNS", contract)
+        self._checkpoint, self._contract = asked["checkpoint"], columns
         return module, build_records(self._session, module, args)
 
 

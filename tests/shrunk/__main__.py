@@ -2,7 +2,8 @@
 
 Items: a run of the bundled left semi join, one of 100,000 rows, and one under thirteen faults; the case of each known
 defect of a single join, padded with 500 rows that have nothing to do with it; the first seed of the fuzz that shows
-each known defect; and each mutant of a pipeline, on its first join. Each item is run, and what is found is made
+each known defect; each mutant of a pipeline, on its first join, and one of a chain; and the audit of a program, whose
+evidence is made smaller. Each item is run, and what is found is made
 smaller; the ``test_NAME.py`` and the ``repro.py`` that come of it are run, too, and have to be red, and the test green
 once the pipeline is repaired.
 
@@ -21,6 +22,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+from tests.shrunk.audit_items import AuditItem, audit_items
 from tests.shrunk.red_items import ShrunkItem, items
 from tests.shrunk.shrunk_table import ShrunkLine, document, read_lines, write_lines
 from tidemark import paths
@@ -35,8 +37,10 @@ PROGRAM_S = 300
 NONE = "—"
 
 
-def shrunk(item: ShrunkItem, stack: Stack, folder: Path) -> ShrunkLine:
+def shrunk(item: ShrunkItem | AuditItem, stack: Stack, folder: Path) -> ShrunkLine:
     """Run an item, and make its run smaller. Raises ``TidemarkError`` if it is not red."""
+    if isinstance(item, AuditItem):
+        return item.shrunk(stack, folder)
     folder.mkdir(parents=True)
     red = item.make(stack, folder)
     options = ShrinkOptions(folder / "small", item.budget_s, say=partial(print, flush=True))
@@ -135,7 +139,7 @@ def main() -> int:
     args = parser.parse_args()
     base, failed = args.folder / time.strftime("%Y%m%d-%H%M%S"), False
     with lease(spec_to_lease(None)) as stack:
-        every = list(items(stack.versions["spark"]))
+        every = [*items(stack.versions["spark"]), *audit_items()]
         names = [item.name for item in every]
         for number, item in enumerate(every):
             lines = read_lines(LINES)

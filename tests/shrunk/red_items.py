@@ -16,6 +16,7 @@ from tests.mutants.mutants import PIPELINES, Mutant
 from tests.support.bundled import case_of, make_trace
 from tidemark import paths
 from tidemark.campaigns.case import Case
+from tidemark.campaigns.chain_inputs import inputs_of_chain
 from tidemark.campaigns.random_cases import generate
 from tidemark.campaigns.shrink.red_run import RedRun, read_red_run, red_run_of_case
 from tidemark.campaigns.warm_driver import WarmDriver
@@ -45,6 +46,13 @@ FAULTS = (
     "worker@planned,broker:pause@planned"
 )
 """The one that makes Spark's own sink write rows twice, and twelve others."""
+
+CHAIN = {
+    "time bound of a chain half as long": Mutant(
+        {"clicked_per_window": "lost_rows"}, {"INTERVAL 20 SECONDS": "INTERVAL 10 SECONDS"}
+    ),
+}
+"""Mutants of chains."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def items(spark: str) -> Iterator[ShrunkItem]:
     for seed, name in SEEDS.items():
         if name in affected:
             yield ShrunkItem(f"fuzz, seed {seed}: {name}", partial(_of_seed, seed, name), 6, 180)
-    for name, mutant in PIPELINE.items():
+    for name, mutant in {**PIPELINE, **CHAIN}.items():
         join, property_name = next(iter(mutant.killed.items()))
         yield ShrunkItem(
             f"mutant of {join}: {name}", partial(_mutant, mutant, join, property_name), 8, 180,
@@ -107,9 +115,10 @@ def _mutant(mutant: Mutant, join: str, property_name: str, stack: Stack, folder:
     broken = folder / "mutant.py"
     broken.write_text(mutant.source(join), encoding="utf-8")
     trace = make_trace(folder / "trace.jsonl", mutant.generator, pace=mutant.pace)
-    return _red(
-        stack, case_of(broken, trace, sink=mutant.sink, conf=mutant.conf), folder, None, property_name
-    )
+    case = case_of(broken, trace, sink=mutant.sink, conf=mutant.conf)
+    if isinstance(case.contract, Chain):
+        case = replace(case, contract=inputs_of_chain(case.contract), states=0)
+    return _red(stack, case, folder, None, property_name)
 
 
 def _under_faults(stack: Stack, folder: Path) -> RedRun:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tidemark.campaigns.chain_inputs import ChainInputs
 from tidemark.formats.contract import Contract
 from tidemark.formats.trace import FORMAT, Header, Pace, Record, TopicSpec, write_trace
 from tidemark.oracle.coverage import WAIVABLE
@@ -38,6 +39,7 @@ class Case:
 
     ``states`` is how many batches the state is read of. ``goals`` are what the run has to meet, ``waived`` what its
     contract implies and it need not meet besides: a random or hand-written trace is too small for all of it.
+    A chain is there by its inputs (``ChainInputs``).
     ``pipeline`` is what runs in the place of what the contract describes: a file, or the name of a bundled one. Each
     input topic has so many ``partitions``; ``compacted`` are the topics that Kafka compacts. ``traits`` says what is
     mean about the input (``tidemark.campaigns.input_traits``).
@@ -61,9 +63,12 @@ class Case:
     traits: tuple[str, ...] = ()
 
     @property
-    def topics(self) -> tuple[str, str]:
-        """The logical topics, left and right."""
-        return self.contract.left.topic, self.contract.right.topic
+    def topics(self) -> tuple[str, ...]:
+        """The logical topics, left and right; of a chain each once."""
+        contract = self.contract
+        if isinstance(contract, ChainInputs):
+            return contract.topics
+        return contract.left.topic, contract.right.topic
 
     @property
     def slices(self) -> int:

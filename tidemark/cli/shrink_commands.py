@@ -1,4 +1,4 @@
-"""``tidemark shrink DIR``: the smallest run that shows the same bug."""
+"""``tidemark shrink DIR``: the smallest run, or the smallest evidence, that shows the same bug."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -22,6 +22,34 @@ if TYPE_CHECKING:
     from tidemark.stack import Stack
 
 
+FindingNumber = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Which finding to show, from 1, in the order of verdict.json; default: the first that no known defect"
+        " explains, else the first.",
+    ),
+]
+ExpectedToFail = Annotated[
+    bool, typer.Option("--xfail", help="Mark the test as one that is expected to fail (strict).")
+]
+Offline = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        help="Make the evidence smaller, not the run: the judge alone decides, and nothing is started. The only way"
+        " for an audit, unless there is a --pipeline.",
+    ),
+]
+OfAudit = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Of an audit: run its input through this pipeline on a stack, and make that run smaller.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add this module's command."""
     app.command("shrink")(shrink_command)
@@ -31,14 +59,7 @@ def shrink_command(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The run directory of an INVALID run.", show_default=False)
     ],
-    finding: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Which finding to show, from 1, in the order of verdict.json; default: the first that no known defect"
-            " explains, else the first.",
-        ),
-    ] = None,
+    finding: FindingNumber = None,
     budget: Annotated[
         str,
         typer.Option(metavar="TIME", help="How long to search: 90s, 10m, 1h. The final runs come after it."),
@@ -51,9 +72,9 @@ def shrink_command(
         typer.Option("--resume", help="Go on where the same command was interrupted, or its time was over."),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="The order in which parts are left out.")] = 0,
-    xfail: Annotated[
-        bool, typer.Option("--xfail", help="Mark the test as one that is expected to fail (strict).")
-    ] = False,
+    xfail: ExpectedToFail = False,
+    offline: Offline = False,
+    pipeline: OfAudit = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a red run smaller: the smallest trace and settings that show the same finding, on a real stack.
@@ -61,11 +82,18 @@ def shrink_command(
     The run is repeated for the rate at which it shows the finding; then faults, slices, keys, rows, fields, times,
     settings and terms of the contract are left out or made simpler as long as real runs show it. The result is a folder
     with the trace, the contract, a test, a program of plain PySpark where one can show it, a text for a ticket, and the
-    report of the smallest run. Only runs of a single join. Exit code 0: it was made smaller.
+    report of the smallest run. Of an audit, and of a run with --offline, rows, batches and fields of the evidence are
+    left out as long as the judge finds the same, and nothing is started. Exit code 0: it was made smaller.
     """
+    if offline and pipeline is not None:
+        raise typer.BadParameter("with --offline nothing is run", param_hint="--pipeline")
     budget_s, folder = seconds_of(budget), to or directory.with_name(f"{directory.resolve().name}-shrunk")
+    asked = _Asked(budget_s, seed, resume, xfail, as_json)
     try:
-        found, notes = _shrink(directory, finding, folder, _Asked(budget_s, seed, resume, xfail, as_json))
+        if offline or (pipeline is None and _is_audit(directory)):
+            _shrink_offline(directory, finding, folder, asked)
+            return
+        found, notes = _shrink(_Red(directory, finding, pipeline), folder, asked)
     except KeyboardInterrupt:
         print(f"interrupted; the best so far is in {folder}; go on with --resume", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -90,12 +118,59 @@ class _Asked:
     quiet: bool
 
 
-def _shrink(directory: Path, finding: int | None, folder: Path, asked: _Asked) -> tuple[ShrunkRun, list[str]]:
-    from tidemark.campaigns.shrink.red_run import read_red_run
+class _Red(NamedTuple):
+    """What is made smaller: a directory, its finding, and the pipeline that runs in the place of an audited query."""
+
+    directory: Path
+    finding: int | None
+    pipeline: Path | None
+
+    def read(self) -> RedRun:
+        """As a red run."""
+        if self.pipeline is not None:
+            from tidemark.campaigns.shrink.audited_case import red_run_of_audit
+
+            return red_run_of_audit(self.directory, self.pipeline, self.finding)
+        from tidemark.campaigns.shrink.red_run import read_red_run
+
+        return read_red_run(self.directory, self.finding)
+
+
+def _is_audit(directory: Path) -> bool:
+    from tidemark.formats.evidence import open_run
+
+    return open_run(directory).manifest.audit is not None
+
+
+def _shrink_offline(directory: Path, finding: int | None, folder: Path, asked: _Asked) -> None:
+    import json
+
+    from tidemark.campaigns.shrink.offline.evidence_search import (
+        NO_PROGRAMS,
+        read_red_evidence,
+        shrink_evidence,
+    )
+    from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
+
+    red = read_red_evidence(directory, finding)
+    _must_be_free(folder, resume=asked.resume)
+    with _progress(quiet=asked.quiet) as (say, progress):
+        options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)
+        found = shrink_evidence(red, options)
+    if asked.quiet:
+        typer.echo(json.dumps({**found.as_json(), "folder": str(folder), "notes": [NO_PROGRAMS]}))
+        return
+    for line in found.lines():
+        typer.echo(line)
+    typer.echo(NO_PROGRAMS)
+    typer.echo(f"written: {folder}")
+
+
+def _shrink(one: _Red, folder: Path, asked: _Asked) -> tuple[ShrunkRun, list[str]]:
     from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
     from tidemark.stack import lease, spec_to_lease
 
-    red = read_red_run(directory, finding)
+    red = one.read()
     _must_be_free(folder, resume=asked.resume)
     with lease(spec_to_lease(red.python)) as stack, _progress(quiet=asked.quiet) as (say, progress):
         options = ShrinkOptions(folder, asked.budget_s, asked.resume, asked.seed, say, progress)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 NOT_COMPARED = "not compared with the plan: "
+MADE_SMALLER = "made smaller: "
 _SPLIT = re.compile(r"slice (\d+) was split into two batches")
 
 
@@ -17,3 +19,11 @@ def split_slice(note: str) -> int | None:
     """The slice of such a note; ``None`` for other notes."""
     found = _SPLIT.fullmatch(note)
     return int(found[1]) if found else None
+
+
+def made_smaller(after: Sequence[int], before: Sequence[int], *, is_derived: bool) -> str:
+    """The note of evidence that ``tidemark shrink`` has left: how many input rows, output rows and batches."""
+    names = ("input rows", "output rows", "batches")
+    kept = (f"{left:,} of {of:,} {name}" for left, of, name in zip(after, before, names, strict=True))
+    watermarks = "; its watermarks are those that these rows give" if is_derived else ""
+    return f"{MADE_SMALLER}{', '.join(kept)}; no query has written this evidence as it is{watermarks}"

@@ -19,7 +19,7 @@ from tidemark.formats.faults import Fault
 from tidemark.formats.liveness import Hang
 from tidemark.formats.manifest import Manifest, StateInfo
 from tidemark.formats.redacted_evidence import Redaction
-from tidemark.formats.run_notes import NOT_COMPARED, split_slice
+from tidemark.formats.run_notes import MADE_SMALLER, NOT_COMPARED, split_slice
 from tidemark.formats.trace import Base64, HeaderValue
 from tidemark.redaction.join_redaction import REDACTED
 from tidemark.redaction.pseudonyms import Pseudonyms
@@ -93,7 +93,7 @@ def kept_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _notes(notes: Sequence[str]) -> list[str]:
-    kept = [note for note in notes if split_slice(note) is not None]
+    kept = [note for note in notes if split_slice(note) is not None or note.startswith(MADE_SMALLER)]
     not_compared = sum(note.startswith(NOT_COMPARED) for note in notes)
     return kept + [f"{NOT_COMPARED}a part of it; {_LEFT_OUT}"] * not_compared
 

@@ -17,7 +17,7 @@ from tidemark.errors import BrokenEvidence
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import Fault, overlaps
 from tidemark.formats.manifest import Manifest
-from tidemark.formats.run_notes import NOT_COMPARED, split_slice
+from tidemark.formats.run_notes import MADE_SMALLER, NOT_COMPARED, split_slice
 from tidemark.oracle import Verdict
 from tidemark.oracle.audit_account import AuditAccount
 from tidemark.oracle.causes.cause_lines import first_read
@@ -234,7 +234,7 @@ def notes_of_a_run(manifest: Manifest) -> list[str]:
     """The notes of a manifest that a reader needs, as lines."""
     found = manifest.notes
     split = [number for note in found if (number := split_slice(note)) is not None]
-    told = [f"note: {note}" for note in found if note.startswith(NOT_COMPARED)]
+    told = [f"note: {note}" for note in found if note.startswith((MADE_SMALLER, NOT_COMPARED))]
     if split:
         which = f"slice {split[0]} was" if len(split) == 1 else f"slices {', '.join(map(str, split))} were"
         told.append(

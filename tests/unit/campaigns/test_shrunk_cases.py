@@ -173,7 +173,7 @@ def test_the_finding_with_a_number_is_chosen_and_one_that_is_not_there_is_refuse
     ("name", "said"),
     [
         ("inner", "has no finding"),
-        ("chain_windows_joined", "a chain"),
+        ("chain_windows_joined", "has no finding"),
         ("audit_spark_3_5", "did not start"),
     ],
 )

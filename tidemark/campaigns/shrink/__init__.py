@@ -12,4 +12,6 @@ case_files         a case on disk as `tidemark run` takes it
 bug_signature      which bug it is: what a smaller run must show to be the same
 predicted_batches  the batches that Spark will make of a case
 predicted_bug      whether Spark's rules, with its known defects, can show a bug at all: asked before a run
+audited_case       the input of an audited query as a red run of a pipeline
+offline            evidence made smaller by the judge alone, without a run
 """

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.campaigns.chain_inputs import ChainInputs
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Contract
 from tidemark.oracle import Verdict
 from tidemark.oracle.findings import Finding
 
+CHAIN = "chain of "
+
 
 @dataclass(frozen=True)
 class BugSignature:
     """``property`` and ``defect`` of the finding, the ``kind`` of the join, and what the finding is ``about``: a pair,
-    a semi row, the NULL row of a side, the state of a side, or the query as a whole.
+    a semi row, the NULL row of a side, the state of a side, or the query as a whole. The kind of a chain is its steps;
+    a finding is about a row of the last one, of which fields are NULL or not.
     """
 
     property: str
@@ -26,12 +30,20 @@ class BugSignature:
 
     def __str__(self) -> str:
         known = f", known defect {self.defect}" if self.defect else ""
-        return f"{self.property} of {self.about} in a {self.kind} join{known}"
+        return f"{self.property} of {self.about} in a {query_of(self)}{known}"
+
+
+def query_of(signature: BugSignature) -> str:
+    """The join, or the chain, in words."""
+    return signature.kind if signature.kind.startswith(CHAIN) else f"{signature.kind} join"
 
 
 def signature_of(finding: Finding, contract: Contract) -> BugSignature:
     """The bug that a finding shows."""
-    return BugSignature(finding.property, finding.defect, str(contract.kind), _about(finding, contract))
+    kind, about = str(contract.kind), _about(finding, contract)
+    if isinstance(contract, ChainInputs):
+        kind, about = CHAIN + contract.steps, _about_chain(finding, contract)
+    return BugSignature(finding.property, finding.defect, kind, about)
 
 
 def signatures_in(verdict: Verdict, contract: Contract) -> set[BugSignature]:
@@ -60,6 +72,15 @@ def chosen_finding(verdict: Verdict, number: int | None) -> Finding:
             hint=f"--finding 1 to {len(findings)}, in the order of `findings` in verdict.json",
         )
     return findings[number - 1]
+
+
+def _about_chain(finding: Finding, contract: ChainInputs) -> str:
+    """A row of the last step, and which of its fields are NULL: in an outer join those of a side."""
+    if not finding.row:
+        return "the query"
+    step = contract.steps.rpartition(", ")[2]
+    absent = [name for name, value in finding.row.items() if value is None]
+    return f"a row of the {step}" + (f" without {', '.join(absent)}" if absent else "")
 
 
 def _about(finding: Finding, contract: Contract) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.campaigns.case import NO_DATA, Case
+from tidemark.campaigns.chain_inputs import ChainInputs
 from tidemark.campaigns.state_stores import FORMAT as STATE_FORMAT
 from tidemark.formats.contract import Delivery
 from tidemark.formats.evidence import (
@@ -104,7 +105,8 @@ def predicted_history(case: Case, spark: str) -> History | None:
 
     Raises ``ValueError`` or ``TypeError`` for records or a contract that cannot be read.
     """
-    if case.mode == "interrupted" or case.pipeline.endswith(".json"):
+    is_chain = isinstance(case.contract, ChainInputs)
+    if is_chain or case.mode == "interrupted" or case.pipeline.endswith(".json"):
         return None
     run = PredictedRun(case, spark)
     history = read_history(run)

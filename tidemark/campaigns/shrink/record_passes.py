@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tidemark.campaigns.chain_inputs import ChainInputs
 from tidemark.campaigns.shrink.shrinkable import (
     GRIDS_US,
     HOUR_US,
@@ -156,6 +157,9 @@ def _plain_envelopes(one: Shrinkable) -> Iterator[Shrinkable]:
 
 def _renamed(one: Shrinkable) -> Iterator[Shrinkable]:
     """Keys ``a``, ``b`` …, and ids ``L1``, ``R1`` …, where they are text at the top of the records."""
+    if isinstance(one.case.contract, ChainInputs):
+        yield _with_short_texts(one)
+        return
     yield from (_with_names(one, keys=True, ids=True), _with_names(one, keys=True, ids=False))
     yield _with_names(one, keys=False, ids=True)
 
@@ -174,6 +178,18 @@ def _with_names(one: Shrinkable, *, keys: bool, ids: bool) -> Shrinkable:
                 seen[at] += 1
                 return f"{'LR'[at]}{seen[at]}", True
         return value, True
+
+    return _changed(one, renamed)
+
+
+def _with_short_texts(one: Shrinkable) -> Shrinkable:
+    """What the sources of a chain read as text, alike in all topics."""
+    names, sides = dict[str, str](), sides_of_join(one.case.contract)
+    read = {topic: {str(side.field(key).path[0]) for key in side.keys} for topic, side in sides.items()}
+
+    def renamed(_at: int, record: Record, name: str, value: Any) -> tuple[Any, bool]:
+        is_text = isinstance(value, str) and name in read[record.topic]
+        return (names.setdefault(value, _short(len(names))) if is_text else value), True
 
     return _changed(one, renamed)
 

@@ -15,13 +15,14 @@ from pathlib import Path
 import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
+from tidemark.campaigns.chain_inputs import ChainInputs, contract_of
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import single_faults
 from tidemark.campaigns.shrink.near_finding import LARGE, guesses, row_of_each
 from tidemark.campaigns.shrink.predicted_batches import records_by_batch
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import UsageError
-from tidemark.formats.chain import is_chain
+from tidemark.formats.chain import decoders_of, is_chain, read_contract
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory, open_run
 from tidemark.formats.manifest import Manifest
@@ -63,7 +64,7 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     directory = open_run(path)
     manifest, words = directory.manifest, shlex.split(directory.manifest.command or "")
     _must_be_possible(directory, manifest, words)
-    contract = Contract.from_json(manifest.contract)
+    contract = contract_of(manifest.contract)
     finding = chosen_finding(judge(directory), number)
     if finding.property in OF_TIME:
         raise UsageError(
@@ -105,16 +106,16 @@ def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequen
         raise UsageError(
             f"the evidence in {where!r} is {what}",
             detail="the query cannot be run again from it",
-            hint="run its join with `tidemark run`, and shrink that run",
+            hint="make the evidence itself smaller: --offline; or shrink a run of its join by `tidemark run`",
         )
-    if is_chain(manifest.contract):
+    if is_chain(manifest.contract) and "--faults" in words:
         raise UsageError(
-            f"{where!r} is the run of a chain",
-            detail="only runs of a single join are made smaller",
-            hint="run one of its joins as a pipeline of its own",
+            f"{where!r} is the run of a chain with faults",
+            detail="runs of a chain are made smaller on a driver that is up, which is not killed",
+            hint="see whether a run without --faults has the finding, too, and make that smaller",
         )
     given = [option for option in OWN_PROGRAM if option in words]
-    if Contract.from_json(manifest.contract).is_decoded:
+    if decoders_of(read_contract(manifest.contract)):
         given.append("decode")
     if given or (directory.path / PROJECT).is_dir():
         raise UsageError(
@@ -173,8 +174,9 @@ def _starts(
 
 
 def _guesses(directory: RunDirectory, as_read: Shrinkable, finding: Finding) -> tuple[Shrinkable, ...]:
-    """Smaller starts of a run that takes long, in the run mode of its pace."""
-    if not as_read.faults and len(as_read.case.records) <= LARGE:
+    """Smaller starts of a run that takes long, in the run mode of its pace; of a chain no rule spares trials."""
+    is_small = not as_read.faults and len(as_read.case.records) <= LARGE
+    if is_small and not isinstance(as_read.case.contract, ChainInputs):
         return ()
     mode: RunMode = "backlog" if directory.manifest.pace == "backlog" else "followed"
     one = replace(as_read, case=replace(as_read.case, mode=mode))

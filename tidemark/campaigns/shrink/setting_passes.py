@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tidemark.campaigns.chain_inputs import ChainInputs
 from tidemark.campaigns.shrink.shrinkable import RESTARTS, Shrinkable
 from tidemark.campaigns.shrink.shrinker import Pass, Removal, Rewrite
 from tidemark.errors import BrokenContract
@@ -74,7 +75,11 @@ def _as_read(records: Sequence[Record]) -> list[int]:
 
 def _described(one: Shrinkable) -> Iterator[Shrinkable]:
     """The query that the contract describes, in the place of a program: then it is no bug of the program."""
-    if one.case.pipeline and not one.case.contract.is_decoded:
+    if (
+        one.case.pipeline
+        and not one.case.contract.is_decoded
+        and not isinstance(one.case.contract, ChainInputs)
+    ):
         yield _with_case(one, pipeline="")
 
 

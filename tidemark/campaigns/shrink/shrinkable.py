@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
+from tidemark.campaigns.chain_inputs import ChainInputs
 from tidemark.faults.schedule import FaultSpec, read_schedule
 from tidemark.formats.contract import Contract, Side, WatermarkPolicy
 from tidemark.formats.events import decode_object, read_time_us, write_time
@@ -153,8 +154,9 @@ def with_fields(record: Record, fields: dict[str, Any]) -> Record:
 
 
 def sides_of_join(contract: Contract) -> dict[str, Side]:
-    """The sides by topic."""
-    return {side.topic: side for side in (contract.left, contract.right)}
+    """The sides by topic; of a chain all its topics."""
+    sides = contract.sides if isinstance(contract, ChainInputs) else (contract.left, contract.right)
+    return {side.topic: side for side in sides}
 
 
 def time_of(record: Record, side: Side) -> int | None:
@@ -186,7 +188,7 @@ def with_flush_behind(case: Case) -> Case:
         abs(contract.bound.upper_ms or 0),
         contract.bound.window_ms or 0,
     )
-    delays_ms = (contract.left.watermark_delay_ms or 0, contract.right.watermark_delay_ms or 0)
+    delays_ms = [side.watermark_delay_ms or 0 for side in sides.values()]
     first_us = latest_us + 1_000 * (2 * max(ends_ms) + max(delays_ms)) + HOUR_US
     flush = []
     for record in case.flush:
@@ -200,6 +202,8 @@ def with_flush_behind(case: Case) -> Case:
 
 def named_fields(contract: Contract, side: Side) -> set[str]:
     """The names at the top of a record that the contract needs."""
+    if isinstance(contract, ChainInputs):
+        return {str(field.path[0]) for field in side.fields}
     values = contract.values[0 if side is contract.left else 1].values()
     return {str(field.path[0]) for field in (*values, side.time_field)}
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.campaigns.case import Case
-from tidemark.campaigns.shrink.bug_signature import signature_of
+from tidemark.campaigns.shrink.bug_signature import query_of, signature_of
 from tidemark.campaigns.shrink.case_files import AS_A_RUN, pipeline_of, write_best
 from tidemark.campaigns.shrink.fault_passes import schedule_of
 from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
@@ -94,9 +94,8 @@ def _name(case: Case) -> str:
 
 def _title(found: ShrunkRun) -> str:
     signature = found.signature
-    return (
-        f"{signature.property.replace('_', ' ')}: {signature.about} in a {signature.kind} stream-stream join"
-    )
+    query = query_of(signature).replace(" join", " stream-stream join")
+    return f"{signature.property.replace('_', ' ')}: {signature.about} in a {query}"
 
 
 def _test(found: ShrunkRun, *, xfail: bool) -> str:
