@@ -114,13 +114,9 @@ def _mutant(mutant: Mutant, join: str, property_name: str, stack: Stack, folder:
 
 def _under_faults(stack: Stack, folder: Path) -> RedRun:
     """The inner join, which promises exactly-once, with a sink that does not."""
-    text = (PIPELINES / "inner.py").read_text(encoding="utf-8")
-    text = text.replace("import Bound, ", "import Bound, Delivery, ")
-    text = text.replace('    name="inner",\n', '    name="inner",\n    delivery=Delivery.EXACTLY_ONCE,\n')
-    pipeline, run_dir = folder / "promised.py", folder / "first"
-    pipeline.write_text(text, encoding="utf-8")
+    run_dir = folder / "first"
     options = RunOptions(
-        str(pipeline),
+        str(promised(folder)),
         seed=7,
         impressions=5_000,
         faults=FAULTS,
@@ -130,6 +126,16 @@ def _under_faults(stack: Stack, folder: Path) -> RedRun:
     )
     run_pipeline(options, stack=stack)
     return read_red_run(run_dir)
+
+
+def promised(folder: Path) -> Path:
+    """A pipeline file: the bundled inner join with a contract that promises exactly-once, whatever its sink."""
+    text = (PIPELINES / "inner.py").read_text(encoding="utf-8")
+    text = text.replace("import Bound, ", "import Bound, Delivery, ")
+    text = text.replace('    name="inner",\n', '    name="inner",\n    delivery=Delivery.EXACTLY_ONCE,\n')
+    pipeline = folder / "promised.py"
+    pipeline.write_text(text, encoding="utf-8")
+    return pipeline
 
 
 def _red(

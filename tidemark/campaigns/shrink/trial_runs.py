@@ -20,7 +20,7 @@ from tidemark.campaigns.shrink.case_files import pipeline_of, write_best
 from tidemark.campaigns.shrink.fault_passes import schedule_of
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.red_run import RedRun
-from tidemark.campaigns.shrink.shrinkable import Shrinkable
+from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.errors import PipelineFailed, TidemarkError, UsageError
 from tidemark.formats.evidence import RunDirectory
@@ -50,6 +50,7 @@ class TrialRuns:
         self._warm: WarmDriver | None = None
         self._of_warm = ExitStack()
         self._failures = 0
+        self._shown = ""
         if red.faults and "processes" not in POWERS[stack.spec.backend]:
             raise UsageError(
                 f"the run had the faults {', '.join(red.faults)}, and the stack is {stack.spec.backend}",
@@ -73,7 +74,7 @@ class TrialRuns:
 
     def run(self, candidate: Shrinkable) -> bool:
         """One trial: whether the run of a candidate shows the bug. A query that fails does not."""
-        start_s = time.monotonic()
+        start_s, self._shown = time.monotonic(), ""
         shutil.rmtree(self.trial, ignore_errors=True)
         try:
             verdict = self._under_faults(candidate) if candidate.faults else self._on_warm_driver(candidate)
@@ -89,7 +90,13 @@ class TrialRuns:
         finally:
             self.last_s = time.monotonic() - start_s
         self._failures = 0
-        return self._red.signature in signatures_in(verdict, candidate.case.contract)
+        is_red = self._red.signature in signatures_in(verdict, candidate.case.contract)
+        self._shown = digest_of(candidate) if is_red else ""
+        return is_red
+
+    def shows(self, candidate: Shrinkable) -> bool:
+        """Whether the evidence of the last trial is of this candidate, and shows the bug."""
+        return self._shown == digest_of(candidate)
 
     def _on_warm_driver(self, candidate: Shrinkable) -> Verdict:
         if self._warm is None:
