@@ -71,6 +71,15 @@ def items(spark: str) -> Iterator[ShrunkItem]:
     )
     large = ("--seed", "77", "--impressions", str(LARGE_IMPRESSIONS))
     yield ShrunkItem("left_semi, 100,000 rows", partial(_left_semi, large), 6, 600, LARGE_BUDGET_S)
+    join, cut_short = "left_outer", PIPELINE["watermark delay cut short"]
+    cut_short = replace(
+        cut_short, pace="backlog", generator=("--seed", "78", "--impressions", str(LARGE_IMPRESSIONS))
+    )
+    yield ShrunkItem(
+        f"mutant of {join}, 100,000 rows: watermark delay cut short",
+        partial(_mutant, cut_short, join, cut_short.killed[join]), 8, 600, LARGE_BUDGET_S,
+        repair=partial(_repaired, join),
+    )  # fmt: skip
     for defect in DEFECTS:
         for one in defect.cases:
             file = paths.spark_bugs_dir() / one.pipeline

@@ -28,6 +28,7 @@ from tidemark.campaigns.shrink.shrink_campaign import all_passes
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
 from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
+from tidemark.campaigns.shrink.trial_runs import shows_nothing
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
 from tidemark.formats.contract import Bound, JoinKind, Output
@@ -403,3 +404,17 @@ def test_under_a_fault_the_rules_leave_a_pair_and_what_makes_a_batch_before_it()
     assert len(found.case.records) == 3
     assert found.case.slices == 2
     assert found.case.conf == {SHUFFLE_PARTITIONS: "1"}
+
+
+def test_a_run_whose_fault_was_not_injected_is_neither_red_nor_green():
+    done = injected(FaultComponent.DRIVER, CommitPoint.WRITTEN, 1)
+    missed = msgspec.structs.replace(done, injected=False)
+    known = judge(RunDirectory(EVIDENCE / "inner"))
+
+    def told(outcome, *faults):
+        return shows_nothing(msgspec.structs.replace(known, verdict=outcome), faults)
+
+    assert told("UNKNOWN", done, missed)
+    assert not told("UNKNOWN", done)  # for another reason
+    assert not told("INVALID", missed)
+    assert not told("VALID", done)
