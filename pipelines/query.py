@@ -251,9 +251,9 @@ def _exactly_once(records: DataFrame, to_sink: ToSink | None, args: Namespace) -
         "checkpointLocation": args.checkpoint,
     }
     whole = to_sink(records) if to_sink is not None else records
-    return write_exactly_once(
-        whole, options, partitions=SINK_PARTITIONS, key="key", provenance=to_sink is None
-    )
+    shuffled = int(records.sparkSession.conf.get("spark.sql.shuffle.partitions") or SINK_PARTITIONS)
+    partitions = min(SINK_PARTITIONS, shuffled)
+    return write_exactly_once(whole, options, partitions=partitions, key="key", provenance=to_sink is None)
 
 
 def _spark(records: DataFrame, to_sink: ToSink | None, args: Namespace) -> DataStreamWriter:

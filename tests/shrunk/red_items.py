@@ -79,6 +79,15 @@ def items(spark: str) -> Iterator[ShrunkItem]:
     )
     large = ("--seed", "77", "--impressions", str(LARGE_IMPRESSIONS))
     yield ShrunkItem("left_semi, 100,000 rows", partial(_left_semi, large), 6, 600, LARGE_BUDGET_S)
+    join, cut_short = "left_outer", PIPELINE["watermark delay cut short"]
+    cut_short = replace(
+        cut_short, pace="backlog", generator=("--seed", "78", "--impressions", str(LARGE_IMPRESSIONS))
+    )
+    yield ShrunkItem(
+        f"mutant of {join}, 100,000 rows: watermark delay cut short",
+        partial(_mutant, cut_short, join, cut_short.killed[join]), 8, 600, LARGE_BUDGET_S,
+        repair=partial(_repaired, join),
+    )  # fmt: skip
     for defect in DEFECTS:
         for one in defect.cases:
             file = paths.spark_bugs_dir() / one.pipeline
@@ -123,13 +132,9 @@ def _mutant(mutant: Mutant, join: str, property_name: str, stack: Stack, folder:
 
 def _under_faults(stack: Stack, folder: Path) -> RedRun:
     """The inner join, which promises exactly-once, with a sink that does not."""
-    text = (PIPELINES / "inner.py").read_text(encoding="utf-8")
-    text = text.replace("import Bound, ", "import Bound, Delivery, ")
-    text = text.replace('    name="inner",\n', '    name="inner",\n    delivery=Delivery.EXACTLY_ONCE,\n')
-    pipeline, run_dir = folder / "promised.py", folder / "first"
-    pipeline.write_text(text, encoding="utf-8")
+    run_dir = folder / "first"
     options = RunOptions(
-        str(pipeline),
+        str(promised(folder)),
         seed=7,
         impressions=5_000,
         faults=FAULTS,
@@ -139,6 +144,16 @@ def _under_faults(stack: Stack, folder: Path) -> RedRun:
     )
     run_pipeline(options, stack=stack)
     return read_red_run(run_dir)
+
+
+def promised(folder: Path) -> Path:
+    """A pipeline file: the bundled inner join with a contract that promises exactly-once, whatever its sink."""
+    text = (PIPELINES / "inner.py").read_text(encoding="utf-8")
+    text = text.replace("import Bound, ", "import Bound, Delivery, ")
+    text = text.replace('    name="inner",\n', '    name="inner",\n    delivery=Delivery.EXACTLY_ONCE,\n')
+    pipeline = folder / "promised.py"
+    pipeline.write_text(text, encoding="utf-8")
+    return pipeline
 
 
 def _red(

@@ -31,6 +31,8 @@ RUN_MODES: tuple[RunMode, ...] = ("backlog", "stepped", "interrupted")
 """Those that are generated."""
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 PARTITIONS = 2
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+"""The setting that says how many partitions the state of a join and Spark's own sink have."""
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,24 @@ def test_what_cannot_be_red_is_never_run():
     assert all(5 in numbers for numbers in ran)
 
 
+def test_what_was_rejected_is_not_run_again_where_the_bug_always_comes():
+    ran = []
+    found = shrunk(lambda numbers: ran.append(numbers) or {5, 6} <= set(numbers))
+
+    red = [numbers for numbers in ran if {5, 6} <= set(numbers)]
+    assert found.is_minimal
+    assert len(ran) - len(red) == len({numbers for numbers in ran if numbers not in red})
+
+
+def test_one_red_trial_accepts_where_trials_are_dear():
+    ran = []
+    found = shrunk(lambda numbers: ran.append(numbers) or 5 in numbers, is_dear=lambda _numbers: True)
+
+    middle = [numbers for numbers in ran if numbers not in (NUMBERS, found.best)]
+    assert found.best == (5,)
+    assert len(middle) == len(set(middle))
+
+
 def test_a_search_that_was_interrupted_goes_on_without_a_trial_twice():
     cause = {4, 21, 30}
     journal, ran = {}, []

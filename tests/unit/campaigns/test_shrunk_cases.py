@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemark.campaigns.case import Case
+from tidemark.campaigns.case import SHUFFLE_PARTITIONS, Case
 from tidemark.campaigns.random_cases import flush_of, generate, make_contract
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import fault_passes, schedule_of, single_faults
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
-from tidemark.campaigns.shrink.near_finding import guesses, row_of_each, seed_from_the_first_batch
+from tidemark.campaigns.shrink.near_finding import guesses, row_of_each, seed_for
 from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
 from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_history
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
@@ -27,6 +28,7 @@ from tidemark.campaigns.shrink.shrink_campaign import all_passes
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
 from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
+from tidemark.campaigns.shrink.trial_runs import shows_nothing
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
 from tidemark.formats.contract import Bound, JoinKind, Output
@@ -58,7 +60,7 @@ def semi_case(rows=16):
 
 def by_rules(case, signature=LOST, seed=0):
     rules = PredictedBug(signature, SPARK)
-    trials = FlakyTrials(lambda one: rules.shows(one.case) is True, digest_of)
+    trials = FlakyTrials(lambda one: rules.shows(one) is True, digest_of)
     return Shrinker(all_passes(), trials, size_of, seed=seed).shrink(Shrinkable(case))
 
 
@@ -120,8 +122,7 @@ def test_a_real_run_of_a_defect_is_a_case_that_shows_it(name, about):
     rules = PredictedBug(red.signature, SPARK)
 
     assert (red.signature.defect, red.signature.about) == (red.finding.defect, about)
-    assert rules.knows_all
-    assert any(rules.shows(start.case) for start in red.starts)
+    assert any(rules.leads(start) for start in red.starts)
 
 
 def test_batches_are_predicted_as_a_real_backlog_planned_them():
@@ -253,15 +254,31 @@ def injected(component, point, batch):
     )  # fmt: skip
 
 
+def latest(one):
+    """The latest event time of the first slice of each topic."""
+    first = [record for record in one.case.records if record.slice == 0]
+    return {
+        topic: max(json.loads(r.value)["t"] for r in first if r.topic == topic) for topic in one.case.topics
+    }
+
+
+def within(case, number):
+    """The records of a slice, as the first."""
+    return tuple(msgspec.structs.replace(one, slice=0) for one in case.records if one.slice == number)
+
+
 def test_what_a_finding_names_is_tried_before_the_run():
     case = semi_case()
     place = len([one for one in case.records if one.topic == "lefts"]) - 1
     finding = Finding(property="lost_rows", message="", written=[f"lefts/0/{place}"], batch=3)
 
-    tiny, first, *_ = guesses(Shrinkable(case), finding, (), ())
+    tiny, of_keys, first, *_ = guesses(Shrinkable(case), finding, (), ())
 
-    assert len(tiny.case.records) == 4  # the pair, and the latest rows of the first slice
-    assert {one.slice for one in tiny.case.records} == {0, 1}
+    assert len(tiny.case.records) == 3  # the row, and the latest rows of the slice before
+    assert len(of_keys.case.records) == 4  # the pair, and the latest rows of the first slice
+    for one in (tiny, of_keys):
+        assert {one.slice for one in one.case.records} == {0, 1}
+    assert latest(tiny) == latest(Shrinkable(replace(case, records=within(case, 2))))
     keys = [json.loads(one.value)["k0"] for one in first.case.records]
     assert keys.count("z") == 2
     assert len(keys) < len(case.records)
@@ -280,9 +297,31 @@ def test_the_faults_that_hit_the_batch_of_a_finding_are_tried_alone():
     ]
     one = Shrinkable(semi_case(), ("executor@planned", "driver@written"))
 
-    tried = [guess.faults for guess in guesses(one, finding, (), journal)]
+    tried = list(guesses(one, finding, (), journal))
 
-    assert tried == [*[()] * 3, *[("driver@written",)] * 4]
+    killed, alone = ("driver@written",), [len(guess.case.records) for guess in tried]
+    assert [guess.faults for guess in tried] == [killed, *[()] * 4, *[killed] * 8]
+    assert [guess.case.conf.get(SHUFFLE_PARTITIONS) for guess in tried] == [
+        "1",
+        *[None] * 4,
+        *["1"] * 3,
+        *[None] * 5,
+    ]
+    assert alone[0] == min(alone)
+    assert alone[-1] == len(one.case.records)  # the run, with this fault alone, in the batch that it hit
+    [planned] = plan_faults(Random(f"faults-{tried[-1].seed}"), read_schedule(killed[0]), 4)
+    assert planned.batch == 2
+
+
+def test_without_a_fault_in_the_batch_of_a_finding_no_fault_is_tried_first():
+    finding = Finding(property="lost_rows", message="", written=["lefts/0/3"], batch=2)
+    one = Shrinkable(semi_case(), ("driver@written",))
+
+    tried = [
+        guess.faults for guess in guesses(one, finding, (), [injected("driver", CommitPoint.WRITTEN, 3)])
+    ]
+
+    assert tried == [*[()] * 4, *[("driver@written",)] * 9]
 
 
 def test_a_row_of_each_other_sink_partition_of_the_batch_comes_with_the_finding():
@@ -297,15 +336,85 @@ def test_a_row_of_each_other_sink_partition_of_the_batch_comes_with_the_finding(
         for at, (part, batch, right) in enumerate(rows)
     ]  # fmt: skip
     finding = Finding(property="duplicate_rows", message="", written=["lefts/0/0"], read="0/0", batch=7)
+    of_tasks = [
+        msgspec.structs.replace(one, headers=[*one.headers, ("partition", str(one.offset % 2))])
+        for one in output
+    ]
 
     assert row_of_each(output, contract, finding) == ["lefts/0/2", "rights/3/3", "lefts/0/4"]
+    assert row_of_each(of_tasks, contract, finding) == ["lefts/0/3", "rights/4/4"]  # by task, not by topic
 
 
 def test_a_fault_alone_comes_as_early_as_it_can_however_small_the_run_becomes():
-    seed = seed_from_the_first_batch("driver@written")
+    seed = seed_for("driver@written", 1)
 
     drawn = {
         plan_faults(Random(f"faults-{seed}"), read_schedule("driver@written"), few)[0].batch
         for few in range(2, 31)
     }
     assert drawn == {1}
+
+
+AGAIN = BugSignature("duplicate_rows", None, "inner", "a pair")
+
+
+def doubled_case(pairs=12, slices=3, fault="driver@written"):
+    """An inner join of pairs, one a minute, in a query with one sink partition, under a fault."""
+    contract = make_contract("pairs", JoinKind.INNER, Bound(-1_000, 1_000))
+    each = pairs // slices
+    records = [
+        record(topic, f"k{at}", 60 * at, at // each) for at in range(pairs) for topic in ("lefts", "rights")
+    ]
+    case = Case(
+        "pairs", contract, tuple(records), flush_of(contract), mode="followed", partitions=1,
+        conf={SHUFFLE_PARTITIONS: "1"},
+    )  # fmt: skip
+    return Shrinkable(case, (fault,))
+
+
+def test_rows_that_come_again_are_of_a_batch_that_a_fault_can_hit():
+    rules, one = PredictedBug(AGAIN, SPARK), doubled_case()
+    case = one.case
+    first = replace(case, records=tuple(record for record in case.records if record.slice == 0))
+    lefts = replace(case, records=tuple(record for record in case.records if record.topic == "lefts"))
+    last = [record for record in case.records if record.slice == 0 or record == case.records[-1]]
+
+    assert rules.leads(one)
+    assert rules.shows(doubled_case(fault="executor@planned"))
+    for nothing in (first, lefts, replace(case, records=tuple(last))):
+        assert not rules.may_show(replace(one, case=nothing))
+    assert not rules.may_show(doubled_case(fault="driver@no-data"))
+    assert rules.may_show(replace(one, faults=()))  # nobody knows
+
+
+def test_a_batch_with_fewer_rows_than_sink_partitions_is_never_at_written():
+    rules, one = PredictedBug(AGAIN, SPARK), doubled_case(pairs=3)
+
+    assert rules.may_show(one)
+    assert not rules.may_show(replace(one, case=replace(one.case, conf={})))
+
+
+def test_under_a_fault_the_rules_leave_a_pair_and_what_makes_a_batch_before_it():
+    rules, one = PredictedBug(AGAIN, SPARK), doubled_case()
+    trials = FlakyTrials(lambda one: rules.shows(one) is True, digest_of)
+
+    found = Shrinker(all_passes(), trials, size_of).shrink(one).best
+
+    assert found.faults == ("driver@written",)
+    assert len(found.case.records) == 3
+    assert found.case.slices == 2
+    assert found.case.conf == {SHUFFLE_PARTITIONS: "1"}
+
+
+def test_a_run_whose_fault_was_not_injected_is_neither_red_nor_green():
+    done = injected(FaultComponent.DRIVER, CommitPoint.WRITTEN, 1)
+    missed = msgspec.structs.replace(done, injected=False)
+    known = judge(RunDirectory(EVIDENCE / "inner"))
+
+    def told(outcome, *faults):
+        return shows_nothing(msgspec.structs.replace(known, verdict=outcome), faults)
+
+    assert told("UNKNOWN", done, missed)
+    assert not told("UNKNOWN", done)  # for another reason
+    assert not told("INVALID", missed)
+    assert not told("VALID", done)

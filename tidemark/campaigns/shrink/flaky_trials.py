@@ -2,9 +2,9 @@
 
 Free of I/O but for what its caller hands in. A red trial is certain, because the bug was seen; a green one is not. So
 the first run is repeated for its rate; a candidate is rejected after so many green trials in a row that one as red as
-the first would hardly give them (one, if the first was always red), and accepted after two or three red ones. Each
-trial is remembered by the candidate's digest and its number, so that no trial is run twice, not even by another process
-that reads the journal.
+the first would hardly give them (one, if the first was always red; then it is never asked for again), and accepted
+after two or three red ones, or one where trials are dear. Each trial is remembered by the candidate's digest and its
+number, so that no trial is run twice, not even by another process that reads the journal.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Measured:
 class FlakyTrials(Generic[Candidate]):
     """``run`` is one trial, ``digest`` names a candidate by its content, ``possible`` says whether it can be
     red at all: if not, nothing is run. ``outcomes`` are those of earlier trials by digest, ``ended``
-    hears of each new one. ``is_over`` tells when the time is over.
+    hears of each new one. ``is_over`` tells when the time is over, ``is_dear`` of which candidates one red trial has to
+    do, if the first run was always red.
     """
 
     run: Callable[[Candidate], bool]
@@ -64,6 +65,7 @@ class FlakyTrials(Generic[Candidate]):
     outcomes: dict[str, list[bool]] = field(default_factory=dict)
     ended: Callable[[str, bool], None] = lambda _digest, _red: None
     is_over: Callable[[], bool] = lambda: False
+    is_dear: Callable[[Candidate], bool] = lambda _candidate: False
     first: Measured | None = field(default=None, init=False)
     trials: int = field(default=0, init=False)
     told: int = field(default=0, init=False)
@@ -72,6 +74,7 @@ class FlakyTrials(Generic[Candidate]):
         self._asked: Counter[str] = Counter()
         self._impossible: dict[str, bool] = {}
         self._refuted: set[str] = set()
+        self._rejected: set[str] = set()
         self._unlimited = False
 
     def measure(self, first: Candidate) -> Measured:
@@ -94,12 +97,15 @@ class FlakyTrials(Generic[Candidate]):
         return max(1, min(MOST_TRIALS, math.ceil(wanted)))
 
     def accepts(self, candidate: Candidate) -> bool:
-        """Whether a candidate shows the bug: two red trials, three where the first run is flaky."""
-        digest = self.digest(candidate)
-        if digest in self._refuted or not self._can_be_red(digest, candidate):
+        """Whether a candidate shows the bug: two red trials, three where the first run is flaky, one of a dear one."""
+        digest, is_flaky = self.digest(candidate), self.first is not None and self.first.is_flaky
+        if digest in self._refuted | self._rejected or not self._can_be_red(digest, candidate):
             return False
-        wanted = 3 if self.first is not None and self.first.is_flaky else 2
-        return all(self._is_red_in_time(candidate) for _ in range(wanted))
+        wanted = 3 if is_flaky else 1 if self.is_dear(candidate) else 2
+        is_red = all(self._is_red_in_time(candidate) for _ in range(wanted))
+        if not is_red and not is_flaky:
+            self._rejected.add(digest)
+        return is_red
 
     def is_red_once(self, candidate: Candidate) -> bool:
         """Whether a candidate shows the bug in one trial, or as many as the first run's rate asks for."""

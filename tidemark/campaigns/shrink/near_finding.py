@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from tidemark.campaigns.case import SHUFFLE_PARTITIONS
 from tidemark.campaigns.shrink.predicted_batches import with_offsets
 from tidemark.campaigns.shrink.record_passes import key_of, renumbered
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, fields_in, times_of
@@ -31,51 +32,88 @@ LARGE = 5_000
 def guesses(
     as_read: Shrinkable, finding: Finding, written_with: Iterable[str], injected: Sequence[Fault]
 ) -> Iterator[Shrinkable]:
-    """Smaller starts, the smallest first.
+    """Smaller starts, the likeliest first.
 
     ``as_read`` is the case with the batches that were read as its slices, ``written_with`` are the input records
     (``topic/partition/offset``) of a row of each other sink partition of the finding's batch (:func:`row_of_each`),
-    ``injected`` the faults of the run. With faults: first without any, then with those that hit the batch of the
-    finding, each alone.
+    ``injected`` the faults of the run. With faults: without any, and with those that hit the batch of the finding, each
+    alone; where one did, the smallest with it comes first of all.
     """
-    records = as_read.case.records
-    named = _named(records, {*finding.written, *written_with})
-    if not named:
-        small, last = [], as_read.case.slices - 1
-    else:
-        last = max(records[at].slice for at in named)
-        contract = as_read.case.contract
-        keys = {key_of(records[at], contract) for at in named}
-        own = {at for at, record in enumerate(records) if key_of(record, contract) in keys}
-        latest = _latest(as_read)
-        first = {at for at in latest if records[at].slice == records[0].slice}
-        near = _only(as_read, _as_many_in_each(records, own | latest))
-        small = [_without_gaps(_only(as_read, own | first)), _until(near, last), near]
+    small = _small(as_read, finding.written)
     if not as_read.faults:
         yield from small
         return
+    hits = _faults_at(finding, injected, _last_named(as_read, finding))
+    alone = [(fault, word) for fault in hits if (word := _word(fault)) in as_read.faults]
+    likely = [one for _, word in alone for one in _in_one_sink_partition(small, word)]
+    if likely and hits[0].batch == finding.batch:
+        yield likely.pop(0)
     yield from (replace(one, faults=()) for one in small)
-    for fault in dict.fromkeys(_faults_at(finding, injected, last)):
-        if fault in as_read.faults:
-            seed = seed_from_the_first_batch(fault)
-            yield from (replace(one, faults=(fault,), seed=seed) for one in small)
-            yield replace(as_read, faults=(fault,))
+    yield from likely
+    for fault, word in alone:
+        first = seed_for(word, 1)
+        beside = _small(as_read, {*finding.written, *written_with})
+        yield from (replace(one, faults=(word,), seed=first) for one in beside)
+        yield replace(as_read, faults=(word,), seed=_seed_of_same_batch(as_read, fault, word))
+
+
+def _small(as_read: Shrinkable, places: Collection[str]) -> list[Shrinkable]:
+    """Few of the records, those in these places among them: the smallest first; none if there are no such records.
+
+    The rows themselves, with what moved the watermarks in the slice before the last of them; all rows of their keys,
+    with what moved them first; and these with what moved them in each slice.
+    """
+    records = as_read.case.records
+    named = _named(records, places)
+    if not named:
+        return []
+    contract, last = as_read.case.contract, max(records[at].slice for at in named)
+    keys = {key_of(records[at], contract) for at in named}
+    own = {at for at, record in enumerate(records) if key_of(record, contract) in keys}
+    latest = _latest(as_read)
+    before = {at for at in latest if records[at].slice == last - 1}
+    first = {at for at in latest if records[at].slice == records[0].slice}
+    near = _only(as_read, _as_many_in_each(records, own | latest))
+    few = [_without_gaps(_only(as_read, chosen)) for chosen in (named | before, own | first)]
+    return [*few[: 1 + (few[0] != few[1])], _until(near, last), near]
+
+
+def _last_named(as_read: Shrinkable, finding: Finding) -> int:
+    """The last slice of which a finding names a record, or else the last of all."""
+    records = as_read.case.records
+    named = _named(records, finding.written)
+    return max((records[at].slice for at in named), default=as_read.case.slices - 1)
+
+
+def _in_one_sink_partition(small: Iterable[Shrinkable], word: str) -> Iterator[Shrinkable]:
+    """Starts with one fault, of a query with one sink partition.
+
+    A driver is killed at ``written`` only in a batch with rows in each sink partition: in one of one, one row does.
+    """
+    for one in small:
+        case = replace(one.case, conf={**one.case.conf, SHUFFLE_PARTITIONS: "1"})
+        yield replace(one, case=case, faults=(word,), seed=seed_for(word, 1))
+
+
+def _seed_of_same_batch(as_read: Shrinkable, fault: Fault, word: str) -> int:
+    """The seed with which a fault alone comes in the batch that it hit, as far as a run of so many slices has one."""
+    case = as_read.case
+    batches = case.slices + (0 if case.pace == "backlog" else case.slices // 2)
+    return seed_for(word, min(fault.batch or 1, max(batches - 1, 1)), range(batches, batches + 1))
 
 
 @functools.cache
-def seed_from_the_first_batch(fault: str) -> int:
-    """A seed with which a fault alone is tried from batch 1 on, however many batches a run of up to 30 has.
+def seed_for(fault: str, batch: int, batches: range = range(2, 31)) -> int:
+    """A seed with which a fault alone is tried from a batch on, however many of ``batches`` a run has.
 
     The seed of the run may draw a later batch than that of the few rows, and then nothing is injected.
     """
     specs = read_schedule(fault)
 
-    def is_first(seed: int, batches: int) -> bool:
-        return plan_faults(random.Random(f"faults-{seed}"), specs, batches)[0].batch == 1
+    def is_there(seed: int, many: int) -> bool:
+        return plan_faults(random.Random(f"faults-{seed}"), specs, many)[0].batch == batch
 
-    return next(
-        seed for seed in itertools.count(1) if all(is_first(seed, batches) for batches in range(2, 31))
-    )
+    return next(seed for seed in itertools.count(1) if all(is_there(seed, many) for many in batches))
 
 
 def row_of_each(output: Iterable[OutputRecord], contract: Contract, finding: Finding) -> list[str]:
@@ -85,17 +123,26 @@ def row_of_each(output: Iterable[OutputRecord], contract: Contract, finding: Fin
     its input records there is none.
     """
     sides = ((contract.left, contract.output.left_ref), (contract.right, contract.output.right_ref))
-    own = None if finding.read is None else int(finding.read.partition("/")[0])
-    found = dict[int, list[str]]()
-    for record in output:
-        if record.partition in {own, *found} or record.header("batch") != str(finding.batch):
+    rows = [record for record in output if record.header("batch") == str(finding.batch)]
+    own = {
+        _sink_partition(record) for record in rows if f"{record.partition}/{record.offset}" == finding.read
+    }
+    found = dict[str, list[str]]()
+    for record in rows:
+        partition = _sink_partition(record)
+        if partition in {*own, *found}:
             continue
         fields = fields_in(record.value) or {}
         refs = [(side.topic, *map(fields.get, ref)) for side, ref in sides if ref is not None]
         named = [f"{topic}/{part}/{at}" for topic, part, at in refs if part is not None and at is not None]
         if named:
-            found[record.partition] = named
+            found[partition] = named
     return [place for named in found.values() for place in named]
+
+
+def _sink_partition(record: OutputRecord) -> str:
+    """The partition of the sink that wrote a row: its task's, whatever partition of the topic the row is in."""
+    return record.header("partition") or f"of the topic: {record.partition}"
 
 
 def _named(records: Sequence[Record], places: Collection[str]) -> set[int]:
@@ -148,13 +195,19 @@ def _until(one: Shrinkable, last: int) -> Shrinkable:
     return one.with_records(tuple(record for record in one.case.records if record.slice <= last))
 
 
-def _faults_at(finding: Finding, injected: Sequence[Fault], last: int) -> list[str]:
-    """The faults that hit the batch of the finding's output, or else those from the last batch on that it names."""
+def _faults_at(finding: Finding, injected: Sequence[Fault], last: int) -> list[Fault]:
+    """The faults that hit the batch of the finding's output, or else those from the last batch on that it names.
+
+    Of one word the first alone.
+    """
     done = [fault for fault in injected if fault.injected and fault.batch is not None]
     near = [fault for fault in done if fault.batch == finding.batch] or [
         fault for fault in done if fault.batch is not None and fault.batch >= last
     ]
-    return [_word(fault) for fault in near]
+    found = dict[str, Fault]()
+    for fault in near:
+        found.setdefault(_word(fault), fault)
+    return list(found.values())
 
 
 def _word(fault: Fault) -> str:

@@ -1,8 +1,8 @@
 """Makes a red run smaller: the search, its trials and its journal, and what is left on disk.
 
-First, where Spark's rules say of any case whether it shows the bug (a known defect), the case is made smaller by these
-alone, which starts nothing; what they give counts only if real runs show the bug in it. Then the search goes on with
-real runs, of which the rules only save those that cannot show it.
+First, where Spark's rules say of any case whether it shows the bug (a known defect, a row that comes again under a
+fault), the case is made smaller by these alone, which starts nothing; what they give counts only if real runs show the
+bug in it. Then the search goes on with real runs, of which the rules only save those that cannot show it.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkR
             journal.outcomes,
             lambda digest, was_red: journal.add(JournalledTrial(digest, was_red, round(runs.last_s, 3))),
             lambda: time.monotonic() - begin_s > options.budget_s,
+            is_dear=lambda one: bool(one.faults),
         )
         start = _first_red(red, trials)
         options.progress(f"{size_of(start)}; how often the run shows the bug")
@@ -114,9 +115,11 @@ def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkR
             raise _not_again(red)
         shrunk = replace(shrunk, best=_in_order(shrunk.best, spark, trials))
         search.tries("what matters")
-        matters = what_matters(shrunk.best, trials, variations_of(shrunk.best))
+        # Under faults a run takes too long for one of each value of each field.
+        variations = () if shrunk.best.faults else variations_of(shrunk.best)
+        matters = what_matters(shrunk.best, trials, variations)
         smallest = options.folder / "smallest"
-        if not runs.run(shrunk.best) and not runs.run(shrunk.best):
+        if not (runs.shows(shrunk.best) or runs.run(shrunk.best) or runs.run(shrunk.best)):
             options.say("the last run of the smallest did not show the bug; its rate says how often it does")
         shutil.rmtree(smallest, ignore_errors=True)
         shutil.move(runs.trial, smallest)
@@ -128,9 +131,9 @@ def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkR
 
 def _in_order(best: Shrinkable, spark: str, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
     """The smallest for people: slices numbered by the batches that read them, sentinels behind all, if it is red so."""
-    if best.faults:
-        return best
-    case = with_flush_behind(best.case)
+    case = (
+        best.case if best.faults else with_flush_behind(best.case)
+    )  # a run with faults has its own sentinels
     history = predicted_history(case, spark)
     if history is not None and case.mode == "backlog":
         batches = sorted(set(history.rows.batch[: history.rows.first_sentinel]))
@@ -207,16 +210,24 @@ def _not_again(red: RedRun) -> UsageError:
 def _by_rules_alone(
     start: Shrinkable, rules: PredictedBug, trials: FlakyTrials[Shrinkable], options: ShrinkOptions
 ) -> Shrinkable:
-    """What Spark's rules make of the start, if they say of any case whether it shows the bug, and are right."""
-    if not (rules.knows_all and rules.is_trusted and rules.shows(start.case)):
+    """What Spark's rules make of the start, if they lead, and real runs show the bug in it.
+
+    They know no program and no sink: if the bug is gone without these, they are kept.
+    """
+    if not rules.leads(start):
         return start
     end_s = time.monotonic() + options.budget_s * PREDICTED_SHARE
-    predicted = FlakyTrials[Shrinkable](
-        lambda one: rules.shows(one.case) is True, digest_of, is_over=lambda: time.monotonic() > end_s
-    )
     options.progress(f"{size_of(start)}; by Spark's rules, without a run")
-    found = Shrinker(all_passes(), predicted, size_of, seed=options.seed).shrink(start)
-    if found is None or found.best == start:
-        return start
-    options.say(f"by Spark's rules alone: {size_of(found.best)}")
-    return found.best if trials.accepts(found.best) and rules.is_trusted else start
+    for passes in (all_passes(), [*fault_passes(), *coarse_passes(), *record_passes()]):
+        predicted = FlakyTrials[Shrinkable](
+            lambda one: rules.shows(one) is True and one.case.sink == start.case.sink,
+            digest_of,
+            is_over=lambda: time.monotonic() > end_s,
+        )
+        found = Shrinker(passes, predicted, size_of, seed=options.seed).shrink(start)
+        if found is None or found.best == start:
+            return start
+        options.say(f"by Spark's rules alone: {size_of(found.best)}")
+        if trials.accepts(found.best) and (found.best.faults or rules.is_trusted):
+            return found.best
+    return start

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -20,16 +21,26 @@ from tidemark.campaigns.shrink.case_files import pipeline_of, write_best
 from tidemark.campaigns.shrink.fault_passes import schedule_of
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.red_run import RedRun
-from tidemark.campaigns.shrink.shrinkable import Shrinkable
+from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.errors import PipelineFailed, TidemarkError, UsageError
 from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, run_pipeline
 from tidemark.stack import DRIVER, POWERS, Stack
 
 FAILURES = 3
 """So many failures of the testbed in a row end the search: one or two may come of a candidate that stops a program."""
+
+
+def shows_nothing(verdict: Verdict, faults: Sequence[Fault]) -> bool:
+    """Whether a run is neither red nor green: nothing is wrong, and a fault was not injected.
+
+    On a busy machine a batch may be over before the injector has looked at it; where few rows are left, no other batch
+    follows in which it could be tried again.
+    """
+    return verdict.verdict == "UNKNOWN" and not all(fault.injected for fault in faults)
 
 
 class TrialRuns:
@@ -50,6 +61,7 @@ class TrialRuns:
         self._warm: WarmDriver | None = None
         self._of_warm = ExitStack()
         self._failures = 0
+        self._shown = ""
         if red.faults and "processes" not in POWERS[stack.spec.backend]:
             raise UsageError(
                 f"the run had the faults {', '.join(red.faults)}, and the stack is {stack.spec.backend}",
@@ -73,7 +85,7 @@ class TrialRuns:
 
     def run(self, candidate: Shrinkable) -> bool:
         """One trial: whether the run of a candidate shows the bug. A query that fails does not."""
-        start_s = time.monotonic()
+        start_s, self._shown = time.monotonic(), ""
         shutil.rmtree(self.trial, ignore_errors=True)
         try:
             verdict = self._under_faults(candidate) if candidate.faults else self._on_warm_driver(candidate)
@@ -89,7 +101,13 @@ class TrialRuns:
         finally:
             self.last_s = time.monotonic() - start_s
         self._failures = 0
-        return self._red.signature in signatures_in(verdict, candidate.case.contract)
+        is_red = self._red.signature in signatures_in(verdict, candidate.case.contract)
+        self._shown = digest_of(candidate) if is_red else ""
+        return is_red
+
+    def shows(self, candidate: Shrinkable) -> bool:
+        """Whether the evidence of the last trial is of this candidate, and shows the bug."""
+        return self._shown == digest_of(candidate)
 
     def _on_warm_driver(self, candidate: Shrinkable) -> Verdict:
         if self._warm is None:
@@ -101,6 +119,15 @@ class TrialRuns:
         return verdict
 
     def _under_faults(self, candidate: Shrinkable) -> Verdict:
+        """The run of a candidate under its faults; run once more if that shows nothing, and should."""
+        verdict = self._run_under_faults(candidate)
+        faults = RunDirectory(self.trial).faults()
+        if shows_nothing(verdict, faults) and self._rules.shows(candidate):
+            shutil.rmtree(self.trial)
+            verdict = self._run_under_faults(candidate)
+        return verdict
+
+    def _run_under_faults(self, candidate: Shrinkable) -> Verdict:
         """An ordinary run on the search's own driver; what it left dead is started again."""
         self._end_warm()
         self._stack.start(self._driver)
