@@ -3,8 +3,8 @@
 Items: a run of the bundled left semi join, one of 100,000 rows, and one under thirteen faults; the case of each known
 defect of a single join, padded with 500 rows that have nothing to do with it; the first seed of the fuzz that shows
 each known defect; and each mutant of a pipeline, on its first join. Each item is run, and what is found is made
-smaller; the ``test_NAME.py`` and the ``repro.py`` that come of it are run, too, and have to be red, and the test green
-once the pipeline is repaired.
+smaller; the ``test_NAME.py`` and the ``repro.py`` that come of it are run, too, and have to be red, the test green once
+the pipeline is repaired, and the program green on a Spark that does not have the defect, if there is one.
 
 Words select items by name. What becomes of an item is kept in ``tests/results/shrunk.jsonl``; ``--resume`` runs those
 that are not there. ``tests/results/SHRUNK.md`` is made of all that are, after each item.
@@ -18,11 +18,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from tests.plain_programs import FAILED, answer_of
 from tests.shrunk.red_items import ShrunkItem, items
-from tests.shrunk.shrunk_table import ShrunkLine, document, read_lines, write_lines
+from tests.shrunk.shrunk_table import NONE, ShrunkLine, document, read_lines, write_lines
+from tests.shrunk.unaffected_spark import is_as_known, outcome_elsewhere
 from tidemark import paths
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, ShrunkRun, shrink_red_run
 from tidemark.campaigns.shrink.shrunk_files import write_shrunk
@@ -32,7 +35,6 @@ from tidemark.stack import Stack, lease, spec_to_lease
 RESULTS = paths.root() / "tests" / "results"
 DOCUMENT, LINES = RESULTS / "SHRUNK.md", RESULTS / "shrunk.jsonl"
 PROGRAM_S = 300
-NONE = "—"
 
 
 def shrunk(item: ShrunkItem, stack: Stack, folder: Path) -> ShrunkLine:
@@ -68,6 +70,7 @@ def _line(item: ShrunkItem, found: ShrunkRun, folder: Path, stack: Stack) -> Shr
         test=outcome_of_test(folder),
         repaired=outcome_when_repaired(item, folder),
         repro=outcome_of_repro(folder),
+        other_spark=outcome_elsewhere(signature.defect, folder / "repro.py", PROGRAM_S),
         versions=dict(stack.versions),
     )
 
@@ -86,6 +89,8 @@ def _problems(item: ShrunkItem, line: ShrunkLine) -> list[str]:
         ("repro.py", line.repro, "red"),
     )
     found += [f"{name}: {said}" for name, said, right in wanted if said not in (NONE, right)]
+    if not is_as_known(line.other_spark):
+        found.append(f"repro.py is {line.other_spark}")
     return found
 
 
@@ -94,9 +99,13 @@ def outcome_of_test(folder: Path) -> str:
     if not (tests := list(folder.glob("test_*.py"))):
         return NONE
     words = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), str(tests[0])]
-    done = _run([*words, "-p", "no:cacheprovider", "-p", "no:xdist"])
+    words += ["-p", "no:cacheprovider", "-p", "no:xdist"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"{FAILED}: it did not end within {PROGRAM_S} s"
     if done.returncode not in (0, 1) or (done.returncode == 1 and "findings" not in done.stdout):
-        return f"failed: {(done.stdout + done.stderr).strip().splitlines()[-1:]}"
+        return f"{FAILED}: {(done.stdout + done.stderr).strip().splitlines()[-1:]}"
     return "red" if done.returncode else "green"
 
 
@@ -116,14 +125,8 @@ def outcome_of_repro(folder: Path) -> str:
     """What the program does: red, green, or what went wrong; a dash if there is none."""
     if not (folder / "repro.py").is_file():
         return NONE
-    done = _run([sys.executable, str(folder / "repro.py")])
-    if "expected:" not in done.stdout:
-        return f"failed: {done.stderr.strip().splitlines()[-1:]}"
-    return "red" if done.returncode == 1 else "green"
-
-
-def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    found = answer_of(folder / "repro.py", Path(sys.executable), PROGRAM_S)
+    return f"{FAILED}: {found.end.splitlines()[-1:]}" if found.answer == FAILED else found.answer
 
 
 def main() -> int:
@@ -138,10 +141,9 @@ def main() -> int:
         every = list(items(stack.versions["spark"]))
         names = [item.name for item in every]
         for number, item in enumerate(every):
-            lines = read_lines(LINES)
             if args.words and not any(word in item.name for word in args.words):
                 continue
-            if args.resume and item.name in lines:
+            if args.resume and item.name in read_lines(LINES):
                 continue
             print(f"{item.name} …", flush=True)
             try:
@@ -152,12 +154,16 @@ def main() -> int:
                 continue
             failed = failed or bool(line.problems)
             print(f"{line.rows} rows, {line.seconds:.0f} s, {line.problems or 'as it must be'}", flush=True)
-            lines[item.name] = line
-            kept = [lines[name] for name in names if name in lines]
-            write_lines(LINES, kept)
-            missing = [name for name in names if name not in lines]
-            DOCUMENT.write_text(document(kept, missing), encoding="utf-8")
+            _keep(line, names)
     return int(failed)
+
+
+def _keep(line: ShrunkLine, names: Sequence[str]) -> None:
+    """Add a line to those that are there by now: another process may have added some, too."""
+    lines = {**read_lines(LINES), line.name: line}
+    kept = [lines[name] for name in names if name in lines]
+    write_lines(LINES, kept)
+    DOCUMENT.write_text(document(kept, [name for name in names if name not in lines]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding
 from tidemark.campaigns.shrink.fault_passes import fault_passes, schedule_of, single_faults
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
 from tidemark.campaigns.shrink.near_finding import guesses, row_of_each, seed_from_the_first_batch
-from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
+from tidemark.campaigns.shrink.plain_spark import is_seen_in_rows, plain_program, why_not_plain
 from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_history
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.record_passes import variations_of
@@ -29,7 +30,7 @@ from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
-from tidemark.formats.contract import Bound, JoinKind, Output
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output
 from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Record
@@ -225,6 +226,32 @@ def test_a_program_of_plain_pyspark_has_the_batches_and_the_right_rows(tmp_path)
     assert len(values["STARTS"]) == 2  # the flush begins the query anew
     assert values["EXPECTED"]
     assert "tidemark" not in program
+
+
+@pytest.mark.parametrize(("name", "seen"), [("defect_left_semi_same_batch", True), ("inner", False)])
+def test_a_program_is_written_only_where_other_rows_came_than_are_right(name, seen):
+    run = RunDirectory(EVIDENCE / name)
+
+    assert is_seen_in_rows(Contract.from_json(run.manifest.contract), run) is seen
+
+
+def test_a_program_is_told_the_ids_of_sentinels_also_where_they_are_numbers():
+    case = semi_case(4)
+    numbered = [replace_id(one, 900 + at) for at, one in enumerate(case.flush)]
+    case = replace(case, flush=tuple(numbered))
+    history = predicted_history(case, SPARK)
+
+    program = plain_program(
+        case.contract, {}, PredictedRun(case, SPARK, [one.plan for one in history.batches]), ""
+    )
+
+    said = next(line for line in program.splitlines() if line.startswith("SENTINELS"))
+    left, right = ast.literal_eval(said.removeprefix("SENTINELS = "))
+    assert sorted([*left, *right]) == [str(900 + at) for at in range(len(numbered))]
+
+
+def replace_id(record, identity):
+    return msgspec.structs.replace(record, value=json.dumps({**json.loads(record.value), "id": identity}))
 
 
 def test_faults_are_left_out_one_by_one_and_become_simple():

@@ -21,7 +21,7 @@ from tidemark.campaigns.case import Case
 from tidemark.campaigns.shrink.bug_signature import signature_of
 from tidemark.campaigns.shrink.case_files import AS_A_RUN, pipeline_of, write_best
 from tidemark.campaigns.shrink.fault_passes import schedule_of
-from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
+from tidemark.campaigns.shrink.plain_spark import is_seen_in_rows, plain_program, why_not_plain
 from tidemark.campaigns.shrink.shrink_campaign import ShrunkRun
 from tidemark.oracle import Verdict
 from tidemark.oracle.findings import Finding
@@ -59,7 +59,10 @@ def _why_not_plain(found: ShrunkRun) -> str:
     best = found.shrunk.best
     if best.faults:
         return f"the bug needs the fault {schedule_of(best.faults)}, which a program with files for its input has not"
-    return why_not_plain(best.case.contract, best.case.pipeline)
+    why_not = why_not_plain(best.case.contract, best.case.pipeline)
+    if why_not or is_seen_in_rows(best.case.contract, found.smallest):
+        return why_not
+    return f"the rows that come are right, and a program that compares rows does not show {found.signature.property}"
 
 
 def as_json(found: ShrunkRun) -> dict[str, Any]:
