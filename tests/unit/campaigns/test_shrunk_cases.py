@@ -24,10 +24,11 @@ from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.record_passes import variations_of
 from tidemark.campaigns.shrink.red_run import read_red_run
-from tidemark.campaigns.shrink.shrink_campaign import all_passes
+from tidemark.campaigns.shrink.shrink_campaign import all_passes, predictable_passes
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
 from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
+from tidemark.campaigns.state_stores import PROVIDER
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
 from tidemark.formats.contract import Bound, Contract, JoinKind, Output
@@ -36,6 +37,7 @@ from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultCompon
 from tidemark.formats.trace import Record
 from tidemark.oracle import judge
 from tidemark.oracle.findings import Finding
+from tidemark.oracle.spark.known_defects import ROCKSDB
 
 EVIDENCE = Path(__file__).parents[2] / "golden" / "evidence"
 SPARK = "4.2.0"
@@ -60,7 +62,7 @@ def semi_case(rows=16):
 def by_rules(case, signature=LOST, seed=0):
     rules = PredictedBug(signature, SPARK)
     trials = FlakyTrials(lambda one: rules.shows(one.case) is True, digest_of)
-    return Shrinker(all_passes(), trials, size_of, seed=seed).shrink(Shrinkable(case))
+    return Shrinker(predictable_passes(), trials, size_of, seed=seed).shrink(Shrinkable(case))
 
 
 def test_a_known_defect_becomes_as_small_as_it_can_be():
@@ -73,6 +75,13 @@ def test_a_known_defect_becomes_as_small_as_it_can_be():
     assert case.contract.bound == Bound(0, 0)
     assert [json.loads(one.value)["id"] for one in case.records if one.topic == "lefts"] == ["L1", "L2"]
     assert all(json.loads(one.value)["t"].endswith(":00Z") for one in case.records), case.records
+
+
+def test_settings_are_left_out_by_real_runs_alone():
+    """Spark refuses some settings without others, and rules cannot say so."""
+    conf = {PROVIDER: ROCKSDB}
+
+    assert by_rules(replace(semi_case(), conf=conf)).best.case.conf == conf
 
 
 @settings(max_examples=10)
