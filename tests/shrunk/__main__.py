@@ -29,7 +29,7 @@ from tests.shrunk.unaffected_spark import is_as_known, outcome_elsewhere
 from tidemark import paths
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, ShrunkRun, shrink_red_run
 from tidemark.campaigns.shrink.shrunk_files import write_shrunk
-from tidemark.errors import TidemarkError
+from tidemark.errors import EXIT_INTERRUPTED, TidemarkError
 from tidemark.stack import Stack, lease, spec_to_lease
 
 RESULTS = paths.root() / "tests" / "results"
@@ -130,12 +130,21 @@ def outcome_of_repro(folder: Path) -> str:
 
 
 def main() -> int:
-    """Returns 1 if an item is not red, or is not made as small as it must be."""
+    """Returns 1 if an item is not red, or is not made as small as it must be; 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m tests.shrunk", description=__doc__)
     parser.add_argument("words", nargs="*", help="items whose name has one of these words; default: all")
     parser.add_argument("--resume", action="store_true", help="run only the items that have no result yet")
     parser.add_argument("--folder", type=Path, default=paths.runs_dir() / "shrunk", help="where results go")
     args = parser.parse_args()
+    try:
+        return int(_run(args))
+    except KeyboardInterrupt:
+        print(f"interrupted: what was run is in {LINES}; --resume runs what is not there", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(args: argparse.Namespace) -> bool:
+    """Run the items that are asked for; whether one is not as it was asked for."""
     base, failed = args.folder / time.strftime("%Y%m%d-%H%M%S"), False
     with lease(spec_to_lease(None)) as stack:
         every = list(items(stack.versions["spark"]))
@@ -155,7 +164,7 @@ def main() -> int:
             failed = failed or bool(line.problems)
             print(f"{line.rows} rows, {line.seconds:.0f} s, {line.problems or 'as it must be'}", flush=True)
             _keep(line, names)
-    return int(failed)
+    return failed
 
 
 def _keep(line: ShrunkLine, names: Sequence[str]) -> None:
