@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tidemark.campaigns.case import Case
 from tidemark.campaigns.random_cases import flush_of, generate, make_contract
-from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.bug_signature import OF_A_SENTINEL, BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import fault_passes, schedule_of, single_faults
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
 from tidemark.campaigns.shrink.near_finding import guesses, row_of_each, seed_from_the_first_batch
@@ -31,7 +31,7 @@ from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJourna
 from tidemark.campaigns.state_stores import PROVIDER
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
-from tidemark.formats.contract import Bound, Contract, JoinKind, Output
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Term
 from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Record
@@ -167,14 +167,42 @@ def test_a_row_that_is_not_owed_cannot_be_lost():
     assert not rules.may_show(Shrinkable(replace(case, records=records[1:])))
 
 
+def test_the_bug_of_a_sentinel_is_not_that_of_a_row():
+    """Of a condition that bounds the state the NULL rows of sentinels never come either."""
+    run = RunDirectory(EVIDENCE / "defect_condition_bound")
+    case, [finding, *_] = read_red_run(run.path).starts[0].case, judge(run).findings
+    behind = sum(one.topic == case.topics[0] for one in case.records)
+    named = msgspec.structs.replace(finding, written=[f"{case.topics[0]}/0/{behind}"])
+
+    of_row, of_sentinel = (signature_of(one, case.contract, case.records) for one in (finding, named))
+
+    assert of_row.about == "a NULL row of the left side"
+    assert of_sentinel.about == "a NULL row of the left side, of a sentinel"
+
+
+def test_rules_do_not_take_a_sentinel_for_a_row_that_shows_the_bug():
+    plain = make_contract("bounded", JoinKind.LEFT_OUTER, Bound(0, 0))
+    contract = replace(plain, condition=(Term(">", left="n", value=2),))
+    unread = Record(topic="lefts", value='{"id": "l1"}', arrival_ms=1)
+    case = Case("bounded", contract, (unread,), flush_of(contract, rounds=2), partitions=1)
+    of_row = BugSignature(
+        "missing_nulls", "condition-bounds-the-state", "left_outer", "a NULL row of the left side"
+    )
+
+    of_sentinel = replace(of_row, about=f"{of_row.about}{OF_A_SENTINEL}")
+
+    assert PredictedBug(of_sentinel, SPARK).shows(case)
+    assert PredictedBug(of_row, SPARK).shows(case) is False
+
+
 def test_the_finding_with_a_number_is_chosen_and_one_that_is_not_there_is_refused():
     run = RunDirectory(EVIDENCE / "defect_null_keys")
-    verdict, contract = judge(run), read_red_run(run.path).starts[0].case.contract
+    verdict, case = judge(run), read_red_run(run.path).starts[0].case
 
     chosen = [chosen_finding(verdict, number) for number in range(1, len(verdict.findings) + 1)]
     assert chosen == verdict.findings
     assert chosen_finding(verdict, None) == verdict.findings[0]
-    assert len({signature_of(one, contract) for one in chosen}) == 3
+    assert len({signature_of(one, case.contract, case.records) for one in chosen}) == 3
     with pytest.raises(UsageError, match="there is no finding 9"):
         chosen_finding(verdict, 9)
 

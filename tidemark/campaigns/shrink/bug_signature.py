@@ -1,22 +1,28 @@
 """Which bug a finding shows: what a smaller run has to show to be a run of the same bug.
 
-Free of I/O. Ids, times, batches and counts are no part of it: they change when a run becomes smaller.
+Free of I/O. Ids, times, batches and counts are no part of it: they change when a run becomes smaller. Whether the
+finding is about a sentinel is: a bug of a row that only flushes the query is none of the trace.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Contract
+from tidemark.formats.trace import Record
 from tidemark.oracle import Verdict
 from tidemark.oracle.findings import Finding
+
+OF_A_SENTINEL = ", of a sentinel"
 
 
 @dataclass(frozen=True)
 class BugSignature:
     """``property`` and ``defect`` of the finding, the ``kind`` of the join, and what the finding is ``about``: a pair,
-    a semi row, the NULL row of a side, the state of a side, or the query as a whole.
+    a semi row, the NULL row of a side, the state of a side, or the query as a whole; and whether of a sentinel.
     """
 
     property: str
@@ -29,14 +35,15 @@ class BugSignature:
         return f"{self.property} of {self.about} in a {self.kind} join{known}"
 
 
-def signature_of(finding: Finding, contract: Contract) -> BugSignature:
-    """The bug that a finding shows."""
-    return BugSignature(finding.property, finding.defect, str(contract.kind), _about(finding, contract))
+def signature_of(finding: Finding, contract: Contract, records: Iterable[Record]) -> BugSignature:
+    """The bug that a finding shows; ``records`` are those of the run's trace, behind which its sentinels are."""
+    return _signature(finding, contract, _ends(records))
 
 
-def signatures_in(verdict: Verdict, contract: Contract) -> set[BugSignature]:
+def signatures_in(verdict: Verdict, contract: Contract, records: Iterable[Record]) -> set[BugSignature]:
     """The bugs that a verdict shows."""
-    return {signature_of(finding, contract) for finding in verdict.findings}
+    ends = _ends(records)
+    return {_signature(finding, contract, ends) for finding in verdict.findings}
 
 
 def chosen_finding(verdict: Verdict, number: int | None) -> Finding:
@@ -78,3 +85,20 @@ def _about(finding: Finding, contract: Contract) -> str:
     if left is not None and right is not None:
         return "a pair"
     return f"a NULL row of the {'left' if left is not None else 'right'} side"
+
+
+def _ends(records: Iterable[Record]) -> Counter[tuple[str, str]]:
+    """How many records of the trace each topic and partition has."""
+    return Counter((record.topic, str(record.partition)) for record in records)
+
+
+def _signature(finding: Finding, contract: Contract, ends: Counter[tuple[str, str]]) -> BugSignature:
+    about = _about(finding, contract) + (OF_A_SENTINEL if _is_of_sentinel(finding, ends) else "")
+    return BugSignature(finding.property, finding.defect, str(contract.kind), about)
+
+
+def _is_of_sentinel(finding: Finding, ends: Counter[tuple[str, str]]) -> bool:
+    """Whether a row that it names was published behind the trace; of a finding about no row: whether all were."""
+    places = [place.rsplit("/", 2) for place in finding.written]
+    behind = [int(offset) >= ends[topic, part] for topic, part, offset in places]
+    return any(behind) if finding.row else bool(behind) and all(behind)

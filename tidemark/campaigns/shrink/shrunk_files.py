@@ -86,9 +86,11 @@ def as_json(found: ShrunkRun) -> dict[str, Any]:
 
 def _finding(found: ShrunkRun, verdict: Verdict | None) -> Finding | None:
     """The finding of the smallest run that shows the bug."""
-    contract = found.shrunk.best.case.contract
+    case = found.shrunk.best.case
     findings = [] if verdict is None else verdict.findings
-    return next((one for one in findings if signature_of(one, contract) == found.signature), None)
+    return next(
+        (one for one in findings if signature_of(one, case.contract, case.records) == found.signature), None
+    )
 
 
 def _name(case: Case) -> str:

@@ -89,7 +89,7 @@ class TrialRuns:
         finally:
             self.last_s = time.monotonic() - start_s
         self._failures = 0
-        return self._red.signature in signatures_in(verdict, candidate.case.contract)
+        return self._red.signature in signatures_in(verdict, candidate.case.contract, candidate.case.records)
 
     def _on_warm_driver(self, candidate: Shrinkable) -> Verdict:
         if self._warm is None:
