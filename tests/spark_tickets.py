@@ -14,7 +14,6 @@ not as it is known, 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.plain_programs import answer_of
 from tidemark import paths
 from tidemark.campaigns.campaign import Campaign, read_journal
 from tidemark.cli.run_commands import progress_shown
@@ -140,29 +140,15 @@ class Item:
 
     def run(self) -> Outcome:
         """Run the program."""
-        java = find_java()
-        argv = [str(self.python), str(self.ticket.path / "repro.py"), *self.more]
-        plain = {
-            name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))
-        }
-        environment = {**plain, "PYSPARK_PYTHON": str(self.python), "PYTHONPATH": ""}
-        try:
-            done = subprocess.run(
-                argv, env=environment, capture_output=True, text=True, timeout=PROGRAM_S, check=False
-            )
-            failed, said = "expected" not in done.stdout, done.stdout
-            end = "\n".join(done.stderr.splitlines()[-5:]) if failed else ""
-        except subprocess.TimeoutExpired:
-            failed, said, end = True, "", f"did not end within {PROGRAM_S:g} s"
-        answer = "failed" if failed else {0: "green", 1: "red"}.get(done.returncode, "failed")
+        found = answer_of(self.ticket.path / "repro.py", self.python, PROGRAM_S, self.more)
         return Outcome(
             ticket=self.ticket.name,
             release=self.release,
-            answer=answer,
+            answer=found.answer,
             known="red" if self.ticket.is_affected(self.release) else "green",
-            said=said + end,
+            said=found.said + found.end,
             python=_python_of(self.python),
-            java=check_java(java),
+            java=check_java(find_java()),
         )
 
 

@@ -3,9 +3,9 @@
 Items: a run of the bundled left semi join, one of 100,000 rows, and one under thirteen faults; the case of each known
 defect of a single join, padded with 500 rows that have nothing to do with it; the first seed of the fuzz that shows
 each known defect; each mutant of a pipeline, on its first join, and one of a chain; and the audit of a program, whose
-evidence is made smaller. Each item is run, and what is found is made
-smaller; the ``test_NAME.py`` and the ``repro.py`` that come of it are run, too, and have to be red, and the test green
-once the pipeline is repaired.
+evidence is made smaller. Each item is run, and what is found is made smaller; the ``test_NAME.py`` and the ``repro.py``
+that come of it are run, too, and have to be red, the test green once the pipeline is repaired, and the program green on
+a Spark that does not have the defect, if there is one.
 
 Words select items by name. What becomes of an item is kept in ``tests/results/shrunk.jsonl``; ``--resume`` runs those
 that are not there. ``tests/results/SHRUNK.md`` is made of all that are, after each item.
@@ -19,16 +19,19 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from tests.plain_programs import FAILED, answer_of
 from tests.shrunk.audit_items import AuditItem, audit_items
 from tests.shrunk.red_items import ShrunkItem, items
-from tests.shrunk.shrunk_table import ShrunkLine, document, read_lines, write_lines
+from tests.shrunk.shrunk_table import NONE, ShrunkLine, document, read_lines, write_lines
+from tests.shrunk.unaffected_spark import is_as_known, outcome_elsewhere
 from tidemark import paths
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions, ShrunkRun, shrink_red_run
 from tidemark.campaigns.shrink.shrunk_files import write_shrunk
-from tidemark.errors import TidemarkError
+from tidemark.errors import EXIT_INTERRUPTED, TidemarkError
 from tidemark.stack import Stack, lease, spec_to_lease
 
 RESULTS = paths.root() / "tests" / "results"
@@ -36,7 +39,6 @@ DOCUMENT, LINES = RESULTS / "SHRUNK.md", RESULTS / "shrunk.jsonl"
 PROGRAM_S = 300
 NOT_INJECTED_AGAIN = 2
 """How often a test is run again whose fault was not injected, as may be on a busy machine: such a run is neither."""
-NONE = "—"
 
 
 def shrunk(item: ShrunkItem | AuditItem, stack: Stack, folder: Path) -> ShrunkLine:
@@ -74,6 +76,7 @@ def _line(item: ShrunkItem, found: ShrunkRun, folder: Path, stack: Stack) -> Shr
         test=outcome_of_test(folder),
         repaired=outcome_when_repaired(item, folder),
         repro=outcome_of_repro(folder),
+        other_spark=outcome_elsewhere(signature.defect, folder / "repro.py", PROGRAM_S),
         versions=dict(stack.versions),
     )
 
@@ -92,6 +95,8 @@ def _problems(item: ShrunkItem, line: ShrunkLine) -> list[str]:
         ("repro.py", line.repro, "red"),
     )
     found += [f"{name}: {said}" for name, said, right in wanted if said not in (NONE, right)]
+    if not is_as_known(line.other_spark):
+        found.append(f"repro.py is {line.other_spark}")
     return found
 
 
@@ -100,12 +105,16 @@ def outcome_of_test(folder: Path) -> str:
     if not (tests := list(folder.glob("test_*.py"))):
         return NONE
     words = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder), str(tests[0])]
+    words += ["-p", "no:cacheprovider", "-p", "no:xdist"]
     for _ in range(1 + NOT_INJECTED_AGAIN):
-        done = _run([*words, "-p", "no:cacheprovider", "-p", "no:xdist"])
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+        except subprocess.TimeoutExpired:
+            return f"{FAILED}: it did not end within {PROGRAM_S} s"
         if "'every_fault_done' is required and was not met" not in done.stdout:
             break
     if done.returncode not in (0, 1) or (done.returncode == 1 and "findings" not in done.stdout):
-        return f"failed: {(done.stdout + done.stderr).strip().splitlines()[-1:]}"
+        return f"{FAILED}: {(done.stdout + done.stderr).strip().splitlines()[-1:]}"
     return "red" if done.returncode else "green"
 
 
@@ -125,32 +134,34 @@ def outcome_of_repro(folder: Path) -> str:
     """What the program does: red, green, or what went wrong; a dash if there is none."""
     if not (folder / "repro.py").is_file():
         return NONE
-    done = _run([sys.executable, str(folder / "repro.py")])
-    if "expected:" not in done.stdout:
-        return f"failed: {done.stderr.strip().splitlines()[-1:]}"
-    return "red" if done.returncode == 1 else "green"
-
-
-def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
+    found = answer_of(folder / "repro.py", Path(sys.executable), PROGRAM_S)
+    return f"{FAILED}: {found.end.splitlines()[-1:]}" if found.answer == FAILED else found.answer
 
 
 def main() -> int:
-    """Returns 1 if an item is not red, or is not made as small as it must be."""
+    """Returns 1 if an item is not red, or is not made as small as it must be; 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m tests.shrunk", description=__doc__)
     parser.add_argument("words", nargs="*", help="items whose name has one of these words; default: all")
     parser.add_argument("--resume", action="store_true", help="run only the items that have no result yet")
     parser.add_argument("--folder", type=Path, default=paths.runs_dir() / "shrunk", help="where results go")
     args = parser.parse_args()
+    try:
+        return int(_run(args))
+    except KeyboardInterrupt:
+        print(f"interrupted: what was run is in {LINES}; --resume runs what is not there", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(args: argparse.Namespace) -> bool:
+    """Run the items that are asked for; whether one is not as it was asked for."""
     base, failed = args.folder / time.strftime("%Y%m%d-%H%M%S"), False
     with lease(spec_to_lease(None)) as stack:
         every = [*items(stack.versions["spark"]), *audit_items()]
         names = [item.name for item in every]
         for number, item in enumerate(every):
-            lines = read_lines(LINES)
             if args.words and not any(word in item.name for word in args.words):
                 continue
-            if args.resume and item.name in lines:
+            if args.resume and item.name in read_lines(LINES):
                 continue
             print(f"{item.name} …", flush=True)
             try:
@@ -161,12 +172,16 @@ def main() -> int:
                 continue
             failed = failed or bool(line.problems)
             print(f"{line.rows} rows, {line.seconds:.0f} s, {line.problems or 'as it must be'}", flush=True)
-            lines[item.name] = line
-            kept = [lines[name] for name in names if name in lines]
-            write_lines(LINES, kept)
-            missing = [name for name in names if name not in lines]
-            DOCUMENT.write_text(document(kept, missing), encoding="utf-8")
-    return int(failed)
+            _keep(line, names)
+    return failed
+
+
+def _keep(line: ShrunkLine, names: Sequence[str]) -> None:
+    """Add a line to those that are there by now: another process may have added some, too."""
+    lines = {**read_lines(LINES), line.name: line}
+    kept = [lines[name] for name in names if name in lines]
+    write_lines(LINES, kept)
+    DOCUMENT.write_text(document(kept, [name for name in names if name not in lines]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tidemark.campaigns.chain_inputs import inputs_of_chain
 from tidemark.campaigns.random_cases import generate
 from tidemark.campaigns.shrink.red_run import RedRun, read_red_run, red_run_of_case
 from tidemark.campaigns.warm_driver import WarmDriver
+from tidemark.errors import UsageError
 from tidemark.formats.chain import Chain
 from tidemark.formats.events import write_time
 from tidemark.formats.evidence import RunDirectory
@@ -37,6 +38,8 @@ SEEDS = {
     211: "left-semi-loses-same-batch-rows",
 }
 """The first seed of the fuzz that shows each known defect, by Spark's rules."""
+BUDGET_S = 150.0
+"""Besides it, the last runs have to fit into three minutes."""
 LARGE_IMPRESSIONS = 62_500
 """About 100,000 rows."""
 LARGE_BUDGET_S = 420.0
@@ -65,7 +68,7 @@ class ShrunkItem:
     make: Callable[[Stack, Path], RedRun]
     rows: int
     seconds: float
-    budget_s: float = 180.0
+    budget_s: float = BUDGET_S
     faults: int = 0
     repair: Callable[[Path], None] | None = None
 
@@ -164,15 +167,15 @@ def _red(
     logs.mkdir(parents=True, exist_ok=True)
     with WarmDriver(stack, stack.driver(), logs) as warm:
         verdict: Verdict = warm.run(warm.as_possible(case), first)
-    number = next(
-        (
-            at
-            for at, one in enumerate(verdict.findings, 1)
-            if one.defect == defect and property_name in (None, one.property)
-        ),
-        None,
+    for number, one in enumerate(verdict.findings, 1):
+        if one.defect == defect and property_name in (None, one.property):
+            return red_run_of_case(RunDirectory(first), case, number)
+    wanted = f"{property_name or 'a finding'} of {defect or 'no known defect'}"
+    raise UsageError(
+        f"the run in {str(first)!r} is {verdict.verdict}, without {wanted}",
+        detail=", ".join(sorted({one.property for one in verdict.findings})) or "it has no finding",
+        hint="`tidemark report DIR` draws it",
     )
-    return red_run_of_case(RunDirectory(first), case, number)
 
 
 def _repaired(join: str, folder: Path) -> None:

@@ -15,11 +15,13 @@ Made by `python -m tests.shrunk` from real runs: {}. Rows, faults, slices and by
 *At most* is what was asked for, in rows and seconds. *Told by rules* are candidates that Spark's rules rejected, so
 that nothing was run. *Red*: how many of the last runs of the smallest show the finding. `test_NAME.py` was run by
 pytest: as it came, and with the pipeline, its settings or its sink repaired. `repro.py`, plain PySpark, is red if what
-came is not what is right. A dash: there is none.
+came is not what is right. *Another Spark* is the newest that does not have the known defect: there `repro.py` has to be
+green. A dash: there is none.
 """
+NONE = "—"
 HEAD = (
     "run", "finding", "rows", "faults", "slices", "bytes", "at most", "trials:", "told by rules:", "seconds:", "red",
-    "test", "repaired", "repro.py",
+    "test", "repaired", "repro.py", "another Spark",
 )  # fmt: skip
 
 
@@ -41,6 +43,7 @@ class ShrunkLine(msgspec.Struct, frozen=True, kw_only=True):
     repaired: str
     repro: str
     versions: dict[str, str]
+    other_spark: str = NONE
     problems: list[str] = []
 
 
@@ -76,7 +79,8 @@ def _row(one: ShrunkLine) -> tuple[object, ...]:
     pairs = (one.rows, one.faults, one.slices, one.bytes)
     rows, faults, slices, sizes = (f"{before:,} → {after:,}" for before, after in pairs)
     return (
-        one.name, one.finding, rows, faults if one.faults[0] else "—", slices, sizes,
+        one.name, one.finding, rows, faults if one.faults[0] else NONE, slices, sizes,
         f"{one.at_most[0]} rows, {one.at_most[1]:g} s", one.trials, one.told, f"{one.seconds:.0f}",
         f"{one.red[0]} of {one.red[1]}", one.test, one.repaired, one.repro,
+        one.other_spark,
     )  # fmt: skip

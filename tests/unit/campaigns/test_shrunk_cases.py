@@ -15,28 +15,30 @@ from hypothesis import strategies as st
 
 from tidemark.campaigns.case import SHUFFLE_PARTITIONS, Case
 from tidemark.campaigns.random_cases import flush_of, generate, make_contract
-from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.bug_signature import OF_A_SENTINEL, BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import fault_passes, schedule_of, single_faults
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials
 from tidemark.campaigns.shrink.near_finding import guesses, row_of_each, seed_for
-from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
+from tidemark.campaigns.shrink.plain_spark import is_seen_in_rows, plain_program, why_not_plain
 from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_history
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.record_passes import variations_of
 from tidemark.campaigns.shrink.red_run import read_red_run
-from tidemark.campaigns.shrink.shrink_campaign import all_passes
+from tidemark.campaigns.shrink.shrink_campaign import all_passes, predictable_passes
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
 from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
 from tidemark.campaigns.shrink.trial_runs import shows_nothing
+from tidemark.campaigns.state_stores import PROVIDER
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import plan_faults, read_schedule
-from tidemark.formats.contract import Bound, JoinKind, Output
+from tidemark.formats.contract import Bound, Contract, JoinKind, Output, Term
 from tidemark.formats.evidence import OutputRecord, RunDirectory
 from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.formats.trace import Record
 from tidemark.oracle import judge
 from tidemark.oracle.findings import Finding
+from tidemark.oracle.spark.known_defects import ROCKSDB
 
 EVIDENCE = Path(__file__).parents[2] / "golden" / "evidence"
 SPARK = "4.2.0"
@@ -61,7 +63,7 @@ def semi_case(rows=16):
 def by_rules(case, signature=LOST, seed=0):
     rules = PredictedBug(signature, SPARK)
     trials = FlakyTrials(lambda one: rules.shows(one) is True, digest_of)
-    return Shrinker(all_passes(), trials, size_of, seed=seed).shrink(Shrinkable(case))
+    return Shrinker(predictable_passes(), trials, size_of, seed=seed).shrink(Shrinkable(case))
 
 
 def test_a_known_defect_becomes_as_small_as_it_can_be():
@@ -74,6 +76,13 @@ def test_a_known_defect_becomes_as_small_as_it_can_be():
     assert case.contract.bound == Bound(0, 0)
     assert [json.loads(one.value)["id"] for one in case.records if one.topic == "lefts"] == ["L1", "L2"]
     assert all(json.loads(one.value)["t"].endswith(":00Z") for one in case.records), case.records
+
+
+def test_settings_are_left_out_by_real_runs_alone():
+    """Spark refuses some settings without others, and rules cannot say so."""
+    conf = {PROVIDER: ROCKSDB}
+
+    assert by_rules(replace(semi_case(), conf=conf)).best.case.conf == conf
 
 
 @settings(max_examples=10)
@@ -158,14 +167,42 @@ def test_a_row_that_is_not_owed_cannot_be_lost():
     assert not rules.may_show(Shrinkable(replace(case, records=records[1:])))
 
 
+def test_the_bug_of_a_sentinel_is_not_that_of_a_row():
+    """Of a condition that bounds the state the NULL rows of sentinels never come either."""
+    run = RunDirectory(EVIDENCE / "defect_condition_bound")
+    case, [finding, *_] = read_red_run(run.path).starts[0].case, judge(run).findings
+    behind = sum(one.topic == case.topics[0] for one in case.records)
+    named = msgspec.structs.replace(finding, written=[f"{case.topics[0]}/0/{behind}"])
+
+    of_row, of_sentinel = (signature_of(one, case.contract, case.records) for one in (finding, named))
+
+    assert of_row.about == "a NULL row of the left side"
+    assert of_sentinel.about == "a NULL row of the left side, of a sentinel"
+
+
+def test_rules_do_not_take_a_sentinel_for_a_row_that_shows_the_bug():
+    plain = make_contract("bounded", JoinKind.LEFT_OUTER, Bound(0, 0))
+    contract = replace(plain, condition=(Term(">", left="n", value=2),))
+    unread = Record(topic="lefts", value='{"id": "l1"}', arrival_ms=1)
+    case = Case("bounded", contract, (unread,), flush_of(contract, rounds=2), partitions=1)
+    of_row = BugSignature(
+        "missing_nulls", "condition-bounds-the-state", "left_outer", "a NULL row of the left side"
+    )
+
+    of_sentinel = replace(of_row, about=f"{of_row.about}{OF_A_SENTINEL}")
+
+    assert PredictedBug(of_sentinel, SPARK).shows(Shrinkable(case))
+    assert PredictedBug(of_row, SPARK).shows(Shrinkable(case)) is False
+
+
 def test_the_finding_with_a_number_is_chosen_and_one_that_is_not_there_is_refused():
     run = RunDirectory(EVIDENCE / "defect_null_keys")
-    verdict, contract = judge(run), read_red_run(run.path).starts[0].case.contract
+    verdict, case = judge(run), read_red_run(run.path).starts[0].case
 
     chosen = [chosen_finding(verdict, number) for number in range(1, len(verdict.findings) + 1)]
     assert chosen == verdict.findings
     assert chosen_finding(verdict, None) == verdict.findings[0]
-    assert len({signature_of(one, contract) for one in chosen}) == 3
+    assert len({signature_of(one, case.contract, case.records) for one in chosen}) == 3
     with pytest.raises(UsageError, match="there is no finding 9"):
         chosen_finding(verdict, 9)
 
@@ -226,6 +263,32 @@ def test_a_program_of_plain_pyspark_has_the_batches_and_the_right_rows(tmp_path)
     assert len(values["STARTS"]) == 2  # the flush begins the query anew
     assert values["EXPECTED"]
     assert "tidemark" not in program
+
+
+@pytest.mark.parametrize(("name", "seen"), [("defect_left_semi_same_batch", True), ("inner", False)])
+def test_a_program_is_written_only_where_other_rows_came_than_are_right(name, seen):
+    run = RunDirectory(EVIDENCE / name)
+
+    assert is_seen_in_rows(Contract.from_json(run.manifest.contract), run) is seen
+
+
+def test_a_program_is_told_the_ids_of_sentinels_also_where_they_are_numbers():
+    case = semi_case(4)
+    numbered = [replace_id(one, 900 + at) for at, one in enumerate(case.flush)]
+    case = replace(case, flush=tuple(numbered))
+    history = predicted_history(case, SPARK)
+
+    program = plain_program(
+        case.contract, {}, PredictedRun(case, SPARK, [one.plan for one in history.batches]), ""
+    )
+
+    said = next(line for line in program.splitlines() if line.startswith("SENTINELS"))
+    left, right = ast.literal_eval(said.removeprefix("SENTINELS = "))
+    assert sorted([*left, *right]) == [str(900 + at) for at in range(len(numbered))]
+
+
+def replace_id(record, identity):
+    return msgspec.structs.replace(record, value=json.dumps({**json.loads(record.value), "id": identity}))
 
 
 def test_faults_are_left_out_one_by_one_and_become_simple():

@@ -62,7 +62,8 @@ def test_a_bug_of_a_chain_is_a_property_of_a_row_of_its_last_step(red):
     assert signature.kind == "chain of aggregate, aggregate, left_outer join"
     assert signature.about.startswith("a row of the left_outer join")
     assert str(signature).endswith(f"in a {signature.kind}")
-    assert signature in signatures_in(judge(RunDirectory(LOST)), red.starts[0].case.contract)
+    case = red.starts[0].case
+    assert signature in signatures_in(judge(RunDirectory(LOST)), case.contract, case.records)
 
 
 def test_a_chain_becomes_smaller_and_stays_the_chain_of_its_pipeline(red):
@@ -121,7 +122,7 @@ def test_rules_of_one_join_know_nothing_of_a_chain(red):
     rules = PredictedBug(replace(red.signature, property="lost_rows"), "4.2.0")
 
     assert rules.may_show(red.starts[0])
-    assert rules.shows(red.starts[0].case) is None
+    assert rules.shows(red.starts[0]) is None
 
 
 def test_what_is_written_of_a_chain_is_its_contract(red, tmp_path):

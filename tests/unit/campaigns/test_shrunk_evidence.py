@@ -13,11 +13,10 @@ from typer.testing import CliRunner
 from tests.unit.oracle.audits import AuditOf
 from tests.unit.oracle.test_any_contract import drawn
 from tests.unit.oracle.test_audit_of_drawn_cases import WithOutput
-from tidemark.campaigns.shrink.bug_signature import signatures_in
 from tidemark.campaigns.shrink.offline.evidence_search import RedEvidence, read_red_evidence, shrink_evidence
 from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence, read_evidence
 from tidemark.campaigns.shrink.offline.kept_evidence import WholeEvidence
-from tidemark.campaigns.shrink.offline.same_finding import SameFinding
+from tidemark.campaigns.shrink.offline.same_finding import SameFinding, bugs_in
 from tidemark.campaigns.shrink.offline.smaller_evidence import smaller_evidence
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
 from tidemark.cli import app
@@ -65,7 +64,7 @@ def test_what_is_left_of_recorded_evidence_has_the_same_finding_and_nothing_that
     assert found.after <= found.before
     assert found.is_minimal
     assert verdict.verdict == "INVALID"
-    assert red.same.signature in signatures_in(verdict, contract) <= signatures_in(before, contract)
+    assert red.same.signature in bugs_in(verdict, read_evidence(directory)) <= bugs_in(before, whole)
     assert all(count <= before.findings_total[of] for of, count in verdict.findings_total.items())
     assert is_intact(directory.path)
     assert directory.manifest.notes[0].startswith(MADE_SMALLER)
@@ -107,11 +106,12 @@ def test_an_interrupted_search_leaves_the_best_so_far_and_goes_on_with_its_trial
     with pytest.raises(KeyboardInterrupt):
         shrunk(red, tmp_path, progress=interrupt)
     left = judge(RunDirectory(tmp_path / "smallest"))
+    bugs_left = bugs_in(left, read_evidence(RunDirectory(tmp_path / "smallest")))
     trials = len((tmp_path / "trials.jsonl").read_bytes().splitlines()) - 1
     found = shrunk(read_red_evidence(EVIDENCE / AUDIT), tmp_path, resume=True)
     whole = shrunk(red, tmp_path / "whole")
 
-    assert red.same.signature in signatures_in(left, red.whole.contract)
+    assert red.same.signature in bugs_left
     assert left.counts["rows_in"] == 2
     assert found.kept == whole.kept
     assert found.trials == whole.trials - trials
@@ -123,7 +123,7 @@ def test_time_that_is_over_leaves_evidence_that_shows_it(tmp_path):
     found = shrunk(red, tmp_path, budget_s=0.0)
 
     assert not found.is_minimal
-    assert red.same.signature in signatures_in(judge(found.smallest), red.whole.contract)
+    assert red.same.signature in bugs_in(judge(found.smallest), found.held)
 
 
 def test_a_row_that_is_missing_because_it_was_left_out_is_no_finding():
@@ -155,7 +155,6 @@ def test_what_is_left_of_a_drawn_audit_is_missing_the_same_row(seed, first, tmp_
     if not verdict.findings:
         pytest.skip("the row is of a batch that is not judged")
     whole, finding = WholeEvidence(audit), verdict.findings[0]
-    contract = Contract.from_json(audit.manifest.contract)
     red = RedEvidence(whole, finding, SameFinding(audit, verdict, finding, whole.came))
 
     found = shrunk(red, tmp_path)
@@ -164,7 +163,7 @@ def test_what_is_left_of_a_drawn_audit_is_missing_the_same_row(seed, first, tmp_
     assert found.after <= found.before
     assert found.after.rows <= 8
     assert any(one.row == finding.row and one.property == finding.property for one in left.findings)
-    assert signatures_in(left, contract) <= signatures_in(verdict, contract)
+    assert bugs_in(left, found.held) <= bugs_in(verdict, audit)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tidemark.campaigns.case import Case, RunMode
 from tidemark.campaigns.shrink.bug_signature import chosen_finding, signature_of
 from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence, read_evidence
 from tidemark.campaigns.shrink.offline.kept_evidence import WholeEvidence
+from tidemark.campaigns.shrink.offline.same_finding import where_sentinels_begin
 from tidemark.campaigns.shrink.red_run import RedRun
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import UsageError
@@ -62,7 +63,12 @@ def red_run_of_audit(path: Path, pipeline: Path, number: int | None = None) -> R
     finding = chosen_finding(judge(directory), number)
     case = _case(directory, contract, pipeline)
     starts = tuple(Shrinkable(replace(case, mode=mode)) for mode in MODES)
-    return RedRun(directory, finding, signature_of(finding, contract), starts)
+    return RedRun(
+        directory,
+        finding,
+        signature_of(finding, contract, *where_sentinels_begin(read_evidence(directory))),
+        starts,
+    )
 
 
 def _case(directory: RunDirectory, contract: Contract, pipeline: Path) -> Case:

@@ -1,26 +1,34 @@
 """Which bug a finding shows: what a smaller run has to show to be a run of the same bug.
 
-Free of I/O. Ids, times, batches and counts are no part of it: they change when a run becomes smaller.
+Free of I/O. Ids, times, batches and counts are no part of it: they change when a run becomes smaller. Whether the
+finding is about a sentinel is: a bug of a row that only flushes the query is none of the trace.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tidemark.campaigns.chain_inputs import ChainInputs
 from tidemark.errors import UsageError
 from tidemark.formats.contract import Contract
+from tidemark.formats.trace import Record
 from tidemark.oracle import Verdict
 from tidemark.oracle.findings import Finding
 
 CHAIN = "chain of "
+OF_A_SENTINEL = ", of a sentinel"
+Starts = Mapping[tuple[str, int], int]
+"""The first offset of each topic and partition."""
 
 
 @dataclass(frozen=True)
 class BugSignature:
     """``property`` and ``defect`` of the finding, the ``kind`` of the join, and what the finding is ``about``: a pair,
-    a semi row, the NULL row of a side, the state of a side, or the query as a whole. The kind of a chain is its steps;
-    a finding is about a row of the last one, of which fields are NULL or not.
+    a semi row, the NULL row of a side, the state of a side, or the query as a whole; and whether of a sentinel. The
+    kind of a chain is its steps; a finding is about a row of the last one, of which fields are NULL or not.
     """
 
     property: str
@@ -38,17 +46,22 @@ def query_of(signature: BugSignature) -> str:
     return signature.kind if signature.kind.startswith(CHAIN) else f"{signature.kind} join"
 
 
-def signature_of(finding: Finding, contract: Contract) -> BugSignature:
-    """The bug that a finding shows."""
-    kind, about = str(contract.kind), _about(finding, contract)
-    if isinstance(contract, ChainInputs):
-        kind, about = CHAIN + contract.steps, _about_chain(finding, contract)
-    return BugSignature(finding.property, finding.defect, kind, about)
+def signature_of(
+    finding: Finding, contract: Contract, records: Iterable[Record], starts: Starts = MappingProxyType({})
+) -> BugSignature:
+    """The bug that a finding shows; ``records`` are those of the run's trace, behind which its sentinels are.
+
+    ``starts``: the first offset of a topic and partition, where it is not 0.
+    """
+    return _signature(finding, contract, _ends(records, starts))
 
 
-def signatures_in(verdict: Verdict, contract: Contract) -> set[BugSignature]:
+def signatures_in(
+    verdict: Verdict, contract: Contract, records: Iterable[Record], starts: Starts = MappingProxyType({})
+) -> set[BugSignature]:
     """The bugs that a verdict shows."""
-    return {signature_of(finding, contract) for finding in verdict.findings}
+    ends = _ends(records, starts)
+    return {_signature(finding, contract, ends) for finding in verdict.findings}
 
 
 def chosen_finding(verdict: Verdict, number: int | None) -> Finding:
@@ -99,3 +112,25 @@ def _about(finding: Finding, contract: Contract) -> str:
     if left is not None and right is not None:
         return "a pair"
     return f"a NULL row of the {'left' if left is not None else 'right'} side"
+
+
+def _ends(records: Iterable[Record], starts: Starts) -> Counter[tuple[str, str]]:
+    """Where the records of the trace end in each topic and partition."""
+    found = Counter((record.topic, str(record.partition)) for record in records)
+    found.update({(topic, str(partition)): first for (topic, partition), first in starts.items()})
+    return found
+
+
+def _signature(finding: Finding, contract: Contract, ends: Counter[tuple[str, str]]) -> BugSignature:
+    kind, about = str(contract.kind), _about(finding, contract)
+    if isinstance(contract, ChainInputs):
+        kind, about = CHAIN + contract.steps, _about_chain(finding, contract)
+    behind = OF_A_SENTINEL if _is_of_sentinel(finding, ends) else ""
+    return BugSignature(finding.property, finding.defect, kind, about + behind)
+
+
+def _is_of_sentinel(finding: Finding, ends: Counter[tuple[str, str]]) -> bool:
+    """Whether a row that it names was published behind the trace; of a finding about no row: whether all were."""
+    places = [place.rsplit("/", 2) for place in finding.written]
+    behind = [int(offset) >= ends[topic, part] for topic, part, offset in places]
+    return any(behind) if finding.row else bool(behind) and all(behind)

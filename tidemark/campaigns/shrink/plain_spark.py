@@ -53,6 +53,7 @@ def plain_program(contract: Contract, conf: dict[str, str], run: Evidence, title
         + "\n    )",
         "HOW": json.dumps(contract.kind.how),
         "WHERE": "".join(f".where({json.dumps(_term(contract, term))})" for term in contract.where),
+        "SENTINELS": pprint.pformat(_sentinels(contract, run), width=112),
         "IDS": "1" if contract.output.right_id is None else "2",
         "COLUMNS": ", ".join(json.dumps(name) for name in _columns(contract)),
     }
@@ -60,6 +61,29 @@ def plain_program(contract: Contract, conf: dict[str, str], run: Evidence, title
     for name, value in values.items():
         text = text.replace(f"<{name}>", value)
     return text
+
+
+def is_seen_in_rows(contract: Contract, run: Evidence) -> bool:
+    """Whether other rows came than those that are right, by their ids: nothing else is seen by a program."""
+    names, sentinels = (contract.output.left_id, contract.output.right_id), _sentinels(contract, run)
+    came = list[list[str | None]]()
+    for record in run.output():
+        fields = fields_in(record.value) or {}
+        ids = [None if (one := fields.get(name)) is None else str(one) for name in names if name is not None]
+        if not any(one in some for one, some in zip(ids, sentinels, strict=False)):
+            came.append(ids)
+    return sorted(came, key=str) != sorted(_expected(read_history(run)), key=str)
+
+
+def _sentinels(contract: Contract, run: Evidence) -> list[list[str]]:
+    """The ids of the sentinels of each side."""
+    found: list[list[str]] = [[], []]
+    for record in run.inputs():
+        at = 0 if record.topic == contract.left.topic else 1
+        side = (contract.left, contract.right)[at]
+        if record.is_sentinel and isinstance(record.value, str):
+            found[at].append(str((fields_in(record.value) or {}).get(str(side.field(side.id).path[0]))))
+    return found
 
 
 def _starts(run: Evidence, history: History) -> list[list[Batch]]:
@@ -191,8 +215,9 @@ from pyspark.sql.functions import expr
 # Each start of the query: its batches, one after the other, each with the rows of the left and of the right side.
 STARTS = <STARTS>
 
-# The rows that are right, by their ids.
+# The rows that are right, by their ids; and the ids of left and right rows that only move the watermarks at the end.
 EXPECTED = <EXPECTED>
+SENTINELS = <SENTINELS>
 
 CONF = <CONF>
 
@@ -249,8 +274,8 @@ def main():
             )
             query.awaitTermination()
         spark.stop()
-    got = [list(row)[:<IDS>] for row in came]
-    got = sorted((row for row in got if not any(str(one).startswith("sentinel-") for one in row)), key=str)
+    got = [[None if one is None else str(one) for one in list(row)[:<IDS>]] for row in came]
+    got = sorted((row for row in got if not any(one in ids for one, ids in zip(row, SENTINELS))), key=str)
     print(f"PySpark {pyspark.__version__}, Python {platform.python_version()}")
     print(f"expected: {EXPECTED}")
     print(f"got:      {got}")

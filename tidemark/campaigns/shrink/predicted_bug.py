@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidemark.campaigns.case import SHUFFLE_PARTITIONS, Case
-from tidemark.campaigns.shrink.bug_signature import BugSignature
+from tidemark.campaigns.shrink.bug_signature import OF_A_SENTINEL, BugSignature
 from tidemark.campaigns.shrink.predicted_batches import is_as_planned, predicted_history
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import TidemarkError
@@ -110,12 +110,13 @@ class PredictedBug:
 
     def _about(self, history: History, identity: int) -> str:
         """What a finding of this row would be about, in the words of a signature."""
+        behind = OF_A_SENTINEL if history.is_of_sentinel(identity) else ""
         if right_of(identity) is not None:
-            return "a pair"
+            return f"a pair{behind}"
         if history.contract.output.right_id is None:
-            return "a semi row"
+            return f"a semi row{behind}"
         side = "left" if history.rows.side[first_of(identity)] == LEFT else "right"
-        return f"a NULL row of the {side} side"
+        return f"a NULL row of the {side} side{behind}"
 
 
 def _batches_to_hit(history: History, *, no_data: bool) -> list[int]:

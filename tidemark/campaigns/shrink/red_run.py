@@ -79,7 +79,7 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     return RedRun(
         directory=directory,
         finding=finding,
-        signature=signature_of(finding, contract),
+        signature=signature_of(finding, contract, case.records),
         starts=tuple(_starts(directory, first, as_read, by_command=bool(words))),
         guesses=_guesses(directory, as_read, finding),
         faults=faults,
@@ -96,7 +96,7 @@ def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = No
     start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
     first = Shrinkable(start)
     guesses = _guesses(directory, _as_read(directory, first), finding)
-    return RedRun(directory, finding, signature_of(finding, case.contract), (first,), guesses)
+    return RedRun(directory, finding, signature_of(finding, case.contract, case.records), (first,), guesses)
 
 
 def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequence[str]) -> None:

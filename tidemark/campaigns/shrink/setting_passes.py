@@ -18,6 +18,8 @@ from tidemark.errors import BrokenContract
 from tidemark.formats.contract import Bound, Contract, Side, WatermarkPolicy
 from tidemark.formats.trace import Record
 
+SETTINGS = "settings"
+"""The pass over settings of the session: Spark may refuse some without others, of which its rules say nothing."""
 ROUND_MS = (0, 1_000, 2_000, 5_000, 10_000, 60_000)
 """Lengths of time that are tried in the place of any other, in milliseconds."""
 
@@ -36,7 +38,7 @@ def fine_passes() -> list[Pass[Shrinkable]]:
     return [
         Rewrite("the query made of the contract alone", _described),
         Rewrite("sink", _sparks_own_sink),
-        Removal("settings", lambda one: sorted(one.case.conf), _without_settings),
+        Removal(SETTINGS, lambda one: sorted(one.case.conf), _without_settings),
         Rewrite("delays, bound and conditions", _simpler_contracts),
     ]
 

@@ -24,7 +24,7 @@ from tidemark.campaigns.shrink.predicted_batches import predicted_history, recor
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.record_passes import record_passes, variations_of
 from tidemark.campaigns.shrink.red_run import RedRun
-from tidemark.campaigns.shrink.setting_passes import coarse_passes, fine_passes
+from tidemark.campaigns.shrink.setting_passes import SETTINGS, coarse_passes, fine_passes
 from tidemark.campaigns.shrink.shrinkable import CaseSize, Shrinkable, digest_of, size_of, with_flush_behind
 from tidemark.campaigns.shrink.shrinker import Pass, Shrinker, Shrunk, what_matters
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
@@ -45,6 +45,11 @@ GUESSED = Measured(1, 1)
 def all_passes() -> list[Pass[Shrinkable]]:
     """Every pass, coarse to fine."""
     return [*fault_passes(), *coarse_passes(), *record_passes(), *fine_passes()]
+
+
+def predictable_passes() -> list[Pass[Shrinkable]]:
+    """The passes whose candidates the rules can predict: all but that over settings."""
+    return [one for one in all_passes() if one.name != SETTINGS]
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ def _by_rules_alone(
         return start
     end_s = time.monotonic() + options.budget_s * PREDICTED_SHARE
     options.progress(f"{size_of(start)}; by Spark's rules, without a run")
-    for passes in (all_passes(), [*fault_passes(), *coarse_passes(), *record_passes()]):
+    for passes in (predictable_passes(), [*fault_passes(), *coarse_passes(), *record_passes()]):
         predicted = FlakyTrials[Shrinkable](
             lambda one: rules.shows(one) is True and one.case.sink == start.case.sink,
             digest_of,

@@ -21,7 +21,7 @@ from tidemark.campaigns.case import Case
 from tidemark.campaigns.shrink.bug_signature import query_of, signature_of
 from tidemark.campaigns.shrink.case_files import AS_A_RUN, pipeline_of, write_best
 from tidemark.campaigns.shrink.fault_passes import schedule_of
-from tidemark.campaigns.shrink.plain_spark import plain_program, why_not_plain
+from tidemark.campaigns.shrink.plain_spark import is_seen_in_rows, plain_program, why_not_plain
 from tidemark.campaigns.shrink.shrink_campaign import ShrunkRun
 from tidemark.oracle import Verdict
 from tidemark.oracle.findings import Finding
@@ -59,7 +59,10 @@ def _why_not_plain(found: ShrunkRun) -> str:
     best = found.shrunk.best
     if best.faults:
         return f"the bug needs the fault {schedule_of(best.faults)}, which a program with files for its input has not"
-    return why_not_plain(best.case.contract, best.case.pipeline)
+    why_not = why_not_plain(best.case.contract, best.case.pipeline)
+    if why_not or is_seen_in_rows(best.case.contract, found.smallest):
+        return why_not
+    return f"the rows that come are right, and a program that compares rows does not show {found.signature.property}"
 
 
 def as_json(found: ShrunkRun) -> dict[str, Any]:
@@ -83,9 +86,11 @@ def as_json(found: ShrunkRun) -> dict[str, Any]:
 
 def _finding(found: ShrunkRun, verdict: Verdict | None) -> Finding | None:
     """The finding of the smallest run that shows the bug."""
-    contract = found.shrunk.best.case.contract
+    case = found.shrunk.best.case
     findings = [] if verdict is None else verdict.findings
-    return next((one for one in findings if signature_of(one, contract) == found.signature), None)
+    return next(
+        (one for one in findings if signature_of(one, case.contract, case.records) == found.signature), None
+    )
 
 
 def _name(case: Case) -> str:

@@ -101,7 +101,9 @@ class TrialRuns:
         finally:
             self.last_s = time.monotonic() - start_s
         self._failures = 0
-        is_red = self._red.signature in signatures_in(verdict, candidate.case.contract)
+        is_red = self._red.signature in signatures_in(
+            verdict, candidate.case.contract, candidate.case.records
+        )
         self._shown = digest_of(candidate) if is_red else ""
         return is_red
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from tidemark.campaigns.shrink.bug_signature import signature_of, signatures_in
+from tidemark.campaigns.shrink.bug_signature import BugSignature, signature_of, signatures_in
 from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence
 from tidemark.campaigns.shrink.offline.smaller_evidence import with_derived_watermarks
 from tidemark.errors import TidemarkError
 from tidemark.formats.contract import Contract
+from tidemark.formats.input_offsets import first_offsets
+from tidemark.formats.trace import Record
 from tidemark.oracle import Verdict, judge
 from tidemark.oracle.findings import Finding
 
@@ -44,11 +46,11 @@ class SameFinding:
     def __init__(self, held: HeldEvidence, verdict: Verdict, finding: Finding, came: Set[Ids]) -> None:
         self._contract = contract = Contract.from_json(held.manifest.contract)
         self._outcome = verdict.verdict
-        self.signature = signature_of(finding, contract)
+        self.signature = signature_of(finding, contract, *where_sentinels_begin(held))
         self._what = _what(finding)
         self._came = came
         self._known = {_what(one) for one in verdict.findings}
-        self._signatures = signatures_in(verdict, contract)
+        self._signatures = bugs_in(verdict, held)
         self._totals = _totals(verdict)
         self._beyond = self._totals - Counter(_counted(one) for one in verdict.findings)
         self._reasons = _reasons(verdict)
@@ -63,19 +65,20 @@ class SameFinding:
 
     def is_in(self, verdict: Verdict, held: HeldEvidence) -> bool:
         """Whether a verdict has it, and says nothing else that the verdict of the whole does not say."""
-        mine = [one for one in verdict.findings if self._is_it(one)]
+        mine = [one for one in verdict.findings if self._is_it(one, held)]
         return (
             verdict.verdict == self._outcome
             and bool(mine)
-            and signatures_in(verdict, self._contract) <= self._signatures
+            and bugs_in(verdict, held) <= self._signatures
             and _totals(verdict) <= self._totals
             and all(self._may_be_of_the_whole(one) for one in verdict.findings)
             and _reasons(verdict) <= self._reasons
             and (self._watermarks is None or self._watermarks == _watermarks_at(held, mine[0]))
         )
 
-    def _is_it(self, finding: Finding) -> bool:
-        return _what(finding) == self._what and signature_of(finding, self._contract) == self.signature
+    def _is_it(self, finding: Finding, held: HeldEvidence) -> bool:
+        found = signature_of(finding, self._contract, *where_sentinels_begin(held))
+        return _what(finding) == self._what and found == self.signature
 
     def _may_be_of_the_whole(self, finding: Finding) -> bool:
         """Whether a finding is one of the whole evidence, of which a verdict names the first of each property."""
@@ -84,6 +87,17 @@ class SameFinding:
             return True
         is_left_out = what.read is None and what.ids in self._came
         return self._beyond[_counted(finding)] > 0 and not is_left_out
+
+
+def where_sentinels_begin(held: HeldEvidence) -> tuple[Sequence[Record], dict[tuple[str, int], int]]:
+    """The records before them, and the first offsets."""
+    return held.records[: held.first_sentinel], first_offsets(held.manifest.inputs)
+
+
+def bugs_in(verdict: Verdict, held: HeldEvidence) -> set[BugSignature]:
+    """The bugs that the verdict of an evidence shows."""
+    contract = Contract.from_json(held.manifest.contract)
+    return signatures_in(verdict, contract, *where_sentinels_begin(held))
 
 
 def _what(finding: Finding) -> _What:
