@@ -53,6 +53,24 @@ def test_a_red_run_becomes_four_rows_and_what_comes_out_is_red(red, tmp_path, ru
     assert "missing:  [['L2']]" in done.stdout
 
 
+def test_a_red_run_of_a_chain_becomes_small_and_keeps_its_pipeline(tmp_path, run_pipeline):
+    broken = tmp_path / "broken.py"
+    text = (paths.root() / "pipelines" / "clicked_per_window.py").read_text(encoding="utf-8")
+    broken.write_text(text.replace("INTERVAL 20 SECONDS", "INTERVAL 10 SECONDS"), encoding="utf-8")
+    red = run_pipeline(
+        broken, seed=11, impressions=150, generator=("--lateness", "on_time"), run_dir=tmp_path / "red"
+    )
+    assert red.verdict.unexplained_total["lost_rows"]
+
+    found = told(tidemark("shrink", red.run_dir, "--to", tmp_path / "small", "--budget", "2m", "--json"))
+
+    assert found["signature"]["kind"] == "chain of inner join, aggregate"
+    assert found["after"]["rows"] <= 8
+    assert "no repro.py" in found["notes"][0]
+    result = run_pipeline(tmp_path / "small" / "pipeline.py", trace=tmp_path / "small" / "trace.jsonl")
+    assert result.verdict.verdict == "INVALID"
+
+
 def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(red, tmp_path):
     small = tmp_path / "small"
     journal = small / "trials.jsonl"
