@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
-from tidemark.campaigns.chain_inputs import ChainInputs, contract_of
+from tidemark.campaigns.chain_inputs import contract_of
 from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
 from tidemark.campaigns.shrink.fault_passes import single_faults
-from tidemark.campaigns.shrink.near_finding import LARGE, guesses, row_of_each
+from tidemark.campaigns.shrink.near_finding import FEW, guesses, row_of_each
 from tidemark.campaigns.shrink.predicted_batches import records_by_batch
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.errors import UsageError
@@ -43,8 +43,8 @@ OWN_PROGRAM = ("--app", "--py-files", "--jars", "--packages", "--functions", "--
 class RedRun:
     """``starts`` are cases of the run, most like it first: one of them has to show the bug, and is then made smaller.
 
-    ``guesses`` are smaller ones, tried before them in the place of a run that takes long: one with ``faults``, or of
-    many rows. ``python`` is the interpreter with the PySpark that ran, if it is not the harness's own.
+    ``guesses`` are smaller ones of what the finding names, tried before them. ``python`` is the interpreter with the
+    PySpark that ran, if it is not the harness's own.
     """
 
     directory: RunDirectory
@@ -174,9 +174,8 @@ def _starts(
 
 
 def _guesses(directory: RunDirectory, as_read: Shrinkable, finding: Finding) -> tuple[Shrinkable, ...]:
-    """Smaller starts of a run that takes long, in the run mode of its pace; of a chain no rule spares trials."""
-    is_small = not as_read.faults and len(as_read.case.records) <= LARGE
-    if is_small and not isinstance(as_read.case.contract, ChainInputs):
+    """Smaller starts, in the run mode of the run's pace."""
+    if not as_read.faults and len(as_read.case.records) <= FEW:
         return ()
     mode: RunMode = "backlog" if directory.manifest.pace == "backlog" else "followed"
     one = replace(as_read, case=replace(as_read.case, mode=mode))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tidemark.campaigns.shrink.bug_signature import BugSignature
 from tidemark.campaigns.shrink.case_files import write_best
 from tidemark.campaigns.shrink.fault_passes import fault_passes
 from tidemark.campaigns.shrink.flaky_trials import BudgetSpent, FlakyTrials, Measured
+from tidemark.campaigns.shrink.near_finding import LARGE
 from tidemark.campaigns.shrink.predicted_batches import predicted_history, records_by_batch
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.record_passes import record_passes, variations_of
@@ -104,7 +105,7 @@ def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkR
             lambda: time.monotonic() - begin_s > options.budget_s,
             is_dear=lambda one: bool(one.faults),
         )
-        start = _first_red(red, trials)
+        start = _first_red(red, trials, _guesses(red, rules))
         options.progress(f"{size_of(start)}; how often the run shows the bug")
         _measure(start, trials)
         before = size_of(red.starts[0])
@@ -186,9 +187,16 @@ def _measure(start: Shrinkable, trials: FlakyTrials[Shrinkable]) -> None:
         trials.first = GUESSED
 
 
-def _first_red(red: RedRun, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
+def _guesses(red: RedRun, rules: PredictedBug) -> Sequence[Shrinkable]:
+    """The guesses that are worth a run: none where rules make a run of no more than ``LARGE`` rows small without one."""
+    first = red.starts[0]
+    is_large = bool(red.faults) or len(first.case.records) > LARGE
+    return red.guesses if is_large or not rules.leads(first) else ()
+
+
+def _first_red(red: RedRun, trials: FlakyTrials[Shrinkable], guesses: Sequence[Shrinkable]) -> Shrinkable:
     """The first of the guesses and starts that shows the bug: in a few trials, or else in more."""
-    tried = [(GUESSED, guess) for guess in red.guesses]
+    tried = [(GUESSED, guess) for guess in guesses]
     tried += [(rate, start) for rate in UNKNOWN_RATES for start in red.starts]
     try:
         for trials.first, start in tried:
