@@ -188,7 +188,7 @@ def _measure(start: Shrinkable, trials: FlakyTrials[Shrinkable]) -> None:
 
 
 def _guesses(red: RedRun, rules: PredictedBug) -> Sequence[Shrinkable]:
-    """The guesses that are worth a run: none where rules make a run of no more than ``LARGE`` rows small without one."""
+    """The guesses that are worth a run: none where rules alone make a run of up to ``LARGE`` rows small."""
     first = red.starts[0]
     is_large = bool(red.faults) or len(first.case.records) > LARGE
     return red.guesses if is_large or not rules.leads(first) else ()
