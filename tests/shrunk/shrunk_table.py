@@ -16,7 +16,7 @@ Made by `python -m tests.shrunk` from real runs: {}. Rows, faults, slices and by
 that nothing was run. *Red*: how many of the last runs of the smallest show the finding. `test_NAME.py` was run by
 pytest: as it came, and with the pipeline, its settings or its sink repaired. `repro.py`, plain PySpark, is red if what
 came is not what is right. *Another Spark* is the newest that does not have the known defect: there `repro.py` has to be
-green. A dash: there is none.
+green. A dash: there is none; under *another Spark* also: it was not tried.
 """
 NONE = "—"
 HEAD = (
