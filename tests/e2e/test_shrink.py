@@ -11,11 +11,13 @@ import sys
 import pytest
 
 from tests.e2e.test_command_line import tidemark
+from tests.shrunk.__main__ import outcome_of_test
+from tests.shrunk.red_items import promised
 from tidemark import paths
 from tidemark.formats.evidence import RunDirectory
 from tidemark.waiting import wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long]
+pytestmark = pytest.mark.e2e
 
 START_S = 180.0
 END_S = 120.0
@@ -34,6 +36,18 @@ def told(done):
     return json.loads(done.stdout)
 
 
+def test_four_rows_are_found_in_a_short_time(red, tmp_path):
+    """What Spark's rules leave of a known defect is run, and the search ends with what it has."""
+    found = told(tidemark("shrink", red, "--to", tmp_path / "small", "--budget", "5s", "--json"))
+
+    assert found["before"]["rows"] > 300
+    assert found["after"]["rows"] <= 4
+    assert found["final"] == {"red": 5, "of": 5}
+    verdict = json.loads((tmp_path / "small" / "smallest" / "verdict.json").read_text())
+    assert [one["defect"] for one in verdict["findings"]] == ["left-semi-loses-same-batch-rows"]
+
+
+@pytest.mark.long
 def test_a_red_run_becomes_four_rows_and_what_comes_out_is_red(red, tmp_path, run_pipeline):
     found = told(tidemark("shrink", red, "--to", tmp_path / "small", "--json"))
 
@@ -53,6 +67,7 @@ def test_a_red_run_becomes_four_rows_and_what_comes_out_is_red(red, tmp_path, ru
     assert "missing:  [['L2']]" in done.stdout
 
 
+@pytest.mark.long
 def test_a_red_run_of_a_chain_becomes_small_and_keeps_its_pipeline(tmp_path, run_pipeline):
     broken = tmp_path / "broken.py"
     text = (paths.root() / "pipelines" / "clicked_per_window.py").read_text(encoding="utf-8")
@@ -71,6 +86,7 @@ def test_a_red_run_of_a_chain_becomes_small_and_keeps_its_pipeline(tmp_path, run
     assert result.verdict.verdict == "INVALID"
 
 
+@pytest.mark.long
 def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(red, tmp_path):
     small = tmp_path / "small"
     journal = small / "trials.jsonl"
@@ -96,6 +112,7 @@ def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(red, tmp_path
     assert found["after"]["rows"] <= 4
 
 
+@pytest.mark.long
 def test_a_bug_of_a_program_keeps_the_program(run_pipeline, tmp_path):
     pipeline = paths.payload() / "pipelines" / "inner.py"
     broken = tmp_path / "broken.py"
@@ -111,3 +128,24 @@ def test_a_bug_of_a_program_keeps_the_program(run_pipeline, tmp_path):
     assert (tmp_path / "small" / "pipeline.py").read_text() == broken.read_text()
     assert not (tmp_path / "small" / "repro.py").exists()
     assert RunDirectory(tmp_path / "small" / "smallest").manifest.contract["name"] == "inner"
+
+
+@pytest.mark.long
+def test_a_run_with_faults_becomes_a_pair_and_the_fault_that_doubles_it(run_pipeline, tmp_path):
+    """Spark's own sink, of which exactly-once is asked: the killed driver doubles a batch, the executor does not."""
+    run_dir, small = tmp_path / "red", tmp_path / "small"
+    faults, pipeline = "driver@written,executor@planned", promised(tmp_path)
+    verdict = run_pipeline(
+        pipeline, seed=3, impressions=400, faults=faults, sink="spark", run_dir=run_dir
+    ).verdict
+    assert set(verdict.unexplained_total) == {"duplicate_rows"}
+
+    found = told(tidemark("shrink", run_dir, "--to", small, "--budget", "15m", "--json"))
+
+    assert found["faults"] == ["driver@written"]
+    assert found["after"]["rows"] <= 3
+    assert found["final"] == {"red": 5, "of": 5}
+    assert outcome_of_test(small) == "red"
+    test = small / "test_inner.py"
+    test.write_text(test.read_text().replace('sink="spark"', 'sink="exactly-once"'))
+    assert outcome_of_test(small) == "green"
