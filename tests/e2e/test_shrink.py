@@ -36,15 +36,20 @@ def told(done):
     return json.loads(done.stdout)
 
 
-def test_four_rows_are_found_in_a_short_time(red, tmp_path):
-    """What Spark's rules leave of a known defect is run, and the search ends with what it has."""
-    found = told(tidemark("shrink", red, "--to", tmp_path / "small", "--budget", "5s", "--json"))
+def test_the_few_rows_of_a_known_defect_become_two(run_pipeline, tmp_path):
+    run_dir, small = tmp_path / "red", tmp_path / "small"
+    bugs = paths.spark_bugs_dir()
+    trace = bugs / "null_keys.jsonl"
+    run_pipeline(bugs / "null_keys.py", trace=trace, sink="spark", run_dir=run_dir)
 
-    assert found["before"]["rows"] > 300
-    assert found["after"]["rows"] <= 4
+    found = told(tidemark("shrink", run_dir, "--to", small, "--json"))
+
+    assert found["signature"]["defect"] == "full-outer-joins-null-keys"
+    assert found["is_minimal"]
+    assert found["after"]["rows"] == 2 < found["before"]["rows"]
     assert found["final"] == {"red": 5, "of": 5}
-    verdict = json.loads((tmp_path / "small" / "smallest" / "verdict.json").read_text())
-    assert [one["defect"] for one in verdict["findings"]] == ["left-semi-loses-same-batch-rows"]
+    verdict = json.loads((small / "smallest" / "verdict.json").read_text())
+    assert {one["defect"] for one in verdict["findings"]} == {"full-outer-joins-null-keys"}
 
 
 @pytest.mark.long

@@ -24,7 +24,12 @@ from tidemark.campaigns.shrink.predicted_batches import PredictedRun, predicted_
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
 from tidemark.campaigns.shrink.record_passes import variations_of
 from tidemark.campaigns.shrink.red_run import read_red_run
-from tidemark.campaigns.shrink.shrink_campaign import all_passes, predictable_passes
+from tidemark.campaigns.shrink.shrink_campaign import (
+    ShrinkOptions,
+    _by_rules_alone,
+    all_passes,
+    predictable_passes,
+)
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of, size_of
 from tidemark.campaigns.shrink.shrinker import Removal, Shrinker
 from tidemark.campaigns.shrink.trial_journal import JournalledTrial, TrialJournal
@@ -481,3 +486,11 @@ def test_a_run_whose_fault_was_not_injected_is_neither_red_nor_green():
     assert not told("UNKNOWN", done)  # for another reason
     assert not told("INVALID", missed)
     assert not told("VALID", done)
+
+
+def test_time_that_is_over_before_the_rules_are_confirmed_leaves_the_start(tmp_path):
+    start = Shrinkable(semi_case(8))
+    trials = FlakyTrials(lambda _one: True, digest_of, is_over=lambda: True)
+
+    assert _by_rules_alone(start, PredictedBug(LOST, SPARK), trials, ShrinkOptions(tmp_path)) == start
+    assert trials.trials == 0

@@ -241,6 +241,9 @@ def _by_rules_alone(
         if found is None or found.best == start:
             return start
         options.say(f"by Spark's rules alone: {size_of(found.best)}")
-        if trials.accepts(found.best) and (found.best.faults or rules.is_trusted):
-            return found.best
+        try:
+            if trials.accepts(found.best) and (found.best.faults or rules.is_trusted):
+                return found.best
+        except BudgetSpent:  # the search ends at once, and the last runs are those of the start
+            return start
     return start
