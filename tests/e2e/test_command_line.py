@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[2]
 COMMAND_S = 300.0
 
 
-def tidemark(*arguments, **options):
+def tidemark(*arguments, within_s=COMMAND_S, **options):
     """Run the command line to its end; a traceback is a failure whatever was expected."""
     done = subprocess.run(
         [sys.executable, "-m", "tidemark", *map(str, arguments)],
-        capture_output=True, text=True, timeout=COMMAND_S, stdin=subprocess.DEVNULL, **options,
+        capture_output=True, text=True, timeout=within_s, stdin=subprocess.DEVNULL, **options,
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     return done
