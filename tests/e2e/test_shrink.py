@@ -22,7 +22,7 @@ pytestmark = pytest.mark.e2e
 START_S = 180.0
 END_S = 120.0
 UNDER_FAULTS_S = 1_800.0
-"""Calibration: a dozen runs of half a minute each, of more than one on a busy machine."""
+"""Calibration: a dozen runs, each of 50 to 150 s on a busy machine."""
 
 
 @pytest.fixture
