@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.e2e.foreign_query import ForeignQuery
-from tests.shrunk.shrunk_table import ShrunkLine
+from tests.shrunk.shrunk_table import NONE, ShrunkLine
 from tidemark.campaigns.shrink.offline.evidence_search import (
     RedEvidence,
     ShrunkEvidence,
@@ -19,8 +19,6 @@ from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
 from tidemark.reports.kept_verdict import judged_verdict
 from tidemark.stack import Stack
-
-NONE = "—"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from tidemark.errors import TestbedError, UsageError
 from tidemark.formats.evidence import InputRecord, OutputRecord, StateRow
 from tidemark.formats.parquet import count_rows
 from tidemark.formats.trace import Base64, TraceReader
-from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, key_names, more_than_one
+from tidemark.oracle.large.engine import Engine, LargeRun, OpenEngine, count_repeated, key_names
 from tidemark.oracle.large.output import came_relations, fields_of_output
 from tidemark.oracle.spark.time_ranges import LEFT, RIGHT
 from tidemark.oracle.sql.join_rules import Select, quoted
@@ -177,8 +177,7 @@ class _SparkEngine(SparkTables):
 
     def repeated(self, columns: str, text: str) -> int:
         """How many rows of a ``select`` have the values of an earlier one."""
-        ((found,),) = self.rows(more_than_one(columns, text))
-        return int(found)
+        return count_repeated(self, columns, text)
 
     def make_came(self) -> None:
         """Make the table of the output records."""

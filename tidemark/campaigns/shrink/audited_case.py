@@ -61,18 +61,13 @@ def red_run_of_audit(path: Path, pipeline: Path, number: int | None = None) -> R
             hint="name the topics in the pipeline's contract as the audit's contract does",
         )
     finding = chosen_finding(judge(directory), number)
-    case = _case(directory, contract, pipeline)
-    starts = tuple(Shrinkable(replace(case, mode=mode)) for mode in MODES)
-    return RedRun(
-        directory,
-        finding,
-        signature_of(finding, contract, *where_sentinels_begin(read_evidence(directory))),
-        starts,
-    )
-
-
-def _case(directory: RunDirectory, contract: Contract, pipeline: Path) -> Case:
     held = read_evidence(directory)
+    case = _case(held, contract, pipeline)
+    starts = tuple(Shrinkable(replace(case, mode=mode)) for mode in MODES)
+    return RedRun(directory, finding, signature_of(finding, contract, *where_sentinels_begin(held)), starts)
+
+
+def _case(held: HeldEvidence, contract: Contract, pipeline: Path) -> Case:
     records = tuple(_in_slices(held))
     partitions = max(record.partition for record in records) + 1
     return Case(

@@ -74,7 +74,6 @@ class FlakyTrials(Generic[Candidate]):
         self._asked: Counter[str] = Counter()
         self._impossible: dict[str, bool] = {}
         self._refuted: set[str] = set()
-        self._rejected: set[str] = set()
         self._unlimited = False
 
     def measure(self, first: Candidate) -> Measured:
@@ -99,12 +98,12 @@ class FlakyTrials(Generic[Candidate]):
     def accepts(self, candidate: Candidate) -> bool:
         """Whether a candidate shows the bug: two red trials, three where the first run is flaky, one of a dear one."""
         digest, is_flaky = self.digest(candidate), self.first is not None and self.first.is_flaky
-        if digest in self._refuted | self._rejected or not self._can_be_red(digest, candidate):
+        if digest in self._refuted or not self._can_be_red(digest, candidate):
             return False
         wanted = 3 if is_flaky else 1 if self.is_dear(candidate) else 2
         is_red = all(self._is_red_in_time(candidate) for _ in range(wanted))
         if not is_red and not is_flaky:
-            self._rejected.add(digest)
+            self._refuted.add(digest)
         return is_red
 
     def is_red_once(self, candidate: Candidate) -> bool:

@@ -12,6 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from tidemark.campaigns.case import NO_DATA, Case
@@ -131,9 +132,11 @@ def records_by_batch(case: Case, batches: Sequence[Batch]) -> Iterator[tuple[Rec
         yield record, next((at for at, end in enumerate(ends) if offset < end), len(batches))
 
 
-def with_offsets(records: Iterable[Record]) -> Iterator[tuple[Record, int]]:
-    """Each record with its offset, of which the first of each partition is 0."""
-    offsets: Counter[tuple[str, int]] = Counter()
+def with_offsets(
+    records: Iterable[Record], starts: Mapping[tuple[str, int], int] = MappingProxyType({})
+) -> Iterator[tuple[Record, int]]:
+    """Each record with its offset; ``starts`` are the first offsets of partitions that do not begin at 0."""
+    offsets: Counter[tuple[str, int]] = Counter(starts)
     for record in records:
         place = record.topic, record.partition
         yield record, offsets[place]

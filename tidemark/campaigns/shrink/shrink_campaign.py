@@ -137,9 +137,8 @@ def shrink_red_run(red: RedRun, stack: Stack, options: ShrinkOptions) -> ShrunkR
 
 def _in_order(best: Shrinkable, spark: str, trials: FlakyTrials[Shrinkable]) -> Shrinkable:
     """The smallest for people: slices numbered by the batches that read them, sentinels behind all, if it is red so."""
-    case = (
-        best.case if best.faults else with_flush_behind(best.case)
-    )  # a run with faults has its own sentinels
+    # A run with faults has its own sentinels.
+    case = best.case if best.faults else with_flush_behind(best.case)
     history = predicted_history(case, spark)
     if history is not None and case.mode == "backlog":
         batches = sorted(set(history.rows.batch[: history.rows.first_sentinel]))

@@ -54,7 +54,7 @@ class Engine(Tables, Protocol):
         """Make the tables of relations, those of single keys part by part; those stay that ``reader`` reads."""
 
     def repeated(self, columns: str, text: str) -> int:
-        """How many rows of a ``select`` have the values of an earlier one in these columns (:func:`more_than_one`)."""
+        """How many rows of a ``select`` have the values of an earlier one in these columns (:func:`count_repeated`)."""
 
     def make_came(self) -> None:
         """Make ``came`` (``tidemark.oracle.large.output`` has its columns)."""
@@ -90,7 +90,8 @@ def key_names(history: History) -> list[str]:
     return [f"k{number}" for number in range(len(history.contract.left.keys))]
 
 
-def more_than_one(columns: str, text: str) -> str:
-    """The number of rows of a ``select`` beyond the first with their values in these columns."""
+def count_repeated(tables: Tables, columns: str, text: str) -> int:
+    """How many rows of a ``select`` have the values of an earlier one in these columns, counted all at once."""
     of_values = f"select count(*) as many from ({text}) given group by {columns}"
-    return f"select coalesce(sum(many - 1), 0) from ({of_values}) of_values"
+    ((found,),) = tables.rows(f"select coalesce(sum(many - 1), 0) from ({of_values}) of_values")
+    return int(found)

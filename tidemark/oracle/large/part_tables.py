@@ -13,7 +13,7 @@ from itertools import groupby
 
 import duckdb
 
-from tidemark.oracle.large.engine import more_than_one
+from tidemark.oracle.large.engine import count_repeated
 from tidemark.oracle.sql.interruptible import execute
 from tidemark.oracle.sql.join_rules import Select
 from tidemark.oracle.sql.relation_tables import DuckDBTables, make_tables
@@ -108,7 +108,7 @@ class PartTables(DuckDBTables):
         that have one of them are compared.
         """
         if self.parts == 1:
-            return self._repeated(columns, text)
+            return count_repeated(self, columns, text)
         self._make("hashes", f"select hash({columns}) as hashed from ({text}) given")
         found = 0
         for number in range(self.parts):
@@ -119,14 +119,10 @@ class PartTables(DuckDBTables):
             )
             if self.rows("from repeated_hashes limit 1"):
                 like = f"from ({text}) given semi join repeated_hashes r on r.hashed = hash({columns})"
-                found += self._repeated(columns, f"select * {like}")
+                found += count_repeated(self, columns, f"select * {like}")
         for name in ("hashes", "repeated_hashes"):
             super().drop(name)
         return found
-
-    def _repeated(self, columns: str, text: str) -> int:
-        ((found,),) = self.rows(more_than_one(columns, text))
-        return int(found)
 
     def make_relations(self, found: Sequence[Select], reader: str) -> None:
         """Make relations, those of single keys part by part; keep what ``reader`` reads."""

@@ -6,7 +6,6 @@ the start that the manifest names.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tidemark.campaigns.shrink.predicted_batches import with_offsets
 from tidemark.formats.consistency import batch_problem, manifest_problem
 from tidemark.formats.evidence import (
     Batch,
@@ -58,7 +58,8 @@ class HeldEvidence:
 
     def places(self) -> Iterator[Place]:
         """Where each record lies."""
-        return places_of(self.records, first_offsets(self.manifest.inputs))
+        found = with_offsets(self.records, first_offsets(self.manifest.inputs))
+        return ((record.topic, record.partition, offset) for record, offset in found)
 
     def inputs(self) -> Iterator[InputRecord]:
         """Every record with its offset, sentinels last."""
@@ -134,15 +135,6 @@ class HeldEvidence:
         return write_trace(path, header, records)
 
 
-def places_of(records: Iterable[Record], starts: dict[tuple[str, int], int]) -> Iterator[Place]:
-    """Where each record lies; ``starts`` are the first offsets of partitions that do not begin at 0."""
-    counts: Counter[tuple[str, int]] = Counter(starts)
-    for record in records:
-        partition = record.topic, record.partition
-        yield *partition, counts[partition]
-        counts[partition] += 1
-
-
 def read_evidence(directory: RunDirectory) -> HeldEvidence:
     """Everything in a run directory that the judge reads; raises ``TidemarkError`` for what cannot be read."""
     manifest = directory.manifest
@@ -160,7 +152,10 @@ def read_evidence(directory: RunDirectory) -> HeldEvidence:
                     msgspec.structs.replace(one, transaction=None, absent=None, sent=None) for one in reader
                 )
         cuts.append(len(records))
-    is_published = [place[2] < ends.get(place[:2], 0) for place in places_of(records, starts)]
+    is_published = [
+        offset < ends.get((record.topic, record.partition), 0)
+        for record, offset in with_offsets(records, starts)
+    ]
     state, keys = directory.state(), directory.state_keys()
     return HeldEvidence(
         manifest=manifest,

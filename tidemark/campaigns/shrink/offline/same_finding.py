@@ -77,8 +77,10 @@ class SameFinding:
         )
 
     def _is_it(self, finding: Finding, held: HeldEvidence) -> bool:
-        found = signature_of(finding, self._contract, *where_sentinels_begin(held))
-        return _what(finding) == self._what and found == self.signature
+        return (
+            _what(finding) == self._what
+            and signature_of(finding, self._contract, *where_sentinels_begin(held)) == self.signature
+        )
 
     def _may_be_of_the_whole(self, finding: Finding) -> bool:
         """Whether a finding is one of the whole evidence, of which a verdict names the first of each property."""
