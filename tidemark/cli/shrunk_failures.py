@@ -1,4 +1,4 @@
-"""What a campaign finds is made smaller by itself: each INVALID run, into a folder beside its evidence."""
+"""What a campaign finds, and no known defect explains, is made smaller by itself, into a folder beside its evidence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ShrinkTime = Annotated[
     str,
     typer.Option(
         metavar="TIME",
-        help="How long to make each INVALID run smaller, as `tidemark shrink`: 90s, 2m; 0: not.",
+        help="How long to make each run smaller with a finding that no known defect explains: 90s, 2m; 0: not.",
     ),
 ]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
-from tidemark.campaigns.shrink.bug_signature import chosen_finding, signature_of
+from tidemark.campaigns.shrink.bug_signature import chosen_finding, of_sentinels, signature_of
 from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence, read_evidence
 from tidemark.campaigns.shrink.offline.kept_evidence import WholeEvidence
 from tidemark.campaigns.shrink.offline.same_finding import where_sentinels_begin
@@ -60,11 +60,12 @@ def red_run_of_audit(path: Path, pipeline: Path, number: int | None = None) -> R
             detail=f"the query that was audited reads {contract.left.topic} and {contract.right.topic}",
             hint="name the topics in the pipeline's contract as the audit's contract does",
         )
-    finding = chosen_finding(judge(directory), number)
     held = read_evidence(directory)
+    trace_rows = where_sentinels_begin(held)
+    finding = chosen_finding(judge(directory), number, of_sentinels(*trace_rows))
     case = _case(held, contract, pipeline)
     starts = tuple(Shrinkable(replace(case, mode=mode)) for mode in MODES)
-    return RedRun(directory, finding, signature_of(finding, contract, *where_sentinels_begin(held)), starts)
+    return RedRun(directory, finding, signature_of(finding, contract, *trace_rows), starts)
 
 
 def _case(held: HeldEvidence, contract: Contract, pipeline: Path) -> Case:

@@ -7,7 +7,7 @@ finding is about a sentinel is: a bug of a row that only flushes the query is no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -64,10 +64,20 @@ def signatures_in(
     return {_signature(finding, contract, ends) for finding in verdict.findings}
 
 
-def chosen_finding(verdict: Verdict, number: int | None) -> Finding:
+def of_sentinels(
+    records: Iterable[Record], starts: Starts = MappingProxyType({})
+) -> Callable[[Finding], bool]:
+    """Tells whether a finding is about a sentinel; arguments as those of ``signature_of``."""
+    ends = _ends(records, starts)
+    return lambda finding: _is_of_sentinel(finding, ends)
+
+
+def chosen_finding(
+    verdict: Verdict, number: int | None, is_of_sentinel: Callable[[Finding], bool] = lambda _finding: False
+) -> Finding:
     """The finding with a number, from 1, in the order of the verdict; by default the first that no defect explains.
 
-    Raises ``UsageError`` if there is none.
+    One about a row of the trace is taken before one about a sentinel. Raises ``UsageError`` if there is none.
     """
     findings = verdict.findings
     if not findings:
@@ -77,7 +87,7 @@ def chosen_finding(verdict: Verdict, number: int | None) -> Finding:
             hint="`tidemark check DIR` judges a run directory",
         )
     if number is None:
-        return next((one for one in findings if one.defect is None), findings[0])
+        return min(findings, key=lambda one: (one.defect is not None, is_of_sentinel(one)))
     if not 1 <= number <= len(findings):
         raise UsageError(
             f"there is no finding {number}",

@@ -16,7 +16,7 @@ import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
 from tidemark.campaigns.chain_inputs import contract_of
-from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, signature_of
+from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, of_sentinels, signature_of
 from tidemark.campaigns.shrink.fault_passes import single_faults
 from tidemark.campaigns.shrink.near_finding import FEW, guesses, row_of_each
 from tidemark.campaigns.shrink.predicted_batches import records_by_batch
@@ -65,14 +65,15 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     manifest, words = directory.manifest, shlex.split(directory.manifest.command or "")
     _must_be_possible(directory, manifest, words)
     contract = contract_of(manifest.contract)
-    finding = chosen_finding(judge(directory), number)
+    case = _case(directory, manifest, contract, words)
+    finding = chosen_finding(judge(directory), number, of_sentinels(case.records))
     if finding.property in OF_TIME:
         raise UsageError(
             f"the finding is about time: {finding.message}",
             detail="a smaller run takes less time, and shows nothing of it",
             hint="`tidemark report DIR` draws faults, recoveries and batches; --finding N chooses another finding",
         )
-    case = _case(directory, manifest, contract, words, reads_state=finding.property in OF_STATE)
+    case = replace(case, states=BATCHES if finding.property in OF_STATE else 0)
     faults = single_faults(",".join(_values_of(words, "--faults")))
     first = Shrinkable(case, faults, int(next(iter(_values_of(words, "--seed")), 1)))
     as_read = _as_read(directory, first)
@@ -92,7 +93,7 @@ def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = No
 
     Raises ``UsageError`` for a run without a finding.
     """
-    finding = chosen_finding(judge(directory), number)
+    finding = chosen_finding(judge(directory), number, of_sentinels(case.records))
     start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
     first = Shrinkable(start)
     guesses = _guesses(directory, _as_read(directory, first), finding)
@@ -125,14 +126,7 @@ def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequen
         )
 
 
-def _case(
-    directory: RunDirectory,
-    manifest: Manifest,
-    contract: Contract,
-    words: Sequence[str],
-    *,
-    reads_state: bool,
-) -> Case:
+def _case(directory: RunDirectory, manifest: Manifest, contract: Contract, words: Sequence[str]) -> Case:
     with TraceReader(directory.file("trace")) as reader:
         partitions = max(topic.partitions for topic in reader.header.topics.values())
         # A trial may leave out any record: where there was none (`absent`) is one without a value.
@@ -150,7 +144,7 @@ def _case(
         flush=flush,
         sink=manifest.sink if manifest.sink in SINKS else SINKS[1],
         conf=dict(pair.split("=", 1) for pair in _values_of(words, "--conf")),
-        states=BATCHES if reads_state else 0,
+        states=0,
         pipeline=_pipeline(directory, words),
         partitions=partitions,
     )

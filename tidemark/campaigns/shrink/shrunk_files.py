@@ -153,7 +153,7 @@ def _ticket(found: ShrunkRun, finding: Finding | None, *, is_plain: bool) -> str
         "## How to see it",
         "",
         *(
-            ["`python repro.py` (plain PySpark): prints what should come and what came.", ""]
+            ["[`repro.py`](repro.py), plain PySpark, prints what should come and what came.", ""]
             if is_plain
             else []
         ),

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from tidemark.atomic_files import write_atomically
-from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding
+from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, of_sentinels
 from tidemark.campaigns.shrink.case_files import CONTRACT, TRACE
 from tidemark.campaigns.shrink.flaky_trials import FlakyTrials, Measured
 from tidemark.campaigns.shrink.offline.evidence_passes import evidence_passes
@@ -32,7 +32,7 @@ from tidemark.campaigns.shrink.offline.kept_evidence import (
     WholeEvidence,
     digest_of_kept,
 )
-from tidemark.campaigns.shrink.offline.same_finding import SameFinding
+from tidemark.campaigns.shrink.offline.same_finding import SameFinding, where_sentinels_begin
 from tidemark.campaigns.shrink.offline.smaller_evidence import smaller_evidence
 from tidemark.campaigns.shrink.red_run import OF_STATE
 from tidemark.campaigns.shrink.shrink_campaign import ShrinkOptions
@@ -153,12 +153,12 @@ def read_red_evidence(path: Path, number: int | None = None) -> RedEvidence:
     directory = open_run(path)
     _must_be_possible(directory)
     verdict = judge(directory)
-    finding = chosen_finding(verdict, number)
+    held = read_evidence(directory)
+    finding = chosen_finding(verdict, number, of_sentinels(*where_sentinels_begin(held)))
     if (what := NOT_OF_ROWS.get(finding.property)) is not None:
         raise _another_finding(
             f"the finding is about {what}: {finding.message}", "with fewer rows it is another, or none"
         )
-    held = read_evidence(directory)
     whole = WholeEvidence(held)
     try:
         same = SameFinding(held, verdict, finding, whole.came)
