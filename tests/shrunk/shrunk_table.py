@@ -12,11 +12,12 @@ from tidemark.reports.markdown import table
 ABOUT = """# Red runs made smaller
 
 Made by `python -m tests.shrunk` from real runs: {}. Rows, faults, slices and bytes: before → after, without sentinels.
-*At most* is what was asked for, in rows and seconds. *Told by rules* are candidates that Spark's rules rejected, so
-that nothing was run. *Red*: how many of the last runs of the smallest show the finding. `test_NAME.py` was run by
-pytest: as it came, and with the pipeline, its settings or its sink repaired. `repro.py`, plain PySpark, is red if what
-came is not what is right. *Another Spark* is the newest that does not have the known defect: there `repro.py` has to be
-green. A dash: there is none; under *another Spark* also: it was not tried.
+*At most* is what was asked for, in rows and seconds; × 2.4 says that the machine takes 2.4 times as long as that of
+`bench/README.md`, by its calibration, and had as much more time. *Told by rules* are candidates that Spark's rules
+rejected, so that nothing was run. *Red*: how many of the last runs of the smallest show the finding. `test_NAME.py`
+was run by pytest: as it came, and with the pipeline, its settings or its sink repaired. `repro.py`, plain PySpark, is
+red if what came is not what is right. *Another Spark* is the newest that does not have the known defect: there
+`repro.py` has to be green. A dash: there is none; under *another Spark* also: it was not tried.
 """
 NONE = "—"
 HEAD = (
@@ -45,6 +46,8 @@ class ShrunkLine(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     other_spark: str = NONE
     problems: list[str] = []
+    times_as_slow: float = 1.0
+    """How many times as long as the machine of the bench this one takes: its seconds are so many more."""
 
 
 def read_lines(path: Path) -> dict[str, ShrunkLine]:
@@ -75,12 +78,17 @@ def _versions(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name.title()} {versions[name]}" for name in ("spark", "kafka") if name in versions)
 
 
+def _times(factor: float) -> str:
+    return "" if factor == 1 else f" × {factor:g}"
+
+
 def _row(one: ShrunkLine) -> tuple[object, ...]:
     pairs = (one.rows, one.faults, one.slices, one.bytes)
     rows, faults, slices, sizes = (f"{before:,} → {after:,}" for before, after in pairs)
+    at_most = f"{one.at_most[0]} rows, {one.at_most[1]:g} s{_times(one.times_as_slow)}"
     return (
-        one.name, one.finding, rows, faults if one.faults[0] else NONE, slices, sizes,
-        f"{one.at_most[0]} rows, {one.at_most[1]:g} s", one.trials, one.told, f"{one.seconds:.0f}",
+        one.name, one.finding, rows, faults if one.faults[0] else NONE, slices, sizes, at_most, one.trials,
+        one.told, f"{one.seconds:.0f}",
         f"{one.red[0]} of {one.red[1]}", one.test, one.repaired, one.repro,
         one.other_spark,
     )  # fmt: skip

@@ -35,7 +35,7 @@ from tidemark.runner.cleanup import Cleanup
 from tidemark.runner.evidence_collector import batches_of, input_topics, promised
 from tidemark.runner.kafka_access import kafka_access
 from tidemark.runner.one_run import seal_and_judge
-from tidemark.runner.pace import TRIGGER_MS, Feed, now_and_then
+from tidemark.runner.pace import GRACE_S, TRIGGER_MS, Feed, now_and_then
 from tidemark.runner.programs import Program
 from tidemark.runner.run_options import SINKS
 from tidemark.runner.state_reader import read_state, what_ran
@@ -95,6 +95,8 @@ class WarmDriver:
         self._driver = driver
         self._logs = logs
         self._opened = ExitStack()
+        self.grace_s = GRACE_S
+        """How long a query that is followed may take to begin a no-data batch: less where none comes."""
 
     def __enter__(self) -> Self:
         session_id, folder = str(uuid.uuid4()), self._stack.work_dir(f"login-{uuid.uuid4().hex[:8]}")
@@ -141,16 +143,21 @@ class WarmDriver:
             PipelineFailed: the query failed.
             TidemarkError: the testbed did.
         """
-        return CaseRun(case, RunDirectory(folder), self._programs).go(drive or CaseRun.drive)
+        run = CaseRun(case, RunDirectory(folder), self._programs, self.grace_s)
+        return run.go(drive or CaseRun.drive)
 
 
 class CaseRun:
     """One case, from its topics to its verdict."""
 
-    def __init__(self, case: Case, directory: RunDirectory, programs: _Programs) -> None:
+    def __init__(
+        self, case: Case, directory: RunDirectory, programs: _Programs, grace_s: float = GRACE_S
+    ) -> None:
+        """``grace_s`` is how long a query that is followed may take to begin a no-data batch."""
         self._case = case
         self._directory = directory
         self._programs = programs
+        self._grace_s = grace_s
         self._stack = stack = programs.stack
         self._name = f"case-{uuid.uuid4().hex[:12]}"
         self.inputs = {topic: f"{self._name}-{topic}" for topic in case.topics}
@@ -204,7 +211,7 @@ class CaseRun:
 
         self.publish("trace", 0)
         self._start(TRIGGER_MS)
-        feed = Feed(self._programs, self.checkpoint, ends)
+        feed = Feed(self._programs, self.checkpoint, ends, grace_s=self._grace_s)
         feed.wait_until_read()
         for number in range(1, case.slices):
             if not feed.publish_one_batch(partial(self.publish, "trace", number)):

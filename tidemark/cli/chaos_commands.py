@@ -50,7 +50,7 @@ EVERY_POINT = (
     "driver@planned,driver@half-written,driver@written,driver@no-data,executor@half-written,executor@no-data,"
     "worker,broker"
 )
-"""One fault at each commit point of a batch that runs."""
+"""Each component, and each point that a batch comes to for long enough to be met in the first one that is tried."""
 
 Schedule = Annotated[
     str,

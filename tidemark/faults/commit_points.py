@@ -2,9 +2,10 @@
 
 A point is made, not hit by chance. ``written``: the driver is throttled while the batch runs (:class:`Throttle`), or it
 would commit before the rows were seen, and is looked at while it is stopped (SIGSTOP); executors finish and write, and
-the driver cannot record it. ``half-written``: one executor is throttled, and the others write first. ``planned`` and
-``no-data``: the driver is stopped as soon as the batch is planned. Then checkpoint, ledger and end offsets are read,
-and a fault is injected only if they show the point.
+the driver cannot record it. ``half-written``: one executor is throttled, and the others write first. ``state``: one
+executor is throttled until one of its tasks has committed some of its state stores. ``planned`` and ``no-data``: the
+driver is stopped as soon as the batch is planned. Then checkpoint, ledger and end offsets are read, and a fault is
+injected only if they show the point.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from tidemark.errors import DeadlineExceeded
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
+from tidemark.faults.state_progress import half_committed
 from tidemark.faults.target import FaultTarget
 from tidemark.formats.faults import CommitPoint
 from tidemark.waiting import pause, wait_until
@@ -37,6 +39,9 @@ STILL_S = 0.3
 RUN_S, STOP_S = 0.01, 0.04
 """Calibration: tasks that start together are done within 20 ms of one another; at a fifth of its speed one takes some
 hundred milliseconds longer than another."""
+
+STATE_RUN_S = 0.003
+"""Calibration: a store of some hundred rows is committed within 5 to 10 ms, the four of a partition in turn."""
 
 ENDS_POLL_S = 0.002
 """Calibration: the end offsets cost a broker a fraction of a millisecond."""
@@ -67,10 +72,10 @@ class Throttle:
         self._resume = resume
         self._is_stopped = False
 
-    def step(self) -> None:
+    def step(self, run_s: float = RUN_S) -> None:
         """Let it run for a moment, and stop it again."""
         self.resume()
-        pause(RUN_S)
+        pause(run_s)
         self.stop()
 
     def stop(self) -> None:
@@ -145,6 +150,25 @@ def half_written(target: FaultTarget, batch: int) -> Proof | None:
     return _progress_of(target, batch, target.progress.half_written)
 
 
+def state_half_committed(target: FaultTarget, batch: int) -> Proof | None:
+    """With an executor stopped: whether some state stores of a partition have committed a batch, and others do not."""
+    seen = half_committed(target.checkpoint.path, batch)
+    if not seen:
+        return None
+    pause(STILL_S)  # by then another executor, which runs, has committed all of its own
+    still = half_committed(target.checkpoint.path, batch)
+    kept = {partition: stores for partition, stores in still.items() if seen.get(partition) == stores}
+    if not kept or target.checkpoint.running() != batch:
+        return None
+    return {"state": kept, **target.progress.snapshot()}
+
+
+def with_executor_stopped(target: FaultTarget, point: CommitPoint, batch: int) -> Proof | None:
+    """With an executor stopped: whether a batch is at one of the points that keeps it there."""
+    look = state_half_committed if point is CommitPoint.STATE else half_written
+    return look(target, batch)
+
+
 def committed(target: FaultTarget, batch: int, *, with_rows: bool) -> Proof | None:
     """With the driver stopped: whether a batch with data is committed, and the next one not planned.
 
@@ -207,6 +231,32 @@ def throttle_until_committed(
         except DeadlineExceeded:
             throttle.resume()
             return False
+
+
+def throttle_until_state(
+    target: FaultTarget, now: RunningBatch, throttle: Throttle, unless: Unless
+) -> Proof | None:
+    """Throttle an executor until one of its tasks has committed some stores and not all; it stays stopped then.
+
+    ``None``, and it is resumed, if the batch was over before. An error resumes it, too.
+    """
+
+    def stepped() -> Proof | bool | None:
+        throttle.step(STATE_RUN_S)
+        over = target.checkpoint.running() != now.batch
+        return over or state_half_committed(target, now.batch)
+
+    with resuming_on_error(throttle.resume):
+        try:
+            found = wait_until(
+                stepped, BATCH_S, lambda: "a state store to be committed", unless=unless, poll_s=0.0
+            )
+        except DeadlineExceeded:
+            found = None
+        if isinstance(found, dict):
+            return found
+    throttle.resume()
+    return None
 
 
 def throttle_until(

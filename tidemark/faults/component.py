@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.driver import stop_driver
-from tidemark.faults.executor import stop_at_half_written
+from tidemark.faults.executor import stop_executor_at_point
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
@@ -57,7 +57,7 @@ def at_point(
     """The batch kept at its point for the length of the block; gives the proof, ``None`` if it is not there."""
     point = fault.spec.point
     if point is CommitPoint.HALF_WRITTEN:
-        stopped = stop_at_half_written(target, fault, now, unless=unless)
+        stopped = stop_executor_at_point(target, fault, now, unless=unless)
         if stopped is None:
             yield None
             return

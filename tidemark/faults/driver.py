@@ -9,11 +9,11 @@ import msgspec
 from tidemark.errors import TidemarkError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import Look, RunningBatch, Unless
-from tidemark.faults.executor import stop_at_half_written
+from tidemark.faults.executor import stop_executor_at_point
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import AFTER_COMMIT, CommitPoint, Fault, FaultAction
+from tidemark.formats.faults import AFTER_COMMIT, EXECUTOR_STOPPED, CommitPoint, Fault, FaultAction
 from tidemark.sparkfiles.eventlog import QueryEvents
 
 
@@ -25,8 +25,8 @@ def inject_into_driver(
     Of a driver that is to be killed twice this is the first kill. ``unless`` raises what ends the wait for its rows.
     """
     spec = fault.spec
-    if spec.point is CommitPoint.HALF_WRITTEN:
-        return _kill_half_written(target, fault, now, unless=unless)
+    if spec.point in EXECUTOR_STOPPED:
+        return _kill_with_executor(target, fault, now, unless=unless)
     proof = stop_driver(target, spec.point, now, unless=unless)
     if proof is None:
         return None
@@ -143,15 +143,16 @@ def _with_app_id(target: FaultTarget, proof: Proof | None) -> Proof | None:
     return None if proof is None else {"app_id": target.stack.driver(target.driver).app_id, **proof}
 
 
-def _kill_half_written(
+def _kill_with_executor(
     target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
 ) -> Fault | None:
-    """Kill the driver, and the executor whose partitions have not written: left alone it would still write them."""
-    stopped = stop_at_half_written(target, fault, now, unless=unless)
+    """Kill the driver, and the executor that keeps the batch at its point: left alone it would go on writing."""
+    stopped = stop_executor_at_point(target, fault, now, unless=unless)
     if stopped is None:
         return None
     with commit_points.resuming_on_error(stopped.resume):
-        proof = look_at_driver(target, lambda: commit_points.half_written(target, now.batch))
+        point = fault.spec.point
+        proof = look_at_driver(target, lambda: commit_points.with_executor_stopped(target, point, now.batch))
     if proof is None:
         stopped.resume()
         return None

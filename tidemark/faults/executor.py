@@ -1,7 +1,8 @@
 """Faults in executors: one killed or paused, or all killed, while a batch runs or with a batch half written.
 
 The driver is suspended (SIGSTOP loses nothing) before it is looked whether the batch is still at its point, so that it
-cannot commit meanwhile; for ``half-written`` the executor is stopped before, so that its partitions are not written.
+cannot commit meanwhile; for ``half-written`` and ``state`` the executor is stopped before, so that its partitions are
+not written, or their state is not committed.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import EXECUTOR_STOPPED, CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.stack import Executor
 
 
 @dataclass(frozen=True)
 class StoppedExecutor:
-    """One that is stopped with its batch half written; ``proof`` shows that."""
+    """One that is stopped with its batch at a point; ``proof`` shows that."""
 
     executor: Executor
     proof: Proof
@@ -42,7 +43,7 @@ def inject_into_executors(
         for victim in () if is_over else victims:
             if spec.action is FaultAction.KILL:
                 target.stack.kill_executor(target.driver, victim)
-            elif spec.point is not CommitPoint.HALF_WRITTEN:  # there it is stopped already
+            elif spec.point not in EXECUTOR_STOPPED:  # there it is stopped already
                 target.stack.pause_executor(target.driver, victim)
     if is_over:
         _resume(target, victims)
@@ -62,11 +63,11 @@ def _at_point(
 ) -> Iterator[tuple[list[Executor], Proof | None]]:
     """The driver suspended with the batch at its point: the victims, and the proof; ``None`` if it is not there.
 
-    With the batch half written the victim is stopped already; an error resumes it.
+    At a point that an executor keeps, the victim is stopped already; an error resumes it.
     """
     spec, driver = fault.spec, target.driver
-    if spec.point is CommitPoint.HALF_WRITTEN:
-        stopped = stop_at_half_written(target, fault, now, unless=unless)
+    if spec.point in EXECUTOR_STOPPED:
+        stopped = stop_executor_at_point(target, fault, now, unless=unless)
         if stopped is None:
             yield [], None
             return
@@ -79,10 +80,12 @@ def _at_point(
         yield victims, proof
 
 
-def stop_at_half_written(
+def stop_executor_at_point(
     target: FaultTarget, fault: PlannedFault, now: RunningBatch, *, unless: Unless
 ) -> StoppedExecutor | None:
-    """Throttle one executor; it stays stopped as soon as others have written and it has not.
+    """Throttle one executor; it stays stopped as soon as the batch is at the point of the fault.
+
+    That is: others have written and it has not, or one of its tasks has committed some state stores and not all.
 
     ``None``, and it is resumed, if the batch was over without that. It may have had none of the partitions: a join's
     tasks go where their state is, which after an executor's death is all with the other.
@@ -94,8 +97,11 @@ def stop_at_half_written(
     victim = fault.choose(alive)
     resume = partial(stack.resume_executor, driver, victim)
     throttle = commit_points.Throttle(partial(stack.pause_executor, driver, victim), resume)
-    look = partial(commit_points.half_written, target, now.batch)
-    proof = commit_points.throttle_until(target, now, throttle, look, unless)
+    if fault.spec.point is CommitPoint.STATE:
+        proof = commit_points.throttle_until_state(target, now, throttle, unless)
+    else:
+        look = partial(commit_points.half_written, target, now.batch)
+        proof = commit_points.throttle_until(target, now, throttle, look, unless)
     return None if proof is None else StoppedExecutor(victim, proof, resume)
 
 

@@ -19,13 +19,20 @@ from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.component import effects
 from tidemark.faults.driver import batch_is_rerun, look_at_driver, stop_driver
-from tidemark.faults.executor import identity, stop_at_half_written
+from tidemark.faults.executor import identity, stop_executor_at_point
 from tidemark.faults.network import DisturbedLink
 from tidemark.faults.overlaps import steps
 from tidemark.faults.schedule import FaultSpec, PlannedFault
 from tidemark.faults.sink_progress import Proof, by_partition
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import NETWORK_ACTIONS, CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import (
+    EXECUTOR_STOPPED,
+    NETWORK_ACTIONS,
+    CommitPoint,
+    Fault,
+    FaultAction,
+    FaultComponent,
+)
 from tidemark.stack import ComponentKind, ComponentState, Executor
 
 _STATES = {FaultAction.KILL: ComponentState.STOPPED, FaultAction.PAUSE: ComponentState.PAUSED}
@@ -143,8 +150,8 @@ class JointInjection:
         """The batch kept at the point of a fault for the length of the block; ``None`` if it is not there."""
         target, now, unless = self._target, self._now, self._hooks.unless
         point = fault.spec.point
-        if point is CommitPoint.HALF_WRITTEN:
-            with self._half_written(fault) as at:
+        if point in EXECUTOR_STOPPED:
+            with self._executor_stopped(fault) as at:
                 yield at
         elif kills_driver or point is CommitPoint.WRITTEN:
             proof = None
@@ -161,9 +168,9 @@ class JointInjection:
                 yield _at(proof)
 
     @contextmanager
-    def _half_written(self, fault: PlannedFault) -> Iterator[_AtPoint | None]:
+    def _executor_stopped(self, fault: PlannedFault) -> Iterator[_AtPoint | None]:
         target, batch = self._target, self._now.batch
-        stopped = stop_at_half_written(target, fault, self._now, unless=self._hooks.unless)
+        stopped = stop_executor_at_point(target, fault, self._now, unless=self._hooks.unless)
         if stopped is None:
             yield None
             return
@@ -171,7 +178,7 @@ class JointInjection:
         try:
             with target.stack.suspended(target.driver):
                 # It may have gone on until the driver was stopped.
-                proof = commit_points.half_written(target, batch)
+                proof = commit_points.with_executor_stopped(target, fault.spec.point, batch)
                 app_id = target.stack.driver(target.driver).app_id
                 at = None if proof is None else _AtPoint({"app_id": app_id, **proof}, stopped.executor)
                 yield at

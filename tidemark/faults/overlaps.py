@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tidemark.formats.faults import (
     AFTER_COMMIT,
+    EXECUTOR_STOPPED,
     POINTS,
     CommitPoint,
     FaultAction,
@@ -26,7 +27,7 @@ SLOWING = (_A.DELAY, _A.JITTER, _A.THROTTLE)
 MOST_DRIVER_KILLS = 2
 """In one batch: a query whose driver dies once more without a commit is given up (``FRUITLESS_RUNS``)."""
 
-_ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN)
+_ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.STATE, _P.WRITTEN)
 _DAEMONS = (_C.WORKER, _C.MASTER, _C.BROKER)
 
 
@@ -110,11 +111,11 @@ def why_impossible(parts: Sequence[FaultPart]) -> Impossible | None:
 def _why_not_next(before: Sequence[FaultPart], part: FaultPart) -> Impossible | None:
     """Why a fault cannot be injected while these are in effect."""
     same_run = _since_last_kill(before)
-    past = [one.point for one in before if one.kills_driver and one.point in (_P.HALF_WRITTEN, _P.WRITTEN)]
-    if past and part.point is _P.HALF_WRITTEN:
+    past = [one.point for one in before if one.kills_driver and one.point in _ORDER[1:]]
+    if past and part.point in EXECUTOR_STOPPED:
         return Impossible(
             f"what was written before a driver was killed at {past[-1]} stays written",
-            f"kill it at {_P.PLANNED} first, or take another point than {_P.HALF_WRITTEN}",
+            f"kill it at {_P.PLANNED} first, or take another point than {part.point}",
         )
     moves = before[-1].kills_driver or part.point is not before[-1].point
     holding = next((one for one in before if one.holds_batch), None)
@@ -176,7 +177,7 @@ def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
         (first, then)
         for first in every
         for then in every
-        if can_overlap([first, then]) and not (_takes_executors(first) and then.point is _P.HALF_WRITTEN)
+        if can_overlap([first, then]) and not (_takes_executors(first) and then.point in EXECUTOR_STOPPED)
     ]
 
 

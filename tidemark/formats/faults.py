@@ -54,6 +54,8 @@ class CommitPoint(StrEnum):
     """``offsets/N`` is there, ``commits/N`` is not; for a driver: no row of the batch is in the output either."""
     HALF_WRITTEN = "half-written"
     """Some sink partitions of the batch have written, others have not."""
+    STATE = "state"
+    """Of a state partition some stores have committed the batch, others have not."""
     WRITTEN = "written"
     """Every sink partition has written, and the batch is not committed."""
     NO_DATA = "no-data"
@@ -66,6 +68,9 @@ class CommitPoint(StrEnum):
 
 AFTER_COMMIT = (CommitPoint.COMMITTED, CommitPoint.DELETED_COMMIT)
 """Points at which the batch is committed."""
+
+EXECUTOR_STOPPED = (CommitPoint.HALF_WRITTEN, CommitPoint.STATE)
+"""Points at which a batch is kept by an executor that is stopped."""
 
 
 _C, _A, _P = FaultComponent, FaultAction, CommitPoint
@@ -88,13 +93,14 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
         _P.PLANNED,
         _P.HALF_WRITTEN,
         _P.NO_DATA,
+        _P.STATE,
         _P.COMMITTED,
         _P.DELETED_COMMIT,
     ),
     (_C.DRIVER, _A.KILL_TWICE): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
     (_C.DRIVER, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
-    (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
-    (_C.EXECUTOR, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
+    (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE),
+    (_C.EXECUTOR, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE),
     (_C.EXECUTORS, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.EXECUTORS, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
     (_C.WORKER, _A.KILL): (_P.PLANNED, _P.NO_DATA),

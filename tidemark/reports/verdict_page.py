@@ -232,8 +232,11 @@ def _goals(verdict: Verdict) -> list[GoalLine]:
 _MEANT: dict[str, str] = {
     CommitPoint.PLANNED: "the offsets of the batch are logged, and nothing of it is written",
     CommitPoint.HALF_WRITTEN: "some of its rows are written",
+    CommitPoint.STATE: "some state stores of a partition have committed it, and others have not",
     CommitPoint.WRITTEN: "all of its rows are written, and it is not committed",
     CommitPoint.NO_DATA: "it reads no rows, and emits those that the watermark makes due",
+    CommitPoint.COMMITTED: "it is committed, and the next batch is not planned",
+    CommitPoint.DELETED_COMMIT: "it is committed, and its commit is removed before the next driver starts",
 }
 """Where in a batch a fault is injected, for a reader who has not seen the commit points before."""
 

@@ -76,6 +76,8 @@ class Feed:
     """Hears what is waited for, whenever that changes."""
     hung_after_s: float = HUNG_AFTER_S
     """A query that plans and commits nothing for so long, while something is waited for, has hung (``QueryHung``)."""
+    grace_s: float = GRACE_S
+    """How long a no-data batch is waited for after the watermark has moved."""
 
     def publish_one_batch(self, publish: Callable[[], Any]) -> bool:
         """Publish while the query is idle, and wait until all is committed; False if it was split into two batches."""
@@ -171,7 +173,7 @@ class Feed:
         """
         if self.checkpoint.next_watermark_ms(planned.batch) <= planned.watermark_ms:
             return
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + self.grace_s
         self.waits(f"the no-data batch after batch {planned.batch}")
 
         def is_over() -> bool:

@@ -100,3 +100,8 @@ def test_the_document_says_what_was_run_what_is_not_as_asked_and_what_was_not_ru
     assert "| red | — | red | green on 4.1.4 |" in text
     assert "- another: it took 400 s" in text
     assert "## Not run yet\n\n- a third" in text
+
+
+def test_what_a_slow_machine_had_more_of_is_said_beside_what_was_asked_for():
+    assert "| 6 rows, 180 s × 2.4 |" in document([line(times_as_slow=2.4)], [])
+    assert "| 6 rows, 180 s |" in document([line()], [])

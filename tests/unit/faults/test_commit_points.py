@@ -18,7 +18,7 @@ BATCH = 3
 class Query:
     """One whose driver does a step each time that it runs, from a batch that is planned to one that is committed.
 
-    A number among ``steps`` is a partition that writes.
+    A number among ``steps`` is a partition that writes; a set of names are the stores that are committed.
     """
 
     def __init__(self, *steps, monkeypatch):
@@ -28,6 +28,7 @@ class Query:
         )
         self._steps = list(steps)
         self._rows, self._over, self._now = set(), False, 100.0
+        self.path, self.stores = "checkpoint", set()
         monkeypatch.setattr(commit_points, "pause", self._pause)
         monkeypatch.setattr(commit_points, "time", SimpleNamespace(monotonic=lambda: self._now))
         monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: self._now, sleep=self._pause))
@@ -39,12 +40,24 @@ class Query:
             step = self._steps.pop(0)
             self._over = step == "commits"
             self._rows |= {step} if isinstance(step, int) else set()
+            self.stores = step if isinstance(step, set) else self.stores
 
     def running(self):
         return None if self._over else BATCH
 
     def ends(self):
         return dict.fromkeys(self._rows, 1)
+
+    def half_committed(self, path, batch):
+        assert (path, batch) == ("checkpoint", BATCH)
+        stores = {name: name in self.stores for name in ("left", "right")}
+        return {"0/0": stores} if len(set(stores.values())) > 1 else {}
+
+    def snapshot(self):
+        return {"ends": self.ends()}
+
+    def throttle_until_state(self):
+        return commit_points.throttle_until_state(self, RunningBatch(BATCH, {}), self.throttle, lambda: None)
 
     def throttle_until(self, look):
         return commit_points.throttle_until(self, RunningBatch(BATCH, {}), self.throttle, look, lambda: None)
@@ -82,6 +95,28 @@ def test_a_batch_of_which_a_partition_never_writes_is_committed(query):
     made = query(0, "works", "commits")
 
     assert made.throttle_until(made.all_written) is None
+    assert made.said[-1] == "resume"
+
+
+def test_an_executor_is_stopped_once_some_stores_of_a_partition_have_committed(query, monkeypatch):
+    made = query("works", 0, {"left"}, {"left", "right"}, "commits")
+    monkeypatch.setattr(commit_points, "half_committed", made.half_committed)
+
+    assert made.throttle_until_state() == {"state": {"0/0": {"left": True, "right": False}}, "ends": {0: 1}}
+    assert made.said[-1] == "stop"
+
+
+def test_stores_that_another_executor_goes_on_to_commit_are_no_point_of_the_stopped_one(query, monkeypatch):
+    made = query("works", "commits")
+    seen = iter([{"left"}, {"left", "right"}])
+
+    def half_committed(path, batch):
+        made.stores = next(seen, made.stores)
+        return made.half_committed(path, batch)
+
+    monkeypatch.setattr(commit_points, "half_committed", half_committed)
+
+    assert made.throttle_until_state() is None
     assert made.said[-1] == "resume"
 
 

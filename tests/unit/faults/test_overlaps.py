@@ -66,6 +66,8 @@ def test_a_network_fault_anywhere_needs_the_proxy():
         ("broker@written+driver@written+driver@planned", "does not come to driver@planned"),
         ("executor@half-written+driver@planned", "at half-written was at planned before"),
         ("driver@written+driver@half-written", "stays written"),
+        ("driver@state+driver@state", "stays written"),
+        ("executor@state+driver@half-written", "at state was at half-written before"),
         ("broker@planned+broker:pause@planned", "broker has a fault already"),
         ("driver:pause@planned+driver@planned", "driver has a fault already"),
         ("executors@planned+executor@planned", "no executor is left"),

@@ -45,7 +45,7 @@ def guesses(
     """
     small = _small(as_read, finding.written)
     if not as_read.faults:
-        yield from small
+        yield from small or _moving(as_read)
         return
     hits = _faults_at(finding, injected, _last_named(as_read, finding))
     alone = [(fault, word) for fault in hits if (word := _word(fault)) in as_read.faults]
@@ -80,6 +80,14 @@ def _small(as_read: Shrinkable, places: Collection[str]) -> list[Shrinkable]:
     near = _only(as_read, _as_many_in_each(records, own | latest))
     few = [_without_gaps(_only(as_read, chosen)) for chosen in (named | before, own | first)]
     return [*few[: 1 + (few[0] != few[1])], _until(near, last), near]
+
+
+def _moving(as_read: Shrinkable) -> list[Shrinkable]:
+    """What moves the watermarks, for a finding that names no record: in the first slice, and in each."""
+    records, latest = as_read.case.records, _latest(as_read)
+    first = {at for at in latest if records[at].slice == records[0].slice}
+    found = [_only(as_read, chosen) for chosen in (first, latest) if chosen]
+    return found[: 1 + (first != latest)]
 
 
 def _last_named(as_read: Shrinkable, finding: Finding) -> int:

@@ -7,6 +7,7 @@ for the next one without. A search with faults has a driver of its own, which is
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import time
@@ -24,14 +25,25 @@ from tidemark.campaigns.shrink.red_run import RedRun
 from tidemark.campaigns.shrink.shrinkable import Shrinkable, digest_of
 from tidemark.campaigns.warm_driver import WarmDriver
 from tidemark.errors import PipelineFailed, TidemarkError, UsageError
-from tidemark.formats.evidence import RunDirectory
+from tidemark.formats.evidence import Batch, RunDirectory
 from tidemark.formats.faults import Fault
 from tidemark.oracle import Verdict
 from tidemark.runner import RunOptions, run_pipeline
+from tidemark.runner.pace import GRACE_S
 from tidemark.stack import DRIVER, POWERS, Stack
 
 FAILURES = 3
 """So many failures of the testbed in a row end the search: one or two may come of a candidate that stops a program."""
+
+
+NO_GRACE_S = 1.0
+"""Of a query that runs no no-data batches: with the grace of others each slice of each trial waits for 15 s in vain."""
+
+
+def runs_no_data_batches(batches: Sequence[Batch]) -> bool:
+    """Whether a batch read nothing, or the watermark never moved, so that none was to come."""
+    nothing_read = any(one.end_offsets == before.end_offsets for before, one in itertools.pairwise(batches))
+    return nothing_read or len({one.watermark_ms for one in batches}) <= 1
 
 
 def shows_nothing(verdict: Verdict, faults: Sequence[Fault]) -> bool:
@@ -62,6 +74,7 @@ class TrialRuns:
         self._of_warm = ExitStack()
         self._failures = 0
         self._shown = ""
+        self._grace_s = GRACE_S
         if red.faults and "processes" not in POWERS[stack.spec.backend]:
             raise UsageError(
                 f"the run had the faults {', '.join(red.faults)}, and the stack is {stack.spec.backend}",
@@ -116,8 +129,12 @@ class TrialRuns:
             self._stack.start(self._driver)  # it may have been killed
             driver = self._stack.driver(self._driver)
             self._warm = self._of_warm.enter_context(WarmDriver(self._stack, driver, self._logs))
+        self._warm.grace_s = self._grace_s
         verdict = self._warm.run(self._warm.as_possible(candidate.case), self.trial)
-        self._rules.learn(candidate.case, RunDirectory(self.trial).batches())
+        batches = RunDirectory(self.trial).batches()
+        self._rules.learn(candidate.case, batches)
+        if candidate.case.mode == "followed":
+            self._grace_s = GRACE_S if runs_no_data_batches(batches) else NO_GRACE_S
         return verdict
 
     def _under_faults(self, candidate: Shrinkable) -> Verdict:

@@ -1,0 +1,45 @@
+"""What is tried first for a finding that names no record, and how long a trial waits for a batch that never comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.campaigns.test_shrunk_cases import latest, semi_case
+from tidemark.campaigns.shrink.near_finding import guesses
+from tidemark.campaigns.shrink.shrinkable import Shrinkable
+from tidemark.campaigns.shrink.trial_runs import runs_no_data_batches
+from tidemark.formats.evidence import Batch
+from tidemark.oracle.findings import Finding
+
+
+def test_of_a_finding_that_names_no_record_what_moves_the_watermarks_is_tried_first():
+    case = semi_case()
+    finding = Finding(property="wrong_watermarks", message="", batch=2)
+
+    first, every = guesses(Shrinkable(case), finding, (), ())
+
+    assert {one.slice for one in first.case.records} == {0}
+    assert len(first.case.records) == len(case.topics)
+    assert latest(first) == latest(every) == latest(Shrinkable(case))
+    assert {one.slice for one in every.case.records} == set(range(case.slices))
+    assert len(every.case.records) == len(case.topics) * case.slices
+
+
+@pytest.mark.parametrize(
+    ("planned", "comes"),
+    [
+        ([(0, 5), (10, 5), (10, 9)], True),
+        ([(0, 5), (0, 9), (0, 12)], True),  # the watermark never moved
+        ([(0, 5)], True),
+        ([(0, 5), (10, 9), (20, 12)], False),
+    ],
+)
+def test_a_query_that_reads_something_in_each_batch_while_its_watermark_moves_runs_no_no_data_batches(
+    planned, comes
+):
+    batches = [
+        Batch(batch=number, watermark_ms=watermark, end_offsets={"lefts": {"0": end}}, committed=True)
+        for number, (watermark, end) in enumerate(planned)
+    ]
+
+    assert runs_no_data_batches(batches) is comes

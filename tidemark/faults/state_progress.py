@@ -1,0 +1,42 @@
+"""State progress: which state stores have committed a batch, seen by the files of a checkpoint.
+
+A task of a join commits the stores of its partition one after the other, once it has given its last row to the sink
+(``StreamingSymmetricHashJoinExec``, ``onOutputCompletion``). Batch N leaves version N+1 of each store:
+``state/OPERATOR/PARTITION/STORE/N+1.delta`` on HDFS, ``.changelog`` or ``.zip`` on RocksDB, with an id behind the
+version in state of checkpoint format 2. A query on column families has one store in a partition, never half there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_COMMITTED = re.compile(r"(?P<version>\d+)(?:_[\w-]+)?\.(?:delta|changelog|zip)")
+
+
+def half_committed(checkpoint: Path, batch: int) -> dict[str, dict[str, bool]]:
+    """The partitions of which some stores have committed a batch and others have not, as ``OPERATOR/PARTITION``.
+
+    Of each its stores by name, and whether they have.
+    """
+    found = {}
+    for partition in checkpoint.glob("state/[0-9]*/[0-9]*"):
+        stores = {
+            store.name: _has_version(store, batch + 1)
+            for store in sorted(partition.iterdir())
+            if store.is_dir()
+        }
+        if len(set(stores.values())) > 1:
+            found[f"{partition.parent.name}/{partition.name}"] = stores
+    return dict(sorted(found.items()))
+
+
+def _has_version(store: Path, version: int) -> bool:
+    return version in _versions(store)
+
+
+def _versions(store: Path) -> Iterator[int]:
+    for file in store.iterdir():
+        if read := _COMMITTED.fullmatch(file.name):
+            yield int(read["version"])
