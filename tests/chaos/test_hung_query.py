@@ -43,7 +43,7 @@ def hung_run(run_on_own, harm):
     return evidence, hang
 
 
-@pytest.mark.long_on("compose")
+@pytest.mark.long
 def test_a_query_whose_executors_stand_still_hung_and_the_threads_of_its_driver_are_kept(
     own_stack, run_on_own
 ):

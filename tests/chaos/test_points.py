@@ -51,8 +51,9 @@ DAEMONS = ("full_outer", EXACTLY_ONCE)
 
 
 def points_of(component):
-    """Those of a batch that runs; after its commit: ``test_points_after_commit``."""
-    return [point for point in POINTS[component, FaultAction.KILL] if point not in AFTER_COMMIT]
+    """Those in the pairwise choice: ``test_points_in_state`` and ``test_points_after_commit`` have the others."""
+    others = (CommitPoint.STATE, *AFTER_COMMIT)
+    return [point for point in POINTS[component, FaultAction.KILL] if point not in others]
 
 
 def the_rest(join, sink):

@@ -84,6 +84,7 @@ def test_the_contract_stays_where_a_sample_is_no_event_of_it_and_the_rest_is_wri
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_nested_records_and_an_output_of_ids_alone_are_judged_as_they_are_drafted(stack, tmp_path):
     theirs = Stranger(tmp_path / "theirs", {"src/adteam/alarms.py": NESTED, **NESTED_SAMPLES})
     samples = ("--sample", "alarms=alarms.json", "--sample", "acks=acks.json")

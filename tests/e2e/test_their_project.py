@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.conftest import shown, stack_to_harm
 from tests.support.stranger import Stranger
+from tests.support.tiers import every_day
 from tidemark.errors import PipelineFailed
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.project_files import project_sha256
@@ -174,8 +175,9 @@ BROKEN = {
 """What is replaced in the module of the join, by what, the error that is said, and its place."""
 
 
-@pytest.mark.parametrize(("old", "new", "says", "place"), BROKEN.values(), ids=BROKEN)
-def test_a_join_that_cannot_be_built_is_said_before_a_run_with_its_line(old, new, says, place, stranger):
+@pytest.mark.parametrize("what", every_day(BROKEN, ("SQL text", "exception")))
+def test_a_join_that_cannot_be_built_is_said_before_a_run_with_its_line(what, stranger):
+    old, new, says, place = BROKEN[what]
     stranger.change("src/adteam/join.py", old, new)
 
     done = stranger.run("contract", JOIN)

@@ -78,7 +78,7 @@ IN_WATERMARKS = {
 IN_CONDITIONS = {
     "time bound half as long": Mutant(
         {"left_outer": "nulls_for_matched_rows", "inner": "lost_rows"},
-        {"INTERVAL 20 SECONDS": "INTERVAL 10 SECONDS"}, every_day=True,
+        {"INTERVAL 20 SECONDS": "INTERVAL 10 SECONDS"},
     ),
     "no upper time bound": Mutant({"inner": "phantom_rows"}, {f" AND\n                {UPPER}": ""}),
     "bound strict instead of inclusive": Mutant(
@@ -120,7 +120,7 @@ IN_CONDITIONS = {
         {"full_outer": "missing_nulls"}, {'"fullOuter"': '"leftOuter"'}, generator=NO_NULL_KEYS,
     ),
     "inner instead of left semi": Mutant(
-        {"left_semi": "repeated_semi_rows"}, {'"leftSemi"': '"inner"'}, every_day=True,
+        {"left_semi": "repeated_semi_rows"}, {'"leftSemi"': '"inner"'},
     ),
     "left semi made of inner and deduplication": Mutant(
         {"left_semi": "lost_rows"}, {'"leftSemi"': '"inner"'}, generator=SENT_TWICE,
