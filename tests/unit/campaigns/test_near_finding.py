@@ -1,10 +1,12 @@
-"""What is tried first for a finding that names no record, and how long a trial waits for a batch that never comes."""
+"""What is tried first for a finding that names no record, how long a trial waits, and what it must be able to judge."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.unit.campaigns.test_shrunk_cases import latest, semi_case
+from tests.unit.oracle.histories import Run
+from tidemark.campaigns.shrink.bug_signature import leaves_topic_unread
 from tidemark.campaigns.shrink.near_finding import guesses
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.campaigns.shrink.trial_runs import runs_no_data_batches
@@ -43,3 +45,11 @@ def test_a_query_that_reads_something_in_each_batch_while_its_watermark_moves_ru
     ]
 
     assert runs_no_data_batches(batches) is comes
+
+
+def test_a_run_of_which_no_record_of_a_topic_can_be_read_is_told_though_a_finding_makes_it_invalid():
+    unread = Run("left_outer").batch("i1 a 10", "garbage").flush().verdict()
+    read = Run("left_outer").batch("i1 a 10", "garbage, c1 b 10").flush().verdict()
+
+    assert (unread.verdict, leaves_topic_unread(unread)) == ("INVALID", True)
+    assert (read.verdict, leaves_topic_unread(read)) == ("INVALID", False)

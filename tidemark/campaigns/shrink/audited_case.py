@@ -14,7 +14,12 @@ from pathlib import Path
 import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
-from tidemark.campaigns.shrink.bug_signature import chosen_finding, of_sentinels, signature_of
+from tidemark.campaigns.shrink.bug_signature import (
+    chosen_finding,
+    leaves_topic_unread,
+    of_sentinels,
+    signature_of,
+)
 from tidemark.campaigns.shrink.offline.held_evidence import HeldEvidence, read_evidence
 from tidemark.campaigns.shrink.offline.kept_evidence import WholeEvidence
 from tidemark.campaigns.shrink.offline.same_finding import where_sentinels_begin
@@ -62,10 +67,12 @@ def red_run_of_audit(path: Path, pipeline: Path, number: int | None = None) -> R
         )
     held = read_evidence(directory)
     trace_rows = where_sentinels_begin(held)
-    finding = chosen_finding(judge(directory), number, of_sentinels(*trace_rows))
+    verdict = judge(directory)
+    finding = chosen_finding(verdict, number, of_sentinels(*trace_rows))
     case = _case(held, contract, pipeline)
     starts = tuple(Shrinkable(replace(case, mode=mode)) for mode in MODES)
-    return RedRun(directory, finding, signature_of(finding, contract, *trace_rows), starts)
+    signature, is_unread = signature_of(finding, contract, *trace_rows), leaves_topic_unread(verdict)
+    return RedRun(directory, finding, signature, starts, is_unread=is_unread)
 
 
 def _case(held: HeldEvidence, contract: Contract, pipeline: Path) -> Case:

@@ -17,6 +17,7 @@ from tidemark.formats.contract import Contract
 from tidemark.formats.trace import Record
 from tidemark.oracle import Verdict
 from tidemark.oracle.findings import Finding
+from tidemark.oracle.input.unreadable import NOTHING_READ
 
 CHAIN = "chain of "
 OF_A_SENTINEL = ", of a sentinel"
@@ -70,6 +71,11 @@ def of_sentinels(
     """Tells whether a finding is about a sentinel; arguments as those of ``signature_of``."""
     ends = _ends(records, starts)
     return lambda finding: _is_of_sentinel(finding, ends)
+
+
+def leaves_topic_unread(verdict: Verdict) -> bool:
+    """Whether no record of a topic could be read: once the bug is gone, such a run is ``UNKNOWN``, and never green."""
+    return any(reason.startswith(NOTHING_READ) for reason in verdict.inconclusive)
 
 
 def chosen_finding(

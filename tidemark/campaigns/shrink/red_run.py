@@ -16,7 +16,13 @@ import msgspec
 
 from tidemark.campaigns.case import Case, RunMode
 from tidemark.campaigns.chain_inputs import contract_of
-from tidemark.campaigns.shrink.bug_signature import BugSignature, chosen_finding, of_sentinels, signature_of
+from tidemark.campaigns.shrink.bug_signature import (
+    BugSignature,
+    chosen_finding,
+    leaves_topic_unread,
+    of_sentinels,
+    signature_of,
+)
 from tidemark.campaigns.shrink.fault_passes import single_faults
 from tidemark.campaigns.shrink.near_finding import FEW, guesses, row_of_each
 from tidemark.campaigns.shrink.predicted_batches import records_by_batch
@@ -54,6 +60,8 @@ class RedRun:
     guesses: tuple[Shrinkable, ...] = ()
     faults: tuple[str, ...] = ()
     python: Path | None = None
+    is_unread: bool = False
+    """Whether no record of a topic could be read in the run itself: else one is kept in each."""
 
 
 def read_red_run(path: Path, number: int | None = None) -> RedRun:
@@ -66,7 +74,8 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
     _must_be_possible(directory, manifest, words)
     contract = contract_of(manifest.contract)
     case = _case(directory, manifest, contract, words)
-    finding = chosen_finding(judge(directory), number, of_sentinels(case.records))
+    verdict = judge(directory)
+    finding = chosen_finding(verdict, number, of_sentinels(case.records))
     if finding.property in OF_TIME:
         raise UsageError(
             f"the finding is about time: {finding.message}",
@@ -85,6 +94,7 @@ def read_red_run(path: Path, number: int | None = None) -> RedRun:
         guesses=_guesses(directory, as_read, finding),
         faults=faults,
         python=next(map(Path, _values_of(words, "--spark")), None),
+        is_unread=leaves_topic_unread(verdict),
     )
 
 
@@ -93,11 +103,13 @@ def red_run_of_case(directory: RunDirectory, case: Case, number: int | None = No
 
     Raises ``UsageError`` for a run without a finding.
     """
-    finding = chosen_finding(judge(directory), number, of_sentinels(case.records))
+    verdict = judge(directory)
+    finding = chosen_finding(verdict, number, of_sentinels(case.records))
     start = replace(case, states=BATCHES if finding.property in OF_STATE else 0, goals=())
     first = Shrinkable(start)
     guesses = _guesses(directory, _as_read(directory, first), finding)
-    return RedRun(directory, finding, signature_of(finding, case.contract, case.records), (first,), guesses)
+    signature, is_unread = signature_of(finding, case.contract, case.records), leaves_topic_unread(verdict)
+    return RedRun(directory, finding, signature, (first,), guesses, is_unread=is_unread)
 
 
 def _must_be_possible(directory: RunDirectory, manifest: Manifest, words: Sequence[str]) -> None:

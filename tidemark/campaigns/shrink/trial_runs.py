@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tidemark.campaigns.shrink.bug_signature import signatures_in
+from tidemark.campaigns.shrink.bug_signature import leaves_topic_unread, signatures_in
 from tidemark.campaigns.shrink.case_files import pipeline_of, write_best
 from tidemark.campaigns.shrink.fault_passes import schedule_of
 from tidemark.campaigns.shrink.predicted_bug import PredictedBug
@@ -114,9 +114,9 @@ class TrialRuns:
         finally:
             self.last_s = time.monotonic() - start_s
         self._failures = 0
-        is_red = self._red.signature in signatures_in(
-            verdict, candidate.case.contract, candidate.case.records
-        )
+        shown = signatures_in(verdict, candidate.case.contract, candidate.case.records)
+        is_judged = self._red.is_unread or not leaves_topic_unread(verdict)
+        is_red = is_judged and self._red.signature in shown
         self._shown = digest_of(candidate) if is_red else ""
         return is_red
 

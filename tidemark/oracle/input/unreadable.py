@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from tidemark.formats.events import TimedSource, why_unreadable
 from tidemark.formats.evidence import InputRecord
 
+NOTHING_READ = "nothing of topic"
+"""How the reason begins that no record of a topic could be read."""
 UNREADABLE_SHARE = 0.5
 """More unreadable records than this share of a topic make a run inconclusive: most of the topic was not judged."""
 
@@ -45,7 +47,7 @@ class Readable:
         what = "its only record is" if self.records == 1 else f"all {self.records:,} records are"
         first = f"partition {self.first.partition}, offset {self.first.offset}"
         reason = (
-            f"nothing of topic {self.source.topic!r} was judged: {what} unreadable by the contract;"
+            f"{NOTHING_READ} {self.source.topic!r} was judged: {what} unreadable by the contract;"
             f" the first ({first}): {why_unreadable(self.first.value, self.source)}"
         )
         return [reason]
