@@ -117,6 +117,27 @@ SINK = {
     ),
 }  # fmt: skip
 
+_UNRUN = "a batch was not run: its rows are missing, and its events moved no watermark; no contract says that"
+
+RECOVERY = {
+    "batch taken for committed once it is planned": _nothing(_UNRUN),
+    "batch taken for committed once a task of it is done": _nothing(
+        "a task of a batch without input was not run: its NULL rows come a batch later"
+    ),
+    "watermark of a batch that reads nothing forgotten": _nothing(
+        "the watermark of one batch is no delay, and no policy"
+    ),
+    "partition begun anew whose stores are not of one version": _nothing(
+        "rows of one partition that were read before the restart are not there for the rest of the run"
+    ),
+    "commit forgotten that is the last": Expected(
+        "delivery", ("doubled: batch", "doubled: task"), _RESTARTED
+    ),
+    "at-least-once sink that promises exactly-once, its commit removed": Expected(
+        "delivery", ("doubled: batch", "doubled: task"), _RESTARTED
+    ),
+}
+
 STATE = {
     "left side of the state forgotten": _nothing(
         "rows read before the restart are not there for the rest of the run"
@@ -214,6 +235,7 @@ EXPECTED: Mapping[str, Mapping[str, Expected]] = {
     "pipeline": PIPELINE,
     "sink": SINK,
     "state": STATE,
+    "recovery": RECOVERY,
     "evidence": EVIDENCE,
     "engine": ENGINE,
     "defect": {name: Expected("defect", (defect,)) for name, defect in DEFECTS.items()},

@@ -21,7 +21,7 @@ EVIDENCE = "evidence of a mutant"
 """Where its evidence is: place, name, join, folder. ``python -m tests.diagnoses --record`` keeps it."""
 DOCUMENT = Path(__file__).parents[1] / "results" / "SCORE.md"
 JOURNAL = paths.root() / "build" / "mutants.jsonl"
-PLACES = ("pipeline", "sink", "state", "evidence", "engine")
+PLACES = ("pipeline", "sink", "state", "recovery", "evidence", "engine")
 NAIVE = ("equality", "count")
 HEAD = """\
 # Mutation score

@@ -9,6 +9,7 @@ import pytest
 
 from tests.mutants import naive
 from tests.mutants.in_pipelines import PIPELINE
+from tests.mutants.in_recovery import RECOVERY
 from tests.mutants.in_sinks import SINK
 from tests.mutants.in_state import REFUSED, STATE
 from tests.mutants.score import Line
@@ -21,7 +22,7 @@ from tidemark.oracle import judge
 
 pytestmark = [pytest.mark.mutants]
 
-PLACES = {"pipeline": PIPELINE, "sink": SINK, "state": STATE}
+PLACES = {"pipeline": PIPELINE, "sink": SINK, "state": STATE, "recovery": RECOVERY}
 CASES = [
     pytest.param(
         place, name, join,
@@ -51,11 +52,11 @@ def ran(mutant, broken, request):
     return run, request.getfixturevalue("warm").run(case, run.path)
 
 
-def ran_with_faults(mutant, broken, request):
-    """As a run, on a driver of its own, which is killed."""
+def ran_with_faults(mutant, broken, request, faults=None):
+    """As a run, on a driver of its own, which is killed; by default with the mutant's faults."""
     result = request.getfixturevalue("run_pipeline")(
         broken, impressions=400, seed=11, pace=mutant.pace, generator=mutant.generator, conf=mutant.conf,
-        sink=mutant.sink, faults=mutant.faults,
+        sink=mutant.sink, faults=mutant.faults if faults is None else faults,
     )  # fmt: skip
     return RunDirectory(result.run_dir), result.verdict
 
@@ -102,6 +103,23 @@ def test_without_the_change_nothing_is_wrong(join, pace, recorded):
     verdict = judge(recorded(join, True, pace))
 
     assert verdict.verdict == "VALID", verdict
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("with_faults", [False, True], ids=["no-fault", "another-fault"])
+@pytest.mark.parametrize("name", RECOVERY)
+def test_a_mutant_of_a_recovery_does_no_harm_without_its_fault(name, with_faults, request, tmp_path):
+    mutant = RECOVERY[name]
+    broken = tmp_path / "mutant.py"
+    broken.write_text(mutant.source("left_outer"))
+
+    run, verdict = ran_with_faults(mutant, broken, request, mutant.harmless if with_faults else "")
+    if mutant.delivery is not None:
+        run.write_json("manifest", msgspec.structs.replace(run.manifest, delivery=Delivery(mutant.delivery)))
+        verdict = judge(run)
+
+    assert verdict.verdict == "VALID", verdict
+    assert verdict.counts["faults_done"] == int(with_faults)
 
 
 @pytest.mark.long

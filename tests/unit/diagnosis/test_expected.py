@@ -7,6 +7,7 @@ import pytest
 from tests.diagnoses.expected import DEFECTS, EXPECTED, expected
 from tests.mutants.evidence import EVIDENCE
 from tests.mutants.in_pipelines import PIPELINE
+from tests.mutants.in_recovery import RECOVERY
 from tests.mutants.in_sinks import SINK
 from tests.mutants.in_state import STATE
 from tests.mutants.state_evidence import STATE_EVIDENCE
@@ -17,6 +18,7 @@ MUTANTS = {
     "pipeline": {*PIPELINE},
     "sink": {*SINK},
     "state": {*STATE, *STATE_EVIDENCE},
+    "recovery": {*RECOVERY},
     "evidence": {*EVIDENCE},
     "engine": {*HISTORIC},
 }
