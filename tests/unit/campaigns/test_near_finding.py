@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.campaigns.test_shrunk_cases import latest, semi_case
+from tests.unit.campaigns.test_shrunk_cases import EVIDENCE, latest, semi_case
 from tests.unit.oracle.histories import Run
-from tidemark.campaigns.shrink.bug_signature import leaves_topic_unread
+from tidemark.campaigns.shrink.bug_signature import chosen_finding, leaves_topic_unread
 from tidemark.campaigns.shrink.near_finding import guesses
 from tidemark.campaigns.shrink.shrinkable import Shrinkable
 from tidemark.campaigns.shrink.trial_runs import runs_no_data_batches
-from tidemark.formats.evidence import Batch
+from tidemark.formats.evidence import Batch, RunDirectory
+from tidemark.oracle import judge
 from tidemark.oracle.findings import Finding
 
 
@@ -53,3 +54,12 @@ def test_a_run_of_which_no_record_of_a_topic_can_be_read_is_told_though_a_findin
 
     assert (unread.verdict, leaves_topic_unread(unread)) == ("INVALID", True)
     assert (read.verdict, leaves_topic_unread(read)) == ("INVALID", False)
+
+
+def test_a_finding_of_the_trace_is_chosen_before_one_of_a_sentinel():
+    verdict = judge(RunDirectory(EVIDENCE / "defect_null_keys"))
+    first, second, *_ = verdict.findings
+
+    assert chosen_finding(verdict, None, lambda finding: finding == first) == second
+    assert chosen_finding(verdict, 1, lambda finding: finding == first) == first
+    assert chosen_finding(verdict, None, lambda _finding: True) == first
