@@ -83,11 +83,8 @@ RECOVERY = {
         faults="driver@half-written", harmless="driver@planned",
     ),
     "watermark of a batch that reads nothing forgotten": Mutant(
-        {"left_outer": "wrong_watermarks"},
-        added=TAMPERING.format(OLD_WATERMARK),
-        sink="spark",
-        faults="driver@no-data",
-        harmless="driver@planned",
+        {"left_outer": "wrong_watermarks"}, added=TAMPERING.format(OLD_WATERMARK), sink="spark",
+        faults="driver@no-data", harmless="driver@planned",
     ),
     "partition begun anew whose stores are not of one version": Mutant(
         {"left_outer": "missing_nulls"}, added=TAMPERING.format(BEGUN_ANEW), sink="spark",

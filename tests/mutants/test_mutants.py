@@ -61,6 +61,14 @@ def ran_with_faults(mutant, broken, request, faults=None):
     return RunDirectory(result.run_dir), result.verdict
 
 
+def judged_by_its_promise(mutant, run, verdict):
+    """The verdict by the delivery that a mutant promises, where that is not its sink's."""
+    if mutant.delivery is None:
+        return verdict
+    run.write_json("manifest", msgspec.structs.replace(run.manifest, delivery=Delivery(mutant.delivery)))
+    return judge(run)
+
+
 @pytest.mark.parametrize(("place", "name", "join"), CASES)
 def test_a_mutant_is_caught_by_name(place, name, join, request, tmp_path: Path, score):
     mutant = PLACES[place][name]
@@ -68,10 +76,8 @@ def test_a_mutant_is_caught_by_name(place, name, join, request, tmp_path: Path, 
     broken.write_text(mutant.source(join))
 
     run, verdict = (ran_with_faults if mutant.faults else ran)(mutant, broken, request)
-    if mutant.delivery is not None:
-        assert verdict.findings == []
-        run.write_json("manifest", msgspec.structs.replace(run.manifest, delivery=Delivery(mutant.delivery)))
-        verdict = judge(run)
+    assert mutant.delivery is None or verdict.findings == []
+    verdict = judged_by_its_promise(mutant, run, verdict)
     killed_by = mutant.killed[join]
     said = naive.outcomes(run, naive.sound_rows(run))
     score(
@@ -114,9 +120,7 @@ def test_a_mutant_of_a_recovery_does_no_harm_without_its_fault(name, with_faults
     broken.write_text(mutant.source("left_outer"))
 
     run, verdict = ran_with_faults(mutant, broken, request, mutant.harmless if with_faults else "")
-    if mutant.delivery is not None:
-        run.write_json("manifest", msgspec.structs.replace(run.manifest, delivery=Delivery(mutant.delivery)))
-        verdict = judge(run)
+    verdict = judged_by_its_promise(mutant, run, verdict)
 
     assert verdict.verdict == "VALID", verdict
     assert verdict.counts["faults_done"] == int(with_faults)

@@ -50,7 +50,7 @@ def shrunk(
 ) -> ShrunkLine:
     """Run an item, and make its run smaller. Raises ``TidemarkError`` if it is not red."""
     if isinstance(item, AuditItem):
-        return item.shrunk(stack, folder)
+        return item.shrunk(stack, folder, times_as_slow)
     folder.mkdir(parents=True)
     red = item.make(stack, folder)
     options = ShrinkOptions(folder / "small", item.budget_s * times_as_slow, say=partial(print, flush=True))

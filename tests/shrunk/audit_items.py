@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from tests.e2e.foreign_query import ForeignQuery
 from tests.shrunk.shrunk_table import NONE, ShrunkLine
 from tidemark.campaigns.shrink.offline.evidence_search import (
@@ -32,7 +34,7 @@ class AuditItem:
     seconds: float
     seed: int = 7
 
-    def shrunk(self, stack: Stack, folder: Path) -> ShrunkLine:
+    def shrunk(self, stack: Stack, folder: Path, times_as_slow: float) -> ShrunkLine:
         """Run the program, audit it, and make the evidence smaller. Raises ``TidemarkError`` if nothing is found."""
         folder.mkdir(parents=True)
         query = ForeignQuery(stack.bootstrap_servers, folder, seed=self.seed)
@@ -43,14 +45,15 @@ class AuditItem:
             query.drop()
         red = read_red_evidence(folder / "first")
         found = shrink_evidence(red, ShrinkOptions(folder / "small", say=partial(print, flush=True)))
-        return self._line(red, found, stack)
+        line = self._line(red, found, stack)
+        slow = [f"it took {found.seconds:.0f} s"] if found.seconds > self.seconds * times_as_slow else []
+        return msgspec.structs.replace(line, times_as_slow=times_as_slow, problems=[*line.problems, *slow])
 
     def _line(self, red: RedEvidence, found: ShrunkEvidence, stack: Stack) -> ShrunkLine:
         verdict, before, after = judged_verdict(found.smallest), found.before, found.after
         is_red = red.same.is_in(verdict, found.held)
         problems = [] if is_red else ["what is left does not show the finding"]
         problems += [f"{after.rows} rows are left"] if after.rows > self.rows else []
-        problems += [f"it took {found.seconds:.0f} s"] if found.seconds > self.seconds else []
         return ShrunkLine(
             name=self.name,
             finding=f"{found.signature.property} of {found.signature.about}",

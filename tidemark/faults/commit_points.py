@@ -18,9 +18,9 @@ from typing import NamedTuple
 from tidemark.errors import DeadlineExceeded
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
-from tidemark.faults.state_progress import half_committed
 from tidemark.faults.target import FaultTarget
 from tidemark.formats.faults import CommitPoint
+from tidemark.sparkfiles.state_files import half_committed
 from tidemark.waiting import pause, wait_until
 
 BATCH_S = 120.0
@@ -41,7 +41,7 @@ RUN_S, STOP_S = 0.01, 0.04
 hundred milliseconds longer than another."""
 
 STATE_RUN_S = 0.003
-"""Calibration: a store of some hundred rows is committed within 5 to 10 ms, the four of a partition in turn."""
+"""Calibration: in steps of this length the point was met in each run of ``tests/chaos/test_points_in_state.py``."""
 
 ENDS_POLL_S = 0.002
 """Calibration: the end offsets cost a broker a fraction of a millisecond."""

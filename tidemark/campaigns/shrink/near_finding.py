@@ -76,7 +76,7 @@ def _small(as_read: Shrinkable, places: Collection[str]) -> list[Shrinkable]:
     own = {at for at, record in enumerate(records) if key_of(record, contract) in keys}
     latest = _latest(as_read)
     before = {at for at in latest if records[at].slice == last - 1}
-    first = {at for at in latest if records[at].slice == records[0].slice}
+    first = _of_first_slice(records, latest)
     near = _only(as_read, _as_many_in_each(records, own | latest))
     few = [_without_gaps(_only(as_read, chosen)) for chosen in (named | before, own | first)]
     return [*few[: 1 + (few[0] != few[1])], _until(near, last), near]
@@ -85,9 +85,13 @@ def _small(as_read: Shrinkable, places: Collection[str]) -> list[Shrinkable]:
 def _moving(as_read: Shrinkable) -> list[Shrinkable]:
     """What moves the watermarks, for a finding that names no record: in the first slice, and in each."""
     records, latest = as_read.case.records, _latest(as_read)
-    first = {at for at in latest if records[at].slice == records[0].slice}
+    first = _of_first_slice(records, latest)
     found = [_only(as_read, chosen) for chosen in (first, latest) if chosen]
     return found[: 1 + (first != latest)]
+
+
+def _of_first_slice(records: Sequence[Record], chosen: set[int]) -> set[int]:
+    return {at for at in chosen if records[at].slice == records[0].slice}
 
 
 def _last_named(as_read: Shrinkable, finding: Finding) -> int:

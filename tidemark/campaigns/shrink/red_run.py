@@ -156,7 +156,6 @@ def _case(directory: RunDirectory, manifest: Manifest, contract: Contract, words
         flush=flush,
         sink=manifest.sink if manifest.sink in SINKS else SINKS[1],
         conf=dict(pair.split("=", 1) for pair in _values_of(words, "--conf")),
-        states=0,
         pipeline=_pipeline(directory, words),
         partitions=partitions,
     )

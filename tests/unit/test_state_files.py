@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.faults.state_progress import half_committed
+from tidemark.sparkfiles.state_files import half_committed
 
 STORES = (
     "left-keyToNumValues",

@@ -1,4 +1,4 @@
-"""State progress: which state stores have committed a batch, seen by the files of a checkpoint.
+"""The files of a query's state: which stores have committed a batch.
 
 A task of a join commits the stores of its partition one after the other, once it has given its last row to the sink
 (``StreamingSymmetricHashJoinExec``, ``onOutputCompletion``). Batch N leaves version N+1 of each store:
@@ -9,7 +9,6 @@ version in state of checkpoint format 2. A query on column families has one stor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 _COMMITTED = re.compile(r"(?P<version>\d+)(?:_[\w-]+)?\.(?:delta|changelog|zip)")
@@ -33,10 +32,5 @@ def half_committed(checkpoint: Path, batch: int) -> dict[str, dict[str, bool]]:
 
 
 def _has_version(store: Path, version: int) -> bool:
-    return version in _versions(store)
-
-
-def _versions(store: Path) -> Iterator[int]:
-    for file in store.iterdir():
-        if read := _COMMITTED.fullmatch(file.name):
-            yield int(read["version"])
+    files = (_COMMITTED.fullmatch(file.name) for file in store.iterdir())
+    return any(file is not None and int(file["version"]) == version for file in files)
