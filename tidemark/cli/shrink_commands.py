@@ -27,7 +27,7 @@ FindingNumber = Annotated[
     typer.Option(
         metavar="N",
         help="Which finding to show, from 1, in the order of verdict.json; default: the first that no known defect"
-        " explains, else the first.",
+        " explains, else the first; those of the trace come before those of a sentinel.",
     ),
 ]
 ExpectedToFail = Annotated[
