@@ -9,15 +9,14 @@ from typing import Literal
 import msgspec
 
 from tests.diagnoses.expected import KINDS, Expected, Kind
-from tidemark import paths
 from tidemark.diagnosis import Diagnosis
-from tidemark.reports.markdown import table
+from tidemark.reports.markdown import read_table, table
 
 DOCUMENT = Path(__file__).parents[1] / "results" / "DIAGNOSES.md"
-JOURNAL = paths.root() / "build" / "diagnoses.jsonl"
 Grade = Literal["first", "among three", "silent", "wrong"]
 GRADES: tuple[Grade, ...] = ("first", "among three", "silent", "wrong")
 NAMED = 3
+ALL_RUNS = "## All runs"
 HEAD = """\
 # Diagnoses of mutants and known defects
 
@@ -26,7 +25,8 @@ Written by `python -m tests.diagnoses`, from the evidence of real runs that `pyt
 a changed *contract* (or step, or reading of columns), a *delivery* of a group of rows, *single rows* of the output, a
 known *defect* of Spark, or *nothing*. *first*: the one answer, or the first of several, is the true one; *among three*:
 it is the second or third of several; *silent*: nothing is named; *wrong*: what is named is something else. Silence is
-right where nothing can express a mutant. An answer that is a range (`<=`) is right if the true number is in it.
+right where nothing can express a mutant. An answer that is a range (`<=`) is right if the true number is in it. A run
+whose evidence is not kept on the machine that wrote this keeps the line it had.
 
 """
 
@@ -44,7 +44,6 @@ class Score(msgspec.Struct, frozen=True):
     kind: Kind
     grade: Grade
     said: str
-    seconds: float
 
 
 def grade_of(found: Diagnosis, expected: Expected) -> Grade:
@@ -98,9 +97,12 @@ def document(scores: Sequence[Score], held_out: Sequence[Score]) -> str:
             OF_HELD_OUT, "",
             *summary(held_out), "", *table(head, counts(held_out)), "",
         ]  # fmt: skip
-    lines += ["## All runs", "", *table(columns, [_row(one) for one in [*scores, *held_out]])]
+    lines += [ALL_RUNS, "", *table(columns, map(msgspec.structs.astuple, [*scores, *held_out]))]
     return HEAD + "\n".join(lines) + "\n"
 
 
-def _row(one: Score) -> tuple[str, ...]:
-    return one.place, one.name, one.join, one.kind, one.grade, one.said.replace("|", "\\|")
+def read_document(text: str) -> list[Score]:
+    """The lines of all runs, held-out ones among them; the reverse of :func:`document`."""
+    names = Score.__struct_fields__
+    rows = read_table(text.partition(ALL_RUNS)[2])[1:]
+    return [msgspec.convert(dict(zip(names, row, strict=True)), Score) for row in rows]

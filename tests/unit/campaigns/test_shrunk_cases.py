@@ -340,9 +340,11 @@ def test_what_a_finding_names_is_tried_before_the_run():
     place = len([one for one in case.records if one.topic == "lefts"]) - 1
     finding = Finding(property="lost_rows", message="", written=[f"lefts/0/{place}"], batch=3)
 
-    tiny, of_keys, first, *_ = guesses(Shrinkable(case), finding, (), ())
+    tiny, late, of_keys, first, *_ = guesses(Shrinkable(case), finding, (), ())
 
     assert len(tiny.case.records) == 3  # the row, and the latest rows of the slice before
+    assert len(late.case.records) == 5  # also those of the slice before that: by them a row is late
+    assert {one.slice for one in late.case.records} == {0, 1, 2}
     assert len(of_keys.case.records) == 4  # the pair, and the latest rows of the first slice
     for one in (tiny, of_keys):
         assert {one.slice for one in one.case.records} == {0, 1}

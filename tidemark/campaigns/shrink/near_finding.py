@@ -31,6 +31,8 @@ LARGE = 5_000
 """
 FEW = 20
 """Of so few rows no guess is made. Calibration: to leave them out half by half takes no more runs than the guesses."""
+SLICES_BEFORE = 2
+"""How many slices before its own decide whether a row is late."""
 
 
 def guesses(
@@ -45,7 +47,9 @@ def guesses(
     """
     small = _small(as_read, finding.written)
     if not as_read.faults:
-        yield from small or _moving(as_read)
+        yield from small[:1]
+        yield from _late_by_the_batch_before(as_read, finding.written)
+        yield from small[1:] or _moving(as_read)
         return
     hits = _faults_at(finding, injected, _last_named(as_read, finding))
     alone = [(fault, word) for fault in hits if (word := _word(fault)) in as_read.faults]
@@ -80,6 +84,21 @@ def _small(as_read: Shrinkable, places: Collection[str]) -> list[Shrinkable]:
     near = _only(as_read, _as_many_in_each(records, own | latest))
     few = [_without_gaps(_only(as_read, chosen)) for chosen in (named | before, own | first)]
     return [*few[: 1 + (few[0] != few[1])], _until(near, last), near]
+
+
+def _late_by_the_batch_before(as_read: Shrinkable, places: Collection[str]) -> list[Shrinkable]:
+    """The rows themselves, with what moved the watermarks in the two slices before the last of them.
+
+    A row is late by the watermark of the batch before its own, which a query that runs no no-data batches has from the
+    slice before that. None where there are no two such slices.
+    """
+    records = as_read.case.records
+    named = _named(records, places)
+    last = max((records[at].slice for at in named), default=0)
+    moving = {at for at in _latest(as_read) if last - SLICES_BEFORE <= records[at].slice < last}
+    if len({records[at].slice for at in moving}) < SLICES_BEFORE:
+        return []
+    return [_without_gaps(_only(as_read, named | moving))]
 
 
 def _moving(as_read: Shrinkable) -> list[Shrinkable]:
