@@ -60,6 +60,7 @@ def record(arguments: Sequence[str]) -> int:
     chosen = [] if any(word.startswith("tests/") for word in arguments) else tests
     return int(
         pytest.main(
-            [PLUGIN_IS_IMPORTED, "-m", "mutants or regressions", *chosen, *arguments, "-n0"], plugins=[Recorder()]
+            [PLUGIN_IS_IMPORTED, "-m", "mutants or regressions", *chosen, *arguments, "-n0"],
+            plugins=[Recorder()],
         )
     )
