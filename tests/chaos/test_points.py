@@ -16,7 +16,14 @@ from tests.chaos.copies import copies
 from tests.e2e.conftest import shown
 from tidemark.faults.schedule import FaultSpec, read_schedule
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import AFTER_COMMIT, POINTS, CommitPoint, FaultAction, FaultComponent
+from tidemark.formats.faults import (
+    AFTER_COMMIT,
+    OF_TRANSACTION,
+    POINTS,
+    CommitPoint,
+    FaultAction,
+    FaultComponent,
+)
 from tidemark.runner.run_options import SINKS
 
 pytestmark = [pytest.mark.chaos]
@@ -51,8 +58,8 @@ DAEMONS = ("full_outer", EXACTLY_ONCE)
 
 
 def points_of(component):
-    """Those in the pairwise choice: ``test_points_in_state`` and ``test_points_after_commit`` have the others."""
-    others = (CommitPoint.STATE, *AFTER_COMMIT)
+    """Those in the pairwise choice: ``test_points_in_state``, ``_in_sink`` and ``_after_commit`` have the others."""
+    others = (CommitPoint.STATE, CommitPoint.SNAPSHOT, *OF_TRANSACTION, *AFTER_COMMIT)
     return [point for point in POINTS[component, FaultAction.KILL] if point not in others]
 
 

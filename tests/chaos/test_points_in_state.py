@@ -1,4 +1,6 @@
-"""An executor or the driver killed while a task commits its state: some stores of a partition have it, others not."""
+"""An executor or the driver killed while state is written: some stores of a partition have a batch, others not; or a
+snapshot of a store is not finished.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from tests.chaos.test_points import EXACTLY_ONCE, SPARK, must_be_proved, must_be
 from tidemark.faults.schedule import read_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import FaultComponent
+from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
@@ -40,3 +43,21 @@ def test_a_batch_whose_state_is_half_committed_is_run_again_and_every_row_is_rig
     [of_driver] = [fault for fault in faults.values() if fault.component is FaultComponent.DRIVER]
     assert [batch.batch for batch in evidence.batches() if batch.runs > 1] == [of_driver.batch]
     assert sink == SPARK or not copies(evidence)
+
+
+OF_SNAPSHOT = "executor@snapshot,driver@snapshot"
+
+
+@pytest.mark.parametrize("conf", [(), (ROCKSDB,)], ids=["HDFS", "RocksDB"])
+def test_a_snapshot_that_is_not_finished_is_no_state_and_every_row_is_right(conf, run_on_own):
+    result = run_on_own(
+        "left_outer", seed=3, impressions=1000, faults=OF_SNAPSHOT, conf=(*SNAPSHOTS_OFTEN, *conf)
+    )
+
+    must_be_right("left_outer", result.verdict)
+    evidence = RunDirectory(result.run_dir)
+    faults = must_be_proved(evidence, read_schedule(OF_SNAPSHOT))
+    assert all(fault.proof["snapshots"] for fault in faults.values())
+    [of_driver] = [fault for fault in faults.values() if fault.component is FaultComponent.DRIVER]
+    assert [batch.batch for batch in evidence.batches() if batch.runs > 1] == [of_driver.batch]
+    assert not copies(evidence)

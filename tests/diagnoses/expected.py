@@ -55,6 +55,7 @@ _GROUP = "a group of one row is that row"
 _RESTARTED = (
     "the batch was whole when the driver was killed, and came again whole; it may be the rows of one task"
 )
+_OF_A_TASK = "an executor was killed while one of its tasks had a transaction open"
 
 PIPELINE = {
     "watermark delay cut short": _contract("right.watermark_delay_ms=1000"),
@@ -112,6 +113,8 @@ SINK = {
         "delivery", ("doubled: batch", "doubled: task"), _RESTARTED
     ),
     "sink that doubles once it was started again": _nothing("rows are chosen by the hash of a key, from a restart on"),
+    "sink that commits its rows before the ledger entry": Expected("delivery", ("doubled: task",), _OF_A_TASK),
+    "sink that commits the ledger entry before its rows": Expected("delivery", ("missing: task",), _OF_A_TASK),
     "at-least-once sink that promises exactly-once": Expected(
         "delivery", ("doubled: batch", "doubled: task"), _RESTARTED
     ),
@@ -129,6 +132,9 @@ RECOVERY = {
     ),
     "partition begun anew whose stores are not of one version": _nothing(
         "rows of one partition that were read before the restart are not there for the rest of the run"
+    ),
+    "snapshot taken for whole that is not finished": _nothing(
+        "rows that one store had before the restart are not there for the rest of the run"
     ),
     "commit forgotten that is the last": Expected(
         "delivery", ("doubled: batch", "doubled: task"), _RESTARTED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.mutants.in_state import TAMPERING
 from tests.mutants.mutants import Mutant
+from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN
 
 SEEN = """
     import json
@@ -67,6 +68,13 @@ BEGUN_ANEW = (
                 put(file, empty)
 """
 )
+UNFINISHED_SNAPSHOT = (
+    RUNS
+    + """
+    for begun in checkpoint().glob("state/0/[0-9]*/*/.*.snapshot.*.tmp"):
+        put(begun.with_name(begun.name.split(".")[1] + ".snapshot"), empty)
+"""
+)
 
 
 def _committed(when: str) -> str:
@@ -89,6 +97,10 @@ RECOVERY = {
     "partition begun anew whose stores are not of one version": Mutant(
         {"left_outer": "missing_nulls"}, added=TAMPERING.format(BEGUN_ANEW), sink="spark",
         faults="driver@state", harmless="driver@planned",
+    ),
+    "snapshot taken for whole that is not finished": Mutant(
+        {"left_outer": "missing_nulls"}, added=TAMPERING.format(UNFINISHED_SNAPSHOT), sink="spark",
+        conf=SNAPSHOTS_OFTEN, faults="driver@snapshot", harmless="driver@planned",
     ),
     "commit forgotten that is the last": Mutant(
         {"left_outer": "duplicate_rows"}, added=TAMPERING.format(FORGOTTEN_COMMIT), sink="spark",

@@ -46,6 +46,31 @@ def to_sink(records):
     copies = "IF(hash(key) % 2 = 0, 2, 1)" if (pathlib.Path(checkpoint) / "commits").is_dir() else "1"
     return with_provenance(records.selectExpr("key", "value", f"explode(array_repeat(1, {copies})) AS n").drop("n"))
 """
+ENTRY_LAST = """
+from tidemark.sink.task import transaction
+
+def write(self, batches):
+    keys = []
+    self._in_transaction(lambda: keys.append(self._produce(batches)))
+    self._in_transaction(lambda: self._send_entry(self._new_entry(keys[0].rows, str(keys[0]))))
+    return keys[0].rows
+
+transaction.TransactionWriter.write = write
+"""
+ENTRY_FIRST = """
+from tidemark.sink.task import transaction
+
+fingerprint = transaction._fingerprint
+
+def write(self, batches):
+    batches = list(batches)
+    keys = fingerprint(iter(batches))
+    self._in_transaction(lambda: self._send_entry(self._new_entry(keys.rows, str(keys))))
+    self._in_transaction(lambda: self._produce(iter(batches)))
+    return keys.rows
+
+transaction.TransactionWriter.write = write
+"""
 
 SINK = {
     "sink that drops": Mutant(
@@ -90,6 +115,12 @@ SINK = {
     ),
     "sink that doubles once it was started again": Mutant(
         {"inner": "duplicate_rows"}, added=TWICE_WHEN_RESTARTED, faults="driver@no-data",
+    ),
+    "sink that commits its rows before the ledger entry": Mutant(
+        {"inner": "duplicate_rows"}, added=ENTRY_LAST, faults="executor@entry-sent", harmless="executor@planned",
+    ),
+    "sink that commits the ledger entry before its rows": Mutant(
+        {"inner": "lost_rows"}, added=ENTRY_FIRST, faults="executor@rows-sent", harmless="executor@planned",
     ),
     "at-least-once sink that promises exactly-once": Mutant(
         {"left_outer": "duplicate_rows"}, sink="spark", delivery="exactly-once", faults="driver@written",

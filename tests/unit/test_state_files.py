@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tidemark.sparkfiles.state_files import half_committed
+from tidemark.sparkfiles.state_files import half_committed, snapshots_begun
 
 STORES = (
     "left-keyToNumValues",
@@ -54,3 +56,15 @@ def test_an_operator_with_one_store_is_never_half_committed(tmp_path):
 
     assert half_committed(tmp_path, 4) == {}
     assert half_committed(tmp_path / "nothing", 4) == {}
+
+
+def test_a_snapshot_is_begun_until_it_is_renamed_and_only_in_the_batch_that_runs(committed):
+    begun = [".5.snapshot.0b-1.TID7.tmp", ".7.delta.0b-1.TID8.tmp", "4.snapshot", ".4.snapshot.crc"]
+    checkpoint = committed("0/1", begun, [".6_1f0c-9b.zip.0b-2.tmp"], [], [])
+    (checkpoint / "offsets").mkdir()
+    for batch, planned_s in ((3, 0), (4, 2**40)):
+        (checkpoint / "offsets" / str(batch)).touch()
+        os.utime(checkpoint / "offsets" / str(batch), (planned_s, planned_s))
+
+    assert snapshots_begun(checkpoint, 3) == [f"0/1/{STORES[0]}/5", f"0/1/{STORES[1]}/6"]
+    assert snapshots_begun(checkpoint, 4) == []

@@ -25,12 +25,22 @@ from tidemark.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, TidemarkErro
 from tidemark.faults.overlaps import FaultPart, drawn_pairs
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import NETWORK_ACTIONS, POINTS, Fault, FaultAction, FaultComponent, overlaps
+from tidemark.formats.faults import (
+    NETWORK_ACTIONS,
+    OF_TRANSACTION,
+    POINTS,
+    CommitPoint,
+    Fault,
+    FaultAction,
+    FaultComponent,
+    overlaps,
+)
 from tidemark.formats.liveness import HUNG
 from tidemark.oracle import Verdict
 from tidemark.reports.liveness_lines import availability
 from tidemark.runner import RunOptions, describe, new_run_directory, run
 from tidemark.runner.cleanup import Cleanup
+from tidemark.runner.possible_faults import SNAPSHOTS_OFTEN
 from tidemark.runner.run_options import SINKS, Report, Say, Watch, report_nothing, say_nothing, watch_nothing
 from tidemark.stack import DRIVER, POWERS, Stack
 from tidemark.stack.install.network_proxy_program import can_be_built
@@ -237,13 +247,21 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
     return done
 
 
-def schedule(rng: random.Random, count: int, *, network: bool = True) -> tuple[FaultSpec, ...]:
+def schedule(
+    rng: random.Random, count: int, *, network: bool = True, transactions: bool = True
+) -> tuple[FaultSpec, ...]:
     """So many faults, of all kinds, some of them two that overlap.
 
-    Without ``network`` none of the network, for a stack that has no proxy.
+    Without ``network`` none of the network, for a stack that has no proxy; without ``transactions`` none at a step of
+    one, for a sink that has none.
     """
     known = {what: points for what, points in POINTS.items() if network or what[1] not in NETWORK_ACTIONS}
-    kinds = [FaultSpec(*what, point) for what, points in known.items() for point in points]
+    kinds = [
+        FaultSpec(*what, point)
+        for what, points in known.items()
+        for point in points
+        if transactions or point not in OF_TRANSACTION
+    ]
     weights = [_weight(kind) for kind in kinds]
     pairs = [pair for pair in map(_pair, drawn_pairs()) if network or not pair.is_of_network]
     of_pairs = [_weight(pair) * _weight(pair.beside[0]) for pair in pairs]
@@ -271,10 +289,12 @@ def run_options(options: SoakOptions, number: int, *, network: bool = True) -> R
     rng = random.Random(f"soak-{options.seed}-{number}")
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
+    seed = rng.randrange(1_000_000)
+    faults = schedule(rng, options.faults, network=network, transactions=sink == SINKS[0])
+    makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
     return RunOptions(
-        pipeline, seed=rng.randrange(1_000_000), impressions=options.impressions, sink=sink,
-        faults=write_schedule(schedule(rng, options.faults, network=network)), driver=DRIVER,
-        run_dir=free_directory(options.folder / f"run-{number}"),
+        pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults), driver=DRIVER,
+        conf=SNAPSHOTS_OFTEN if makes_snapshots else (), run_dir=free_directory(options.folder / f"run-{number}"),
         report=options.report, say=options.say, watch=options.watch, **options.in_time,
     )  # fmt: skip
 

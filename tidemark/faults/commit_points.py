@@ -2,8 +2,10 @@
 
 A point is made, not hit by chance. ``written``: the driver is throttled while the batch runs (:class:`Throttle`), or it
 would commit before the rows were seen, and is looked at while it is stopped (SIGSTOP); executors finish and write, and
-the driver cannot record it. ``half-written``: one executor is throttled, and the others write first. ``state``: one
-executor is throttled until one of its tasks has committed some of its state stores. ``planned`` and ``no-data``: the
+the driver cannot record it. ``half-written``: one executor is throttled, and the others write first. ``state``,
+``snapshot``, ``rows-sent`` and ``entry-sent``: one executor is throttled until one of its tasks has committed some of
+its state stores, it writes a snapshot of one, or a task has rows or a ledger entry in a transaction that is open.
+``planned`` and ``no-data``: the
 driver is stopped as soon as the batch is planned. Then checkpoint, ledger and end offsets are read, and a fault is
 injected only if they show the point.
 """
@@ -13,14 +15,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from tidemark.errors import DeadlineExceeded
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget
-from tidemark.formats.faults import CommitPoint
-from tidemark.sparkfiles.state_files import half_committed
+from tidemark.formats.faults import OF_TRANSACTION, CommitPoint
+from tidemark.sparkfiles.state_files import half_committed, snapshots_begun
 from tidemark.waiting import pause, wait_until
 
 BATCH_S = 120.0
@@ -40,8 +43,10 @@ RUN_S, STOP_S = 0.01, 0.04
 """Calibration: tasks that start together are done within 20 ms of one another; at a fifth of its speed one takes some
 hundred milliseconds longer than another."""
 
-STATE_RUN_S = 0.003
-"""Calibration: in steps of this length the point was met in each run of ``tests/chaos/test_points_in_state.py``."""
+STEP_RUN_S = 0.001
+"""Calibration: a snapshot, or an open transaction, lasts for some milliseconds; in steps of 3 ms, beside other work, one
+of four runs of ``tests/chaos/test_points_in_sink.py`` and ``test_points_in_state.py`` met none.
+"""
 
 ENDS_POLL_S = 0.002
 """Calibration: the end offsets cost a broker a fraction of a millisecond."""
@@ -163,10 +168,36 @@ def state_half_committed(target: FaultTarget, batch: int) -> Proof | None:
     return {"state": kept, **target.progress.snapshot()}
 
 
-def with_executor_stopped(target: FaultTarget, point: CommitPoint, batch: int) -> Proof | None:
+def snapshot_begun(target: FaultTarget, batch: int) -> Proof | None:
+    """With an executor stopped: whether a snapshot of a state store is being written, and is not finished."""
+    seen = snapshots_begun(target.checkpoint.path, batch)
+    if not seen:
+        return None
+    pause(STILL_S)  # by then another executor, which runs, has finished its own
+    kept = [one for one in snapshots_begun(target.checkpoint.path, batch) if one in seen]
+    if not kept or target.checkpoint.running() != batch:
+        return None
+    return {"snapshots": kept, **target.progress.snapshot()}
+
+
+def in_transaction(target: FaultTarget, point: CommitPoint, now: RunningBatch) -> Proof | None:
+    """With an executor stopped: whether a task of a batch has sent rows or its entry, and has not committed them."""
+    look = partial(target.progress.in_transaction, point, now.batch, now.ends or {})
+    seen = look()
+    if seen is None:
+        return None
+    pause(STILL_S)  # by then another executor, which runs, has committed its own
+    still = look()
+    is_there = still is not None and target.checkpoint.running() == now.batch
+    return still if is_there else None
+
+
+def with_executor_stopped(target: FaultTarget, point: CommitPoint, now: RunningBatch) -> Proof | None:
     """With an executor stopped: whether a batch is at one of the points that keeps it there."""
-    look = state_half_committed if point is CommitPoint.STATE else half_written
-    return look(target, batch)
+    if point in OF_TRANSACTION:
+        return in_transaction(target, point, now)
+    looks = {CommitPoint.STATE: state_half_committed, CommitPoint.SNAPSHOT: snapshot_begun}
+    return looks.get(point, half_written)(target, now.batch)
 
 
 def committed(target: FaultTarget, batch: int, *, with_rows: bool) -> Proof | None:
@@ -233,24 +264,21 @@ def throttle_until_committed(
             return False
 
 
-def throttle_until_state(
-    target: FaultTarget, now: RunningBatch, throttle: Throttle, unless: Unless
+def throttle_finely_until(
+    target: FaultTarget, now: RunningBatch, throttle: Throttle, look: Look, unless: Unless
 ) -> Proof | None:
-    """Throttle an executor until one of its tasks has committed some stores and not all; it stays stopped then.
+    """Throttle an executor, and look after each step of some milliseconds; it stays stopped once that gives a proof.
 
     ``None``, and it is resumed, if the batch was over before. An error resumes it, too.
     """
 
     def stepped() -> Proof | bool | None:
-        throttle.step(STATE_RUN_S)
-        over = target.checkpoint.running() != now.batch
-        return over or state_half_committed(target, now.batch)
+        throttle.step(STEP_RUN_S)
+        return target.checkpoint.running() != now.batch or look()
 
     with resuming_on_error(throttle.resume):
         try:
-            found = wait_until(
-                stepped, BATCH_S, lambda: "a state store to be committed", unless=unless, poll_s=0.0
-            )
+            found = wait_until(stepped, BATCH_S, lambda: "the batch at its point", unless=unless, poll_s=0.0)
         except DeadlineExceeded:
             found = None
         if isinstance(found, dict):

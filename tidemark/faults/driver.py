@@ -152,7 +152,7 @@ def _kill_with_executor(
         return None
     with commit_points.resuming_on_error(stopped.resume):
         point = fault.spec.point
-        proof = look_at_driver(target, lambda: commit_points.with_executor_stopped(target, point, now.batch))
+        proof = look_at_driver(target, lambda: commit_points.with_executor_stopped(target, point, now))
     if proof is None:
         stopped.resume()
         return None

@@ -1,8 +1,8 @@
 """Faults in executors: one killed or paused, or all killed, while a batch runs or with a batch half written.
 
 The driver is suspended (SIGSTOP loses nothing) before it is looked whether the batch is still at its point, so that it
-cannot commit meanwhile; for ``half-written`` and ``state`` the executor is stopped before, so that its partitions are
-not written, or their state is not committed.
+cannot commit meanwhile; for the points that an executor keeps it is stopped before, so that its partitions are not
+written, their state is not committed, or their transactions stay open.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def stop_executor_at_point(
 ) -> StoppedExecutor | None:
     """Throttle one executor; it stays stopped as soon as the batch is at the point of the fault.
 
-    That is: others have written and it has not, or one of its tasks has committed some state stores and not all.
+    That is: others have written and it has not; one of its tasks has committed some state stores and not all, or has
+    sent rows or its ledger entry and has not committed them; or it writes a snapshot of a store.
 
     ``None``, and it is resumed, if the batch was over without that. It may have had none of the partitions: a join's
     tasks go where their state is, which after an executor's death is all with the other.
@@ -97,11 +98,10 @@ def stop_executor_at_point(
     victim = fault.choose(alive)
     resume = partial(stack.resume_executor, driver, victim)
     throttle = commit_points.Throttle(partial(stack.pause_executor, driver, victim), resume)
-    if fault.spec.point is CommitPoint.STATE:
-        proof = commit_points.throttle_until_state(target, now, throttle, unless)
-    else:
-        look = partial(commit_points.half_written, target, now.batch)
-        proof = commit_points.throttle_until(target, now, throttle, look, unless)
+    look = partial(commit_points.with_executor_stopped, target, fault.spec.point, now)
+    is_coarse = fault.spec.point is CommitPoint.HALF_WRITTEN
+    until = commit_points.throttle_until if is_coarse else commit_points.throttle_finely_until
+    proof = until(target, now, throttle, look, unless)
     return None if proof is None else StoppedExecutor(victim, proof, resume)
 
 

@@ -169,7 +169,7 @@ class JointInjection:
 
     @contextmanager
     def _executor_stopped(self, fault: PlannedFault) -> Iterator[_AtPoint | None]:
-        target, batch = self._target, self._now.batch
+        target = self._target
         stopped = stop_executor_at_point(target, fault, self._now, unless=self._hooks.unless)
         if stopped is None:
             yield None
@@ -178,7 +178,7 @@ class JointInjection:
         try:
             with target.stack.suspended(target.driver):
                 # It may have gone on until the driver was stopped.
-                proof = commit_points.with_executor_stopped(target, fault.spec.point, batch)
+                proof = commit_points.with_executor_stopped(target, fault.spec.point, self._now)
                 app_id = target.stack.driver(target.driver).app_id
                 at = None if proof is None else _AtPoint({"app_id": app_id, **proof}, stopped.executor)
                 yield at

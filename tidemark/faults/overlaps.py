@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tidemark.formats.faults import (
     AFTER_COMMIT,
     EXECUTOR_STOPPED,
+    OF_TRANSACTION,
     POINTS,
     CommitPoint,
     FaultAction,
@@ -27,7 +28,7 @@ SLOWING = (_A.DELAY, _A.JITTER, _A.THROTTLE)
 MOST_DRIVER_KILLS = 2
 """In one batch: a query whose driver dies once more without a commit is given up (``FRUITLESS_RUNS``)."""
 
-_ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.STATE, _P.WRITTEN)
+_ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.STATE, _P.SNAPSHOT, *OF_TRANSACTION, _P.WRITTEN)
 _DAEMONS = (_C.WORKER, _C.MASTER, _C.BROKER)
 
 
@@ -170,9 +171,15 @@ def can_overlap(parts: Sequence[FaultPart]) -> bool:
 def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
     """The pairs of faults that a soak draws from: all that can overlap, but for those that mostly miss.
 
-    With an executor gone the others may have all partitions, and then no batch is half written.
+    With an executor gone the others may have all partitions, and then no batch is half written. Steps of a transaction
+    and snapshots are drawn alone: they last for some milliseconds, and a batch may be without.
     """
-    every = [FaultPart(*what, point) for what, points in POINTS.items() for point in points]
+    every = [
+        FaultPart(*what, point)
+        for what, points in POINTS.items()
+        for point in points
+        if point not in (*OF_TRANSACTION, _P.SNAPSHOT)
+    ]
     return [
         (first, then)
         for first in every

@@ -2,7 +2,8 @@
 
 For the exactly-once sink its ledger says which sink partitions have written their rows of a batch. Spark's own sink
 keeps no such record: there the rows in the output say it (by their headers), once no more of them come while the
-driver, or an executor, is stopped.
+driver, or an executor, is stopped. Kafka says of the exactly-once sink what lies in transactions that are open: rows,
+behind the last stable offset; a ledger entry, which has no stable offset until then.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 from confluent_kafka.admin import AdminClient
 
+from tidemark.formats.faults import CommitPoint
 from tidemark.kafka import client as kafka
 from tidemark.kafka.connection import Broker, client_of
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, LedgerEntry, Names, Reader
@@ -49,12 +51,25 @@ class SinkProgress(Protocol):
     def half_written(self, batch: int) -> Proof | None:
         """What shows that some sink partitions have written the batch and others have not; ``None`` otherwise."""
 
+    def in_transaction(self, point: CommitPoint, batch: int, before: dict[int, int]) -> Proof | None:
+        """What shows that rows of the batch, or a ledger entry, lie in a transaction that is open.
+
+        ``before`` is where the output ended before the batch; ``None`` if there is none, or no transactions.
+        """
+
 
 class _LedgerProgress:
     """Of the exactly-once sink, by its ledger."""
 
-    def __init__(self, broker: Broker, checkpoint: Checkpoint, ends: Callable[[], dict[int, int]]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        checkpoint: Checkpoint,
+        ends: Callable[[], dict[int, int]],
+        stable: Callable[[], dict[int, int]],
+    ) -> None:
         self.ends = ends
+        self._stable = stable
         self._checkpoint = checkpoint
         self._reader = Reader(lambda: AdminClient(client_of(broker)), DEFAULT_LEDGER)
 
@@ -76,6 +91,24 @@ class _LedgerProgress:
         pause(SETTLED_S)
         snapshot = self.snapshot()
         return snapshot if snapshot["ledger"] == entries else None
+
+    def in_transaction(self, point: CommitPoint, batch: int, before: dict[int, int]) -> Proof | None:
+        """Rows: some lie between the last stable offset and the end. Entry: one is pending, with or without rows."""
+        ends = self.ends()  # before the others: what is committed meanwhile is not taken for open
+        stable = self._stable()
+        rows = {at: end for at, end in ends.items() if before.get(at, 0) <= stable[at] < end}
+        if point is CommitPoint.ROWS_SENT and not rows:
+            return None
+        partitions = range(self._checkpoint.partitions(batch))
+        pending = [at for at in partitions if self._reader.is_pending(self._names.group(at), LOOK_UP_S)]
+        if point is CommitPoint.ENTRY_SENT and not pending:
+            return None
+        return {
+            "open_rows": by_partition(rows),
+            "stable": by_partition(stable),
+            "pending": pending,
+            **self.snapshot(),
+        }
 
     def _entries(self) -> dict[str, int]:
         """The next batch of each partition, 0 if it has none."""
@@ -122,6 +155,10 @@ class _TopicProgress:
         rows, ends = self._still(batch)
         return {"rows": rows, "ends": ends} if 0 < len(rows) < self._checkpoint.partitions(batch) else None
 
+    def in_transaction(self, point: CommitPoint, batch: int, before: dict[int, int]) -> Proof | None:  # noqa: ARG002
+        """It has no transactions."""
+        return None
+
     def _still(self, batch: int) -> tuple[dict[str, int], dict[str, int]]:
         """Rows of a batch by sink partition, and the ends; no rows while the output moves."""
         ends = self.ends()
@@ -148,7 +185,8 @@ def watch_sink_progress(
     """The progress of a query that writes ``topic`` with ``sink``, by clients that stay connected."""
     with kafka.watched_ends(broker, topic) as ends:
         if sink == "exactly-once":
-            yield _LedgerProgress(broker, checkpoint, ends)
+            with kafka.watched_ends(broker, topic, kafka.READ_COMMITTED) as stable:
+                yield _LedgerProgress(broker, checkpoint, ends, stable)
         else:
             yield _TopicProgress(broker, topic, checkpoint, ends)
 

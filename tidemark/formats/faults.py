@@ -56,6 +56,12 @@ class CommitPoint(StrEnum):
     """Some sink partitions of the batch have written, others have not."""
     STATE = "state"
     """Of a state partition some stores have committed the batch, others have not."""
+    SNAPSHOT = "snapshot"
+    """A snapshot of a state store is being written."""
+    ROWS_SENT = "rows-sent"
+    """Rows of the batch lie in a transaction of the sink that is open."""
+    ENTRY_SENT = "entry-sent"
+    """The ledger entry of a sink partition lies in a transaction that is open."""
     WRITTEN = "written"
     """Every sink partition has written, and the batch is not committed."""
     NO_DATA = "no-data"
@@ -69,7 +75,10 @@ class CommitPoint(StrEnum):
 AFTER_COMMIT = (CommitPoint.COMMITTED, CommitPoint.DELETED_COMMIT)
 """Points at which the batch is committed."""
 
-EXECUTOR_STOPPED = (CommitPoint.HALF_WRITTEN, CommitPoint.STATE)
+OF_TRANSACTION = (CommitPoint.ROWS_SENT, CommitPoint.ENTRY_SENT)
+"""Steps of the exactly-once sink: a task has begun its transaction, and not committed it."""
+
+EXECUTOR_STOPPED = (CommitPoint.HALF_WRITTEN, CommitPoint.SNAPSHOT, CommitPoint.STATE, *OF_TRANSACTION)
 """Points at which a batch is kept by an executor that is stopped."""
 
 
@@ -94,13 +103,22 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
         _P.HALF_WRITTEN,
         _P.NO_DATA,
         _P.STATE,
+        _P.SNAPSHOT,
+        *OF_TRANSACTION,
         _P.COMMITTED,
         _P.DELETED_COMMIT,
     ),
     (_C.DRIVER, _A.KILL_TWICE): (_P.WRITTEN, _P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA),
     (_C.DRIVER, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
-    (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE),
-    (_C.EXECUTOR, _A.PAUSE): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE),
+    (_C.EXECUTOR, _A.KILL): (_P.PLANNED, _P.HALF_WRITTEN, _P.NO_DATA, _P.STATE, _P.SNAPSHOT, *OF_TRANSACTION),
+    (_C.EXECUTOR, _A.PAUSE): (
+        _P.PLANNED,
+        _P.HALF_WRITTEN,
+        _P.NO_DATA,
+        _P.STATE,
+        _P.SNAPSHOT,
+        *OF_TRANSACTION,
+    ),
     (_C.EXECUTORS, _A.KILL): (_P.PLANNED, _P.NO_DATA),
     (_C.EXECUTORS, _A.PAUSE): (_P.PLANNED, _P.NO_DATA),
     (_C.WORKER, _A.KILL): (_P.PLANNED, _P.NO_DATA),

@@ -15,12 +15,10 @@ import msgspec
 from tidemark import paths
 from tidemark.diagnosis.end_of_run import add_diagnosis
 from tidemark.errors import UsageError
-from tidemark.faults.schedule import write_schedule
 from tidemark.formats.chain import Chain, decoders_of, topics_of
 from tidemark.formats.client_settings import java_settings, read_client_settings
 from tidemark.formats.contract import Contract
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import CommitPoint
 from tidemark.formats.record_files import PARQUET, count_records, is_parquet
 from tidemark.formats.seal import seal
 from tidemark.formats.storage import store_trace
@@ -43,6 +41,7 @@ from tidemark.runner.decoded_run import (
 )
 from tidemark.runner.live_run import LiveRun
 from tidemark.runner.pipeline_code import described_on, described_without_session
+from tidemark.runner.possible_faults import must_be_injectable
 from tidemark.runner.programs import PROGRAM_S, run_program, write_code_zip
 from tidemark.runner.run_options import (
     EVIDENCE_FORMATS,
@@ -53,9 +52,7 @@ from tidemark.runner.run_options import (
     watch_nothing,
 )
 from tidemark.stack import POWERS, Stack, StackSpec, lease, spec_to_lease
-from tidemark.stack.install.network_proxy_program import must_be_buildable
 from tidemark.stack.install.toolchain import find_spark
-from tidemark.stack.spec import no_proxy
 
 BATCHES_PER_FAULT = 2
 """Slices, each with a batch of data and mostly one without: a fault may miss its point in one of them."""
@@ -266,17 +263,7 @@ def _must_be_waivable(waive: Sequence[str]) -> None:
 
 
 def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
-    if options.fault_specs and "processes" not in POWERS[spec.backend]:
-        raise UsageError(
-            f"{write_schedule(options.fault_specs)} cannot be done: the stack is {spec.backend}",
-            detail="its processes belong to somebody else",
-            hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
-            " `tidemark up --backend local`",
-        )
-    if options.needs_proxy:
-        if "proxy" not in POWERS[spec.backend]:
-            raise no_proxy(spec.backend)
-        must_be_buildable()
+    must_be_injectable(options, spec)
     if options.driver and (options.jars or options.packages):
         raise UsageError(
             f"jars and packages cannot be added to the driver {options.driver!r}, which runs already",
@@ -284,8 +271,6 @@ def _must_be_possible(options: RunOptions, spec: StackSpec) -> None:
         )
     if options.app:
         _must_run_a_job(options, spec)
-    if options.sink == OWN_SINK:
-        _must_not_ask_the_sink(options)
     if options.python is not None and options.sink == SINKS[0]:
         spark = find_spark(options.python).version
         if (minor_version(spark) or EXACTLY_ONCE_SINCE) < EXACTLY_ONCE_SINCE:
@@ -318,17 +303,6 @@ def _must_run_a_job(options: RunOptions, spec: StackSpec) -> None:
             hint="take local processes: `tidemark up --backend local`, or TIDEMARK_BACKEND=local; a Spark Connect"
             " program has the field {connect} in its command, and runs on any stack of tidemark",
         )
-
-
-def _must_not_ask_the_sink(options: RunOptions) -> None:
-    """Refuse commit points that only a sink of tidemark can show."""
-    for spec in options.fault_specs:
-        if spec.point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
-            raise UsageError(
-                f"{spec} cannot be injected: the pipeline writes with a sink of its own",
-                detail=f"nothing shows whether a batch is {spec.point} there",
-                hint=f"choose the point planned or no-data: {spec.component}:{spec.action}@planned",
-            )
 
 
 def _prepare_trace(

@@ -143,6 +143,24 @@ class Reader:
                 raise _read_error(group, error, self._ledger)
             pause(RETRY_S)
 
+    def is_pending(self, group: str, timeout_s: float) -> bool:
+        """Whether an entry of a group lies in a transaction that is open; raises ``SinkFailed`` as :meth:`look_up`."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self._await_coordinator(group, timeout_s)
+            error = self._ask(group, stable=True, request_s=timeout_s).error
+        except TimeoutError:
+            self.admin = self._make()
+            error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {timeout_s:.3g} s")
+        except KafkaException as exception:
+            error = exception.args[0]
+        if error is None:
+            return False
+        if error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+            return True
+        raise _read_error(group, error, self._ledger)
+
     def listed(self, names: Names) -> list[int]:
         """The partitions of a sink that have a group; raises ``SinkFailed`` if a broker does not answer."""
         found = map(names.partition, self.groups())

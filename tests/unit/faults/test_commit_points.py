@@ -11,6 +11,7 @@ from tidemark import waiting
 from tidemark.errors import TestbedError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch
+from tidemark.formats.faults import CommitPoint
 
 BATCH = 3
 
@@ -57,7 +58,9 @@ class Query:
         return {"ends": self.ends()}
 
     def throttle_until_state(self):
-        return commit_points.throttle_until_state(self, RunningBatch(BATCH, {}), self.throttle, lambda: None)
+        now = RunningBatch(BATCH, {})
+        look = partial(commit_points.with_executor_stopped, self, CommitPoint.STATE, now)
+        return commit_points.throttle_finely_until(self, now, self.throttle, look, lambda: None)
 
     def throttle_until(self, look):
         return commit_points.throttle_until(self, RunningBatch(BATCH, {}), self.throttle, look, lambda: None)

@@ -1,0 +1,94 @@
+"""When rows, or a ledger entry, lie in an open transaction of a batch; and which sinks have transactions."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from tests.unit.test_soak import schedule
+from tidemark.errors import UsageError
+from tidemark.faults import commit_points
+from tidemark.faults.commit_points import RunningBatch
+from tidemark.faults.sink_progress import _LedgerProgress
+from tidemark.formats.faults import OF_TRANSACTION, CommitPoint
+from tidemark.runner import RunOptions
+from tidemark.runner.one_run import _must_be_possible
+from tidemark.stack import StackSpec
+
+QUERY = "0" * 8 + "-0000" * 3 + "-" + "0" * 12
+BEFORE = {0: 5, 1: 5}
+
+
+class Ledger:
+    """Sink partitions whose entry is pending; no committed entry."""
+
+    def __init__(self, pending):
+        self.pending = pending
+
+    def is_pending(self, group, timeout_s):
+        return int(group.rpartition(".")[2]) in self.pending
+
+    def look_up(self, group, timeout_s, *, stable):
+        return None
+
+
+def progress_of(stable, ends, pending):
+    checkpoint = SimpleNamespace(query_id=lambda: QUERY, partitions=lambda _batch: 2)
+    made = object.__new__(_LedgerProgress)
+    made.ends, made._stable, made._checkpoint = lambda: ends, lambda: stable, checkpoint
+    made._reader = Ledger(pending)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("stable", "ends", "pending", "shown"),
+    [
+        ({0: 5, 1: 5}, {0: 5, 1: 5}, [], []),
+        ({0: 5, 1: 5}, {0: 7, 1: 5}, [], [CommitPoint.ROWS_SENT]),
+        ({0: 5, 1: 8}, {0: 7, 1: 8}, [1], [CommitPoint.ROWS_SENT, CommitPoint.ENTRY_SENT]),
+        ({0: 9, 1: 8}, {0: 9, 1: 8}, [0], [CommitPoint.ENTRY_SENT]),  # its rows are on their way
+        ({0: 3, 1: 5}, {0: 7, 1: 5}, [], []),  # of a transaction that was open before the batch
+    ],
+)
+def test_rows_are_open_behind_the_last_stable_offset_and_an_entry_while_it_is_pending(
+    stable, ends, pending, shown
+):
+    progress = progress_of(stable, ends, pending)
+    found = {point: progress.in_transaction(point, 3, BEFORE) for point in OF_TRANSACTION}
+
+    assert [point for point, proof in found.items() if proof is not None] == shown
+    for proof in filter(None, found.values()):
+        assert proof["open_rows"] == {str(at): end for at, end in ends.items() if stable[at] < end}
+        assert proof["pending"] == pending
+
+
+@pytest.mark.parametrize(("later", "is_there"), [([], False), ([0], True)])
+def test_a_transaction_that_another_executor_goes_on_to_commit_is_none_of_the_stopped_one(
+    later, is_there, monkeypatch
+):
+    progress = progress_of(BEFORE, {0: 7, 1: 5}, [0])
+    target = SimpleNamespace(progress=progress, checkpoint=SimpleNamespace(running=lambda: 3))
+    monkeypatch.setattr(commit_points, "pause", lambda _seconds: setattr(progress._reader, "pending", later))
+
+    found = commit_points.with_executor_stopped(target, CommitPoint.ENTRY_SENT, RunningBatch(3, BEFORE))
+
+    assert (found is not None) is is_there
+
+
+@pytest.mark.parametrize("sink", ["spark", "own"])
+@pytest.mark.parametrize("faults", ["executor@rows-sent", "worker@planned+executor@entry-sent"])
+def test_a_sink_without_transactions_has_no_such_point(sink, faults):
+    with pytest.raises(UsageError, match="is a step of the exactly-once sink") as error:
+        _must_be_possible(RunOptions("inner", sink=sink, faults=faults), StackSpec("local"))
+    assert "--sink exactly-once" in error.value.hint
+
+
+def test_a_soak_draws_such_points_for_a_sink_with_transactions_alone():
+    def points(transactions):
+        drawn = schedule(random.Random(1), 2000, transactions=transactions)
+        return {part.point for one in drawn for part in one.parts}
+
+    assert set(OF_TRANSACTION) <= points(transactions=True)
+    assert not set(OF_TRANSACTION) & points(transactions=False)

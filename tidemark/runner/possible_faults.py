@@ -1,0 +1,62 @@
+"""Which faults a run can have: refused before anything is started are those that would never be injected."""
+
+from __future__ import annotations
+
+from tidemark.errors import UsageError
+from tidemark.faults.schedule import write_schedule
+from tidemark.formats.faults import OF_TRANSACTION, CommitPoint
+from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
+from tidemark.stack import POWERS, StackSpec
+from tidemark.stack.install.network_proxy_program import must_be_buildable
+from tidemark.stack.spec import no_proxy
+
+MAINTENANCE_INTERVAL = "spark.sql.streaming.stateStore.maintenanceInterval"
+SNAPSHOTS_OFTEN = (f"{MAINTENANCE_INTERVAL}=10ms", "spark.sql.streaming.stateStore.minDeltasForSnapshot=1")
+"""Settings with which Spark writes a snapshot of a state store in nearly each batch, as soon as it is committed."""
+
+
+def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
+    """Raise ``UsageError`` for a fault that the stack, the sink or the settings of the run leave no chance."""
+    if options.fault_specs and "processes" not in POWERS[spec.backend]:
+        raise UsageError(
+            f"{write_schedule(options.fault_specs)} cannot be done: the stack is {spec.backend}",
+            detail="its processes belong to somebody else",
+            hint="leave out --kill-executors, --kill-drivers and --faults, or take a stack of your own:"
+            " `tidemark up --backend local`",
+        )
+    if options.needs_proxy:
+        if "proxy" not in POWERS[spec.backend]:
+            raise no_proxy(spec.backend)
+        must_be_buildable()
+    _must_be_shown_by_the_sink(options)
+    _must_make_snapshots(options)
+
+
+def _must_make_snapshots(options: RunOptions) -> None:
+    """Refuse the point ``snapshot`` of a query that writes none for a minute."""
+    for spec in (part for one in options.fault_specs for part in one.parts):
+        made = any(name in text for text in options.conf for name in (MAINTENANCE_INTERVAL, "RocksDB"))
+        if spec.point is CommitPoint.SNAPSHOT and not made:
+            raise UsageError(
+                f"{spec} cannot be injected: no snapshot is written within the run",
+                detail=f"Spark looks every minute whether a store needs one: {MAINTENANCE_INTERVAL}",
+                hint=" ".join(f"--conf {setting}" for setting in SNAPSHOTS_OFTEN),
+            )
+
+
+def _must_be_shown_by_the_sink(options: RunOptions) -> None:
+    """Refuse commit points that the sink of the run does not show."""
+    for spec in (part for one in options.fault_specs for part in one.parts):
+        if spec.point in OF_TRANSACTION and options.sink != SINKS[0]:
+            raise UsageError(
+                f"{spec} cannot be injected: the sink of this run is {options.sink}",
+                detail=f"{spec.point} is a step of the exactly-once sink, and no other has transactions",
+                hint=f"add --sink {SINKS[0]}, or choose the point half-written:"
+                f" {spec.component}:{spec.action}@half-written",
+            )
+        if options.sink == OWN_SINK and spec.point in (CommitPoint.WRITTEN, CommitPoint.HALF_WRITTEN):
+            raise UsageError(
+                f"{spec} cannot be injected: the pipeline writes with a sink of its own",
+                detail=f"nothing shows whether a batch is {spec.point} there",
+                hint=f"choose the point planned or no-data: {spec.component}:{spec.action}@planned",
+            )
