@@ -10,8 +10,12 @@ WORKER_MEMORY = "16g"
 """Declared, not allocated: it must not limit the number of executors on a worker."""
 DAEMON_HEAP = ("-Xms16m", "-Xmn4m", "-Xmx128m")
 REGISTRY_HEAP = ("-Xms32m", "-Xmx256m")
-DRIVER_HEAP = ("-Xms96m", "-Xmx1g")
-"""Small initial heaps: by default a JVM starts with 1/64 of the machine's memory and fills it before it collects."""
+DRIVER_HEAP = ("-Xms96m", "-Xmx2g")
+"""Small initial heaps: by default a JVM starts with 1/64 of the machine's memory and fills it before it collects.
+
+A driver keeps each query for an hour after it was stopped, with its last plan (``SparkConnectStreamingQueryCache``):
+about 1 MB of a join.
+"""
 EXECUTORS_PER_DRIVER = 2
 DAEMON_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss512k")
 """For a fast start and little memory. C1 alone is up to 2x slower when warm, which does not matter for a daemon."""
@@ -90,6 +94,10 @@ def driver_conf(folder: Path, event_logs: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Nobody looks at them; by default the plans of 1,000 executions are kept.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
         "spark.executor.cores": "1",
         "spark.executor.memory": "600m",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
