@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tidemark.campaigns import soak as soaking
-from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun, run_options, schedule
+from tidemark.campaigns.soak import Soak, SoakOptions, SoakRun, can_be_drawn, run_options, schedule
 from tidemark.errors import TestbedError
 from tidemark.faults.overlaps import drawn_pairs
 from tidemark.faults.schedule import read_schedule, write_schedule
@@ -57,7 +58,8 @@ def test_some_of_what_is_drawn_are_two_faults_that_overlap():
 
     assert 0.1 < len(pairs) / 3000 < 0.2
     assert {tuple(one.as_parts) for one in pairs} <= possible
-    assert not [one for one in schedule(random.Random(3), 3000, network=False) if one.is_of_network]
+    without = partial(can_be_drawn, network=False, brokers=3)
+    assert not [one for one in schedule(random.Random(3), 3000, without) if one.is_of_network]
     assert [one for seed in range(50) for one in schedule(random.Random(seed), 1) if one.beside] == []
 
 
@@ -67,7 +69,7 @@ def test_what_a_soak_draws_can_be_asked_for():
 
 
 def test_without_a_proxy_no_fault_of_the_network_is_drawn():
-    drawn = schedule(random.Random(2), 500, network=False)
+    drawn = schedule(random.Random(2), 500, partial(can_be_drawn, network=False, brokers=3))
     assert not [str(one) for one in drawn if one.is_of_network]
     assert {one.component for one in drawn} == {component for component, _ in POINTS}
 

@@ -19,7 +19,11 @@ from tidemark.campaigns.campaign import JournalEntry
 from tidemark.campaigns.soak import Soak
 from tidemark.cli import app
 from tidemark.formats.evidence import RunDirectory
-from tidemark.formats.faults import POINTS
+from tidemark.formats.faults import IN_ROLE, POINTS
+from tidemark.stack import StackSpec
+
+DRAWN = sum(len(points) for (component, _), points in POINTS.items() if component not in IN_ROLE)
+"""Sorts of faults on a stack of one broker."""
 
 
 @pytest.fixture
@@ -37,7 +41,8 @@ def soaked(monkeypatch, tmp_path):
 
         monkeypatch.setattr(soaking, "soak", soak)
         monkeypatch.setattr(
-            "tidemark.stack.lease", lambda _: nullcontext(SimpleNamespace(versions={"spark": "4"}))
+            "tidemark.stack.lease",
+            lambda _: nullcontext(SimpleNamespace(versions={"spark": "4"}, spec=StackSpec())),
         )
         return CliRunner().invoke(app, ["soak", *folder, *words])
 
@@ -137,7 +142,7 @@ def test_its_page_says_what_was_asked_what_came_each_recovery_and_what_failed(re
     assert "inner spark 3 VALID 1, INVALID 1, FAILED 1" in page  # joins and sinks
     assert "kill driver written 2 0" in page  # of the evidence, with least, median, p95 and most
     assert "p95" in page
-    assert f"never drawn, of {sum(map(len, POINTS.values()))}" in page
+    assert f"never drawn, of {DRAWN}" in page
     assert "not complete" not in page
     links = IndexParts((tmp_path / "soak" / "index.html").read_bytes()).links
     assert {"run-0/report.html", "run-1/report.html"} <= {*links}

@@ -26,6 +26,7 @@ from tidemark.faults.overlaps import FaultPart, drawn_pairs
 from tidemark.faults.schedule import FaultSpec, read_schedule, write_schedule
 from tidemark.formats.evidence import RunDirectory
 from tidemark.formats.faults import (
+    IN_ROLE,
     NETWORK_ACTIONS,
     OF_TRANSACTION,
     POINTS,
@@ -248,22 +249,17 @@ def soak(options: SoakOptions, stack: Stack, say: Callable[[Soak, SoakRun], None
 
 
 def schedule(
-    rng: random.Random, count: int, *, network: bool = True, transactions: bool = True
+    rng: random.Random, count: int, can: Callable[[FaultPart], bool] = lambda _part: True
 ) -> tuple[FaultSpec, ...]:
-    """So many faults, of all kinds, some of them two that overlap.
-
-    Without ``network`` none of the network, for a stack that has no proxy; without ``transactions`` none at a step of
-    one, for a sink that has none.
-    """
-    known = {what: points for what, points in POINTS.items() if network or what[1] not in NETWORK_ACTIONS}
+    """So many faults, of all kinds that ``can`` be injected, some of them two that overlap."""
     kinds = [
         FaultSpec(*what, point)
-        for what, points in known.items()
+        for what, points in POINTS.items()
         for point in points
-        if transactions or point not in OF_TRANSACTION
+        if can(FaultPart(*what, point))
     ]
     weights = [_weight(kind) for kind in kinds]
-    pairs = [pair for pair in map(_pair, drawn_pairs()) if network or not pair.is_of_network]
+    pairs = [_pair(pair) for pair in drawn_pairs() if all(map(can, pair))]
     of_pairs = [_weight(pair) * _weight(pair.beside[0]) for pair in pairs]
     drawn, left = list[FaultSpec](), count
     while left > 0:
@@ -272,6 +268,18 @@ def schedule(
         drawn.append(one)
         left -= 1 + len(one.beside)
     return tuple(drawn)
+
+
+def can_be_drawn(part: FaultPart, *, network: bool, brokers: int, sink: str = SINKS[0]) -> bool:
+    """Whether a soak draws a fault: none of the network without a proxy, no step of a transaction of a sink that has
+    none, no broker in a role that no other could take over.
+    """
+    needs_transactions = part.point in OF_TRANSACTION or part.component is FaultComponent.COORDINATOR
+    return (
+        (network or part.action not in NETWORK_ACTIONS)
+        and (brokers > 1 or part.component not in IN_ROLE)
+        and (sink == SINKS[0] or not needs_transactions)
+    )
 
 
 def _weight(spec: FaultSpec) -> float:
@@ -284,13 +292,13 @@ def _pair(parts: tuple[FaultPart, FaultPart]) -> FaultSpec:
     return replace(first, beside=(then,))
 
 
-def run_options(options: SoakOptions, number: int, *, network: bool = True) -> RunOptions:
+def run_options(options: SoakOptions, number: int, *, network: bool = True, brokers: int = 1) -> RunOptions:
     """What the seed makes of a soak's run of that number. Its directory is a free one, ``run-NUMBER`` if that is."""
     rng = random.Random(f"soak-{options.seed}-{number}")
     around, turn = divmod(number, len(options.pipelines))
     pipeline, sink = options.pipelines[turn], options.sinks[(around + turn) % len(options.sinks)]
     seed = rng.randrange(1_000_000)
-    faults = schedule(rng, options.faults, network=network, transactions=sink == SINKS[0])
+    faults = schedule(rng, options.faults, partial(can_be_drawn, network=network, brokers=brokers, sink=sink))
     makes_snapshots = any(part.point is CommitPoint.SNAPSHOT for one in faults for part in one.parts)
     return RunOptions(
         pipeline, seed=seed, impressions=options.impressions, sink=sink, faults=write_schedule(faults), driver=DRIVER,
@@ -301,7 +309,7 @@ def run_options(options: SoakOptions, number: int, *, network: bool = True) -> R
 
 def _run(options: SoakOptions, stack: Stack, number: int) -> SoakRun:
     network = "proxy" in POWERS[stack.spec.backend] and can_be_built()
-    asked = run_options(options, number, network=network)
+    asked = run_options(options, number, network=network, brokers=stack.spec.brokers)
     one = SoakRun(
         number=number, pipeline=asked.pipeline, sink=asked.sink, schedule=asked.faults,
         run_dir=str(asked.run_dir), command=asked.command(),

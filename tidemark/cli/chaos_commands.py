@@ -152,7 +152,8 @@ def soak_command(
         lease(spec_to_lease()) as stack,
         run_shown("soak", quiet=False, names_runs=True) as (report, say, watch),
     ):
-        versions, asked = dict(stack.versions), shown.Asked(command, _known_faults(), _known_pairs())
+        known = _known_faults(stack.spec.brokers)
+        versions, asked = dict(stack.versions), shown.Asked(command, known, _known_pairs())
         kept, more = FactsWriter(options.folder), resumed(command, log)
 
         def ended(every: Soak, one: SoakRun) -> None:
@@ -236,9 +237,17 @@ def _typed(options: SoakOptions, pipelines: Sequence[str], sinks: Sequence[str])
     return shlex.join([*words, *options.words_of_time])
 
 
-def _known_faults() -> list[tuple[str, str]]:
-    """Every sort of fault that a soak draws from."""
-    return [(fault_label(*what), at) for what, points in POINTS.items() for at in points]
+def _known_faults(brokers: int) -> list[tuple[str, str]]:
+    """Every sort of fault that a soak draws from, on a stack with a proxy and so many brokers."""
+    from tidemark.campaigns.soak import can_be_drawn
+    from tidemark.faults.overlaps import FaultPart
+
+    return [
+        (fault_label(*what), at)
+        for what, points in POINTS.items()
+        for at in points
+        if can_be_drawn(FaultPart(*what, at), network=True, brokers=brokers)
+    ]
 
 
 def _known_pairs() -> list[tuple[str, str]]:

@@ -44,8 +44,8 @@ RUN_S, STOP_S = 0.01, 0.04
 hundred milliseconds longer than another."""
 
 STEP_RUN_S = 0.001
-"""Calibration: a snapshot, or an open transaction, lasts for some milliseconds; in steps of 3 ms, beside other work, one
-of four runs of ``tests/chaos/test_points_in_sink.py`` and ``test_points_in_state.py`` met none.
+"""Calibration: a snapshot, or an open transaction, lasts for some milliseconds; in steps of 3 ms, beside other work,
+two of five runs of ``tests/chaos/test_points_in_sink.py`` and ``test_points_in_state.py`` met none.
 """
 
 ENDS_POLL_S = 0.002

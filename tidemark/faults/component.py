@@ -1,14 +1,19 @@
 """Faults in what a query runs on: a broker, worker or master killed or paused, and back after the outage.
 
+A broker may be chosen by its role: it leads a partition of the output, or coordinates the ledger of a sink partition.
+Its outage lasts until another broker has the role, at least.
+
 The driver is suspended while it is looked whether the batch is at its point, so that the component goes in the middle
 of it; with the batch half written an executor is stopped, too, whose partitions then cannot be written.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
+from tidemark.errors import SinkFailed
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
 from tidemark.faults.driver import stop_driver
@@ -16,10 +21,16 @@ from tidemark.faults.executor import stop_executor_at_point
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import Proof
 from tidemark.faults.target import FaultTarget, now_utc
-from tidemark.formats.faults import CommitPoint, Fault, FaultAction
+from tidemark.formats.faults import IN_ROLE, CommitPoint, Fault, FaultAction
 from tidemark.stack import ComponentKind, Stack
+from tidemark.waiting import wait_until
 
 Effect = Callable[[str], object]
+
+MOVE_S = 60.0
+"""Calibration: a broker that is gone is noticed after 3 s (``broker.session.timeout.ms`` of a stack), and replaced in
+less than another."""
+MOVE_POLL_S = 0.1
 
 
 def effects(stack: Stack, action: FaultAction) -> tuple[Effect, Effect]:
@@ -36,18 +47,47 @@ def inject_into_component(
 ) -> Fault | None:
     """Inject a fault into one of the components of that kind; ``None`` if the batch had passed the point."""
     spec = fault.spec
-    victim = fault.choose(target.stack.components(ComponentKind(spec.component)))
     with ExitStack() as outage:
         with at_point(target, fault, now, unless=unless) as proof:
             if proof is None:
                 return None
-            line = target.injected(fault, now.batch, {"component_name": victim, **proof})
+            victim = victim_of(target, fault, now.batch)
+            line = target.injected(fault, now.batch, {**victim, **proof})
             begin, end = effects(target.stack, spec.action)
-            begin(victim)
-            outage.callback(end, victim)
+            begin(victim["component_name"])
+            outage.callback(end, victim["component_name"])
+        _await_move(target, line, now.batch, unless)
         target.rest(spec.duration_s)
         line.ended_at_utc = now_utc()
     return line
+
+
+def victim_of(target: FaultTarget, fault: PlannedFault, batch: int) -> Proof:
+    """The name of the component that a fault hits; of a broker in a role also which it has."""
+    component = fault.spec.component
+    kind = ComponentKind.BROKER if component in IN_ROLE else ComponentKind(component)
+    names = target.stack.components(kind)
+    if component not in IN_ROLE:
+        return {"component_name": fault.choose(names)}
+    partition, node = fault.choose(sorted(target.progress.brokers(component, batch).items()))
+    return {"component_name": names[node - 1], "role": {"partition": partition, "node": node}}
+
+
+def _await_move(target: FaultTarget, line: Fault, batch: int, unless: Unless) -> None:
+    """Wait until another broker has the role of one that is out, and note which."""
+    role, begun_s = line.proof.get("role"), time.monotonic()
+    if role is None:
+        return
+
+    def moved_to() -> int:
+        node = 0
+        with suppress(SinkFailed):  # no coordinator yet
+            node = target.progress.brokers(line.component, batch)[role["partition"]]
+        return node if node > 0 and node != role["node"] else 0
+
+    what = f"another {line.component} of partition {role['partition']} than node {role['node']}"
+    line.proof["moved_to"] = wait_until(moved_to, MOVE_S, lambda: what, unless=unless, poll_s=MOVE_POLL_S)
+    line.proof["moved_after_s"] = round(time.monotonic() - begun_s, 2)
 
 
 @contextmanager

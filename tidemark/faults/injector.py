@@ -27,7 +27,7 @@ from tidemark.faults.network import inject_into_network, note_traffic
 from tidemark.faults.schedule import PlannedFault
 from tidemark.faults.sink_progress import by_partition
 from tidemark.faults.target import FaultTarget, journal_line
-from tidemark.formats.faults import CommitPoint, Fault, FaultAction, FaultComponent
+from tidemark.formats.faults import BROKERS, CommitPoint, Fault, FaultAction, FaultComponent
 from tidemark.waiting import wait_until
 
 RECOVERY_S = 240.0
@@ -45,7 +45,7 @@ _INJECT = {
     FaultComponent.EXECUTORS: inject_into_executors,
     FaultComponent.WORKER: inject_into_component,
     FaultComponent.MASTER: inject_into_component,
-    FaultComponent.BROKER: inject_into_component,
+    **dict.fromkeys(BROKERS, inject_into_component),
 }
 
 

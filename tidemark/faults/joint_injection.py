@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch, Unless
-from tidemark.faults.component import effects
+from tidemark.faults.component import effects, victim_of
 from tidemark.faults.driver import batch_is_rerun, look_at_driver, stop_driver
 from tidemark.faults.executor import identity, stop_executor_at_point
 from tidemark.faults.network import DisturbedLink
@@ -33,7 +33,7 @@ from tidemark.formats.faults import (
     FaultAction,
     FaultComponent,
 )
-from tidemark.stack import ComponentKind, ComponentState, Executor
+from tidemark.stack import ComponentState, Executor
 
 _STATES = {FaultAction.KILL: ComponentState.STOPPED, FaultAction.PAUSE: ComponentState.PAUSED}
 
@@ -235,8 +235,8 @@ class JointInjection:
 
     def _component(self, spec: FaultSpec, at: _AtPoint) -> _Effect:
         stack = self._target.stack
-        name = self._fault.choose(stack.components(ComponentKind(spec.component)))
-        line = self._line(spec, {"component_name": name}, at)
+        victim = victim_of(self._target, self._fault.of_part(spec), self._now.batch)
+        name, line = victim["component_name"], self._line(spec, victim, at)
         begin, end = effects(stack, spec.action)
         begin(name)
         return _Effect(spec, line, partial(self._seen, name, _STATES[spec.action]), partial(end, name))

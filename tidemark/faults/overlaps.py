@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from tidemark.formats.faults import (
     AFTER_COMMIT,
+    BROKERS,
     EXECUTOR_STOPPED,
+    IN_ROLE,
     OF_TRANSACTION,
     POINTS,
     CommitPoint,
@@ -29,7 +31,7 @@ MOST_DRIVER_KILLS = 2
 """In one batch: a query whose driver dies once more without a commit is given up (``FRUITLESS_RUNS``)."""
 
 _ORDER = (_P.PLANNED, _P.HALF_WRITTEN, _P.STATE, _P.SNAPSHOT, *OF_TRANSACTION, _P.WRITTEN)
-_DAEMONS = (_C.WORKER, _C.MASTER, _C.BROKER)
+_DAEMONS = ((_C.WORKER,), (_C.MASTER,), BROKERS)
 
 
 class FaultPart(NamedTuple):
@@ -56,7 +58,7 @@ class FaultPart(NamedTuple):
     @property
     def holds_batch(self) -> bool:
         """Whether the batch may get no further while it is in effect."""
-        if self.component is _C.BROKER:
+        if self.component in BROKERS:
             return self.action not in SLOWING
         return self.action is _A.PAUSE
 
@@ -143,7 +145,8 @@ def _why_no_victim(
     twice = Impossible(
         f"{part.component} has a fault already that is in effect then", "leave out one of the two"
     )
-    if part.component in _DAEMONS and any(one.component is part.component for one in before):
+    daemon = next((daemon for daemon in _DAEMONS if part.component in daemon), ())
+    if any(one.component in daemon for one in before):
         return twice
     if part.component is _C.DRIVER and any(one.component is _C.DRIVER for one in same_run):
         return twice
@@ -172,13 +175,14 @@ def drawn_pairs() -> list[tuple[FaultPart, FaultPart]]:
     """The pairs of faults that a soak draws from: all that can overlap, but for those that mostly miss.
 
     With an executor gone the others may have all partitions, and then no batch is half written. Steps of a transaction
-    and snapshots are drawn alone: they last for some milliseconds, and a batch may be without.
+    and snapshots are drawn alone: they last for some milliseconds, and a batch may be without. So are brokers in a
+    role, which only a stack of several has.
     """
     every = [
         FaultPart(*what, point)
         for what, points in POINTS.items()
         for point in points
-        if point not in (*OF_TRANSACTION, _P.SNAPSHOT)
+        if what[0] not in IN_ROLE and point not in (*OF_TRANSACTION, _P.SNAPSHOT)
     ]
     return [
         (first, then)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from confluent_kafka.admin import AdminClient
 
-from tidemark.formats.faults import CommitPoint
+from tidemark.formats.faults import CommitPoint, FaultComponent
 from tidemark.kafka import client as kafka
 from tidemark.kafka.connection import Broker, client_of
 from tidemark.sink.ledger import DEFAULT_LEDGER, DEFAULT_PREFIX, DEFAULT_SINK, LedgerEntry, Names, Reader
@@ -57,6 +57,9 @@ class SinkProgress(Protocol):
         ``before`` is where the output ended before the batch; ``None`` if there is none, or no transactions.
         """
 
+    def brokers(self, role: FaultComponent, batch: int) -> dict[int, int]:
+        """The nodes that lead the partitions of the output, or coordinate the ledger of each sink partition."""
+
 
 class _LedgerProgress:
     """Of the exactly-once sink, by its ledger."""
@@ -64,12 +67,14 @@ class _LedgerProgress:
     def __init__(
         self,
         broker: Broker,
+        topic: str,
         checkpoint: Checkpoint,
-        ends: Callable[[], dict[int, int]],
-        stable: Callable[[], dict[int, int]],
+        ends: tuple[Callable[[], dict[int, int]], Callable[[], dict[int, int]]],
     ) -> None:
-        self.ends = ends
-        self._stable = stable
+        """``ends`` are the end offsets of the topic, and its last stable ones."""
+        self.ends, self._stable = ends
+        self._broker = broker
+        self._topic = topic
         self._checkpoint = checkpoint
         self._reader = Reader(lambda: AdminClient(client_of(broker)), DEFAULT_LEDGER)
 
@@ -109,6 +114,13 @@ class _LedgerProgress:
             "pending": pending,
             **self.snapshot(),
         }
+
+    def brokers(self, role: FaultComponent, batch: int) -> dict[int, int]:
+        """Those of the ledger, or of the output."""
+        if role is FaultComponent.LEADER:
+            return kafka.leaders(self._broker, self._topic)
+        groups = {at: self._names.group(at) for at in range(self._checkpoint.partitions(batch))}
+        return {at: self._reader.coordinator(group, LOOK_UP_S) for at, group in groups.items()}
 
     def _entries(self) -> dict[str, int]:
         """The next batch of each partition, 0 if it has none."""
@@ -159,6 +171,10 @@ class _TopicProgress:
         """It has no transactions."""
         return None
 
+    def brokers(self, role: FaultComponent, batch: int) -> dict[int, int]:  # noqa: ARG002
+        """Those of the output: it has no ledger."""
+        return kafka.leaders(self._broker, self._topic)
+
     def _still(self, batch: int) -> tuple[dict[str, int], dict[str, int]]:
         """Rows of a batch by sink partition, and the ends; no rows while the output moves."""
         ends = self.ends()
@@ -186,7 +202,7 @@ def watch_sink_progress(
     with kafka.watched_ends(broker, topic) as ends:
         if sink == "exactly-once":
             with kafka.watched_ends(broker, topic, kafka.READ_COMMITTED) as stable:
-                yield _LedgerProgress(broker, checkpoint, ends, stable)
+                yield _LedgerProgress(broker, topic, checkpoint, (ends, stable))
         else:
             yield _TopicProgress(broker, topic, checkpoint, ends)
 

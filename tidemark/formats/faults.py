@@ -23,6 +23,10 @@ class FaultComponent(StrEnum):
     WORKER = "worker"
     MASTER = "master"
     BROKER = "broker"
+    LEADER = "leader"
+    """The broker that leads a partition of the output: another is elected."""
+    COORDINATOR = "coordinator"
+    """The broker that coordinates the ledger of a sink partition, and its transactions: another takes over."""
 
 
 class FaultAction(StrEnum):
@@ -84,6 +88,10 @@ EXECUTOR_STOPPED = (CommitPoint.HALF_WRITTEN, CommitPoint.SNAPSHOT, CommitPoint.
 
 _C, _A, _P = FaultComponent, FaultAction, CommitPoint
 
+IN_ROLE = (_C.LEADER, _C.COORDINATOR)
+"""Brokers that are chosen by what they do: of several brokers, so that another can do it."""
+BROKERS = (_C.BROKER, *IN_ROLE)
+
 NETWORK_ACTIONS = (
     _A.CUT, _A.CUT_REQUESTS, _A.CUT_RESPONSES, _A.DELAY, _A.JITTER, _A.THROTTLE, _A.RESET,
 )  # fmt: skip
@@ -127,6 +135,11 @@ POINTS: dict[tuple[FaultComponent, FaultAction], tuple[CommitPoint, ...]] = {
         (_C.BROKER, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
         for action in (_A.KILL, _A.PAUSE, *NETWORK_ACTIONS)
     },
+    **{
+        (role, action): (_P.PLANNED, _P.HALF_WRITTEN, _P.WRITTEN, _P.NO_DATA)
+        for role in IN_ROLE
+        for action in (_A.KILL, _A.PAUSE)
+    },
 }
 """(component, action) -> the commit points at which it can be injected, the default first."""
 
@@ -165,6 +178,10 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     that of an action that has one, in its unit: milliseconds, or kilobytes a second. ``ended_at_utc`` is the end of a
     fault that lasts: a pause, an outage, one of the network; it may be missing.
 
+    Of a broker in a role ``proof`` has the ``role`` (the ``partition`` of the output that it led, or of the sink whose
+    ledger it coordinated, and the ``node`` that it was), and to which node that moved (``moved_to``), after how long
+    (``moved_after_s``).
+
     Faults that overlapped have a line each, one behind the other, with the same ``batch`` and with all of them as a
     schedule has them in ``together``. Their ``proof`` has since when and until when each was ``in_effect``
     (``from_utc``, ``to_utc``: its end, or the commit of its batch), and the ``overlap``: from the injection of the last
@@ -191,9 +208,10 @@ class Fault(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
         return fault_label(self.component, self.action)
 
     def killed(self, component: FaultComponent) -> bool:
-        """Whether it was injected and killed that component, once or twice."""
+        """Whether it was injected and killed that component, once or twice; a broker in whatever role."""
         kills = self.action in (FaultAction.KILL, FaultAction.KILL_TWICE)
-        return self.injected and self.component is component and kills
+        is_it = self.component is component or (component is _C.BROKER and self.component in BROKERS)
+        return self.injected and is_it and kills
 
     @property
     def overlap_s(self) -> float:

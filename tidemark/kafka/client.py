@@ -153,6 +153,12 @@ def start_offsets(broker: Broker, topics: Collection[str]) -> Ends:
     return _offsets(connected_admin(broker), broker, topics, spec=OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
+def leaders(broker: Broker, topic: str) -> dict[int, int]:
+    """The nodes that lead the partitions of a topic; -1 of one that has no leader now."""
+    known = _metadata(connected_admin(broker), broker).get(topic)
+    return {} if known is None else {at: part.leader for at, part in sorted(known.partitions.items())}
+
+
 @contextmanager
 def watched_ends(
     broker: Broker, topic: str, isolation: str = "read_uncommitted"

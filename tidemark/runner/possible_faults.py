@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.errors import UsageError
 from tidemark.faults.schedule import write_schedule
-from tidemark.formats.faults import OF_TRANSACTION, CommitPoint
+from tidemark.formats.faults import IN_ROLE, OF_TRANSACTION, CommitPoint, FaultComponent
 from tidemark.runner.run_options import OWN_SINK, SINKS, RunOptions
 from tidemark.stack import POWERS, StackSpec
 from tidemark.stack.install.network_proxy_program import must_be_buildable
@@ -28,8 +28,26 @@ def must_be_injectable(options: RunOptions, spec: StackSpec) -> None:
         if "proxy" not in POWERS[spec.backend]:
             raise no_proxy(spec.backend)
         must_be_buildable()
+    _must_have_brokers(options, spec)
     _must_be_shown_by_the_sink(options)
     _must_make_snapshots(options)
+
+
+def _must_have_brokers(options: RunOptions, stack: StackSpec) -> None:
+    """Refuse a broker in a role that no other could take over, and one in a role that the sink does not need."""
+    for spec in (part for one in options.fault_specs for part in one.parts):
+        if spec.component in IN_ROLE and stack.brokers == 1:
+            raise UsageError(
+                f"{spec} cannot be injected: the stack has one broker",
+                detail=f"no other could become {spec.component}",
+                hint="`tidemark up --brokers 3`; or take the broker, whatever it does: broker@planned",
+            )
+        if spec.component is FaultComponent.COORDINATOR and options.sink != SINKS[0]:
+            raise UsageError(
+                f"{spec} cannot be injected: the sink of this run is {options.sink}",
+                detail="only the exactly-once sink has a ledger, which a broker coordinates",
+                hint=f"add --sink {SINKS[0]}, or take the leader of a partition of the output: leader@planned",
+            )
 
 
 def _must_make_snapshots(options: RunOptions) -> None:

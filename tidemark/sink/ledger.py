@@ -145,20 +145,37 @@ class Reader:
 
     def is_pending(self, group: str, timeout_s: float) -> bool:
         """Whether an entry of a group lies in a transaction that is open; raises ``SinkFailed`` as :meth:`look_up`."""
+        from confluent_kafka import KafkaError
+
+        def ask() -> Any:
+            self._await_coordinator(group, timeout_s)
+            return self._ask(group, stable=True, request_s=timeout_s)
+
+        error = self._once(group, timeout_s, ask).error
+        if error is not None and error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT:
+            raise _read_error(group, error, self._ledger)
+        return error is not None
+
+    def coordinator(self, group: str, timeout_s: float) -> int:
+        """The node that coordinates a group; raises ``SinkFailed`` if there is none now."""
+
+        def ask() -> Any:
+            answer = self.admin.describe_consumer_groups([group], request_timeout=REQUEST_S)
+            return answer[group].result(timeout_s)
+
+        return int(self._once(group, timeout_s, ask).coordinator.id)
+
+    def _once(self, group: str, timeout_s: float, ask: Callable[[], Any]) -> Any:
+        """An answer that is not asked for again; raises ``SinkFailed``."""
         from confluent_kafka import KafkaError, KafkaException
 
         try:
-            self._await_coordinator(group, timeout_s)
-            error = self._ask(group, stable=True, request_s=timeout_s).error
+            return ask()
         except TimeoutError:
             self.admin = self._make()
             error = KafkaError(KafkaError._TIMED_OUT, f"no answer within {timeout_s:.3g} s")
         except KafkaException as exception:
             error = exception.args[0]
-        if error is None:
-            return False
-        if error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
-            return True
         raise _read_error(group, error, self._ledger)
 
     def listed(self, names: Names) -> list[int]:

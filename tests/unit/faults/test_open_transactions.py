@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.test_soak import schedule
+from tidemark.campaigns.soak import can_be_drawn, schedule
 from tidemark.errors import UsageError
 from tidemark.faults import commit_points
 from tidemark.faults.commit_points import RunningBatch
@@ -86,9 +87,9 @@ def test_a_sink_without_transactions_has_no_such_point(sink, faults):
 
 
 def test_a_soak_draws_such_points_for_a_sink_with_transactions_alone():
-    def points(transactions):
-        drawn = schedule(random.Random(1), 2000, transactions=transactions)
-        return {part.point for one in drawn for part in one.parts}
+    def points(sink):
+        can = partial(can_be_drawn, network=True, brokers=1, sink=sink)
+        return {part.point for one in schedule(random.Random(1), 2000, can) for part in one.parts}
 
-    assert set(OF_TRANSACTION) <= points(transactions=True)
-    assert not set(OF_TRANSACTION) & points(transactions=False)
+    assert set(OF_TRANSACTION) <= points("exactly-once")
+    assert not set(OF_TRANSACTION) & points("spark")
