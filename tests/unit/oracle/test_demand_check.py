@@ -163,6 +163,12 @@ def test_a_watermark_stands_from_its_first_batch_to_the_next_watermark(limit_s, 
     assert findings(made) == ({"stalled_watermarks": 1} if broken else {})
 
 
+@pytest.mark.parametrize(("limit_s", "broken"), [(1.001, 0), (1.0009, 1)])
+def test_a_watermark_that_stands_as_long_as_is_demanded_to_the_millisecond_keeps_the_demand(limit_s, broken):
+    made = run((0, 0.1), (1.001, 1.1), (2, 2.1), (2.2, 2.3), (2.4, 2.5), watermark_stands_at_most_s=limit_s)
+    assert findings(made) == ({"stalled_watermarks": 1} if broken else {})
+
+
 def test_a_stalled_watermark_says_where_it_stood_and_in_which_batches():
     made = run(watermark_stands_at_most_s=3)
     [finding] = made.verdict().findings
