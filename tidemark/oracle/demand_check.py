@@ -41,6 +41,7 @@ class LivenessEvidence:
     faults: Sequence[Fault]
     progress: Sequence[Mapping[str, Any]]
     hang: Hang | None = None
+    """One in which a batch was still to come."""
 
 
 def measured(about: LivenessEvidence) -> dict[str, int]:
